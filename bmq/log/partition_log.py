@@ -1,0 +1,148 @@
+"""What everybody above the log needs of one partition: append and read. The broker's runtime is one, a test's fake another.
+
+The proxy appends and reads records through it; coordinators and the controller keep their state in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+from uuid import UUID
+
+from bmq.log.store import Buffer
+from bmq.protocol.error_codes import ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPartition:
+    """A partition of one incarnation of a topic."""
+
+    topic_id: UUID
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class AppendResult:
+    """Outcome of one produce to one partition, in the fields of ProduceResponse."""
+
+    error_code: ErrorCode
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    message: str | None = None
+
+
+AppendDone = Callable[[AppendResult], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where to start reading for an offset: a batch boundary at or before it, in one file (an extent, rule 13)."""
+
+    path: str
+    file_id: int
+    position: int  # of a batch whose end is past the offset asked for, or of one before it
+    valid_bytes: int  # nothing at or past this position of the file may be served (closed length or HW position)
+    base_offset: int  # first offset the extent holds
+    end_offset: int  # offset that follows the extent's last valid one
+    is_closed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedTransaction:
+    """An entry of FetchResponse.aborted_transactions."""
+
+    producer_id: int
+    first_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class WholeBatches:
+    """A run of batches for a state machine's replay: `data` whole batches back to back, starting at `base_offset`."""
+
+    base_offset: int
+    data: Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class StateSnapshot:
+    """A state machine's state after replaying everything below `next_offset` (rule 16)."""
+
+    next_offset: int
+    data: bytes
+
+
+class PartitionLog(Protocol):
+    """One partition as its owner serves it. All methods are called on the owner's event loop."""
+
+    topic_partition: TopicPartition
+
+    @property
+    def leader_epoch(self) -> int: ...
+
+    @property
+    def log_start_offset(self) -> int: ...
+
+    @property
+    def high_watermark(self) -> int: ...
+
+    @property
+    def last_stable_offset(self) -> int: ...
+
+    @property
+    def log_end_offset(self) -> int: ...
+
+    def append(self, records: memoryview, done: AppendDone, *, is_internal: bool = False) -> None:
+        """Check, place and write one or more whole record batches, back to back, in a writable buffer that is now ours.
+
+        Their headers are rewritten in place. `done` is called exactly once: when the records are durable on every
+        replica, or refused; possibly before this returns. `is_internal` allows control batches and skips the checks
+        of client input. Never raises for the peer's faults.
+        """
+
+    def tail_read(self, offset: int, length_bytes_max: int, bound_offset: int) -> Sequence[memoryview] | None:
+        """Whole batches from memory, the first containing `offset`, none ending past `bound_offset` (HW or LSO).
+
+        At least one batch when there is one below the bound, even if it is longer than `length_bytes_max` (KIP-74).
+        () when there is nothing below the bound yet; None when the offset is no longer (or not) in memory.
+        """
+
+    async def locate(self, offset: int) -> Location:
+        """Where a catch-up read for `offset` starts. Raises KafkaError OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR."""
+
+    async def read(self, offset: int, length_bytes_max: int) -> WholeBatches | None:
+        """Whole batches from `offset` on, below the high watermark, for replay: from memory or from the store.
+
+        None when there is nothing at or past `offset` yet. Raises KafkaError OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
+        """
+
+    async def latest_snapshot(self) -> StateSnapshot | None:
+        """The newest valid state snapshot at or below the high watermark."""
+
+    async def save_snapshot(self, snapshot: StateSnapshot) -> None:
+        """Write it as a file of this epoch's directory and name it in a new manifest; older ones are dropped (rule 16).
+
+        Closed segments that end at or below `next_offset` are dropped too: for state machines the snapshot replaces them.
+        """
+
+    async def offset_for_timestamp(self, timestamp_ms: int, bound_offset: int) -> tuple[int, int] | None:
+        """(offset, timestamp) of the first record with a timestamp at or past this one, below the bound; None if none."""
+
+    async def max_timestamp(self) -> tuple[int, int] | None:
+        """(offset, timestamp) of the record with the greatest timestamp (ListOffsets -3, KIP-734); None when empty."""
+
+    def aborted_transactions(self, from_offset: int, to_offset: int) -> Sequence[AbortedTransaction]:
+        """Aborted transactions overlapping [from, to)."""
+
+    def epoch_end_offset(self, leader_epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) as OffsetForLeaderEpoch answers it (KIP-101, KIP-279); (-1, -1) when unknown."""
+
+    async def delete_records(self, before_offset: int) -> int:
+        """Raise the log start offset (-1: to the high watermark); the new one, durable. Raises KafkaError."""
+
+    async def prove_ownership(self) -> None:
+        """Rule 15: returns only if this owner was the owner at some moment after the call. Raises FencedWriter."""
+
+    def on_advance(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` once at the next move of the high watermark, or change of state; returns how to take it back."""

@@ -1,0 +1,164 @@
+"""The only door to storage: what a log needs of HDFS, of a local directory or of the fake in memory.
+
+Paths are relative to the cluster's root, parts separated by "/". Every store passes tests/contract. Rules 1, 2, 3, 7, 9,
+10, 15 and 19 of docs/FENCING.md are promises of this port.
+"""
+
+from __future__ import annotations
+
+from asyncio import Future
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar, Protocol
+
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Durability(StrEnum):
+    """When an append counts: in the memory of every replica, or on their disks (group-committed)."""
+
+    HFLUSH = "hflush"
+    HSYNC = "hsync"
+
+
+class StoreError(BmqError):
+    """Base of what a store raises."""
+
+    code: ClassVar[ErrorCode] = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+class FileMissing(StoreError):
+    """The file or directory, or the parent it should be made in, is not there (renamed away: fenced; deleted: gone)."""
+
+
+class AlreadyExists(StoreError):
+    """The target of a create or rename is there already."""
+
+
+class LeaseHeld(StoreError):
+    """Somebody who may be alive holds the write right and it cannot be taken (local store: another live process)."""
+
+
+class FencedWriter(StoreError):
+    """This handle lost its file to a newer owner. Nothing more may be acknowledged through it."""
+
+    code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+class WriterBroken(StoreError):
+    """Appends failed for a reason that is not fencing. `mend()` says how much of them is durable."""
+
+
+class StorageFull(WriterBroken):
+    """No space. Reads go on; writes work again when there is space."""
+
+
+class StorageUnavailable(StoreError):
+    """The store does not answer now; worth a retry."""
+
+
+class CorruptFile(StoreError):
+    """The store's own checksums, or its lengths, do not agree."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileStatus:
+    """One entry of a directory. `file_id` is never used again for another file of the store (local: inode + birth)."""
+
+    name: str
+    is_directory: bool
+    length_bytes: int
+    file_id: int
+    is_open: bool  # a writer has it, or had it and never closed it; the length may still be unknown
+
+
+class SegmentWriter(Protocol):
+    """The write right over one new file. Not shared; all calls come from one event loop."""
+
+    path: str
+    file_id: int
+
+    @property
+    def accepted_bytes(self) -> int:
+        """Bytes handed to `append` so far, durable or not."""
+
+    def append(self, buffers: Sequence[Buffer]) -> Future[int]:
+        """Write `buffers` behind what was appended before; the result is the file's durable length after them.
+
+        Any number may be outstanding; they resolve in order. Buffers must not change until then. The future may be
+        done already. Fails with FencedWriter, WriterBroken or StorageFull, and then so does every later one.
+        Never raises itself.
+        """
+
+    async def prove_ownership(self) -> None:
+        """One round trip, begun now, that only the current owner can make (rule 15). Raises FencedWriter, StoreError."""
+
+    async def mend(self) -> int:
+        """After WriterBroken: close the file at a length that every replica has, and return it (rules 7, 9, 10).
+
+        At least the last durable length. Raises FencedWriter when the file is no longer ours; StorageUnavailable: call
+        again.
+        """
+
+    async def close(self) -> int:
+        """Close after all appends are durable; the verified length. Raises FencedWriter, WriterBroken (then `mend`)."""
+
+    def abandon(self) -> None:
+        """Let go of local resources and touch nothing in the store (we are fenced or dying)."""
+
+
+class SegmentStore(Protocol):
+    """A tree of files with single writers. Every method may raise StorageUnavailable."""
+
+    async def make_directory(self, path: str) -> None:
+        """Make one directory, parents excluded; fine when it exists. Raises FileMissing (no parent)."""
+
+    async def make_directories(self, path: str) -> None:
+        """Make a directory and its parents. For roots and new topics, never inside an epoch's reach."""
+
+    async def list_directory(self, path: str) -> tuple[FileStatus, ...]:
+        """Entries sorted by name. Raises FileMissing."""
+
+    async def status(self, path: str) -> FileStatus | None:
+        """A look that began after the call (rule 7); None when nothing is there."""
+
+    async def rename(self, source: str, target: str) -> None:
+        """Rename without overwrite, never into a directory. Raises AlreadyExists, FileMissing, LeaseHeld. Durable."""
+
+    async def delete(self, path: str, *, recursive: bool = False) -> bool:
+        """Remove; False when nothing was there."""
+
+    async def write_file(self, path: str, data: Buffer, *, holder: str) -> None:
+        """Create (no overwrite, no parents), write, make durable on disk, close. Raises AlreadyExists, FileMissing."""
+
+    async def read_file(self, path: str, *, length_bytes_max: int) -> bytes:
+        """A whole closed file. Raises FileMissing, CorruptFile (longer than allowed)."""
+
+    async def create_segment(
+        self, path: str, *, holder: str, durability: Durability, segment_bytes: int
+    ) -> SegmentWriter:
+        """Create (no overwrite, no parents) a file whose writer is `holder`; usable at once, block and connections up.
+
+        `segment_bytes`: as long as it may become (HDFS: the block size). Raises AlreadyExists, FileMissing (fenced),
+        StorageFull, LeaseHeld.
+        """
+
+    async def read(self, path: str, *, file_id: int, position: int, length_bytes: int) -> Buffer:
+        """Exactly these bytes of a closed or open file; the caller stays below what it knows to be durable (rule 13).
+
+        Raises FileMissing (also when the path now names another file), CorruptFile (shorter than asked).
+        """
+
+    async def take_over(self, path: str, *, previous_holder: str | None) -> int:
+        """Close a file left open by `previous_holder` and stop that writer for good; the verified length (rules 3, 10).
+
+        Fine for a file already closed. None as holder: the strong, slow way (recoverLease). Raises LeaseHeld,
+        FileMissing.
+        """
+
+    async def close(self) -> None:
+        """Release connections, threads and locks."""

@@ -1,0 +1,97 @@
+"""Which Kafka APIs and versions this server speaks: the one table everything else asks.
+
+Ranges are Kafka 4.4's. `schema_min` … `schema_max` is what kio 0.6 has schemas for (Kafka 4.3);
+`later_fields.py` adds what 4.4 added. Source: message/*.json `validVersions` of Apache Kafka.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class ApiKey(IntEnum):
+    """Numbers of the Kafka protocol."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    CREATE_PARTITIONS = 37
+    DELETE_GROUPS = 42
+    INCREMENTAL_ALTER_CONFIGS = 44
+    OFFSET_DELETE = 47
+    DESCRIBE_CLUSTER = 60
+    DESCRIBE_TOPIC_PARTITIONS = 75
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """`version_min` … `version_max` is served; `advertised_min` is what ApiVersions says (it differs for Produce)."""
+
+    version_min: int
+    version_max: int
+    flexible_from: int | None
+    schema_min: int
+    schema_max: int
+    advertised_min: int
+
+
+def _api(
+    low: int, high: int, flexible_from: int | None, schema_max: int | None = None, advertised_min: int | None = None
+) -> Api:
+    return Api(
+        low,
+        high,
+        flexible_from,
+        schema_min=low,
+        schema_max=high if schema_max is None else schema_max,
+        advertised_min=low if advertised_min is None else advertised_min,
+    )
+
+
+APIS: dict[ApiKey, Api] = {
+    # Advertised from 0 though 0-2 are refused: librdkafka before 2.11.1 turns compression off otherwise (KAFKA-18659).
+    ApiKey.PRODUCE: _api(3, 13, 9, advertised_min=0),
+    ApiKey.FETCH: _api(4, 18, 12),
+    ApiKey.LIST_OFFSETS: _api(1, 11, 6),
+    ApiKey.METADATA: _api(0, 13, 9),
+    ApiKey.OFFSET_COMMIT: _api(2, 10, 8),
+    ApiKey.OFFSET_FETCH: _api(1, 10, 6),
+    ApiKey.FIND_COORDINATOR: _api(0, 6, 3),
+    ApiKey.JOIN_GROUP: _api(0, 9, 6),
+    ApiKey.HEARTBEAT: _api(0, 4, 4),
+    ApiKey.LEAVE_GROUP: _api(0, 5, 4),
+    ApiKey.SYNC_GROUP: _api(0, 5, 4),
+    ApiKey.DESCRIBE_GROUPS: _api(0, 6, 5),
+    ApiKey.LIST_GROUPS: _api(0, 5, 3),
+    ApiKey.API_VERSIONS: _api(0, 5, 3, schema_max=4),
+    ApiKey.CREATE_TOPICS: _api(2, 7, 5),
+    ApiKey.DELETE_TOPICS: _api(1, 6, 4),
+    ApiKey.DELETE_RECORDS: _api(0, 2, 2),
+    ApiKey.INIT_PRODUCER_ID: _api(0, 5, 2),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: _api(2, 4, 4),
+    ApiKey.DESCRIBE_CONFIGS: _api(1, 4, 4),
+    ApiKey.ALTER_CONFIGS: _api(0, 2, 2),
+    ApiKey.CREATE_PARTITIONS: _api(0, 3, 2),
+    ApiKey.DELETE_GROUPS: _api(0, 3, 2, schema_max=2),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _api(0, 1, 1),
+    ApiKey.OFFSET_DELETE: _api(0, 0, None),
+    ApiKey.DESCRIBE_CLUSTER: _api(0, 2, 0),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: _api(0, 0, 0),
+}

@@ -1,0 +1,33 @@
+"""Errors that know their Kafka error code. Whatever fails for a reason a client should hear is one of these."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from bmq.protocol.error_codes import ErrorCode
+
+
+class BmqError(Exception):
+    """Base of all. `code` goes into the response, `str(error)` into its message field where it has one."""
+
+    code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class KafkaError(BmqError):
+    """Any error code, for the many that need no class of their own."""
+
+    def __init__(self, code: ErrorCode, message: str = "") -> None:
+        super().__init__(message or code.name)
+        self.code = code  # type: ignore[misc]
+
+
+class MalformedMessage(BmqError):
+    """Bytes that are not what they should be. The connection they came on is closed."""
+
+    code = ErrorCode.INVALID_REQUEST
+
+
+class UnsupportedVersion(BmqError):
+    """An API or version that is not served."""
+
+    code = ErrorCode.UNSUPPORTED_VERSION

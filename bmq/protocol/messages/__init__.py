@@ -1,0 +1,1 @@
+"""Kafka messages as plain dataclasses. Written by tools/generate_messages.py; do not edit."""

@@ -1,0 +1,11 @@
+"""FindCoordinatorRequest: every field of every version served. Written by tools/generate_messages.py; do not edit."""
+
+import dataclasses
+from collections.abc import Sequence
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class FindCoordinatorRequest:
+    key_type: int = 0
+    coordinator_keys: Sequence[str] = ()
+    key: str = ""

@@ -1,0 +1,9 @@
+"""HeartbeatResponse: every field of every version served. Written by tools/generate_messages.py; do not edit."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class HeartbeatResponse:
+    throttle_time_ms: int = 0
+    error_code: int = 0

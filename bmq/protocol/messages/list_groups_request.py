@@ -1,0 +1,10 @@
+"""ListGroupsRequest: every field of every version served. Written by tools/generate_messages.py; do not edit."""
+
+import dataclasses
+from collections.abc import Sequence
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class ListGroupsRequest:
+    states_filter: Sequence[str] = ()
+    types_filter: Sequence[str] = ()

@@ -1,0 +1,61 @@
+"""What handlers may use: the roles behind the proxy, as small protocols. bmq/cli passes the real ones, tests pass fakes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from bmq.controller.image import MetadataImage, Node
+from bmq.log.clock import Clock
+from bmq.log.partition_log import PartitionLog, TopicPartition
+from bmq.log.store import SegmentStore
+
+
+class Partitions(Protocol):
+    """The way to partition owners (in one process: the broker's partition manager)."""
+
+    def ready(self, topic_partition: TopicPartition) -> PartitionLog | None:
+        """The log, if it is here and writing; the fast path."""
+
+    async def leader_of(self, topic_partition: TopicPartition) -> PartitionLog:
+        """The log, started if it was idle. Raises KafkaError NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION,
+        KAFKA_STORAGE_ERROR."""
+
+
+class Controller(Protocol):
+    """The active controller. Methods take and return messages of bmq.protocol.messages."""
+
+    @property
+    def image(self) -> MetadataImage: ...
+
+    async def create_topics(self, request: Any, *, principal: str) -> Any: ...
+    async def delete_topics(self, request: Any) -> Any: ...
+    async def create_partitions(self, request: Any) -> Any: ...
+    async def describe_configs(self, request: Any) -> Any: ...
+    async def incremental_alter_configs(self, request: Any) -> Any: ...
+    async def alter_configs(self, request: Any) -> Any: ...
+
+    async def auto_create_topic(self, name: str) -> None:
+        """Create a topic with the defaults, as Metadata with allow_auto_topic_creation does. Raises KafkaError."""
+
+    async def allocate_producer_ids(self) -> range:
+        """A block of producer ids never given before (durable)."""
+
+
+class Groups(Protocol):
+    """The group coordinators. One method per API, `async def join_group(request, context) -> response` and so on."""
+
+    def __getattr__(self, name: str) -> Any: ...
+
+
+@dataclass(slots=True)
+class Services:
+    """Handed to every handler."""
+
+    node: Node
+    store: SegmentStore
+    partitions: Partitions
+    controller: Controller
+    groups: Groups
+    clock: Clock
+    is_auto_create_enabled: bool = True
