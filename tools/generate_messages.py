@@ -1,8 +1,9 @@
-"""Write bmq/protocol/messages/: one superset dataclass per Kafka message, from kio's generated schemas.
+"""Write bmq/protocol/messages/: for each Kafka message its classes and its format in every version, from kio's schemas.
 
 kio has one class per API *version*; a handler wants one class per API. Each class written here has the fields of all
-versions, every one with the default Kafka gives it where a version lacks it. Durations and times are whole
-milliseconds (`…_ms`), error codes are `int`. `bmq/protocol/codec.py` reads and writes them with kio's own machinery.
+versions served, every one with the default Kafka gives it where a version lacks it. Durations and times are whole
+milliseconds (`…_ms`), error codes are `int`. Beside the classes stands FORMAT, from which bmq/protocol/wire.py compiles
+readers and writers: so the server never loads kio (1.2 s and 338 modules for all versions).
 
     python tools/generate_messages.py            rewrite the modules
     python tools/generate_messages.py --check    exit 1 if they are not what this script would write
@@ -15,19 +16,46 @@ import dataclasses
 import importlib
 import subprocess
 import sys
-import types
-import typing
+import tempfile
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 from kio.schema.index import api_key_map
+from later_fields import LATER_FIELDS
+from schema_fields import WireField, wire_fields
 
-from bmq.protocol.apis import APIS
-from bmq.protocol.later_fields import LATER_FIELDS, later_field_default
-from bmq.protocol.schema_fields import WireField, wire_fields
+from bmq.protocol.apis import APIS, Api
 
 TARGET = Path(__file__).parent.parent / "bmq" / "protocol" / "messages"
-HEADER = '"""{title}: every field of every version served. Written by tools/generate_messages.py; do not edit."""\n'
+HEADER = '"""{title}: every field of every version served. Written by tools/generate_messages.py; do not edit."""'
+PACKAGE = '"""Kafka messages as plain dataclasses. Written by tools/generate_messages.py; do not edit."""\n'
+IMPORTS = """
+import dataclasses
+from collections.abc import Sequence
+from typing import Final
+from uuid import UUID
+
+from bmq.protocol.formats import Format, FormatField
+"""
+
+NULLABLE_TYPES = ("string", "bytes", "records")
+VersionFields = dict[int, tuple[WireField, ...]]
+
+
+class Form(NamedTuple):
+    """A field as one or more versions have it: what has to agree for them to share an entry."""
+
+    name: str
+    kafka_type: str | None
+    entity: str | None
+    is_array: bool
+    nullable: bool
+    tag: int | None
+    default: Any
 
 
 def annotation(field: WireField) -> str:
@@ -47,94 +75,154 @@ def default_source(field: WireField) -> str:
     return repr(value)
 
 
-def module_source(title: str, newest_first: list[type]) -> str:
-    """Source of one module: the classes of a message and all it nests, leaves first."""
-    classes: dict[str, dict[str, WireField]] = {}
+def form_of(field: WireField) -> Form:
+    # Fixed-size fields are never null on the wire; kio marks a zero uuid so.
+    nullable = field.nullable and (field.is_array or field.entity is not None or field.kafka_type in NULLABLE_TYPES)
+    default = None
+    if field.tag is not None and not dataclasses.is_dataclass(field.default):
+        default = field.default
+    entity = None if field.entity is None else field.entity.__name__
+    return Form(field.name, field.kafka_type, entity, field.is_array, nullable, field.tag, default)
 
-    def collect(entity: type) -> None:
-        known = classes.setdefault(entity.__name__, {})
-        for field in wire_fields(entity):
-            before = known.get(field.name)
-            if before is None:
-                known[field.name] = field
-            elif field.nullable and not before.nullable:
-                known[field.name] = dataclasses.replace(before, nullable=True)
+
+def collect(versions: dict[int, type]) -> dict[str, VersionFields]:
+    """For every class of a message, newest version first: its fields by version."""
+    classes: dict[str, VersionFields] = {}
+
+    def add(entity: type, version: int) -> None:
+        fields = wire_fields(entity) + LATER_FIELDS.get((entity.__name__, version), ())
+        classes.setdefault(entity.__name__, {})[version] = fields
+        for field in fields:
             if field.entity is not None:
-                collect(field.entity)
+                add(field.entity, version)
 
-    for entity in newest_first:
-        collect(entity)
-    for (class_name, _), fields in LATER_FIELDS.items():
-        if class_name in classes:
-            for field in fields:
-                classes[class_name].setdefault(
-                    field.name, dataclasses.replace(field, default=later_field_default(field))
-                )
+    for version in sorted(versions, reverse=True):
+        add(versions[version], version)
+    return classes
+
+
+def leaves_first(classes: dict[str, VersionFields]) -> list[str]:
     done: list[str] = []
 
-    def order(name: str) -> None:
-        for field in classes[name].values():
-            if field.entity is not None and field.entity.__name__ not in done:
-                order(field.entity.__name__)
-        if name not in done:
-            done.append(name)
+    def visit(name: str) -> None:
+        if name in done:
+            return
+        for fields in classes[name].values():
+            for field in fields:
+                if field.entity is not None:
+                    visit(field.entity.__name__)
+        done.append(name)
 
-    for entity in newest_first:
-        order(entity.__name__)
-    lines = [
-        HEADER.format(title=title),
-        "",
-        "import dataclasses",
-        "from collections.abc import Sequence",
-        "from typing import Any",
-        "from uuid import UUID",
-        "",
-    ]
-    for name in done:
-        lines += ["", "@dataclasses.dataclass(slots=True, kw_only=True)", f"class {name}:"]
-        lines += [f"    {f.name}: {annotation(f)} = {default_source(f)}" for f in classes[name].values()] or [
-            "    pass"
-        ]
-        lines.append("")
-    text = "\n".join(lines)
-    for module, word in (
-        ("UUID", "from uuid import UUID"),
-        ("Any", "from typing import Any"),
-        ("Sequence", "from collections.abc import Sequence"),
-    ):
-        if text.count(module) == 1:
-            text = text.replace(word + "\n", "")
-    return text
+    for name in classes:
+        visit(name)
+    return done
 
 
-def formatted(source: str) -> str:
-    for command in (["check", "--fix", "--quiet", "--select", "I,F401"], ["format", "--quiet"]):
-        result = subprocess.run(
-            [sys.executable, "-m", "ruff", *command, "--stdin-filename", "message.py", "-"],
-            input=source,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        source = result.stdout
-    return source
+def class_source(name: str, versions: VersionFields) -> Iterator[str]:
+    merged: dict[str, WireField] = {}
+    for version in sorted(versions, reverse=True):
+        for field in versions[version]:
+            before = merged.get(field.name)
+            if before is None:
+                merged[field.name] = field
+            elif field.nullable and not before.nullable:
+                merged[field.name] = dataclasses.replace(before, nullable=True)
+    yield from ("", "", "@dataclasses.dataclass(slots=True, kw_only=True)", f"class {name}:")
+    yield from (f"    {f.name}: {annotation(f)} = {default_source(f)}" for f in merged.values())
+    if not merged:
+        yield "    pass"
+
+
+def in_wire_order(versions: VersionFields) -> list[Form]:
+    """All forms in one order that agrees with every version's: fields keep their places as versions come and go."""
+    orders = [[form_of(field) for field in fields] for fields in versions.values()]
+    pending = list(dict.fromkeys(form for order in orders for form in order))
+    placed: list[Form] = []
+    while pending:
+        for form in pending:
+            before = {other for order in orders if form in order for other in order[: order.index(form)]}
+            if before <= set(placed):
+                placed.append(form)
+                pending.remove(form)
+                break
+        else:
+            raise ValueError(f"no order of fields agrees with all versions: {pending}")
+    return placed
+
+
+def runs(versions: list[int]) -> list[tuple[int, int]]:
+    """Sorted versions as inclusive ranges."""
+    found: list[tuple[int, int]] = []
+    for version in sorted(versions):
+        if found and found[-1][1] == version - 1:
+            found[-1] = (found[-1][0], version)
+        else:
+            found.append((version, version))
+    return found
+
+
+def format_source(name: str, versions: VersionFields, api: Api, is_top: bool) -> Iterator[str]:
+    flexible_from = "NEVER" if api.flexible_from is None else api.flexible_from
+    yield f"{'FORMAT' if is_top else constant(name)}: Final = Format("
+    yield f"    {name}, version_min={api.version_min}, version_max={api.version_max}, flexible_from={flexible_from},"
+    yield "    fields=("
+    for form in in_wire_order(versions):
+        present = [version for version, fields in versions.items() if form in map(form_of, fields)]
+        for low, high in runs(present):
+            parts = [repr(form.name)]
+            parts += [repr(form.kafka_type)] if form.kafka_type else []
+            parts += [f"since={low}"] if low > api.version_min else []
+            parts += [f"until={high}"] if high < api.version_max else []
+            parts += [f"entity={constant(form.entity)}"] if form.entity else []
+            parts += ["is_array=True"] if form.is_array else []
+            parts += ["nullable_since=0"] if form.nullable else []
+            parts += [f"tag={form.tag}"] if form.tag is not None else []
+            parts += [f"default={form.default!r}"] if form.default is not None else []
+            yield f"        FormatField({', '.join(parts)}),"
+    yield "    ),"
+    yield ")"
+
+
+def constant(class_name: str) -> str:
+    return "_" + "".join(f"_{c}" if c.isupper() and i else c.upper() for i, c in enumerate(class_name)).upper()
+
+
+def module_source(title: str, versions: dict[int, type], api: Api) -> str:
+    classes = collect(versions)
+    lines = [HEADER.format(title=title), IMPORTS]
+    for name in leaves_first(classes):
+        lines += class_source(name, classes[name])
+    lines += [""]
+    for name in leaves_first(classes):
+        lines += format_source(name, classes[name], api, name == title)
+    return "\n".join(lines).replace("flexible_from=NEVER", "flexible_from=NEWEST") + "\n"
 
 
 def sources() -> dict[str, str]:
-    written = {}
+    written = {"__init__": PACKAGE}
     for key, api in APIS.items():
         package = api_key_map[int(key)]
         for kind in ("request", "response"):
-            entities = []
-            for version in range(api.schema_max, api.schema_min - 1, -1):
-                module: types.ModuleType = importlib.import_module(f"kio.schema.{package}.v{version}.{kind}")
-                camel = "".join(part.capitalize() for part in package.split("_"))
-                entities.append(typing.cast(type, getattr(module, f"{camel}{kind.capitalize()}")))
-            written[f"{package}_{kind}"] = formatted(module_source(f"{camel}{kind.capitalize()}", entities))
-    written["__init__"] = (
-        '"""Kafka messages as plain dataclasses. Written by tools/generate_messages.py; do not edit."""\n'
-    )
-    return written
+            title = "".join(part.capitalize() for part in package.split("_")) + kind.capitalize()
+            versions = {}
+            for version in range(api.version_min, api.version_max + 1):
+                module = importlib.import_module(f"kio.schema.{package}.v{min(version, api.schema_max)}.{kind}")
+                versions[version] = getattr(module, title)
+            source = module_source(title, versions, api)
+            if "NEWEST" in source:
+                source = source.replace("import Format,", "import NEWEST, Format,")
+            written[f"{package}_{kind}"] = source
+    return formatted(written)
+
+
+def formatted(written: dict[str, str]) -> dict[str, str]:
+    with tempfile.TemporaryDirectory() as folder:
+        for name, source in written.items():
+            (Path(folder) / f"{name}.py").write_text(source)
+        options = ["--quiet", "--config", str(TARGET.parent.parent.parent / "pyproject.toml"), folder]
+        for command in (["check", "--fix", "--select", "I,F401"], ["format"]):
+            subprocess.run([sys.executable, "-m", "ruff", *command, *options], check=True)
+        return {name: (Path(folder) / f"{name}.py").read_text() for name in written}
 
 
 def main() -> int:

@@ -9,6 +9,10 @@ from uuid import UUID
 from bmq.log.config import LogConfig
 
 NO_LEADER = -1
+METADATA_TOPIC_NAME = "__cluster_metadata"
+METADATA_TOPIC_ID = UUID(int=1)
+OFFSETS_TOPIC_NAME = "__consumer_offsets"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC_NAME, "__transaction_state", "__share_group_state"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,7 @@ class PartitionImage:
     leader_epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
+    partition_epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +51,11 @@ class TopicImage:
 
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
-    """Topics by name and by id, live nodes by id, at metadata-log offset `offset` (exclusive)."""
+    """Topics by name and by id, live nodes by id, at metadata-log offset `offset` (exclusive).
+
+    `broker_configs`: what was set dynamically, by node id as text; "" holds for all nodes. `deleted_topics`: ids of
+    topics that are gone and whose files are still being removed. `features`: finalized levels.
+    """
 
     offset: int = 0
     cluster_id: str = ""
@@ -54,3 +63,8 @@ class MetadataImage:
     nodes: Mapping[int, Node] = field(default_factory=dict)
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
     topics_by_id: Mapping[UUID, TopicImage] = field(default_factory=dict)
+    broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    features: Mapping[str, int] = field(default_factory=dict)
+    deleted_topics: frozenset[UUID] = frozenset()
+    next_producer_id: int = 0
+    partition_count: int = 0

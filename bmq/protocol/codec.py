@@ -1,34 +1,29 @@
-"""Bytes to message objects and back, for every served API and version: kio's machinery behind our own classes.
+"""Bytes to message objects and back, for every served API and version: request frames, response frames, bodies.
 
-For each version a *wire class* is made: a subclass of the message class whose dataclass fields are that version's, in
-wire order. kio reads straight into it (no conversion, fields a version lacks are class attributes holding Kafka's
-default) and writes any message object through it. Wire classes are made when first used and kept.
-
-Decoding is bounded by kio: lengths are checked against the bytes that are there before anything is allocated.
+The formats stand beside the classes in bmq.protocol.messages; wire.py compiles a version when it is first used (1-3 ms).
+A field that a version lacks has Kafka's default after decoding and is left out when encoding. None in a field that may
+not be null in a version is written as empty.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
-import io
-from collections.abc import Callable
+import struct
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from kio.schema.index import api_key_map
-from kio.serial import entity_reader, entity_writer
-
 from bmq.protocol.apis import APIS, ApiKey
+from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import MalformedMessage, UnsupportedVersion
-from bmq.protocol.later_fields import LATER_FIELDS
-from bmq.protocol.schema_fields import wire_fields
+from bmq.protocol.formats import Format, codec_of
+from bmq.protocol.wire import ELEMENTS_MAX, Buffer, EntityCodec, skip_tagged_fields
 
-Reader = Callable[[bytes | memoryview, int], tuple[Any, int]]
-Writer = Callable[[io.BytesIO, Any], None]
+RESPONSE_ELEMENTS_MAX: Final = 10_000_000
+"""Array elements of one response: it comes from a server we chose, and may describe a whole cluster."""
 
-_HEADER_V1_BYTES_MIN: Final = 10
+_HEADER_V1: Final = struct.Struct(">hhih")
+_INT32: Final = struct.Struct(">i")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,28 +37,24 @@ class RequestHeader:
     body_position: int
 
 
-def parse_request_header(frame: bytes | bytearray | memoryview) -> RequestHeader:
+def parse_request_header(frame: Buffer) -> RequestHeader:
     """Header of a request frame (without its length prefix). Raises MalformedMessage.
 
     Any API key and version parses, so that the caller can answer; for unknown ones `body_position` is that of header v1.
     The client id is always in the older (int16 length) form. Source: RequestHeader.json.
     """
-    if len(frame) < _HEADER_V1_BYTES_MIN:
+    if len(frame) < _HEADER_V1.size:
         raise MalformedMessage(f"a request of {len(frame)} bytes is shorter than a request header")
-    view = memoryview(frame)
-    api_key = int.from_bytes(view[0:2], "big", signed=True)
-    api_version = int.from_bytes(view[2:4], "big", signed=True)
-    correlation_id = int.from_bytes(view[4:8], "big", signed=True)
-    length = int.from_bytes(view[8:10], "big", signed=True)
-    position = 10 + max(length, 0)
-    if position > len(frame):
+    api_key, api_version, correlation_id, length = _HEADER_V1.unpack_from(frame)
+    position = _HEADER_V1.size + max(length, 0)
+    if length < -1 or position > len(frame):
         raise MalformedMessage(f"the client id of {length} bytes runs past the end of the request")
     try:
-        client_id = None if length < 0 else str(view[10:position], "utf-8")
+        client_id = None if length < 0 else str(frame[_HEADER_V1.size : position], "utf-8")
     except UnicodeDecodeError as error:
         raise MalformedMessage("the client id is not UTF-8") from error
     if is_flexible(api_key, api_version):
-        position = _skip_tagged_fields(view, position)
+        position = _after_header_tags(frame, position)
     return RequestHeader(api_key, api_version, correlation_id, client_id, position)
 
 
@@ -79,7 +70,7 @@ def encode_response_header(api_key: int, api_version: int, correlation_id: int) 
     return head + b"\0" if api_key != ApiKey.API_VERSIONS and is_flexible(api_key, api_version) else head
 
 
-def decode_request(header: RequestHeader, frame: bytes | bytearray | memoryview) -> Any:
+def decode_request(header: RequestHeader, frame: Buffer) -> Any:
     """The request message in `frame`, an instance of its class in bmq.protocol.messages.
 
     Raises UnsupportedVersion for an API or version that is not served, MalformedMessage for bytes that do not parse.
@@ -90,150 +81,80 @@ def decode_request(header: RequestHeader, frame: bytes | bytearray | memoryview)
     return decode("request", header.api_key, header.api_version, frame, header.body_position)
 
 
-def decode(kind: str, api_key: int, api_version: int, data: bytes | bytearray | memoryview, position: int = 0) -> Any:
-    """A request or response body. Raises MalformedMessage."""
-    reader = _codec(kind, api_key, api_version)[0]
-    return read_entity(reader, data, position)
+def decode(
+    kind: str, api_key: int, api_version: int, data: Buffer, position: int = 0, elements_max: int = ELEMENTS_MAX
+) -> Any:
+    """A request or response body, an instance of its class in bmq.protocol.messages. Raises MalformedMessage.
 
-
-def read_entity(reader: Reader, data: bytes | bytearray | memoryview, position: int) -> Any:
-    """Run a kio reader and turn whatever it raises on hostile bytes into MalformedMessage."""
-    try:
-        return reader(memoryview(data).toreadonly(), position)[0]
-    except (ValueError, OverflowError, TypeError, AttributeError, MemoryError) as error:
-        raise MalformedMessage(f"the message does not parse: {error}") from error
-    except Exception as error:
-        if type(error).__module__.startswith("kio."):
-            raise MalformedMessage(f"the message does not parse: {error}") from error
-        raise
+    `kind` is "request" or "response". `elements_max` bounds the elements of all arrays together. Bytes behind the message
+    are ignored, as Kafka does.
+    """
+    return _codec(kind, api_key, api_version).read(data, position, elements_max)
 
 
 def encode(kind: str, api_key: int, api_version: int, message: Any) -> bytes:
     """The body of `message` (an instance of its class in bmq.protocol.messages) in this version."""
-    buffer = io.BytesIO()
-    _codec(kind, api_key, api_version)[1](buffer, message)
-    return buffer.getvalue()
+    out = bytearray()
+    _codec(kind, api_key, api_version).write(out, message)
+    return bytes(out)
 
 
 def encode_response(api_key: int, api_version: int, correlation_id: int, message: Any) -> bytes:
     """A whole response frame without its length prefix."""
-    buffer = io.BytesIO()
-    buffer.write(encode_response_header(api_key, api_version, correlation_id))
-    _codec("response", api_key, api_version)[1](buffer, message)
-    return buffer.getvalue()
+    out = bytearray(encode_response_header(api_key, api_version, correlation_id))
+    _codec("response", api_key, api_version).write(out, message)
+    return bytes(out)
 
 
 def encode_request(api_key: int, api_version: int, correlation_id: int, client_id: str | None, message: Any) -> bytes:
     """A whole request frame without its length prefix (for clients: tests, tools, one role talking to another)."""
     name = b"" if client_id is None else client_id.encode()
-    buffer = io.BytesIO()
-    for number, size in ((api_key, 2), (api_version, 2), (correlation_id, 4)):
-        buffer.write(number.to_bytes(size, "big", signed=True))
-    buffer.write((-1 if client_id is None else len(name)).to_bytes(2, "big", signed=True) + name)
+    out = bytearray(_HEADER_V1.pack(api_key, api_version, correlation_id, -1 if client_id is None else len(name)))
+    out += name
     if is_flexible(api_key, api_version):
-        buffer.write(b"\0")
-    _codec("request", api_key, api_version)[1](buffer, message)
-    return buffer.getvalue()
+        out.append(0)
+    _codec("request", api_key, api_version).write(out, message)
+    return bytes(out)
 
 
-def decode_response(api_key: int, api_version: int, frame: bytes | bytearray | memoryview) -> tuple[int, Any]:
+def decode_response(api_key: int, api_version: int, frame: Buffer) -> tuple[int, Any]:
     """(correlation id, message) of a response frame without its length prefix. Raises MalformedMessage."""
-    if len(frame) < 4:
+    if len(frame) < _INT32.size:
         raise MalformedMessage("a response shorter than its header")
-    position = 4
+    position = _INT32.size
     if api_key != ApiKey.API_VERSIONS and is_flexible(api_key, api_version):
-        position = _skip_tagged_fields(memoryview(frame), position)
-    return int.from_bytes(frame[:4], "big", signed=True), decode("response", api_key, api_version, frame, position)
+        position = _after_header_tags(frame, position)
+    message = decode("response", api_key, api_version, frame, position, RESPONSE_ELEMENTS_MAX)
+    return _INT32.unpack_from(frame)[0], message
+
+
+def unsupported_api_versions_response(correlation_id: int) -> bytes:
+    """The answer to an ApiVersions request of a version that is not served: what any client can read (KIP-511).
+
+    Shaped as version 0, with UNSUPPORTED_VERSION and the range of ApiVersions alone, from which the client picks again.
+    """
+    from bmq.protocol.messages.api_versions_response import ApiVersion, ApiVersionsResponse
+
+    api = APIS[ApiKey.API_VERSIONS]
+    served = ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=api.advertised_min, max_version=api.version_max)
+    response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=(served,))
+    return encode_response(ApiKey.API_VERSIONS, 0, correlation_id, response)
+
+
+def message_format(kind: str, api_key: int) -> Format:
+    """The format of an API's "request" or "response" in all versions served."""
+    module = importlib.import_module(f"bmq.protocol.messages.{ApiKey(api_key).name.lower()}_{kind}")
+    found: Format = module.FORMAT
+    return found
 
 
 @cache
-def _codec(kind: str, api_key: int, api_version: int) -> tuple[Reader, Writer]:
-    api = APIS[ApiKey(api_key)]
-    package = api_key_map[api_key]
-    class_name = "".join(part.capitalize() for part in package.split("_")) + kind.capitalize()
-    schema = importlib.import_module(f"kio.schema.{package}.v{min(api_version, api.schema_max)}.{kind}")
-    messages = importlib.import_module(f"bmq.protocol.messages.{package}_{kind}")
-    wire = wire_class(getattr(schema, class_name), messages, api_version)
-    return entity_reader(wire), entity_writer(wire)
+def _codec(kind: str, api_key: int, api_version: int) -> EntityCodec:
+    return codec_of(message_format(kind, api_key), api_version)
 
 
-def wire_class(schema: Any, messages: Any, version: int) -> Any:
-    """A class that kio reads into and writes from, over the message class of the same name in module `messages`."""
-    base = getattr(messages, schema.__name__)
-    fields = wire_fields(schema) + LATER_FIELDS.get((schema.__name__, version), ())
-    specs = []
-    for field in fields:
-        inner: Any = _PYTHON_TYPES.get(field.python_type, int)
-        if field.entity is not None:
-            inner = wire_class(field.entity, messages, version)
-        kind: Any = tuple[inner, ...] if field.is_array else inner
-        metadata: dict[str, Any] = {} if field.kafka_type is None else {"kafka_type": field.kafka_type}
-        if field.tag is not None:
-            metadata["tag"] = field.tag
-        plain = field.default if field.entity is None or field.is_array else None
-        specs.append(
-            (field.name, kind | None if field.nullable else kind, dataclasses.field(metadata=metadata, default=plain))
-        )
-    carrier = dataclasses.make_dataclass(schema.__name__, specs, kw_only=True)
-    for field in fields:
-        if field.entity is not None and not field.is_array and field.default is not None:
-            # kio leaves out a tagged entity that equals the default: compare with the message class's own.
-            carrier.__dataclass_fields__[field.name].default = getattr(messages, field.entity.__name__)()  # type: ignore[attr-defined]
-    present = {field.name for field in fields}
-    defaults = {f.name: _default_of(f) for f in dataclasses.fields(base) if f.name not in present}
-    return type(
-        f"{schema.__name__}",
-        (base,),
-        {
-            "__slots__": (),
-            "__module__": base.__module__,
-            "__dataclass_fields__": carrier.__dataclass_fields__,  # type: ignore[attr-defined]
-            "__type__": schema.__type__,
-            "__version__": version,
-            "__flexible__": schema.__flexible__,
-            **{name: getattr(schema, name) for name in ("__api_key__", "__header_schema__") if hasattr(schema, name)},
-            **defaults,
-        },
-    )
-
-
-def _default_of(field: dataclasses.Field[Any]) -> Any:
-    factory = field.default_factory
-    return field.default if factory is dataclasses.MISSING else factory()
-
-
-def _python_types() -> dict[str, Any]:
-    # kio chooses its reader by the type annotation, so these must be the types kio itself annotates with.
-    from uuid import UUID
-
-    from kio.static.primitive import f64, i64
-
-    return {"int": i64, "str": str, "bytes": bytes, "bool": bool, "UUID": UUID, "float": f64}
-
-
-_PYTHON_TYPES: Final = _python_types()
-
-
-def _skip_tagged_fields(view: memoryview, position: int) -> int:
-    count, position = _unsigned_varint(view, position)
-    for _ in range(count):
-        _, position = _unsigned_varint(view, position)
-        size, position = _unsigned_varint(view, position)
-        position += size
-        if position > len(view):
-            raise MalformedMessage("a tagged field of the header runs past the end of the message")
-    return position
-
-
-def _unsigned_varint(view: memoryview, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while shift < 35:
-        if position >= len(view):
-            raise MalformedMessage("a varint of the header runs past the end of the message")
-        byte = view[position]
-        position += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, position
-        shift += 7
-    raise MalformedMessage("a varint of the header is longer than five bytes")
+def _after_header_tags(frame: Buffer, position: int) -> int:
+    try:
+        return skip_tagged_fields(frame, position)
+    except IndexError as error:
+        raise MalformedMessage("the header runs past the end of the message") from error

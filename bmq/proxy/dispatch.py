@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from bmq.log.store import Buffer
 from bmq.protocol.apis import ApiKey
+from bmq.protocol.codec import RequestHeader
 from bmq.proxy.services import Services
 
 
@@ -39,6 +41,30 @@ def handles(api_key: ApiKey) -> Callable[[_H], _H]:
         if api_key in HANDLERS:
             raise ValueError(f"two handlers for {api_key.name}")
         HANDLERS[api_key] = handler
+        return handler
+
+    return register
+
+
+Reply = Callable[[Sequence[Buffer] | None], None]
+"""Takes a response frame without its length prefix, in pieces that are sent as they are; None closes the connection.
+
+An empty sequence means that this request has no answer (Produce with acks=0)."""
+
+HotHandler = Callable[[bytearray, RequestHeader, RequestContext, Services, Reply], None]
+"""Answers without a task of its own: parses the frame (now its own, writable) and calls `reply` exactly once, at once or
+later. Raises MalformedMessage for a frame that does not parse."""
+
+HOT_HANDLERS: Final[dict[ApiKey, HotHandler]] = {}
+
+
+def handles_hot(api_key: ApiKey) -> Callable[[HotHandler], HotHandler]:
+    """Register the callback-style handler of an API on the data path (Produce, Fetch)."""
+
+    def register(handler: HotHandler) -> HotHandler:
+        if api_key in HANDLERS or api_key in HOT_HANDLERS:
+            raise ValueError(f"two handlers for {api_key.name}")
+        HOT_HANDLERS[api_key] = handler
         return handler
 
     return register

@@ -2,6 +2,9 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Final
+
+from bmq.protocol.formats import Format, FormatField
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -21,3 +24,36 @@ class AlterConfigsResource:
 class AlterConfigsRequest:
     resources: Sequence[AlterConfigsResource] = ()
     validate_only: bool = False
+
+
+_ALTERABLE_CONFIG: Final = Format(
+    AlterableConfig,
+    version_min=0,
+    version_max=2,
+    flexible_from=2,
+    fields=(
+        FormatField("name", "string"),
+        FormatField("value", "string", nullable_since=0),
+    ),
+)
+_ALTER_CONFIGS_RESOURCE: Final = Format(
+    AlterConfigsResource,
+    version_min=0,
+    version_max=2,
+    flexible_from=2,
+    fields=(
+        FormatField("resource_type", "int8"),
+        FormatField("resource_name", "string"),
+        FormatField("configs", entity=_ALTERABLE_CONFIG, is_array=True),
+    ),
+)
+FORMAT: Final = Format(
+    AlterConfigsRequest,
+    version_min=0,
+    version_max=2,
+    flexible_from=2,
+    fields=(
+        FormatField("resources", entity=_ALTER_CONFIGS_RESOURCE, is_array=True),
+        FormatField("validate_only", "bool"),
+    ),
+)

@@ -1,6 +1,9 @@
 """ApiVersionsRequest: every field of every version served. Written by tools/generate_messages.py; do not edit."""
 
 import dataclasses
+from typing import Final
+
+from bmq.protocol.formats import Format, FormatField
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -9,3 +12,17 @@ class ApiVersionsRequest:
     client_software_version: str = ""
     cluster_id: str | None = None
     node_id: int = -1
+
+
+FORMAT: Final = Format(
+    ApiVersionsRequest,
+    version_min=0,
+    version_max=5,
+    flexible_from=3,
+    fields=(
+        FormatField("client_software_name", "string", since=3),
+        FormatField("client_software_version", "string", since=3),
+        FormatField("cluster_id", "string", since=5, nullable_since=0),
+        FormatField("node_id", "int32", since=5),
+    ),
+)

@@ -2,6 +2,9 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Final
+
+from bmq.protocol.formats import Format, FormatField
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -34,3 +37,53 @@ class ApiVersionsResponse:
     finalized_features_epoch: int = -1
     finalized_features: Sequence[FinalizedFeatureKey] = ()
     zk_migration_ready: bool = False
+
+
+_API_VERSION: Final = Format(
+    ApiVersion,
+    version_min=0,
+    version_max=5,
+    flexible_from=3,
+    fields=(
+        FormatField("api_key", "int16"),
+        FormatField("min_version", "int16"),
+        FormatField("max_version", "int16"),
+    ),
+)
+_SUPPORTED_FEATURE_KEY: Final = Format(
+    SupportedFeatureKey,
+    version_min=0,
+    version_max=5,
+    flexible_from=3,
+    fields=(
+        FormatField("name", "string", since=3),
+        FormatField("min_version", "int16", since=3),
+        FormatField("max_version", "int16", since=3),
+    ),
+)
+_FINALIZED_FEATURE_KEY: Final = Format(
+    FinalizedFeatureKey,
+    version_min=0,
+    version_max=5,
+    flexible_from=3,
+    fields=(
+        FormatField("name", "string", since=3),
+        FormatField("max_version_level", "int16", since=3),
+        FormatField("min_version_level", "int16", since=3),
+    ),
+)
+FORMAT: Final = Format(
+    ApiVersionsResponse,
+    version_min=0,
+    version_max=5,
+    flexible_from=3,
+    fields=(
+        FormatField("error_code", "int16"),
+        FormatField("api_keys", entity=_API_VERSION, is_array=True),
+        FormatField("throttle_time_ms", "int32", since=1),
+        FormatField("supported_features", since=3, entity=_SUPPORTED_FEATURE_KEY, is_array=True, tag=0, default=()),
+        FormatField("finalized_features_epoch", "int64", since=3, tag=1, default=-1),
+        FormatField("finalized_features", since=3, entity=_FINALIZED_FEATURE_KEY, is_array=True, tag=2, default=()),
+        FormatField("zk_migration_ready", "bool", since=3, tag=3, default=False),
+    ),
+)

@@ -2,6 +2,9 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Final
+
+from bmq.protocol.formats import Format, FormatField
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -15,3 +18,26 @@ class CreatePartitionsTopicResult:
 class CreatePartitionsResponse:
     throttle_time_ms: int = 0
     results: Sequence[CreatePartitionsTopicResult] = ()
+
+
+_CREATE_PARTITIONS_TOPIC_RESULT: Final = Format(
+    CreatePartitionsTopicResult,
+    version_min=0,
+    version_max=3,
+    flexible_from=2,
+    fields=(
+        FormatField("name", "string"),
+        FormatField("error_code", "int16"),
+        FormatField("error_message", "string", nullable_since=0),
+    ),
+)
+FORMAT: Final = Format(
+    CreatePartitionsResponse,
+    version_min=0,
+    version_max=3,
+    flexible_from=2,
+    fields=(
+        FormatField("throttle_time_ms", "int32"),
+        FormatField("results", entity=_CREATE_PARTITIONS_TOPIC_RESULT, is_array=True),
+    ),
+)

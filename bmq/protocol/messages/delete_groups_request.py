@@ -2,8 +2,20 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Final
+
+from bmq.protocol.formats import Format, FormatField
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class DeleteGroupsRequest:
     groups_names: Sequence[str] = ()
+
+
+FORMAT: Final = Format(
+    DeleteGroupsRequest,
+    version_min=0,
+    version_max=3,
+    flexible_from=2,
+    fields=(FormatField("groups_names", "string", is_array=True),),
+)

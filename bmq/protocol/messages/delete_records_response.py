@@ -2,6 +2,9 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Final
+
+from bmq.protocol.formats import Format, FormatField
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -21,3 +24,36 @@ class DeleteRecordsTopicResult:
 class DeleteRecordsResponse:
     throttle_time_ms: int = 0
     topics: Sequence[DeleteRecordsTopicResult] = ()
+
+
+_DELETE_RECORDS_PARTITION_RESULT: Final = Format(
+    DeleteRecordsPartitionResult,
+    version_min=0,
+    version_max=2,
+    flexible_from=2,
+    fields=(
+        FormatField("partition_index", "int32"),
+        FormatField("low_watermark", "int64"),
+        FormatField("error_code", "int16"),
+    ),
+)
+_DELETE_RECORDS_TOPIC_RESULT: Final = Format(
+    DeleteRecordsTopicResult,
+    version_min=0,
+    version_max=2,
+    flexible_from=2,
+    fields=(
+        FormatField("name", "string"),
+        FormatField("partitions", entity=_DELETE_RECORDS_PARTITION_RESULT, is_array=True),
+    ),
+)
+FORMAT: Final = Format(
+    DeleteRecordsResponse,
+    version_min=0,
+    version_max=2,
+    flexible_from=2,
+    fields=(
+        FormatField("throttle_time_ms", "int32"),
+        FormatField("topics", entity=_DELETE_RECORDS_TOPIC_RESULT, is_array=True),
+    ),
+)

@@ -2,7 +2,10 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Final
 from uuid import UUID
+
+from bmq.protocol.formats import Format, FormatField
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -16,3 +19,26 @@ class DeleteTopicsRequest:
     topics: Sequence[DeleteTopicState] = ()
     timeout_ms: int = 0
     topic_names: Sequence[str] = ()
+
+
+_DELETE_TOPIC_STATE: Final = Format(
+    DeleteTopicState,
+    version_min=1,
+    version_max=6,
+    flexible_from=4,
+    fields=(
+        FormatField("name", "string", since=6, nullable_since=0),
+        FormatField("topic_id", "uuid", since=6),
+    ),
+)
+FORMAT: Final = Format(
+    DeleteTopicsRequest,
+    version_min=1,
+    version_max=6,
+    flexible_from=4,
+    fields=(
+        FormatField("topics", since=6, entity=_DELETE_TOPIC_STATE, is_array=True),
+        FormatField("topic_names", "string", until=5, is_array=True),
+        FormatField("timeout_ms", "int32"),
+    ),
+)

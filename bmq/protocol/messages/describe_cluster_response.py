@@ -2,6 +2,9 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Final
+
+from bmq.protocol.formats import Format, FormatField
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -23,3 +26,34 @@ class DescribeClusterResponse:
     controller_id: int = -1
     brokers: Sequence[DescribeClusterBroker] = ()
     cluster_authorized_operations: int = -2147483648
+
+
+_DESCRIBE_CLUSTER_BROKER: Final = Format(
+    DescribeClusterBroker,
+    version_min=0,
+    version_max=2,
+    flexible_from=0,
+    fields=(
+        FormatField("broker_id", "int32"),
+        FormatField("host", "string"),
+        FormatField("port", "int32"),
+        FormatField("rack", "string", nullable_since=0),
+        FormatField("is_fenced", "bool", since=2),
+    ),
+)
+FORMAT: Final = Format(
+    DescribeClusterResponse,
+    version_min=0,
+    version_max=2,
+    flexible_from=0,
+    fields=(
+        FormatField("throttle_time_ms", "int32"),
+        FormatField("error_code", "int16"),
+        FormatField("error_message", "string", nullable_since=0),
+        FormatField("endpoint_type", "int8", since=1),
+        FormatField("cluster_id", "string"),
+        FormatField("controller_id", "int32"),
+        FormatField("brokers", entity=_DESCRIBE_CLUSTER_BROKER, is_array=True),
+        FormatField("cluster_authorized_operations", "int32"),
+    ),
+)

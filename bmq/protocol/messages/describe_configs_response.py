@@ -2,6 +2,9 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Final
+
+from bmq.protocol.formats import Format, FormatField
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -36,3 +39,55 @@ class DescribeConfigsResult:
 class DescribeConfigsResponse:
     throttle_time_ms: int = 0
     results: Sequence[DescribeConfigsResult] = ()
+
+
+_DESCRIBE_CONFIGS_SYNONYM: Final = Format(
+    DescribeConfigsSynonym,
+    version_min=1,
+    version_max=4,
+    flexible_from=4,
+    fields=(
+        FormatField("name", "string"),
+        FormatField("value", "string", nullable_since=0),
+        FormatField("source", "int8"),
+    ),
+)
+_DESCRIBE_CONFIGS_RESOURCE_RESULT: Final = Format(
+    DescribeConfigsResourceResult,
+    version_min=1,
+    version_max=4,
+    flexible_from=4,
+    fields=(
+        FormatField("name", "string"),
+        FormatField("value", "string", nullable_since=0),
+        FormatField("read_only", "bool"),
+        FormatField("config_source", "int8"),
+        FormatField("is_sensitive", "bool"),
+        FormatField("synonyms", entity=_DESCRIBE_CONFIGS_SYNONYM, is_array=True),
+        FormatField("config_type", "int8", since=3),
+        FormatField("documentation", "string", since=3, nullable_since=0),
+    ),
+)
+_DESCRIBE_CONFIGS_RESULT: Final = Format(
+    DescribeConfigsResult,
+    version_min=1,
+    version_max=4,
+    flexible_from=4,
+    fields=(
+        FormatField("error_code", "int16"),
+        FormatField("error_message", "string", nullable_since=0),
+        FormatField("resource_type", "int8"),
+        FormatField("resource_name", "string"),
+        FormatField("configs", entity=_DESCRIBE_CONFIGS_RESOURCE_RESULT, is_array=True),
+    ),
+)
+FORMAT: Final = Format(
+    DescribeConfigsResponse,
+    version_min=1,
+    version_max=4,
+    flexible_from=4,
+    fields=(
+        FormatField("throttle_time_ms", "int32"),
+        FormatField("results", entity=_DESCRIBE_CONFIGS_RESULT, is_array=True),
+    ),
+)

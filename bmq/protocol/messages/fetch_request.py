@@ -2,7 +2,10 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Final
 from uuid import UUID
+
+from bmq.protocol.formats import Format, FormatField
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -51,3 +54,73 @@ class FetchRequest:
     forgotten_topics_data: Sequence[ForgottenTopic] = ()
     rack_id: str = ""
     replica_id: int = -1
+
+
+_REPLICA_STATE: Final = Format(
+    ReplicaState,
+    version_min=4,
+    version_max=18,
+    flexible_from=12,
+    fields=(
+        FormatField("replica_id", "int32", since=15),
+        FormatField("replica_epoch", "int64", since=15),
+    ),
+)
+_FETCH_PARTITION: Final = Format(
+    FetchPartition,
+    version_min=4,
+    version_max=18,
+    flexible_from=12,
+    fields=(
+        FormatField("partition", "int32"),
+        FormatField("current_leader_epoch", "int32", since=9),
+        FormatField("fetch_offset", "int64"),
+        FormatField("last_fetched_epoch", "int32", since=12),
+        FormatField("log_start_offset", "int64", since=5),
+        FormatField("partition_max_bytes", "int32"),
+        FormatField("replica_directory_id", "uuid", since=17, tag=0),
+        FormatField("high_watermark", "int64", since=18, tag=1, default=9223372036854775807),
+    ),
+)
+_FETCH_TOPIC: Final = Format(
+    FetchTopic,
+    version_min=4,
+    version_max=18,
+    flexible_from=12,
+    fields=(
+        FormatField("topic_id", "uuid", since=13),
+        FormatField("topic", "string", until=12),
+        FormatField("partitions", entity=_FETCH_PARTITION, is_array=True),
+    ),
+)
+_FORGOTTEN_TOPIC: Final = Format(
+    ForgottenTopic,
+    version_min=4,
+    version_max=18,
+    flexible_from=12,
+    fields=(
+        FormatField("topic_id", "uuid", since=13),
+        FormatField("topic", "string", since=7, until=12),
+        FormatField("partitions", "int32", since=7, is_array=True),
+    ),
+)
+FORMAT: Final = Format(
+    FetchRequest,
+    version_min=4,
+    version_max=18,
+    flexible_from=12,
+    fields=(
+        FormatField("cluster_id", "string", since=12, nullable_since=0, tag=0),
+        FormatField("replica_state", since=15, entity=_REPLICA_STATE, tag=1),
+        FormatField("replica_id", "int32", until=14),
+        FormatField("max_wait_ms", "int32"),
+        FormatField("min_bytes", "int32"),
+        FormatField("max_bytes", "int32"),
+        FormatField("isolation_level", "int8"),
+        FormatField("session_id", "int32", since=7),
+        FormatField("session_epoch", "int32", since=7),
+        FormatField("topics", entity=_FETCH_TOPIC, is_array=True),
+        FormatField("forgotten_topics_data", since=7, entity=_FORGOTTEN_TOPIC, is_array=True),
+        FormatField("rack_id", "string", since=11),
+    ),
+)

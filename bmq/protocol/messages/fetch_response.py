@@ -2,7 +2,10 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Final
 from uuid import UUID
+
+from bmq.protocol.formats import Format, FormatField
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -66,3 +69,100 @@ class FetchResponse:
     session_id: int = 0
     responses: Sequence[FetchableTopicResponse] = ()
     node_endpoints: Sequence[NodeEndpoint] = ()
+
+
+_EPOCH_END_OFFSET: Final = Format(
+    EpochEndOffset,
+    version_min=4,
+    version_max=18,
+    flexible_from=12,
+    fields=(
+        FormatField("epoch", "int32", since=12),
+        FormatField("end_offset", "int64", since=12),
+    ),
+)
+_LEADER_ID_AND_EPOCH: Final = Format(
+    LeaderIdAndEpoch,
+    version_min=4,
+    version_max=18,
+    flexible_from=12,
+    fields=(
+        FormatField("leader_id", "int32", since=12),
+        FormatField("leader_epoch", "int32", since=12),
+    ),
+)
+_SNAPSHOT_ID: Final = Format(
+    SnapshotId,
+    version_min=4,
+    version_max=18,
+    flexible_from=12,
+    fields=(
+        FormatField("end_offset", "int64", since=12),
+        FormatField("epoch", "int32", since=12),
+    ),
+)
+_ABORTED_TRANSACTION: Final = Format(
+    AbortedTransaction,
+    version_min=4,
+    version_max=18,
+    flexible_from=12,
+    fields=(
+        FormatField("producer_id", "int64"),
+        FormatField("first_offset", "int64"),
+    ),
+)
+_PARTITION_DATA: Final = Format(
+    PartitionData,
+    version_min=4,
+    version_max=18,
+    flexible_from=12,
+    fields=(
+        FormatField("partition_index", "int32"),
+        FormatField("error_code", "int16"),
+        FormatField("high_watermark", "int64"),
+        FormatField("last_stable_offset", "int64"),
+        FormatField("log_start_offset", "int64", since=5),
+        FormatField("diverging_epoch", since=12, entity=_EPOCH_END_OFFSET, tag=0),
+        FormatField("current_leader", since=12, entity=_LEADER_ID_AND_EPOCH, tag=1),
+        FormatField("snapshot_id", since=12, entity=_SNAPSHOT_ID, tag=2),
+        FormatField("aborted_transactions", entity=_ABORTED_TRANSACTION, is_array=True, nullable_since=0),
+        FormatField("preferred_read_replica", "int32", since=11),
+        FormatField("records", "records", nullable_since=0),
+    ),
+)
+_FETCHABLE_TOPIC_RESPONSE: Final = Format(
+    FetchableTopicResponse,
+    version_min=4,
+    version_max=18,
+    flexible_from=12,
+    fields=(
+        FormatField("topic_id", "uuid", since=13),
+        FormatField("topic", "string", until=12),
+        FormatField("partitions", entity=_PARTITION_DATA, is_array=True),
+    ),
+)
+_NODE_ENDPOINT: Final = Format(
+    NodeEndpoint,
+    version_min=4,
+    version_max=18,
+    flexible_from=12,
+    fields=(
+        FormatField("node_id", "int32", since=16),
+        FormatField("host", "string", since=16),
+        FormatField("port", "int32", since=16),
+        FormatField("rack", "string", since=16, nullable_since=0),
+    ),
+)
+FORMAT: Final = Format(
+    FetchResponse,
+    version_min=4,
+    version_max=18,
+    flexible_from=12,
+    fields=(
+        FormatField("throttle_time_ms", "int32"),
+        FormatField("error_code", "int16", since=7),
+        FormatField("session_id", "int32", since=7),
+        FormatField("responses", entity=_FETCHABLE_TOPIC_RESPONSE, is_array=True),
+        FormatField("node_endpoints", since=16, entity=_NODE_ENDPOINT, is_array=True, tag=0, default=()),
+    ),
+)

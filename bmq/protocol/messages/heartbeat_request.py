@@ -1,6 +1,9 @@
 """HeartbeatRequest: every field of every version served. Written by tools/generate_messages.py; do not edit."""
 
 import dataclasses
+from typing import Final
+
+from bmq.protocol.formats import Format, FormatField
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -9,3 +12,17 @@ class HeartbeatRequest:
     generation_id: int = 0
     member_id: str = ""
     group_instance_id: str | None = None
+
+
+FORMAT: Final = Format(
+    HeartbeatRequest,
+    version_min=0,
+    version_max=4,
+    flexible_from=4,
+    fields=(
+        FormatField("group_id", "string"),
+        FormatField("generation_id", "int32"),
+        FormatField("member_id", "string"),
+        FormatField("group_instance_id", "string", since=3, nullable_since=0),
+    ),
+)

@@ -1,9 +1,24 @@
 """HeartbeatResponse: every field of every version served. Written by tools/generate_messages.py; do not edit."""
 
 import dataclasses
+from typing import Final
+
+from bmq.protocol.formats import Format, FormatField
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class HeartbeatResponse:
     throttle_time_ms: int = 0
     error_code: int = 0
+
+
+FORMAT: Final = Format(
+    HeartbeatResponse,
+    version_min=0,
+    version_max=4,
+    flexible_from=4,
+    fields=(
+        FormatField("throttle_time_ms", "int32", since=1),
+        FormatField("error_code", "int16"),
+    ),
+)

@@ -2,6 +2,9 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Final
+
+from bmq.protocol.formats import Format, FormatField
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -16,3 +19,27 @@ class AlterConfigsResourceResponse:
 class IncrementalAlterConfigsResponse:
     throttle_time_ms: int = 0
     responses: Sequence[AlterConfigsResourceResponse] = ()
+
+
+_ALTER_CONFIGS_RESOURCE_RESPONSE: Final = Format(
+    AlterConfigsResourceResponse,
+    version_min=0,
+    version_max=1,
+    flexible_from=1,
+    fields=(
+        FormatField("error_code", "int16"),
+        FormatField("error_message", "string", nullable_since=0),
+        FormatField("resource_type", "int8"),
+        FormatField("resource_name", "string"),
+    ),
+)
+FORMAT: Final = Format(
+    IncrementalAlterConfigsResponse,
+    version_min=0,
+    version_max=1,
+    flexible_from=1,
+    fields=(
+        FormatField("throttle_time_ms", "int32"),
+        FormatField("responses", entity=_ALTER_CONFIGS_RESOURCE_RESPONSE, is_array=True),
+    ),
+)

@@ -2,6 +2,9 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Final
+
+from bmq.protocol.formats import Format, FormatField
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -20,3 +23,31 @@ class JoinGroupRequest:
     protocol_type: str = ""
     protocols: Sequence[JoinGroupRequestProtocol] = ()
     reason: str | None = None
+
+
+_JOIN_GROUP_REQUEST_PROTOCOL: Final = Format(
+    JoinGroupRequestProtocol,
+    version_min=0,
+    version_max=9,
+    flexible_from=6,
+    fields=(
+        FormatField("name", "string"),
+        FormatField("metadata", "bytes"),
+    ),
+)
+FORMAT: Final = Format(
+    JoinGroupRequest,
+    version_min=0,
+    version_max=9,
+    flexible_from=6,
+    fields=(
+        FormatField("group_id", "string"),
+        FormatField("session_timeout_ms", "int32"),
+        FormatField("rebalance_timeout_ms", "int32", since=1),
+        FormatField("member_id", "string"),
+        FormatField("group_instance_id", "string", since=5, nullable_since=0),
+        FormatField("protocol_type", "string"),
+        FormatField("protocols", entity=_JOIN_GROUP_REQUEST_PROTOCOL, is_array=True),
+        FormatField("reason", "string", since=8, nullable_since=0),
+    ),
+)

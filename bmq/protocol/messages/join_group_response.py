@@ -2,6 +2,9 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Final
+
+from bmq.protocol.formats import Format, FormatField
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -22,3 +25,34 @@ class JoinGroupResponse:
     skip_assignment: bool = False
     member_id: str = ""
     members: Sequence[JoinGroupResponseMember] = ()
+
+
+_JOIN_GROUP_RESPONSE_MEMBER: Final = Format(
+    JoinGroupResponseMember,
+    version_min=0,
+    version_max=9,
+    flexible_from=6,
+    fields=(
+        FormatField("member_id", "string"),
+        FormatField("group_instance_id", "string", since=5, nullable_since=0),
+        FormatField("metadata", "bytes"),
+    ),
+)
+FORMAT: Final = Format(
+    JoinGroupResponse,
+    version_min=0,
+    version_max=9,
+    flexible_from=6,
+    fields=(
+        FormatField("throttle_time_ms", "int32", since=2),
+        FormatField("error_code", "int16"),
+        FormatField("generation_id", "int32"),
+        FormatField("protocol_type", "string", since=7, nullable_since=0),
+        FormatField("protocol_name", "string", since=7, nullable_since=0),
+        FormatField("protocol_name", "string", until=6),
+        FormatField("leader", "string"),
+        FormatField("skip_assignment", "bool", since=9),
+        FormatField("member_id", "string"),
+        FormatField("members", entity=_JOIN_GROUP_RESPONSE_MEMBER, is_array=True),
+    ),
+)

@@ -2,7 +2,10 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Final
 from uuid import UUID
+
+from bmq.protocol.formats import Format, FormatField
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -17,3 +20,29 @@ class MetadataRequest:
     allow_auto_topic_creation: bool = True
     include_topic_authorized_operations: bool = False
     include_cluster_authorized_operations: bool = False
+
+
+_METADATA_REQUEST_TOPIC: Final = Format(
+    MetadataRequestTopic,
+    version_min=0,
+    version_max=13,
+    flexible_from=9,
+    fields=(
+        FormatField("topic_id", "uuid", since=10),
+        FormatField("name", "string", since=10, nullable_since=0),
+        FormatField("name", "string", until=9),
+    ),
+)
+FORMAT: Final = Format(
+    MetadataRequest,
+    version_min=0,
+    version_max=13,
+    flexible_from=9,
+    fields=(
+        FormatField("topics", since=1, entity=_METADATA_REQUEST_TOPIC, is_array=True, nullable_since=0),
+        FormatField("allow_auto_topic_creation", "bool", since=4),
+        FormatField("include_cluster_authorized_operations", "bool", since=8, until=10),
+        FormatField("include_topic_authorized_operations", "bool", since=8),
+        FormatField("topics", until=0, entity=_METADATA_REQUEST_TOPIC, is_array=True),
+    ),
+)

@@ -2,7 +2,10 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Final
 from uuid import UUID
+
+from bmq.protocol.formats import Format, FormatField
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -43,3 +46,62 @@ class MetadataResponse:
     topics: Sequence[MetadataResponseTopic] = ()
     error_code: int = 0
     cluster_authorized_operations: int = -2147483648
+
+
+_METADATA_RESPONSE_BROKER: Final = Format(
+    MetadataResponseBroker,
+    version_min=0,
+    version_max=13,
+    flexible_from=9,
+    fields=(
+        FormatField("node_id", "int32"),
+        FormatField("host", "string"),
+        FormatField("port", "int32"),
+        FormatField("rack", "string", since=1, nullable_since=0),
+    ),
+)
+_METADATA_RESPONSE_PARTITION: Final = Format(
+    MetadataResponsePartition,
+    version_min=0,
+    version_max=13,
+    flexible_from=9,
+    fields=(
+        FormatField("error_code", "int16"),
+        FormatField("partition_index", "int32"),
+        FormatField("leader_id", "int32"),
+        FormatField("leader_epoch", "int32", since=7),
+        FormatField("replica_nodes", "int32", is_array=True),
+        FormatField("isr_nodes", "int32", is_array=True),
+        FormatField("offline_replicas", "int32", since=5, is_array=True),
+    ),
+)
+_METADATA_RESPONSE_TOPIC: Final = Format(
+    MetadataResponseTopic,
+    version_min=0,
+    version_max=13,
+    flexible_from=9,
+    fields=(
+        FormatField("error_code", "int16"),
+        FormatField("name", "string", since=12, nullable_since=0),
+        FormatField("name", "string", until=11),
+        FormatField("topic_id", "uuid", since=10),
+        FormatField("is_internal", "bool", since=1),
+        FormatField("partitions", entity=_METADATA_RESPONSE_PARTITION, is_array=True),
+        FormatField("topic_authorized_operations", "int32", since=8),
+    ),
+)
+FORMAT: Final = Format(
+    MetadataResponse,
+    version_min=0,
+    version_max=13,
+    flexible_from=9,
+    fields=(
+        FormatField("throttle_time_ms", "int32", since=3),
+        FormatField("brokers", entity=_METADATA_RESPONSE_BROKER, is_array=True),
+        FormatField("cluster_id", "string", since=2, nullable_since=0),
+        FormatField("controller_id", "int32", since=1),
+        FormatField("topics", entity=_METADATA_RESPONSE_TOPIC, is_array=True),
+        FormatField("error_code", "int16", since=13),
+        FormatField("cluster_authorized_operations", "int32", since=8, until=10),
+    ),
+)

@@ -2,7 +2,10 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Final
 from uuid import UUID
+
+from bmq.protocol.formats import Format, FormatField
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -28,3 +31,42 @@ class OffsetCommitRequest:
     group_instance_id: str | None = None
     topics: Sequence[OffsetCommitRequestTopic] = ()
     retention_time_ms: int = -1
+
+
+_OFFSET_COMMIT_REQUEST_PARTITION: Final = Format(
+    OffsetCommitRequestPartition,
+    version_min=2,
+    version_max=10,
+    flexible_from=8,
+    fields=(
+        FormatField("partition_index", "int32"),
+        FormatField("committed_offset", "int64"),
+        FormatField("committed_leader_epoch", "int32", since=6),
+        FormatField("committed_metadata", "string", nullable_since=0),
+    ),
+)
+_OFFSET_COMMIT_REQUEST_TOPIC: Final = Format(
+    OffsetCommitRequestTopic,
+    version_min=2,
+    version_max=10,
+    flexible_from=8,
+    fields=(
+        FormatField("topic_id", "uuid", since=10),
+        FormatField("name", "string", until=9),
+        FormatField("partitions", entity=_OFFSET_COMMIT_REQUEST_PARTITION, is_array=True),
+    ),
+)
+FORMAT: Final = Format(
+    OffsetCommitRequest,
+    version_min=2,
+    version_max=10,
+    flexible_from=8,
+    fields=(
+        FormatField("group_id", "string"),
+        FormatField("generation_id_or_member_epoch", "int32"),
+        FormatField("member_id", "string"),
+        FormatField("group_instance_id", "string", since=7, nullable_since=0),
+        FormatField("retention_time_ms", "int64", until=4),
+        FormatField("topics", entity=_OFFSET_COMMIT_REQUEST_TOPIC, is_array=True),
+    ),
+)

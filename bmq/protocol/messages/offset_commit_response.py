@@ -2,7 +2,10 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Final
 from uuid import UUID
+
+from bmq.protocol.formats import Format, FormatField
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -22,3 +25,36 @@ class OffsetCommitResponseTopic:
 class OffsetCommitResponse:
     throttle_time_ms: int = 0
     topics: Sequence[OffsetCommitResponseTopic] = ()
+
+
+_OFFSET_COMMIT_RESPONSE_PARTITION: Final = Format(
+    OffsetCommitResponsePartition,
+    version_min=2,
+    version_max=10,
+    flexible_from=8,
+    fields=(
+        FormatField("partition_index", "int32"),
+        FormatField("error_code", "int16"),
+    ),
+)
+_OFFSET_COMMIT_RESPONSE_TOPIC: Final = Format(
+    OffsetCommitResponseTopic,
+    version_min=2,
+    version_max=10,
+    flexible_from=8,
+    fields=(
+        FormatField("topic_id", "uuid", since=10),
+        FormatField("name", "string", until=9),
+        FormatField("partitions", entity=_OFFSET_COMMIT_RESPONSE_PARTITION, is_array=True),
+    ),
+)
+FORMAT: Final = Format(
+    OffsetCommitResponse,
+    version_min=2,
+    version_max=10,
+    flexible_from=8,
+    fields=(
+        FormatField("throttle_time_ms", "int32", since=3),
+        FormatField("topics", entity=_OFFSET_COMMIT_RESPONSE_TOPIC, is_array=True),
+    ),
+)

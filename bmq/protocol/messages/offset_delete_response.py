@@ -2,6 +2,9 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Final
+
+from bmq.protocol.formats import NEWEST, Format, FormatField
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -21,3 +24,36 @@ class OffsetDeleteResponse:
     error_code: int = 0
     throttle_time_ms: int = 0
     topics: Sequence[OffsetDeleteResponseTopic] = ()
+
+
+_OFFSET_DELETE_RESPONSE_PARTITION: Final = Format(
+    OffsetDeleteResponsePartition,
+    version_min=0,
+    version_max=0,
+    flexible_from=NEWEST,
+    fields=(
+        FormatField("partition_index", "int32"),
+        FormatField("error_code", "int16"),
+    ),
+)
+_OFFSET_DELETE_RESPONSE_TOPIC: Final = Format(
+    OffsetDeleteResponseTopic,
+    version_min=0,
+    version_max=0,
+    flexible_from=NEWEST,
+    fields=(
+        FormatField("name", "string"),
+        FormatField("partitions", entity=_OFFSET_DELETE_RESPONSE_PARTITION, is_array=True),
+    ),
+)
+FORMAT: Final = Format(
+    OffsetDeleteResponse,
+    version_min=0,
+    version_max=0,
+    flexible_from=NEWEST,
+    fields=(
+        FormatField("error_code", "int16"),
+        FormatField("throttle_time_ms", "int32"),
+        FormatField("topics", entity=_OFFSET_DELETE_RESPONSE_TOPIC, is_array=True),
+    ),
+)

@@ -2,7 +2,10 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Final
 from uuid import UUID
+
+from bmq.protocol.formats import Format, FormatField
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -32,3 +35,51 @@ class OffsetFetchRequest:
     require_stable: bool = False
     group_id: str = ""
     topics: Sequence[OffsetFetchRequestTopic] | None = ()
+
+
+_OFFSET_FETCH_REQUEST_TOPICS: Final = Format(
+    OffsetFetchRequestTopics,
+    version_min=1,
+    version_max=10,
+    flexible_from=6,
+    fields=(
+        FormatField("topic_id", "uuid", since=10),
+        FormatField("name", "string", since=8, until=9),
+        FormatField("partition_indexes", "int32", since=8, is_array=True),
+    ),
+)
+_OFFSET_FETCH_REQUEST_GROUP: Final = Format(
+    OffsetFetchRequestGroup,
+    version_min=1,
+    version_max=10,
+    flexible_from=6,
+    fields=(
+        FormatField("group_id", "string", since=8),
+        FormatField("member_id", "string", since=9, nullable_since=0),
+        FormatField("member_epoch", "int32", since=9),
+        FormatField("topics", since=8, entity=_OFFSET_FETCH_REQUEST_TOPICS, is_array=True, nullable_since=0),
+    ),
+)
+_OFFSET_FETCH_REQUEST_TOPIC: Final = Format(
+    OffsetFetchRequestTopic,
+    version_min=1,
+    version_max=10,
+    flexible_from=6,
+    fields=(
+        FormatField("name", "string", until=7),
+        FormatField("partition_indexes", "int32", until=7, is_array=True),
+    ),
+)
+FORMAT: Final = Format(
+    OffsetFetchRequest,
+    version_min=1,
+    version_max=10,
+    flexible_from=6,
+    fields=(
+        FormatField("groups", since=8, entity=_OFFSET_FETCH_REQUEST_GROUP, is_array=True),
+        FormatField("group_id", "string", until=7),
+        FormatField("topics", since=2, until=7, entity=_OFFSET_FETCH_REQUEST_TOPIC, is_array=True, nullable_since=0),
+        FormatField("require_stable", "bool", since=7),
+        FormatField("topics", until=1, entity=_OFFSET_FETCH_REQUEST_TOPIC, is_array=True),
+    ),
+)

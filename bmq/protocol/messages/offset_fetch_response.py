@@ -2,7 +2,10 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Final
 from uuid import UUID
+
+from bmq.protocol.formats import Format, FormatField
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -49,3 +52,75 @@ class OffsetFetchResponse:
     groups: Sequence[OffsetFetchResponseGroup] = ()
     topics: Sequence[OffsetFetchResponseTopic] = ()
     error_code: int = 0
+
+
+_OFFSET_FETCH_RESPONSE_PARTITIONS: Final = Format(
+    OffsetFetchResponsePartitions,
+    version_min=1,
+    version_max=10,
+    flexible_from=6,
+    fields=(
+        FormatField("partition_index", "int32", since=8),
+        FormatField("committed_offset", "int64", since=8),
+        FormatField("committed_leader_epoch", "int32", since=8),
+        FormatField("metadata", "string", since=8, nullable_since=0),
+        FormatField("error_code", "int16", since=8),
+    ),
+)
+_OFFSET_FETCH_RESPONSE_TOPICS: Final = Format(
+    OffsetFetchResponseTopics,
+    version_min=1,
+    version_max=10,
+    flexible_from=6,
+    fields=(
+        FormatField("topic_id", "uuid", since=10),
+        FormatField("name", "string", since=8, until=9),
+        FormatField("partitions", since=8, entity=_OFFSET_FETCH_RESPONSE_PARTITIONS, is_array=True),
+    ),
+)
+_OFFSET_FETCH_RESPONSE_GROUP: Final = Format(
+    OffsetFetchResponseGroup,
+    version_min=1,
+    version_max=10,
+    flexible_from=6,
+    fields=(
+        FormatField("group_id", "string", since=8),
+        FormatField("topics", since=8, entity=_OFFSET_FETCH_RESPONSE_TOPICS, is_array=True),
+        FormatField("error_code", "int16", since=8),
+    ),
+)
+_OFFSET_FETCH_RESPONSE_PARTITION: Final = Format(
+    OffsetFetchResponsePartition,
+    version_min=1,
+    version_max=10,
+    flexible_from=6,
+    fields=(
+        FormatField("partition_index", "int32", until=7),
+        FormatField("committed_offset", "int64", until=7),
+        FormatField("committed_leader_epoch", "int32", since=5, until=7),
+        FormatField("metadata", "string", until=7, nullable_since=0),
+        FormatField("error_code", "int16", until=7),
+    ),
+)
+_OFFSET_FETCH_RESPONSE_TOPIC: Final = Format(
+    OffsetFetchResponseTopic,
+    version_min=1,
+    version_max=10,
+    flexible_from=6,
+    fields=(
+        FormatField("name", "string", until=7),
+        FormatField("partitions", until=7, entity=_OFFSET_FETCH_RESPONSE_PARTITION, is_array=True),
+    ),
+)
+FORMAT: Final = Format(
+    OffsetFetchResponse,
+    version_min=1,
+    version_max=10,
+    flexible_from=6,
+    fields=(
+        FormatField("throttle_time_ms", "int32", since=3),
+        FormatField("groups", since=8, entity=_OFFSET_FETCH_RESPONSE_GROUP, is_array=True),
+        FormatField("topics", until=7, entity=_OFFSET_FETCH_RESPONSE_TOPIC, is_array=True),
+        FormatField("error_code", "int16", since=2, until=7),
+    ),
+)

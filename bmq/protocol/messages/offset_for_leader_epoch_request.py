@@ -2,6 +2,9 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Final
+
+from bmq.protocol.formats import Format, FormatField
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -21,3 +24,36 @@ class OffsetForLeaderTopic:
 class OffsetForLeaderEpochRequest:
     replica_id: int = -2
     topics: Sequence[OffsetForLeaderTopic] = ()
+
+
+_OFFSET_FOR_LEADER_PARTITION: Final = Format(
+    OffsetForLeaderPartition,
+    version_min=2,
+    version_max=4,
+    flexible_from=4,
+    fields=(
+        FormatField("partition", "int32"),
+        FormatField("current_leader_epoch", "int32"),
+        FormatField("leader_epoch", "int32"),
+    ),
+)
+_OFFSET_FOR_LEADER_TOPIC: Final = Format(
+    OffsetForLeaderTopic,
+    version_min=2,
+    version_max=4,
+    flexible_from=4,
+    fields=(
+        FormatField("topic", "string"),
+        FormatField("partitions", entity=_OFFSET_FOR_LEADER_PARTITION, is_array=True),
+    ),
+)
+FORMAT: Final = Format(
+    OffsetForLeaderEpochRequest,
+    version_min=2,
+    version_max=4,
+    flexible_from=4,
+    fields=(
+        FormatField("replica_id", "int32", since=3),
+        FormatField("topics", entity=_OFFSET_FOR_LEADER_TOPIC, is_array=True),
+    ),
+)

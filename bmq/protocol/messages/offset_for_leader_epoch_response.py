@@ -2,6 +2,9 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Final
+
+from bmq.protocol.formats import Format, FormatField
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -22,3 +25,37 @@ class OffsetForLeaderTopicResult:
 class OffsetForLeaderEpochResponse:
     throttle_time_ms: int = 0
     topics: Sequence[OffsetForLeaderTopicResult] = ()
+
+
+_EPOCH_END_OFFSET: Final = Format(
+    EpochEndOffset,
+    version_min=2,
+    version_max=4,
+    flexible_from=4,
+    fields=(
+        FormatField("error_code", "int16"),
+        FormatField("partition", "int32"),
+        FormatField("leader_epoch", "int32"),
+        FormatField("end_offset", "int64"),
+    ),
+)
+_OFFSET_FOR_LEADER_TOPIC_RESULT: Final = Format(
+    OffsetForLeaderTopicResult,
+    version_min=2,
+    version_max=4,
+    flexible_from=4,
+    fields=(
+        FormatField("topic", "string"),
+        FormatField("partitions", entity=_EPOCH_END_OFFSET, is_array=True),
+    ),
+)
+FORMAT: Final = Format(
+    OffsetForLeaderEpochResponse,
+    version_min=2,
+    version_max=4,
+    flexible_from=4,
+    fields=(
+        FormatField("throttle_time_ms", "int32"),
+        FormatField("topics", entity=_OFFSET_FOR_LEADER_TOPIC_RESULT, is_array=True),
+    ),
+)

@@ -2,7 +2,10 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Final
 from uuid import UUID
+
+from bmq.protocol.formats import Format, FormatField
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -49,3 +52,75 @@ class ProduceResponse:
     responses: Sequence[TopicProduceResponse] = ()
     throttle_time_ms: int = 0
     node_endpoints: Sequence[NodeEndpoint] = ()
+
+
+_BATCH_INDEX_AND_ERROR_MESSAGE: Final = Format(
+    BatchIndexAndErrorMessage,
+    version_min=3,
+    version_max=13,
+    flexible_from=9,
+    fields=(
+        FormatField("batch_index", "int32", since=8),
+        FormatField("batch_index_error_message", "string", since=8, nullable_since=0),
+    ),
+)
+_LEADER_ID_AND_EPOCH: Final = Format(
+    LeaderIdAndEpoch,
+    version_min=3,
+    version_max=13,
+    flexible_from=9,
+    fields=(
+        FormatField("leader_id", "int32", since=10),
+        FormatField("leader_epoch", "int32", since=10),
+    ),
+)
+_PARTITION_PRODUCE_RESPONSE: Final = Format(
+    PartitionProduceResponse,
+    version_min=3,
+    version_max=13,
+    flexible_from=9,
+    fields=(
+        FormatField("index", "int32"),
+        FormatField("error_code", "int16"),
+        FormatField("base_offset", "int64"),
+        FormatField("log_append_time_ms", "int64"),
+        FormatField("log_start_offset", "int64", since=5),
+        FormatField("record_errors", since=8, entity=_BATCH_INDEX_AND_ERROR_MESSAGE, is_array=True),
+        FormatField("error_message", "string", since=8, nullable_since=0),
+        FormatField("current_leader", since=10, entity=_LEADER_ID_AND_EPOCH, tag=0),
+    ),
+)
+_TOPIC_PRODUCE_RESPONSE: Final = Format(
+    TopicProduceResponse,
+    version_min=3,
+    version_max=13,
+    flexible_from=9,
+    fields=(
+        FormatField("topic_id", "uuid", since=13),
+        FormatField("name", "string", until=12),
+        FormatField("partition_responses", entity=_PARTITION_PRODUCE_RESPONSE, is_array=True),
+    ),
+)
+_NODE_ENDPOINT: Final = Format(
+    NodeEndpoint,
+    version_min=3,
+    version_max=13,
+    flexible_from=9,
+    fields=(
+        FormatField("node_id", "int32", since=10),
+        FormatField("host", "string", since=10),
+        FormatField("port", "int32", since=10),
+        FormatField("rack", "string", since=10, nullable_since=0),
+    ),
+)
+FORMAT: Final = Format(
+    ProduceResponse,
+    version_min=3,
+    version_max=13,
+    flexible_from=9,
+    fields=(
+        FormatField("responses", entity=_TOPIC_PRODUCE_RESPONSE, is_array=True),
+        FormatField("throttle_time_ms", "int32"),
+        FormatField("node_endpoints", since=10, entity=_NODE_ENDPOINT, is_array=True, tag=0, default=()),
+    ),
+)

@@ -1,6 +1,9 @@
 """SyncGroupResponse: every field of every version served. Written by tools/generate_messages.py; do not edit."""
 
 import dataclasses
+from typing import Final
+
+from bmq.protocol.formats import Format, FormatField
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -10,3 +13,18 @@ class SyncGroupResponse:
     protocol_type: str | None = None
     protocol_name: str | None = None
     assignment: bytes = b""
+
+
+FORMAT: Final = Format(
+    SyncGroupResponse,
+    version_min=0,
+    version_max=5,
+    flexible_from=4,
+    fields=(
+        FormatField("throttle_time_ms", "int32", since=1),
+        FormatField("error_code", "int16"),
+        FormatField("protocol_type", "string", since=5, nullable_since=0),
+        FormatField("protocol_name", "string", since=5, nullable_since=0),
+        FormatField("assignment", "bytes"),
+    ),
+)

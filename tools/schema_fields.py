@@ -1,4 +1,4 @@
-"""Fields of a kio schema class as this package uses them: durations in whole milliseconds, times as int, errors as int."""
+"""Fields of a kio schema class as bmq uses them: durations in whole milliseconds, times as int, errors as int."""
 
 from __future__ import annotations
 

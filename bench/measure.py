@@ -1,0 +1,76 @@
+"""What a server process uses, and the machine it runs on, read from /proc and the tools themselves."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import psutil
+
+from tests.support.java import java_executable
+from tests.support.processes import JARS, REPOSITORY
+
+CLOCK_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process so far, from /proc/PID/stat."""
+    # The command name, in parentheses, may hold spaces: fields are counted from behind it.
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS_PER_S
+
+
+def memory_mib(pid: int) -> dict[str, float]:
+    """Resident and proportional set size (shared pages divided among their users) in MiB, from smaps_rollup."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    sizes = {line.split(":")[0]: int(line.split()[1]) for line in lines if line.endswith("kB")}
+    return {"rss_mib": sizes["Rss"] / 1024, "pss_mib": sizes["Pss"] / 1024}
+
+
+def cpu_percent(pid: int, duration_s: float) -> float:
+    """Share of one core a process uses over `duration_s`, in percent."""
+    began, used = time.monotonic(), cpu_seconds(pid)
+    time.sleep(duration_s)
+    return 100 * (cpu_seconds(pid) - used) / (time.monotonic() - began)
+
+
+def machine_facts(directory: Path) -> dict[str, Any]:
+    """What a reader needs to compare figures: processor, memory, kernel, file system of the data."""
+    model = next(
+        (
+            line.split(":", 1)[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if "model name" in line
+        ),
+        platform.processor(),
+    )
+    mounts = [part for part in psutil.disk_partitions(all=True) if directory.is_relative_to(part.mountpoint)]
+    mount = max(mounts, key=lambda part: len(part.mountpoint))
+    return {
+        "cpu_model": model,
+        "cpu_count": os.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "kernel": platform.release(),
+        "file_system": mount.fstype,
+    }
+
+
+def versions() -> dict[str, str]:
+    """Versions of everything that takes part."""
+    java = subprocess.run([java_executable(), "-version"], capture_output=True, text=True, check=True).stderr
+    kafka = next(iter((JARS / "kafka").glob("kafka-clients-*.jar"))).stem.removeprefix("kafka-clients-")
+    revision = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False, cwd=REPOSITORY
+    ).stdout.strip()
+    return {
+        "bmq": revision or "unknown",
+        "kafka": kafka,
+        "librdkafka": confluent_kafka.libversion()[0],
+        "python": platform.python_version(),
+        "java": java.splitlines()[0],
+    }

@@ -1,0 +1,82 @@
+"""A batch on its way into the log, and whom to tell what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import structlog
+
+from bmq.broker.partition_events import Batch
+from bmq.log.partition_log import AppendDone, AppendResult
+from bmq.protocol.record_batch import BatchHeader
+
+_log = structlog.get_logger("bmq.broker")
+
+
+class PendingBatch(Batch):
+    """A checked batch, its bytes, and the callbacks of its produce.
+
+    `done` is None for all but the last batch of an append that carries several; `first` is the append's first batch.
+    `followers` are produces of the same batch sent again while it was on its way (rule 11). `position` is its place in
+    the segment file it was written to last.
+    """
+
+    __slots__ = ("append_bytes", "append_time_ms", "done", "first", "followers", "header", "position", "view")
+
+    def __init__(self, view: memoryview, header: BatchHeader, done: AppendDone | None, append_time_ms: int) -> None:
+        self.offset_count = header.last_offset_delta + 1
+        self.size_bytes = header.length + 12
+        self.base_offset = -1
+        self.view = view
+        self.header = header
+        self.done = done
+        self.append_time_ms = append_time_ms
+        self.append_bytes = self.size_bytes
+        self.first: PendingBatch | None = None
+        self.followers: list[AppendDone] | None = None
+        self.position = -1
+
+    def tell(self, result: AppendResult) -> None:
+        """Answer the produce, and everybody who sent the same batch again."""
+        if self.done is not None:
+            call(self.done, result)
+        if self.followers is not None:
+            for follower in self.followers:
+                call(follower, result)
+
+
+def call(done: AppendDone, result: AppendResult) -> None:
+    """A callback that fails is its owner's bug; the batches behind it must hear their answers all the same."""
+    try:
+        done(result)
+    except Exception:
+        _log.exception("append_callback_failed")
+
+
+class Waiters:
+    """Who wants to hear of the next move of the high watermark, or of a change of state. Each is called once."""
+
+    __slots__ = ("_wakes",)
+
+    def __init__(self) -> None:
+        self._wakes: dict[object, Callable[[], None]] = {}
+
+    def add(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """How to take it back is returned."""
+        key = object()
+        self._wakes[key] = wake
+
+        def forget() -> None:
+            self._wakes.pop(key, None)
+
+        return forget
+
+    def wake_all(self) -> None:
+        if not self._wakes:
+            return
+        wakes, self._wakes = self._wakes, {}
+        for wake in wakes.values():
+            try:
+                wake()
+            except Exception:
+                _log.exception("advance_callback_failed")

@@ -1,0 +1,143 @@
+"""What a produce must look like before it gets an offset: size, format, checksum, timestamps, codec, keys.
+
+Headers decide almost everything. A batch is opened only when its topic asks for it: compression.type other than
+"producer" with another codec in the batch, or compaction, which needs keys. Source: Kafka's LogValidator and UnifiedLog.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bmq.log.config import LogConfig
+from bmq.protocol.compression import Compression
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError
+from bmq.protocol.record_batch import (
+    HEADER_BYTES,
+    LENGTH_OVERHEAD_BYTES,
+    NO_TIMESTAMP_MS,
+    BatchHeader,
+    CorruptRecords,
+    InvalidRecords,
+    TimestampType,
+    batches,
+    decode_records,
+    encode_batch,
+    rewrite_log_append_time,
+    validate_client_batch,
+    validate_records_count,
+    verify_crc,
+)
+
+AdmittedBatch = tuple[memoryview, BatchHeader]
+
+_CODECS: Final = {
+    "uncompressed": Compression.NONE,
+    "gzip": Compression.GZIP,
+    "snappy": Compression.SNAPPY,
+    "lz4": Compression.LZ4,
+    "zstd": Compression.ZSTD,
+}
+
+
+class Admission:
+    """The checks of one topic's settings. Made anew when they change."""
+
+    __slots__ = (
+        "_after_max_ms",
+        "_before_max_ms",
+        "_codec",
+        "_config",
+        "_is_append_time",
+        "_is_compacted",
+        "_message_bytes_max",
+        "_segment_bytes",
+    )
+
+    def __init__(self, config: LogConfig) -> None:
+        self._config = config
+        self._message_bytes_max = config.max_message_bytes
+        self._segment_bytes = config.segment_bytes
+        self._before_max_ms = config.message_timestamp_before_max_ms
+        self._after_max_ms = config.message_timestamp_after_max_ms
+        self._is_append_time = config.message_timestamp_type_is_append_time
+        self._is_compacted = "compact" in config.cleanup_policy
+        self._codec = _CODECS.get(config.compression_type)
+
+    def admit(self, records: memoryview, now_ms: int) -> AdmittedBatch:
+        """The one batch of a client's produce, perhaps rewritten. Raises BmqError with the code for the client."""
+        length = len(records)
+        if length < HEADER_BYTES:
+            raise CorruptRecords(f"{length} bytes are too few for a record batch")
+        header = BatchHeader.parse(records)
+        size = header.length + LENGTH_OVERHEAD_BYTES
+        if size != length:
+            if size > length:
+                raise CorruptRecords(f"a record batch of {size} bytes runs past the end, {length} are there")
+            raise InvalidRecords("a produce carries exactly one record batch per partition")
+        if size > self._message_bytes_max:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE, f"a record batch of {size} bytes, {self._message_bytes_max} are allowed"
+            )
+        verify_crc(records, 0, header)
+        validate_client_batch(header)
+        if not self._is_append_time:
+            self._check_timestamps(header, now_ms)
+        if self._codec is not None or self._is_compacted:
+            records, header = self._look_inside(records, header)
+        if self._is_append_time:
+            header = rewrite_log_append_time(records, 0, header, now_ms)
+        if header.length + LENGTH_OVERHEAD_BYTES > self._segment_bytes:
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"a record batch of {header.size_bytes} bytes does not fit into a segment of {self._segment_bytes}",
+            )
+        return records, header
+
+    def admit_internal(self, records: memoryview) -> list[AdmittedBatch]:
+        """The batches of the server's own append: whole and countable, nothing else is asked. Raises BmqError."""
+        admitted = []
+        for position, header in batches(records):
+            validate_records_count(header)
+            admitted.append((records[position : position + header.size_bytes], header))
+        if not admitted:
+            raise InvalidRecords("an append without a record batch")
+        return admitted
+
+    def _check_timestamps(self, header: BatchHeader, now_ms: int) -> None:
+        if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+            raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "producers do not set the timestamp type to LogAppendTime")
+        newest, first = header.max_timestamp_ms, header.base_timestamp_ms
+        if newest != NO_TIMESTAMP_MS and newest - now_ms > self._after_max_ms:
+            raise KafkaError(
+                ErrorCode.INVALID_TIMESTAMP,
+                f"timestamp {newest} is {newest - now_ms} ms after now, {self._after_max_ms} are allowed",
+            )
+        if first != NO_TIMESTAMP_MS and now_ms - first > self._before_max_ms:
+            raise KafkaError(
+                ErrorCode.INVALID_TIMESTAMP,
+                f"timestamp {first} is {now_ms - first} ms before now, {self._before_max_ms} are allowed",
+            )
+
+    def _look_inside(self, records: memoryview, header: BatchHeader) -> AdmittedBatch:
+        codec = header.compression if self._codec is None else self._codec
+        is_other_codec = codec is not header.compression
+        if not is_other_codec and not self._is_compacted:
+            return records, header
+        opened = decode_records(records)
+        if self._is_compacted and any(record.key is None for record in opened):
+            raise InvalidRecords("a compacted topic takes no record without a key")
+        if not is_other_codec:
+            return records, header
+        again = memoryview(
+            encode_batch(
+                opened,
+                base_offset=header.base_offset,
+                compression=codec,
+                producer_id=header.producer_id,
+                producer_epoch=header.producer_epoch,
+                base_sequence=header.base_sequence,
+                is_transactional=header.is_transactional,
+            )
+        )
+        return again, BatchHeader.parse(again)

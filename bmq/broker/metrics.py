@@ -1,0 +1,129 @@
+"""What the broker's partitions count. Plain ints on the hot path; prometheus reads them when it is asked."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from bmq.broker.append_budget import AppendBudget
+from bmq.broker.tail_cache import TailCache
+
+LATENCY_BOUNDS_S: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+
+
+class LatencyHistogram:
+    """Counts by upper bound, seconds."""
+
+    __slots__ = ("counts", "total_s")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(LATENCY_BOUNDS_S) + 1)
+        self.total_s = 0.0
+
+    def observe(self, seconds: float) -> None:
+        self.counts[bisect_left(LATENCY_BOUNDS_S, seconds)] += 1
+        self.total_s += seconds
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Cumulative, as prometheus wants them."""
+        total = 0
+        buckets: list[tuple[str, float]] = []
+        for bound, count in zip((*LATENCY_BOUNDS_S, float("inf")), self.counts, strict=True):
+            total += count
+            buckets.append(("+Inf" if bound == float("inf") else str(bound), float(total)))
+        return buckets
+
+
+class PartitionCounts:
+    """All partitions of the process together."""
+
+    __slots__ = (
+        "appended_batches",
+        "appended_bytes",
+        "appends",
+        "duplicates",
+        "fenced",
+        "mends",
+        "offline",
+        "refused_batches",
+        "rolls",
+        "starts",
+        "store_latency",
+        "takeovers",
+    )
+
+    def __init__(self) -> None:
+        self.appended_batches = 0
+        self.appended_bytes = 0
+        self.appends = 0
+        self.duplicates = 0
+        self.refused_batches = 0
+        self.starts = 0
+        self.takeovers = 0
+        self.mends = 0
+        self.rolls = 0
+        self.fenced = 0
+        self.offline = 0
+        self.store_latency = LatencyHistogram()
+
+
+_COUNTERS: Final = (
+    ("bmq_appended_bytes", "appended_bytes", "Bytes of record batches that became durable."),
+    ("bmq_appended_batches", "appended_batches", "Record batches that became durable."),
+    ("bmq_store_appends", "appends", "Appends to segment files; one carries all batches of a loop iteration."),
+    ("bmq_duplicate_batches", "duplicates", "Batches an idempotent producer sent again."),
+    ("bmq_refused_batches", "refused_batches", "Batches answered with an error."),
+    ("bmq_partition_starts", "starts", "Partitions started: claimed, recovered and opened."),
+    ("bmq_file_takeovers", "takeovers", "Files of earlier owners that had to be closed."),
+    ("bmq_segment_mends", "mends", "Segments closed early because their writer broke."),
+    ("bmq_segment_rolls", "rolls", "Segments opened."),
+    ("bmq_partitions_fenced", "fenced", "Partitions lost to a newer owner."),
+    ("bmq_partitions_lost_data", "offline", "Partitions taken offline because acknowledged data is missing."),
+)
+
+
+class BrokerCollector(Collector):
+    """Register it with the process's registry. `states`: how many partitions are in which state."""
+
+    def __init__(
+        self,
+        counts: PartitionCounts,
+        tail_cache: TailCache,
+        budget: AppendBudget,
+        states: Callable[[], Mapping[str, int]],
+    ) -> None:
+        self._counts = counts
+        self._tail_cache = tail_cache
+        self._budget = budget
+        self._states = states
+
+    def collect(self) -> Iterator[Metric]:
+        for name, attribute, documentation in _COUNTERS:
+            yield CounterMetricFamily(name, documentation, value=float(getattr(self._counts, attribute)))
+        partitions = GaugeMetricFamily("bmq_partitions", "Partitions by state.", labels=["state"])
+        for state, count in sorted(self._states().items()):
+            partitions.add_metric([state], float(count))
+        yield partitions
+        latency = self._counts.store_latency
+        yield HistogramMetricFamily(
+            "bmq_store_append_seconds",
+            "From an append to its being durable.",
+            buckets=latency.buckets(),
+            sum_value=latency.total_s,
+        )
+        cache = self._tail_cache
+        yield GaugeMetricFamily("bmq_tail_cache_bytes", "Bytes of batches kept in memory.", value=cache.bytes_used)
+        yield GaugeMetricFamily("bmq_tail_cache_max_bytes", "Budget of the tail cache.", value=cache.bytes_max)
+        yield CounterMetricFamily("bmq_tail_cache_hits", "Tail reads served from memory.", value=cache.hits)
+        yield CounterMetricFamily("bmq_tail_cache_misses", "Tail reads that were not.", value=cache.misses)
+        yield CounterMetricFamily(
+            "bmq_tail_cache_evicted_bytes", "Bytes let go for want of room.", value=cache.evicted_bytes
+        )
+        yield GaugeMetricFamily(
+            "bmq_append_in_flight_bytes", "Bytes on their way into the log.", value=self._budget.bytes_used
+        )
+        yield GaugeMetricFamily("bmq_append_in_flight_max_bytes", "Budget of the same.", value=self._budget.bytes_max)

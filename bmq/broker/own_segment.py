@@ -1,0 +1,88 @@
+"""One segment file of this reign: its writer, and how far it is written, durable and indexed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from bmq.broker.acknowledgement import PendingBatch
+from bmq.log.segment_index import IndexBuilder
+from bmq.log.store import Buffer, SegmentWriter
+from bmq.protocol.record_batch import rewrite
+
+
+class OwnSegment:
+    """`written_bytes` were handed to the writer; what is durable is in `index`, which exists from the first write on.
+
+    `closed_bytes` is the file's length once it is closed (-1 before); more than the valid bytes if a torn batch lies
+    behind the last whole one.
+    """
+
+    __slots__ = (
+        "closed_bytes",
+        "file_id",
+        "index",
+        "interval_bytes",
+        "last_append_s",
+        "leader_epoch",
+        "opened_ms",
+        "path",
+        "roll",
+        "writer",
+        "written_bytes",
+    )
+
+    def __init__(
+        self, leader_epoch: int, roll: int, writer: SegmentWriter, *, now_s: float, now_ms: int, interval_bytes: int
+    ) -> None:
+        self.leader_epoch = leader_epoch
+        self.roll = roll
+        self.path = writer.path
+        self.file_id = writer.file_id
+        self.writer = writer
+        self.opened_ms = now_ms
+        self.last_append_s = now_s
+        self.interval_bytes = interval_bytes
+        self.written_bytes = 0
+        self.closed_bytes = -1
+        self.index: IndexBuilder | None = None
+
+    @property
+    def valid_bytes(self) -> int:
+        """Durable and acknowledged."""
+        return 0 if self.index is None else self.index.valid_bytes
+
+    def place(self, batches: tuple[PendingBatch, ...]) -> list[Buffer]:
+        """Give each batch its place in the file and finish its header; the buffers to append."""
+        if self.index is None:
+            self.index = IndexBuilder(
+                self.leader_epoch,
+                self.roll,
+                self.file_id,
+                batches[0].base_offset,
+                interval_bytes=self.interval_bytes,
+            )
+        position = self.written_bytes
+        buffers: list[Buffer] = []
+        for batch in batches:
+            batch.position = position
+            view = batch.view
+            rewrite(view, 0, batch.base_offset, self.leader_epoch)
+            buffers.append(view)
+            position += batch.size_bytes
+        self.written_bytes = position
+        return buffers
+
+    def valid_end(self, length_bytes: int, written: Iterable[PendingBatch]) -> tuple[int, int | None]:
+        """(bytes, end offset) of the whole batches in a file of this length; None as offset when it holds none.
+
+        `written`: batches not durable yet. A file shorter than what is durable has the end offset -1.
+        """
+        if length_bytes < self.valid_bytes:
+            return length_bytes, -1
+        valid_bytes = self.valid_bytes
+        end_offset = self.index.end_offset if self.index is not None and valid_bytes else None
+        for batch in written:
+            if batch.position + batch.size_bytes > length_bytes:
+                break
+            valid_bytes, end_offset = batch.position + batch.size_bytes, batch.end_offset
+        return valid_bytes, end_offset

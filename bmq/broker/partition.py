@@ -1,0 +1,518 @@
+"""One partition's log: start -> recover -> write, mend, rest, hand over, or fenced. Decisions only.
+
+`step(state, event)` returns the next state and the effects, in order; runtime.py performs them and reports each outcome
+as an event. The same events always give the same effects. The rules named here are those of docs/FENCING.md.
+
+Claiming, Sealing   start: our `.open` directory is made; older ones are being renamed
+Recovering          every file still open under an older epoch is being closed, then the log is walked
+Opening             our manifest and first segment are being made; until confirmed we own nothing (rule 6)
+Writing             normal; the next segment is opened ahead of need
+Mending             the writer broke and its file is being closed at a length that every replica has
+Between             one segment is full or mended, the next is not open yet; batches wait
+Resting             nothing was produced for long: no segment is open, the next batch opens one
+Blocked             the store has no room or does not answer: batches are refused, opening is tried again
+Draining, Closing, Releasing, Released     a planned stop: batches, segment, directory, over (rule 8)
+Fenced              a newer epoch exists; nothing is accepted any more
+Offline             acknowledged data is missing; an operator has to decide (rule 5)
+
+What an owner has accepted but not yet made durable is in one `Unsynced` queue that is changed in place: a tuple copied
+for each batch would cost more than the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from bmq.broker.partition_events import (
+    Abandon,
+    Acknowledge,
+    Batch,
+    ClaimDirectory,
+    CloseFile,
+    DirectoriesSealed,
+    DirectoryClaimed,
+    DirectoryReleased,
+    DiscardSegment,
+    Effect,
+    Event,
+    FileClosed,
+    IdleDue,
+    Limits,
+    LimitsChanged,
+    LogWalked,
+    ManifestWritten,
+    MendSegment,
+    NewerEpochSeen,
+    OpenSegment,
+    Outcome,
+    OwnershipLost,
+    ProduceArrived,
+    Reject,
+    RetryDue,
+    RetryLater,
+    RollDue,
+    ScheduleWrite,
+    SealDirectories,
+    SealOwnDirectory,
+    SealSegment,
+    Segment,
+    SegmentMended,
+    SegmentOpened,
+    SegmentOpenFailed,
+    SegmentSealed,
+    SegmentSealFailed,
+    SegmentSynced,
+    StopRequested,
+    WalkLog,
+    WriteBatches,
+    WriteDue,
+    WriteManifest,
+    WriterBroken,
+)
+from bmq.broker.partition_states import (
+    Between,
+    Blocked,
+    Claiming,
+    Closing,
+    Draining,
+    Fenced,
+    Following,
+    Mending,
+    Offline,
+    Opening,
+    Owning,
+    Recovering,
+    Released,
+    Releasing,
+    Resting,
+    Sealing,
+    State,
+    Unsynced,
+    Writing,
+)
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError
+
+NOT_LEADER: Final = ErrorCode.NOT_LEADER_OR_FOLLOWER
+STORAGE_ERROR: Final = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+class AcknowledgedDataLost(BmqError):
+    """The log ends before data that was acknowledged. The partition goes offline, loudly (rule 5)."""
+
+    code = ErrorCode.KAFKA_STORAGE_ERROR
+
+    def __init__(self, leader_epoch: int, end_offset: int, acknowledged_offset: int) -> None:
+        super().__init__(
+            f"in epoch {leader_epoch} the log ends at offset {end_offset}, "
+            f"but everything below {acknowledged_offset} was acknowledged"
+        )
+        self.leader_epoch = leader_epoch
+        self.end_offset = end_offset
+        self.acknowledged_offset = acknowledged_offset
+
+
+class ImpossibleEvent(Exception):
+    """An event that no order of effects can lead to: a bug."""
+
+
+Effects = tuple[Effect, ...]
+Step = tuple[State, Effects]
+
+_NOTHING: Final[Effects] = ()
+_SCHEDULE: Final[Effects] = (ScheduleWrite(),)
+
+
+def start(leader_epoch: int, limits: Limits, floor: int) -> Step:
+    """The first state and what to do first."""
+    return Claiming(leader_epoch, limits, floor), (ClaimDirectory(),)
+
+
+def step(state: State, event: Event) -> Step:
+    """What follows from `event`. Raises AcknowledgedDataLost, and then `offline` says what to do."""
+    if type(state) is Writing:  # every batch comes through here twice: placed and synced
+        if type(event) is ProduceArrived:
+            log = state.log
+            log.place(event.batch)
+            return state, (_SCHEDULE if len(log.waiting) == 1 else _NOTHING)
+        if type(event) is SegmentSynced and event.roll == state.segment.roll:
+            return _synced(state, state.log, event.end_offset)
+        if type(event) is WriteDue:
+            return _write(state)
+    match state, event:
+        case State(is_final=True), ProduceArrived(batch):
+            return state, (Reject((batch,), STORAGE_ERROR if isinstance(state, Offline) else NOT_LEADER),)
+        case State(is_final=True), Outcome():
+            return state, ()
+        case _, NewerEpochSeen(epoch) if epoch > state.leader_epoch:
+            return _fenced(state)
+        case _, OwnershipLost():
+            return _fenced(state)
+        case _, LimitsChanged(limits):
+            return replace(state, limits=limits), ()
+        case Claiming() | Sealing() | Recovering() | Opening(), _:
+            return _step_start(state, event)
+        case Writing() | Mending(), _:
+            return _step_write(state, event)
+        case Between() | Resting() | Blocked(), _:
+            return _step_between(state, event)
+        case Draining() | Closing() | Releasing(), _:
+            return _step_leave(state, event)
+    raise ImpossibleEvent(state, event)
+
+
+def offline(state: State) -> Step:
+    """Acknowledged data is missing: refuse what is left and touch nothing any more."""
+    left = state.log.take_all() if isinstance(state, Owning) else ()
+    return Offline(state.leader_epoch, state.limits), (Reject(left, STORAGE_ERROR), Abandon())
+
+
+def _fenced(state: State) -> Step:
+    # The outcome of what is on its way is unknown: the producer retries, and its sequence numbers remove a copy.
+    left = state.log.take_all() if isinstance(state, Owning) else ()
+    return Fenced(state.leader_epoch, state.limits), (Reject(left, NOT_LEADER), Abandon())
+
+
+# --- start -> recover
+
+
+def _step_start(state: State, event: Event) -> Step:
+    match state, event:
+        case Claiming(epoch, limits, floor), DirectoryClaimed(open_epochs, sealed_epochs):
+            if epoch in sealed_epochs or any(other > epoch for other in open_epochs | sealed_epochs):
+                return _fenced(state)
+            older = open_epochs - {epoch}
+            seal = SealDirectories(tuple(sorted(older - sealed_epochs)), tuple(sorted(older & sealed_epochs)))
+            return Sealing(epoch, limits, floor), (seal,)
+        case Sealing(epoch, limits, floor), DirectoriesSealed(open_files):
+            closing = tuple(CloseFile(file) for file in sorted(open_files))
+            return Recovering(epoch, limits, floor, open_files), closing or (WalkLog(),)
+        case Recovering(open_files=files), FileClosed(file) if file in files:
+            left = files - {file}
+            return replace(state, open_files=left), () if left else (WalkLog(),)
+        case Recovering(epoch, limits, floor, files), LogWalked(end_offset) if not files:
+            if end_offset < floor:
+                raise AcknowledgedDataLost(epoch, end_offset, floor)
+            return Opening(epoch, limits, end_offset), (WriteManifest(end_offset),)
+        case Opening(is_recorded=False), ManifestWritten():
+            return replace(state, is_recorded=True), (OpenSegment(roll=0),)
+        case Opening(epoch, limits, end_offset, True), SegmentOpened(roll=0):
+            first = Segment(epoch, roll=0, base_offset=end_offset)
+            return Writing(epoch, limits, Unsynced(end_offset), frozenset(), first), ()
+        case _, StopRequested():
+            return Released(state.leader_epoch, state.limits), (Abandon(),)
+        case _, ProduceArrived(batch):
+            return state, (Reject((batch,), NOT_LEADER),)
+        case _, Outcome():
+            return state, ()
+    raise ImpossibleEvent(state, event)
+
+
+# --- write and mend
+
+
+def _step_write(state: State, event: Event) -> Step:
+    match state, event:
+        case Writing(segment=segment), WriterBroken(roll, is_full) if roll == segment.roll:
+            mending = Mending(
+                state.leader_epoch, state.limits, state.log, state.unindexed, segment, state.following, is_full
+            )
+            return mending, (MendSegment(segment),)
+        case Writing(segment=segment), RollDue(roll) if roll == segment.roll and state.log.segment_bytes:
+            return _write(replace(state, is_roll_due=True))
+        case Writing(segment=segment), IdleDue(roll) if roll == segment.roll and _is_quiet(state):
+            return (
+                Resting(state.leader_epoch, state.limits, state.log, _unindexed_with(state), _next_roll(state)),
+                _seal_current(state),
+            )
+        case Writing(log=log, segment=segment), StopRequested():
+            return _drain(state)
+        case Mending(log=log, segment=segment), SegmentMended(roll, end_offset) if roll == segment.roll:
+            if end_offset < log.high_watermark:
+                raise AcknowledgedDataLost(state.leader_epoch, end_offset, log.high_watermark)
+            return _mended(state, end_offset)
+        case Mending(is_stopping=False, log=log), ProduceArrived(batch):
+            log.place(batch)
+            return state, ()
+        case Mending(), ProduceArrived(batch):
+            return state, (Reject((batch,), NOT_LEADER),)
+        case Mending(), StopRequested():
+            return replace(state, is_stopping=True), ()
+        case ((Writing() | Mending()), SegmentOpened(roll)) if _awaits(state, roll):
+            return _go_on(replace(state, following=Following.READY))
+        case ((Writing() | Mending()), SegmentOpenFailed(roll)) if _awaits(state, roll):
+            return _go_on(replace(state, following=Following.FAILED))
+        case ((Writing() | Mending()), SegmentSealed(roll)):
+            return _go_on(replace(state, unindexed=state.unindexed - {roll}))
+        case _, Outcome():
+            return state, ()
+    raise ImpossibleEvent(state, event)
+
+
+def _awaits(state: Writing | Mending, roll: int) -> bool:
+    return state.following is Following.ASKED and roll == state.segment.roll + 1
+
+
+def _go_on(state: Writing | Mending) -> Step:
+    return _write(state) if isinstance(state, Writing) else (state, ())
+
+
+def _is_quiet(state: Writing) -> bool:
+    return not state.log.written and not state.log.waiting and state.following is not Following.ASKED
+
+
+def _synced(state: Writing, log: Unsynced, end_offset: int) -> Step:
+    if end_offset > log.log_end_offset:
+        raise ImpossibleEvent(state, end_offset)
+    acknowledge = Acknowledge(log.take_synced(end_offset), log.high_watermark)
+    if not log.waiting and not state.is_roll_due:
+        return state, (acknowledge,)
+    after, effects = _write(state)
+    return after, (acknowledge, *effects)
+
+
+def _write(state: Writing) -> Step:
+    """Write what waits, as far as it fits, and see to the next segment."""
+    log, limits = state.log, state.limits
+    effects: list[Effect] = []
+    if log.waiting and not state.is_roll_due and len(log.append_ends) < limits.appends_outstanding_max:
+        batches = _take_fitting(log, limits.segment_bytes)
+        if batches:
+            effects.append(WriteBatches(state.segment, batches))
+        if log.waiting:
+            state = replace(state, is_roll_due=True)
+    if state.is_roll_due or log.segment_bytes >= limits.preopen_bytes:
+        if state.is_roll_due and not log.written:
+            after, rolling = _roll(state)
+            return after, (*effects, *rolling)
+        # Rule 4: segment n + 2 is not opened before index n is durable.
+        if state.following is Following.ABSENT and not state.unindexed:
+            state = replace(state, following=Following.ASKED)
+            effects.append(OpenSegment(state.segment.roll + 1))
+    return state, tuple(effects)
+
+
+def _take_fitting(log: Unsynced, segment_bytes_max: int) -> tuple[Batch, ...]:
+    """Move what fits into the segment from waiting to written. An empty segment takes a batch of any size."""
+    waiting = log.waiting
+    room = segment_bytes_max - log.segment_bytes
+    size = 0
+    taken: list[Batch] = []
+    while waiting:
+        after = size + waiting[0].size_bytes
+        if after > room and (taken or log.segment_bytes):
+            break
+        size = after
+        taken.append(waiting.popleft())
+    if taken:
+        log.written.extend(taken)
+        log.segment_bytes += size
+        log.append_ends.append(taken[-1].end_offset)
+    return tuple(taken)
+
+
+def _roll(state: Writing) -> Step:
+    """Everything in the segment is durable and it takes no more: on to the next one.
+
+    Only then may the next one be written, or the high watermark would pass a gap if this one turned out shorter (rule 4).
+    """
+    log, segment = state.log, state.segment
+    sealing = SealSegment(segment, log.high_watermark)
+    log.segment_bytes = 0
+    unindexed = state.unindexed | {segment.roll}
+    if state.following is Following.READY:
+        after, effects = _enter(state, unindexed, segment.roll + 1)
+    else:
+        after, effects = _ask(
+            Between(
+                state.leader_epoch,
+                state.limits,
+                log,
+                unindexed,
+                segment.roll + 1,
+                is_asked=state.following is Following.ASKED,
+            )
+        )
+    return after, (sealing, *effects)
+
+
+def _mended(state: Mending, end_offset: int) -> Step:
+    """A failed write may have reached the disks: acknowledge that part, write only the rest again (rule 9)."""
+    log, segment = state.log, state.segment
+    if end_offset > log.log_end_offset:
+        raise ImpossibleEvent(state, end_offset)
+    effects: list[Effect] = [Acknowledge(log.take_synced(end_offset), end_offset)]
+    log.write_again()
+    unindexed = state.unindexed
+    if end_offset > segment.base_offset:
+        effects.append(SealSegment(segment, end_offset))
+        unindexed |= {segment.roll}
+    else:
+        effects.append(DiscardSegment(segment.roll))
+    roll = segment.roll + 1
+    common = (state.leader_epoch, state.limits, log, unindexed)
+    after: State
+    more: Effects
+    if state.is_stopping:
+        effects.append(Reject(log.take_waiting(), NOT_LEADER))
+        if state.following is Following.READY:
+            effects.append(DiscardSegment(roll))
+        after, more = _release(Closing(*common))
+    elif state.is_full:
+        # A new file would not find more room. Nothing of the rest is in the log, so it can be refused for good.
+        effects.append(Reject(log.take_waiting(), STORAGE_ERROR))
+        if state.following is Following.READY:
+            effects.append(DiscardSegment(roll))
+            roll += 1
+        is_asked = state.following is Following.ASKED
+        after, more = Blocked(*common, roll, is_asked), () if is_asked else (RetryLater(),)
+    elif state.following is Following.READY:
+        after, more = _enter(state, unindexed, roll)
+    else:
+        after, more = _ask(Between(*common, roll, is_asked=state.following is Following.ASKED))
+    return after, (*effects, *more)
+
+
+def _enter(state: Owning, unindexed: Iterable[int], roll: int) -> Step:
+    """Start writing to segment `roll`, which is open, empty and looked after (rule 7)."""
+    log = state.log
+    log.segment_bytes = 0
+    segment = Segment(state.leader_epoch, roll, log.high_watermark)
+    return _write(Writing(state.leader_epoch, state.limits, log, frozenset(unindexed), segment))
+
+
+# --- without an open segment
+
+
+def _step_between(state: State, event: Event) -> Step:
+    match state, event:
+        case Between(log=log), ProduceArrived(batch):
+            log.place(batch)
+            return state, ()
+        case Resting(epoch, limits, log, unindexed, roll), ProduceArrived(batch):
+            log.place(batch)
+            return _ask(Between(epoch, limits, log, unindexed, roll))
+        case Blocked(), ProduceArrived(batch):
+            return state, (Reject((batch,), STORAGE_ERROR),)
+        case ((Between(roll=roll) | Blocked(roll=roll)), SegmentOpened(opened)) if opened == roll:
+            return _enter(state, state.unindexed, roll)
+        case Between(roll=roll), SegmentOpenFailed(failed) if failed == roll:
+            return _block(replace(state, is_asked=False))
+        case Blocked(roll=roll), SegmentOpenFailed(failed) if failed == roll:
+            return replace(state, is_asked=False), (RetryLater(),)
+        case Between(is_asked=False), SegmentSealFailed():
+            return _block(state)
+        case ((Between() | Resting() | Blocked()), SegmentSealed(roll)):
+            sealed = replace(state, unindexed=state.unindexed - {roll})
+            return _ask(sealed) if isinstance(sealed, Between) else (sealed, ())
+        case Blocked(is_asked=False), RetryDue():
+            asked, effects = _ask(state)
+            return asked, effects or (RetryLater(),)
+        case ((Between() | Resting() | Blocked()), StopRequested()):
+            rejected = Reject(state.log.take_waiting(), NOT_LEADER)
+            closing = Closing(state.leader_epoch, state.limits, state.log, state.unindexed)
+            after, effects = _release(closing)
+            return after, (rejected, *effects)
+        case _, Outcome():
+            return state, ()
+    raise ImpossibleEvent(state, event)
+
+
+def _ask(state: Between | Blocked) -> Step:
+    if state.is_asked or any(roll < state.roll - 1 for roll in state.unindexed):  # rule 4
+        return state, ()
+    return replace(state, is_asked=True), (OpenSegment(state.roll),)
+
+
+def _block(state: Between) -> Step:
+    rejected = Reject(state.log.take_waiting(), STORAGE_ERROR)
+    blocked = Blocked(state.leader_epoch, state.limits, state.log, state.unindexed, state.roll)
+    return blocked, (rejected, RetryLater())
+
+
+# --- hand over
+
+
+def _step_leave(state: State, event: Event) -> Step:
+    match state, event:
+        case _, ProduceArrived(batch):
+            return state, (Reject((batch,), NOT_LEADER),)
+        case Draining(log=log, segment=segment), SegmentSynced(roll, end_offset) if roll == segment.roll:
+            acknowledge = Acknowledge(log.take_synced(end_offset), log.high_watermark)
+            if log.written:
+                return state, (acknowledge,)
+            after, effects = _close(state)
+            return after, (acknowledge, *effects)
+        case Draining(segment=segment), WriterBroken(roll, is_full) if roll == segment.roll:
+            mending = Mending(
+                state.leader_epoch, state.limits, state.log, state.unindexed, segment, state.following, is_full, True
+            )
+            return mending, (MendSegment(segment),)
+        case Draining(following=Following.ASKED, segment=segment), SegmentOpened(roll) if roll == segment.roll + 1:
+            return replace(state, following=Following.READY), ()
+        case Draining(), SegmentSealed(roll):
+            return replace(state, unindexed=state.unindexed - {roll}), ()
+        case Closing(), SegmentOpened(roll):
+            return state, (DiscardSegment(roll),)
+        case Closing(), (SegmentSealed(roll) | SegmentSealFailed(roll)):
+            # Without the index the next owner walks the segment: slower, and nothing else.
+            return _release(replace(state, unindexed=state.unindexed - {roll}))
+        case Releasing(epoch, limits), DirectoryReleased():
+            return Released(epoch, limits), (Abandon(),)
+        case _, Outcome():
+            return state, ()
+    raise ImpossibleEvent(state, event)
+
+
+def _drain(state: Writing) -> Step:
+    """Write what still fits, refuse the rest, and wait for what is on its way."""
+    log = state.log
+    effects: list[Effect] = []
+    if log.waiting and not state.is_roll_due:
+        batches = _take_fitting(log, state.limits.segment_bytes)
+        if batches:
+            effects.append(WriteBatches(state.segment, batches))
+    if log.waiting:
+        effects.append(Reject(log.take_waiting(), NOT_LEADER))
+    draining = Draining(state.leader_epoch, state.limits, log, state.unindexed, state.segment, state.following)
+    if log.written:
+        return draining, tuple(effects)
+    after, more = _close(draining)
+    return after, (*effects, *more)
+
+
+def _close(state: Draining) -> Step:
+    after, effects = _release(Closing(state.leader_epoch, state.limits, state.log, _unindexed_with(state)))
+    return after, (*_seal_current(state), *effects)
+
+
+def _release(state: Closing) -> Step:
+    if state.unindexed:
+        return state, ()
+    return Releasing(state.leader_epoch, state.limits, state.log, state.unindexed), (SealOwnDirectory(),)
+
+
+def _is_segment_empty(state: Writing | Draining) -> bool:
+    return state.segment.base_offset == state.log.high_watermark
+
+
+def _unindexed_with(state: Writing | Draining) -> frozenset[int]:
+    return state.unindexed if _is_segment_empty(state) else state.unindexed | {state.segment.roll}
+
+
+def _next_roll(state: Writing) -> int:
+    return state.segment.roll + (2 if state.following is Following.READY else 1)
+
+
+def _seal_current(state: Writing | Draining) -> Effects:
+    segment = state.segment
+    effects: list[Effect] = [
+        DiscardSegment(segment.roll)
+        if _is_segment_empty(state)
+        else SealSegment(segment, end_offset=state.log.high_watermark)
+    ]
+    if state.following is Following.READY:
+        effects.append(DiscardSegment(segment.roll + 1))
+    return tuple(effects)

@@ -1,0 +1,327 @@
+"""What the partition machine and its runtime say to each other: effects are orders, events are facts.
+
+Everything here is a plain value. A batch is the one exception: the machine writes its offset into it, so that the
+runtime's own record of the batch can pass through the queue without being copied.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bmq.protocol.error_codes import ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One file of this reign. `roll` is its number in the epoch's directory, `base_offset` the first it may hold."""
+
+    leader_epoch: int
+    roll: int
+    base_offset: int
+
+
+class Batch:
+    """One record batch on its way into the log. `base_offset` is -1 until the machine has placed it."""
+
+    __slots__ = ("base_offset", "offset_count", "size_bytes")
+
+    def __init__(self, offset_count: int, size_bytes: int) -> None:
+        self.offset_count = offset_count
+        self.size_bytes = size_bytes
+        self.base_offset = -1
+
+    @property
+    def end_offset(self) -> int:
+        """The offset that follows the batch."""
+        return self.base_offset + self.offset_count
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the machine has to know of the topic's settings.
+
+    `segment_bytes`: no segment grows past it. `preopen_bytes`: from here on the next one is opened ahead of need.
+    `appends_outstanding_max`: appends written but not yet durable.
+    """
+
+    segment_bytes: int
+    preopen_bytes: int
+    appends_outstanding_max: int = 64
+
+
+# --- events: what happened
+
+
+class Event:
+    """Base of all events."""
+
+    __slots__ = ()
+
+
+class ProduceArrived(Event):
+    """A checked batch wants to be appended. Not a dataclass: one is made for every batch produced."""
+
+    __slots__ = ("batch",)
+    __match_args__ = ("batch",)
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+
+
+class Outcome(Event):
+    """News of an effect, or a hint from a timer. One that comes too late is ignored."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryClaimed(Outcome):
+    """Our directory and its owner file exist, and this is what a listing begun after that shows (rule 1)."""
+
+    open_epochs: frozenset[int]
+    sealed_epochs: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoriesSealed(Outcome):
+    """No older directory is in its open form any more; these files in them were never closed (rule 3)."""
+
+    open_files: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class FileClosed(Outcome):
+    """A file of an older owner is closed and its writer stopped for good."""
+
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogWalked(Outcome):
+    """The log is whole up to here."""
+
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestWritten(Outcome):
+    """The manifest of our epoch is durable: what lies before us, with its cuts, is settled."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentOpened(Outcome):
+    """Segment file `roll` is open, and a look at our directory begun after that found it (rule 7)."""
+
+    roll: int
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentOpenFailed(Outcome):
+    """Segment file `roll` could not be opened; the store has no room or does not answer."""
+
+    roll: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteDue(Outcome):
+    """The loop iteration that brought the waiting batches is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSynced(Outcome):
+    """Everything below `end_offset` is durable in this segment."""
+
+    roll: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriterBroken(Outcome):
+    """Appends to this segment fail from now on, for another reason than fencing."""
+
+    roll: int
+    is_full: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentMended(Outcome):
+    """The broken segment is closed and holds everything below `end_offset`, and nothing behind it counts (rule 9)."""
+
+    roll: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSealed(Outcome):
+    """The segment is closed and its index durable."""
+
+    roll: int
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSealFailed(Outcome):
+    """The segment's index could not be written for now. The runtime goes on trying."""
+
+    roll: int
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryReleased(Outcome):
+    """Our own directory is sealed."""
+
+
+@dataclass(frozen=True, slots=True)
+class RollDue(Outcome):
+    """The segment is old enough, or its index is full."""
+
+    roll: int
+
+
+@dataclass(frozen=True, slots=True)
+class IdleDue(Outcome):
+    """Nothing was produced for so long that the segment should be closed."""
+
+    roll: int
+
+
+@dataclass(frozen=True, slots=True)
+class RetryDue(Outcome):
+    """The back-off before another try to open a segment is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequested(Outcome):
+    """The partition is to be handed over, or the process stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsChanged(Outcome):
+    """The topic's settings changed."""
+
+    limits: Limits
+
+
+@dataclass(frozen=True, slots=True)
+class NewerEpochSeen(Outcome):
+    """Somebody else was made the owner."""
+
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class OwnershipLost(Outcome):
+    """Our directory or the right to write a file of ours is gone; by whom is not known."""
+
+
+# --- effects: what to do
+
+
+class Effect:
+    """Base of all effects."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimDirectory(Effect):
+    """Make our directory once, write the owner file, list the partition (rule 1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SealDirectories(Effect):
+    """Rename these older epochs' directories to their sealed names, delete the leftovers, look for open files."""
+
+    epochs: tuple[int, ...]
+    leftovers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CloseFile(Effect):
+    """Take over and close a file that an older owner left open."""
+
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
+class WalkLog(Effect):
+    """Find the end of the log (rule 4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteManifest(Effect):
+    """Record the extents of everything older, cut at `end_offset`."""
+
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSegment(Effect):
+    """Create this segment file, then look at our directory (rule 7)."""
+
+    roll: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleWrite(Effect):
+    """Report WriteDue once the current loop iteration is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteBatches(Effect):
+    """Append these batches, placed back to back, as one append."""
+
+    segment: Segment
+    batches: tuple[Batch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledge(Effect):
+    """These batches are durable, and so is everything below `high_watermark`."""
+
+    batches: tuple[Batch, ...]
+    high_watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reject(Effect):
+    """These batches are refused. After NOT_LEADER_OR_FOLLOWER their fate is unknown, else they are not in the log."""
+
+    batches: tuple[Batch, ...]
+    error_code: ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class MendSegment(Effect):
+    """Look at our directory, close the broken segment, record a torn tail as a cut, look again (rules 7 and 9)."""
+
+    segment: Segment
+
+
+@dataclass(frozen=True, slots=True)
+class SealSegment(Effect):
+    """Close the segment, which must end at `end_offset`, and write its index, in the background."""
+
+    segment: Segment
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class DiscardSegment(Effect):
+    """Close and remove a segment file of ours that holds no batch."""
+
+    roll: int
+
+
+@dataclass(frozen=True, slots=True)
+class RetryLater(Effect):
+    """Report RetryDue after a back-off."""
+
+
+@dataclass(frozen=True, slots=True)
+class SealOwnDirectory(Effect):
+    """Rename our own directory to its sealed name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Abandon(Effect):
+    """Let go of every writer and timer; touch nothing in the store any more."""

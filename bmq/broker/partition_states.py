@@ -1,0 +1,181 @@
+"""The states of one partition at its owner; partition.py says what they mean and decides between them."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import ClassVar
+
+from bmq.broker.partition_events import Batch, Limits, Segment
+
+
+class Unsynced:
+    """Batches placed but not durable, oldest first: `written` to the current segment, `waiting` to be written.
+
+    `append_ends` has one end offset for each append that is on its way. `segment_bytes` have been written to the segment.
+    """
+
+    __slots__ = ("append_ends", "high_watermark", "log_end_offset", "segment_bytes", "waiting", "written")
+
+    def __init__(self, high_watermark: int) -> None:
+        self.high_watermark = high_watermark
+        self.log_end_offset = high_watermark
+        self.segment_bytes = 0
+        self.written: deque[Batch] = deque()
+        self.waiting: deque[Batch] = deque()
+        self.append_ends: deque[int] = deque()
+
+    def place(self, batch: Batch) -> None:
+        batch.base_offset = offset = self.log_end_offset
+        self.log_end_offset = offset + batch.offset_count
+        self.waiting.append(batch)
+
+    def take_synced(self, end_offset: int) -> tuple[Batch, ...]:
+        """The batches below `end_offset`, now durable; the high watermark moves behind them."""
+        ends = self.append_ends
+        while ends and ends[0] <= end_offset:
+            ends.popleft()
+        written = self.written
+        synced: list[Batch] = []
+        while written and written[0].end_offset <= end_offset:
+            synced.append(written.popleft())
+        self.high_watermark = max(self.high_watermark, end_offset)
+        return tuple(synced)
+
+    def write_again(self) -> None:
+        """The segment is closed: what was written behind its end has to go into the next one."""
+        self.waiting.extendleft(reversed(self.written))
+        self.written.clear()
+        self.append_ends.clear()
+        self.segment_bytes = 0
+
+    def take_all(self) -> tuple[Batch, ...]:
+        batches = (*self.written, *self.waiting)
+        self.written.clear()
+        self.waiting.clear()
+        self.append_ends.clear()
+        self.log_end_offset = self.high_watermark
+        return batches
+
+    def take_waiting(self) -> tuple[Batch, ...]:
+        batches = tuple(self.waiting)
+        self.waiting.clear()
+        if batches:
+            self.log_end_offset = batches[0].base_offset
+        return batches
+
+
+class Following(Enum):
+    """The segment after the current one: not asked for, being opened, open, or could not be opened ahead of need."""
+
+    ABSENT = auto()
+    ASKED = auto()
+    READY = auto()
+    FAILED = auto()
+
+
+# --- states
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Base of all states."""
+
+    is_final: ClassVar[bool] = False
+
+    leader_epoch: int
+    limits: Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Claiming(State):
+    floor: int  # rule 5: the highest high watermark anybody reported
+
+
+@dataclass(frozen=True, slots=True)
+class Sealing(State):
+    floor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recovering(State):
+    floor: int
+    open_files: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Opening(State):
+    end_offset: int
+    is_recorded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Owning(State):
+    """Base of the states in which we own the partition. `unindexed`: closed segments whose index is not durable yet."""
+
+    log: Unsynced
+    unindexed: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Writing(Owning):
+    segment: Segment
+    following: Following = Following.ABSENT
+    is_roll_due: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Mending(Owning):
+    segment: Segment
+    following: Following
+    is_full: bool = False
+    is_stopping: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Between(Owning):
+    roll: int
+    is_asked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Resting(Owning):
+    roll: int
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked(Owning):
+    roll: int
+    is_asked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Draining(Owning):
+    segment: Segment
+    following: Following
+
+
+@dataclass(frozen=True, slots=True)
+class Closing(Owning):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Releasing(Owning):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Released(State):
+    is_final: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced(State):
+    is_final: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True)
+class Offline(State):
+    is_final: ClassVar[bool] = True

@@ -1,0 +1,70 @@
+"""A few lines on a terminal that say how the server is doing, once a second. Nothing where there is no terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from rich.live import Live
+from rich.table import Table
+
+_INTERVAL_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Totals since the start; the display shows their rates."""
+
+    connections: int
+    requests: int
+    received_bytes: int
+    sent_bytes: int
+    topics: int
+    partition_states: Mapping[str, int]
+
+
+class SummarySource(Protocol):
+    def summary(self) -> Summary: ...
+
+
+@contextlib.contextmanager
+def live_summary(source: SummarySource) -> Iterator[None]:
+    """While inside, keep the summary on the terminal current."""
+    if not sys.stdout.isatty():
+        yield
+        return
+    with Live(render(source.summary(), source.summary(), _INTERVAL_S), auto_refresh=False) as live:
+        task = asyncio.get_running_loop().create_task(_refresh(live, source))
+        try:
+            yield
+        finally:
+            task.cancel()
+
+
+async def _refresh(live: Live, source: SummarySource) -> None:
+    loop = asyncio.get_running_loop()
+    before, then = source.summary(), loop.time()
+    while True:
+        await asyncio.sleep(_INTERVAL_S)
+        now, time = source.summary(), loop.time()
+        live.update(render(before, now, time - then), refresh=True)
+        before, then = now, time
+
+
+def render(before: Summary, now: Summary, elapsed_s: float) -> Table:
+    """The table shown; rates are between the two summaries."""
+    table = Table("in MB/s", "out MB/s", "requests/s", "connections", "topics", "partitions", box=None)
+    states = ", ".join(f"{count} {state}" for state, count in sorted(now.partition_states.items()) if count)
+    table.add_row(
+        f"{(now.received_bytes - before.received_bytes) / elapsed_s / 1e6:.1f}",
+        f"{(now.sent_bytes - before.sent_bytes) / elapsed_s / 1e6:.1f}",
+        f"{(now.requests - before.requests) / elapsed_s:.0f}",
+        str(now.connections),
+        str(now.topics),
+        states or "none yet",
+    )
+    return table

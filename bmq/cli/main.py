@@ -1,0 +1,73 @@
+"""The `bmq` command."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from bmq.cli.settings import LoadedSettings, load_settings
+from bmq.protocol.errors import BmqError
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="A Kafka-compatible message queue on HDFS.")
+config_app = typer.Typer(no_args_is_help=True, help="Look at the settings.")
+app.add_typer(config_app, name="config")
+
+Listen = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Address for Kafka clients [127.0.0.1:9092]")]
+Rest = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Address of REST and /metrics [127.0.0.1:8080]")]
+Data = Annotated[Path | None, typer.Option(metavar="DIR", help="Directory of the embedded store [./data]")]
+StoreUrl = Annotated[str | None, typer.Option(metavar="URL", help="Where the log lives; default: the embedded store")]
+ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="TOML file [./bmq.toml if there]")]
+
+
+def _load(config: Path | None, **given: Any) -> LoadedSettings:
+    return load_settings({name: value for name, value in given.items() if value is not None}, config)
+
+
+@app.command()
+def standalone(
+    listen: Listen = None,
+    rest: Rest = None,
+    data: Data = None,
+    store: StoreUrl = None,
+    config: ConfigFile = None,
+) -> None:
+    """Run a whole Kafka in one process: all roles, over the embedded store."""
+    # Imported late so that `bmq --help` and `bmq config show` stay quick.
+    from bmq.cli.process import run_standalone
+
+    loaded = _load(config, listen=listen, rest=rest, data=data, store=store)
+    run_standalone(loaded.settings)
+
+
+@config_app.command("show")
+def config_show(
+    listen: Listen = None,
+    rest: Rest = None,
+    data: Data = None,
+    store: StoreUrl = None,
+    config: ConfigFile = None,
+) -> None:
+    """Print the effective settings and where each came from."""
+    loaded = _load(config, listen=listen, rest=rest, data=data, store=store)
+    table = Table("setting", "value", "from", box=None, pad_edge=False)
+    for origin in loaded.origins:
+        table.add_row(origin.name, "" if origin.value is None else str(origin.value), origin.source)
+    Console(soft_wrap=True).print(table)
+
+
+def main() -> None:
+    """Entry point. A failure that has a name is one sentence on standard error and exit code 1, never a traceback."""
+    try:
+        app(standalone_mode=True)
+    except BmqError as error:
+        sys.stderr.write(f"bmq: {error}\n")
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""One server process: event loop, signals, limits, REST, and the line that says it is ready."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import gc
+import os
+import random
+import resource
+import signal
+import sys
+import time
+
+import structlog
+import uvloop
+from prometheus_client import REGISTRY
+
+from bmq.cli.live_summary import live_summary
+from bmq.cli.logs import configure_logs
+from bmq.cli.rest_server import RestServer
+from bmq.cli.settings import Settings, split_address
+from bmq.cli.standalone import StandaloneServer, open_store
+from bmq.controller.rest import RestSources, rest_application
+from bmq.protocol.errors import BmqError
+
+log = structlog.get_logger("bmq.cli")
+
+
+class AddressInUse(BmqError):
+    """A port we should listen on is taken, or the address is not ours."""
+
+
+class SystemClock:
+    """The machine's wall clock."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+
+def run_standalone(settings: Settings) -> None:
+    """Serve until SIGTERM or SIGINT. Raises BmqError with one sentence when it cannot start."""
+    configure_logs(settings.log_level, settings.log_format)
+    _raise_file_limit()
+    # Frames and batches die by reference count; a full collection over a million live objects only costs latency.
+    gc.set_threshold(100_000, 20, 100)
+    uvloop.run(_serve(settings))
+
+
+async def _serve(settings: Settings) -> None:
+    stop = _stop_on_signals()
+    rest = RestServer()
+    rest_host, rest_port = _bind(rest, settings.rest)
+    store = await open_store(settings)
+    server = StandaloneServer(settings, store, SystemClock(), random.Random(os.urandom(16)))
+    is_ready = False
+    application = rest_application(
+        RestSources(lambda: is_ready, lambda: server.image, server.partition_states, REGISTRY)
+    )
+    try:
+        await rest.start(application)
+        kafka_host, kafka_port = await _start(server, settings)
+        is_ready = True
+        gc.collect()
+        gc.freeze()
+        sys.stdout.write(f"bmq ready kafka={kafka_host}:{kafka_port} rest={rest_host}:{rest_port}\n")
+        sys.stdout.flush()
+        log.info("server_ready", kafka=f"{kafka_host}:{kafka_port}", rest=f"{rest_host}:{rest_port}")
+        with live_summary(server):
+            await stop.wait()
+        is_ready = False
+        log.info("server_stopping")
+    finally:
+        await _stop(server, settings)
+        await rest.stop()
+        await store.close()
+    log.info("server_stopped")
+
+
+async def _start(server: StandaloneServer, settings: Settings) -> tuple[str, int]:
+    try:
+        return await server.start()
+    except OSError as error:
+        raise AddressInUse(_bind_sentence(settings.listen, error)) from error
+
+
+async def _stop(server: StandaloneServer, settings: Settings) -> None:
+    try:
+        await asyncio.wait_for(server.stop(), settings.stop_timeout_ms / 1000)
+    except TimeoutError:
+        # Everything acknowledged is durable already; the next start recovers what was not sealed.
+        log.warning("stop_timed_out", stop_timeout_ms=settings.stop_timeout_ms)
+
+
+def _bind(rest: RestServer, address: str) -> tuple[str, int]:
+    try:
+        return rest.bind(*split_address(address))
+    except OSError as error:
+        raise AddressInUse(_bind_sentence(address, error)) from error
+
+
+def _bind_sentence(address: str, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"cannot listen on {address}: the port is in use by another process; choose another or stop that one"
+    return f"cannot listen on {address}: {error.strerror or error}"
+
+
+def _stop_on_signals() -> asyncio.Event:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def ask() -> None:
+        if stop.is_set():
+            os._exit(130)  # asked twice: the person means it
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ask)
+    return stop
+
+
+def _raise_file_limit() -> None:
+    """Each open segment and each connection is a descriptor: use all we may have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

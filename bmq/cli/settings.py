@@ -1,0 +1,166 @@
+"""Settings of a server and where each came from: command line, then `BMQ_…` variables, then a TOML file, then defaults.
+
+Nested settings use a table in TOML and two underscores in a variable: `[proxy] connections_max = 500` is the same as
+`BMQ_PROXY__CONNECTIONS_MAX=500`. Each table is the settings class of one package.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, Field, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from bmq.protocol.errors import BmqError
+
+DEFAULT_FILE: Final = Path("bmq.toml")
+FILE_VARIABLE: Final = "BMQ_CONFIG"
+
+
+class BadSettings(BmqError):
+    """A setting that cannot be used; the message names it, its value and its source."""
+
+
+def _host_and_port(value: str) -> str:
+    host, separator, port = value.rpartition(":")
+    if not separator or not host or not port.isdigit() or int(port) > 65535:
+        raise ValueError(f"{value!r} is not HOST:PORT")
+    return value
+
+
+Address = Annotated[str, AfterValidator(_host_and_port)]
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """("127.0.0.1", 9092) of "127.0.0.1:9092"; brackets of an IPv6 host are taken off."""
+    host, _, port = address.rpartition(":")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+class Settings(BaseSettings):
+    """Everything `bmq standalone` can be told."""
+
+    model_config = SettingsConfigDict(env_prefix="BMQ_", env_nested_delimiter="__", extra="forbid", frozen=True)
+
+    listen: Address = Field("127.0.0.1:9092", description="address for Kafka clients")
+    advertised: str = Field("", description="address clients are told to use, HOST:PORT; empty: the one listened on")
+    rest: Address = Field("127.0.0.1:8080", description="address of the REST API and of /metrics")
+    data: Path = Field(Path("data"), description="directory of the embedded store")
+    store: str = Field("", description="store URL; empty: the embedded store in `data`")
+    node_id: int = Field(1, ge=0, description="this node's id, stable for its address")
+    rack: str | None = Field(None, description="rack or zone of this node")
+    log_level: str = Field("info", pattern="^(debug|info|warning|error)$", description="least level that is logged")
+    log_format: str = Field("auto", pattern="^(auto|text|json)$", description="auto: text on a terminal, json otherwise")
+    stop_timeout_ms: int = Field(5_000, ge=0, description="how long a clean stop may take")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings,)  # load_settings has merged the other sources already
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """An effective setting, its dotted name, and where it came from."""
+
+    name: str
+    value: Any
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSettings:
+    settings: Settings
+    origins: tuple[Origin, ...]
+
+
+def load_settings(command_line: dict[str, Any], file: Path | None) -> LoadedSettings:
+    """Effective settings. `command_line` holds only what was given there. Raises BadSettings with one sentence."""
+    path = file or (Path(os.environ[FILE_VARIABLE]) if FILE_VARIABLE in os.environ else None)
+    if path is None and DEFAULT_FILE.exists():
+        path = DEFAULT_FILE
+    environment = EnvSettingsSource(Settings)
+    layers: list[tuple[str, dict[str, Any]]] = [
+        ("command line", InitSettingsSource(Settings, command_line)()),
+        ("environment", _read_environment(environment)),
+        (f"file {path}", _read_file(path)),
+    ]
+    merged: dict[str, Any] = {}
+    for _, layer in reversed(layers):
+        merged = _merge(merged, layer)
+    try:
+        settings = Settings(**merged)
+    except ValidationError as error:
+        raise BadSettings(_sentence(error, layers)) from error
+    return LoadedSettings(settings, tuple(_origins(settings.model_dump(), layers)))
+
+
+def _read_environment(source: EnvSettingsSource) -> dict[str, Any]:
+    try:
+        return source()
+    except Exception as error:
+        raise BadSettings(f"a BMQ_ environment variable cannot be read: {error}") from error
+
+
+def _read_file(path: Path | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    if not path.is_file():
+        raise BadSettings(f"the settings file {path} does not exist or is not a file")
+    try:
+        return TomlConfigSettingsSource(Settings, toml_file=path)()
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise BadSettings(f"the settings file {path} cannot be read: {error}") from error
+
+
+def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(below)
+    for name, value in above.items():
+        old = merged.get(name)
+        merged[name] = _merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def _source_of(name: str, layers: list[tuple[str, dict[str, Any]]]) -> str:
+    for source, layer in layers:
+        value: Any = layer
+        for part in name.split("."):
+            if not isinstance(value, dict) or part not in value:
+                break
+            value = value[part]
+        else:
+            return source
+    return "default"
+
+
+def _origins(values: dict[str, Any], layers: list[tuple[str, dict[str, Any]]], prefix: str = "") -> list[Origin]:
+    found: list[Origin] = []
+    for name, value in values.items():
+        if isinstance(value, dict):
+            found += _origins(value, layers, f"{prefix}{name}.")
+        else:
+            found.append(Origin(prefix + name, value, _source_of(prefix + name, layers)))
+    return found
+
+
+def _sentence(error: ValidationError, layers: list[tuple[str, dict[str, Any]]]) -> str:
+    first = error.errors()[0]
+    name = ".".join(str(part) for part in first["loc"])
+    return f"setting {name} = {first['input']!r} (from the {_source_of(name, layers)}): {first['msg']}"

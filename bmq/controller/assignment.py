@@ -1,0 +1,111 @@
+"""Which node owns which partition. Decisions only.
+
+A partition's replicas are the nodes that may own it, the preferred one first; none of them holds data, so any node can
+take any partition over at once. The owner is the first replica that lives. A node's new incarnation is a new owner: its
+partitions get a new leader epoch even when nothing else changes, because an epoch is never used twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from uuid import UUID
+
+from bmq.controller.image import NO_LEADER, MetadataImage, Node, PartitionImage
+from bmq.protocol.metadata_records import LEADER_UNCHANGED, PartitionChangeRecord
+
+
+def place(nodes: Mapping[int, Node], count: int, replication_factor: int, shift: int) -> list[tuple[int, ...]]:
+    """Replicas for `count` partitions over live nodes: the first ones in turn, a partition's spread over racks.
+
+    `shift` turns the circle, so that the first partitions of many small topics do not share a node. The replication
+    factor must not exceed the number of nodes.
+    """
+    circle = _by_turns_of_rack(nodes)
+    size = len(circle)
+    if not 0 < replication_factor <= size:
+        raise ValueError(f"{replication_factor} replicas over {size} nodes")
+    placed = []
+    for partition in range(count):
+        first = (shift + partition) % size
+        # The later replicas start one further with every full turn: a dead node's partitions then go to many others.
+        skip = (shift + partition) // size % max(size - 1, 1)
+        others = [circle[(first + 1 + (skip + n) % (size - 1)) % size] for n in range(size - 1)] if size > 1 else []
+        placed.append(_spread(nodes, [circle[first], *others], replication_factor))
+    return placed
+
+
+def first_live(replicas: Iterable[int], live: Collection[int]) -> int:
+    """Who owns a partition with these replicas; NO_LEADER when none of them lives."""
+    return next((node for node in replicas if node in live), NO_LEADER)
+
+
+def new_partition(number: int, replicas: tuple[int, ...], live: Collection[int]) -> PartitionImage:
+    """A partition's first state."""
+    isr = tuple(node for node in replicas if node in live)
+    return PartitionImage(number, first_live(replicas, live), 0, replicas, isr)
+
+
+def reign_changes(
+    image: MetadataImage, live: Mapping[int, Node], incarnation_of: int | None = None
+) -> list[PartitionChangeRecord]:
+    """What changes when `live` are the nodes that live now and `incarnation_of` is one that has just come up.
+
+    A partition without any live replica is placed anew: waiting for its old nodes would keep nothing that is not in the
+    store. With no live node at all nothing changes.
+    """
+    if not live:
+        return []
+    changes = []
+    for topic in image.topics_by_id.values():
+        for partition in topic.partitions:
+            change = _change(topic.topic_id, partition, live, incarnation_of)
+            if change is not None:
+                changes.append(change)
+    return changes
+
+
+def _change(
+    topic_id: UUID, partition: PartitionImage, live: Mapping[int, Node], incarnation_of: int | None
+) -> PartitionChangeRecord | None:
+    replicas = partition.replicas
+    leader = first_live(replicas, live)
+    if leader == NO_LEADER:
+        factor = min(max(len(replicas), 1), len(live))
+        replicas = place(live, 1, factor, topic_id.int + partition.partition)[0]
+        leader = replicas[0]
+    isr = tuple(node for node in replicas if node in live)
+    has_new_owner = leader != partition.leader or leader == incarnation_of
+    if not has_new_owner and isr == partition.isr and replicas == partition.replicas:
+        return None
+    return PartitionChangeRecord(
+        partition_id=partition.partition,
+        topic_id=topic_id,
+        leader=leader if has_new_owner else LEADER_UNCHANGED,
+        replicas=replicas if replicas != partition.replicas else None,
+        isr=isr if isr != partition.isr else None,
+    )
+
+
+def _by_turns_of_rack(nodes: Mapping[int, Node]) -> list[int]:
+    """Node ids in an order whose neighbours are in different racks as far as possible."""
+    racks: dict[str, list[int]] = {}
+    for node_id in sorted(nodes):
+        racks.setdefault(nodes[node_id].rack or "", []).append(node_id)
+    queues = [racks[rack] for rack in sorted(racks)]
+    longest = max((len(queue) for queue in queues), default=0)
+    return [queue[turn] for turn in range(longest) for queue in queues if turn < len(queue)]
+
+
+def _spread(nodes: Mapping[int, Node], candidates: list[int], count: int) -> tuple[int, ...]:
+    """The first candidate, then those in racks that are not taken yet, then the rest, each in the order given."""
+    chosen: list[int] = []
+    taken: set[str | None] = set()
+    for node_id in candidates:
+        rack = nodes[node_id].rack
+        if len(chosen) < count and (rack is None or rack not in taken):
+            chosen.append(node_id)
+            taken.add(rack)
+    for node_id in candidates:
+        if len(chosen) < count and node_id not in chosen:
+            chosen.append(node_id)
+    return tuple(chosen)

@@ -1,0 +1,276 @@
+"""AlterConfigs and IncrementalAlterConfigs: which changes are allowed and which records they take. Decisions only.
+
+Every resource succeeds or fails as a whole and by itself. Codes and words are those of Kafka's ConfigAdminManager,
+ConfigurationControlManager and DynamicBrokerConfig (4.3).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
+from typing import Protocol
+
+from bmq.controller.broker_configs import BROKER_CONFIGS, BrokerConfigs
+from bmq.controller.config_describe import require_node
+from bmq.controller.config_keys import ConfigKey, ConfigType, InvalidConfig, ResourceType, split_list
+from bmq.controller.decision import Decision
+from bmq.controller.image import MetadataImage
+from bmq.controller.topic_configs import (
+    CONFIGS_PER_RESOURCE_MAX,
+    TOPIC_CONFIGS,
+    VALUE_LENGTH_MAX,
+    effective_values,
+    inherited,
+    validate,
+)
+from bmq.controller.topic_names import validate_name
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError, KafkaError
+from bmq.protocol.messages.alter_configs_request import AlterConfigsRequest
+from bmq.protocol.messages.alter_configs_response import AlterConfigsResourceResponse as FullResult
+from bmq.protocol.messages.alter_configs_response import AlterConfigsResponse
+from bmq.protocol.messages.incremental_alter_configs_request import AlterableConfig, IncrementalAlterConfigsRequest
+from bmq.protocol.messages.incremental_alter_configs_response import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsResponse,
+)
+from bmq.protocol.metadata_records import ConfigRecord, MetadataRecord
+
+RECORDS_PER_REQUEST_MAX = 10_000
+
+
+class Operation(IntEnum):
+    """Numbers of AlterableConfig.config_operation (KIP-339)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class _Resource(Protocol):
+    @property
+    def resource_type(self) -> int: ...
+    @property
+    def resource_name(self) -> str: ...
+
+
+class _NamedConfig(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def value(self) -> str | None: ...
+
+
+def decide_incremental_alter_configs(
+    image: MetadataImage, request: IncrementalAlterConfigsRequest, broker: BrokerConfigs, node_id: int
+) -> Decision[IncrementalAlterConfigsResponse]:
+    """Single changes on top of what is set. `broker`: the configs of this node, `node_id`."""
+    counts = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+    results, records = [], list[MetadataRecord]()
+    for resource in request.resources:
+        result = AlterConfigsResourceResponse(
+            resource_type=resource.resource_type, resource_name=resource.resource_name
+        )
+        try:
+            current = _current(image, resource, counts, node_id)
+            _require_unique(resource.configs)
+            if resource.resource_type == ResourceType.BROKER_LOGGER:
+                _refuse_logger(resource.configs)
+            key_of = _keys(resource.resource_type)
+            target = dict(current)
+            for config in resource.configs:
+                _apply(target, config, key_of(config.name), resource.resource_type, broker)
+            records += _changes(resource, current, target, broker, len(records))
+        except BmqError as error:
+            result.error_code, result.error_message = error.code, str(error)
+        results.append(result)
+    return Decision(IncrementalAlterConfigsResponse(responses=results), () if request.validate_only else records)
+
+
+def decide_alter_configs(
+    image: MetadataImage, request: AlterConfigsRequest, broker: BrokerConfigs, node_id: int
+) -> Decision[AlterConfigsResponse]:
+    """All configs of a resource at once: what is not named goes back to its default."""
+    counts = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+    results, records = [], list[MetadataRecord]()
+    for resource in request.resources:
+        result = FullResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
+        try:
+            if resource.resource_type == ResourceType.BROKER_LOGGER:
+                raise _unknown_type(resource)
+            current = _current(image, resource, counts, node_id)
+            _require_unique(resource.configs)
+            target = {config.name: _required(config) for config in resource.configs}
+            records += _changes(resource, current, target, broker, len(records))
+        except BmqError as error:
+            result.error_code, result.error_message = error.code, str(error)
+        results.append(result)
+    return Decision(AlterConfigsResponse(responses=results), () if request.validate_only else records)
+
+
+# --- which resource
+
+
+def _current(
+    image: MetadataImage, resource: _Resource, counts: Mapping[tuple[int, str], int], node_id: int
+) -> Mapping[str, str]:
+    """What is set for the resource now. Raises KafkaError when it is none that can be altered."""
+    resource_type, name = resource.resource_type, resource.resource_name
+    if counts[resource_type, name] > 1:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+    match resource_type:
+        case ResourceType.TOPIC:
+            if not name:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+            validate_name(name)
+            topic = image.topics.get(name)
+            if topic is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+            return topic.configs
+        case ResourceType.BROKER:
+            if name:
+                require_node(name, node_id, "Node id must be an integer", "expected {}, but received {}")
+                name = str(node_id)
+            return image.broker_configs.get(name, {})
+        case ResourceType.BROKER_LOGGER:
+            require_node(name, node_id, "Node id must be an integer", "expected {}, but received {}")
+            return {}
+    raise _unknown_type(resource)
+
+
+def _unknown_type(resource: _Resource) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
+
+
+def _require_unique(configs: Sequence[_NamedConfig]) -> None:
+    if len(configs) > CONFIGS_PER_RESOURCE_MAX:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"{len(configs)} configs for one resource, {CONFIGS_PER_RESOURCE_MAX} are allowed",
+        )
+    if len({config.name for config in configs}) != len(configs):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+
+
+def _refuse_logger(configs: Sequence[AlterableConfig]) -> None:
+    """Levels come from the server's settings; there is one logger, and it cannot be changed from here."""
+    for config in configs:
+        if config.config_operation not in (Operation.SET, Operation.DELETE):
+            operation = _operation(config).name
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"{operation} operation is not allowed for the BROKER_LOGGER resource"
+            )
+        if config.name == "root":
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                "The log level of the root logger is a setting of the server (log_level) and cannot be altered",
+            )
+        raise InvalidConfig(f"Logger {config.name} does not exist!")
+
+
+def _keys(resource_type: int) -> Callable[[str], ConfigKey | None]:
+    return (TOPIC_CONFIGS if resource_type == ResourceType.TOPIC else BROKER_CONFIGS).get
+
+
+# --- which value
+
+
+def _required(config: _NamedConfig) -> str:
+    if config.value is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {config.name}")
+    return config.value
+
+
+def _operation(config: AlterableConfig) -> Operation:
+    try:
+        return Operation(config.config_operation)
+    except ValueError as error:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"Unknown operation {config.config_operation} for config {config.name}"
+        ) from error
+
+
+def _apply(
+    target: dict[str, str], config: AlterableConfig, key: ConfigKey | None, resource_type: int, broker: BrokerConfigs
+) -> None:
+    operation = _operation(config)
+    if operation is Operation.DELETE:
+        target.pop(config.name, None)
+        return
+    text = _required(config)
+    if operation is Operation.SET:
+        target[config.name] = text
+        return
+    if key is None or key.type is not ConfigType.LIST:
+        raise InvalidConfig(f"Can't {operation.name} to key {config.name} because its type is not LIST.")
+    # The list starts from what is in force, not only from what was set.
+    start = target.get(config.name)
+    if start is None:
+        is_topic = resource_type == ResourceType.TOPIC
+        start = inherited(key, broker.topic_defaults) if is_topic else broker.value_of(key.name) or ""
+    items = list(split_list(start))
+    for item in split_list(text):
+        if operation is Operation.APPEND and item not in items:
+            items.append(item)
+        elif operation is Operation.SUBTRACT and item in items:
+            items.remove(item)
+    target[config.name] = ",".join(items)
+
+
+def _changes(
+    resource: _Resource,
+    current: Mapping[str, str],
+    target: Mapping[str, str],
+    broker: BrokerConfigs,
+    records_before: int,
+) -> list[MetadataRecord]:
+    """Records that lead from `current` to `target`. Raises when the resource may not have `target`."""
+    changed = [name for name in {**current, **target} if current.get(name) != target.get(name)]
+    if resource.resource_type == ResourceType.TOPIC:
+        validate(target, broker.topic_defaults)
+    else:
+        _validate_broker(resource.resource_name, changed, target, broker)
+    if records_before + len(changed) > RECORDS_PER_REQUEST_MAX:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION, f"More than {RECORDS_PER_REQUEST_MAX} configs are changed by one request"
+        )
+    name = resource.resource_name
+    if resource.resource_type == ResourceType.BROKER and name:
+        name = str(int(name))
+    return [
+        ConfigRecord(resource_type=resource.resource_type, resource_name=name, name=config, value=target.get(config))
+        for config in changed
+    ]
+
+
+def _validate_broker(
+    resource_name: str,
+    changed: Sequence[str],
+    target: Mapping[str, str],
+    broker: BrokerConfigs,
+) -> None:
+    fixed = [name for name in changed if name in BROKER_CONFIGS and not BROKER_CONFIGS[name].is_dynamic]
+    if fixed:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{', '.join(sorted(fixed))}]"
+        )
+    if len(target) > CONFIGS_PER_RESOURCE_MAX:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION, f"{len(target)} configs for one broker, {CONFIGS_PER_RESOURCE_MAX} are allowed"
+        )
+    try:
+        for name, text in target.items():
+            if len(text.encode()) > VALUE_LENGTH_MAX:
+                raise InvalidConfig(
+                    f"The configuration value of {name} cannot be added because it exceeds the maximum value size of "
+                    f"{VALUE_LENGTH_MAX} bytes."
+                )
+            if name in BROKER_CONFIGS:
+                BROKER_CONFIGS[name].parse(text)
+        # What topics inherit has to be a value that a topic config may have, wherever it comes from.
+        dynamic, default = (target, broker.dynamic_default) if resource_name else (broker.dynamic, target)
+        effective_values({}, BrokerConfigs(dynamic, default, broker.static).topic_defaults)
+    except InvalidConfig as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error

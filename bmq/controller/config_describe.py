@@ -1,0 +1,175 @@
+"""DescribeConfigs: every config of a topic, a broker or its loggers, with its value, where that comes from, and why.
+
+Resource types, sources, codes and words are those of Kafka's ConfigHelper (4.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from bmq.controller.broker_configs import BROKER_CONFIGS, BROKER_SYNONYMS, DYNAMIC_ONLY, BrokerConfigs
+from bmq.controller.config_keys import ConfigKey, ConfigSource, ConfigType, ResourceType, text_of
+from bmq.controller.image import MetadataImage
+from bmq.controller.topic_configs import TOPIC_CONFIGS, inherited
+from bmq.controller.topic_names import validate_name
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError, KafkaError
+from bmq.protocol.messages.create_topics_response import CreatableTopicConfigs
+from bmq.protocol.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
+from bmq.protocol.messages.describe_configs_response import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+Given = tuple[str, str, ConfigSource]
+"""(name, text, source): one place where a config has a value."""
+
+
+def describe_configs(
+    image: MetadataImage,
+    request: DescribeConfigsRequest,
+    broker: BrokerConfigs,
+    node_id: int,
+    loggers: Mapping[str, str],
+) -> DescribeConfigsResponse:
+    """`broker`: the configs of this node, `node_id`; `loggers`: levels by name."""
+    results = []
+    for resource in request.resources:
+        result = DescribeConfigsResult(
+            error_message="", resource_type=resource.resource_type, resource_name=resource.resource_name
+        )
+        try:
+            found = _describe(image, resource, broker, node_id, loggers)
+        except BmqError as error:
+            result.error_code, result.error_message = error.code, str(error)
+        else:
+            # No names and an empty list of names both ask for everything.
+            wanted = set(resource.configuration_keys or ())
+            result.configs = [config for config in found if not wanted or config.name in wanted]
+            _leave_out(result.configs, request)
+        results.append(result)
+    return DescribeConfigsResponse(results=results)
+
+
+def _describe(
+    image: MetadataImage,
+    resource: DescribeConfigsResource,
+    broker: BrokerConfigs,
+    node_id: int,
+    loggers: Mapping[str, str],
+) -> Sequence[DescribeConfigsResourceResult]:
+    name = resource.resource_name
+    match resource.resource_type:
+        case ResourceType.TOPIC:
+            validate_name(name)
+            topic = image.topics.get(name)
+            if topic is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+            return [_topic_config(key, topic.configs, broker) for key in TOPIC_CONFIGS.values()]
+        case ResourceType.BROKER if not name:
+            given = [
+                (n, [(n, text, ConfigSource.DYNAMIC_DEFAULT_BROKER)]) for n, text in broker.dynamic_default.items()
+            ]
+            return [_broker_config(n, places) for n, places in sorted(given)]
+        case ResourceType.BROKER:
+            require_node(name, node_id, "Broker id must be an integer", "expected {} or empty string, but received {}")
+            names = dict.fromkeys((*BROKER_CONFIGS, *broker.dynamic, *broker.dynamic_default))
+            return [_broker_config(n, places) for n in names if (places := _broker_places(n, broker)) is not None]
+        case ResourceType.BROKER_LOGGER:
+            if not name:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+            require_node(name, node_id, "Broker id must be an integer", "expected {} but received {}")
+            return [
+                DescribeConfigsResourceResult(
+                    name=logger, value=level, config_source=ConfigSource.DYNAMIC_BROKER_LOGGER, documentation=""
+                )
+                for logger, level in loggers.items()
+            ]
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
+
+
+def require_node(name: str, node_id: int, not_integer: str, unexpected: str) -> None:
+    """A broker resource has to name the node that answers. Raises KafkaError INVALID_REQUEST."""
+    try:
+        given = int(name) if name.isascii() else None
+    except ValueError:
+        given = None
+    if given is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{not_integer}, but it is: {name}")
+    if given != node_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Unexpected broker id, " + unexpected.format(node_id, given))
+
+
+def _topic_config(key: ConfigKey, configs: Mapping[str, str], broker: BrokerConfigs) -> DescribeConfigsResourceResult:
+    own = configs.get(key.name)
+    # Only the strongest synonym's own places decide the source: Kafka looks no further.
+    behind = _broker_places(key.synonyms[0].name, broker) or [] if key.synonyms else []
+    source = behind[0][2] if behind else ConfigSource.DEFAULT
+    text = inherited(key, broker.topic_defaults)
+    if own is not None:
+        behind.insert(0, (key.name, own, ConfigSource.DYNAMIC_TOPIC))
+        text, source = own, ConfigSource.DYNAMIC_TOPIC
+    return DescribeConfigsResourceResult(
+        name=key.name,
+        value=text_of(key.parse(text)),
+        config_source=source,
+        synonyms=[_synonym(place, key) for place in behind],
+        config_type=key.type,
+        documentation=key.documentation,
+    )
+
+
+def _broker_places(name: str, broker: BrokerConfigs) -> list[Given] | None:
+    """Where a broker config has a value, its own name first. None: it is shown only where it is set, and is not."""
+    own = [(name, text, source) for source, text in broker.sources_of(name)]
+    if name in DYNAMIC_ONLY and (not own or own[0][2] is ConfigSource.DEFAULT):
+        return None
+    if not own:
+        # As Kafka: a config that nobody gave under its own name is shown without those it would fall back to.
+        return []
+    others = (other for other in BROKER_SYNONYMS.get(name, ()) if other != name)
+    return own + [(other, text, source) for other in others for source, text in broker.sources_of(other)]
+
+
+def _broker_config(name: str, places: Sequence[Given]) -> DescribeConfigsResourceResult:
+    key = BROKER_CONFIGS.get(name)
+    if key is None:
+        # Kafka takes configs it does not know, for plug-ins, and shows of them only that they are set.
+        key = ConfigKey(name, ConfigType.PASSWORD, None, "")
+    value = places[0][1] if places else None
+    return DescribeConfigsResourceResult(
+        name=name,
+        value=None if value is None or key.is_sensitive else text_of(key.parse(value)),
+        read_only=not key.is_dynamic,
+        config_source=places[0][2] if places else ConfigSource.DEFAULT,
+        is_sensitive=key.is_sensitive,
+        synonyms=[_synonym(place, key) for place in places],
+        config_type=ConfigType.UNKNOWN if name not in BROKER_CONFIGS else key.type,
+        documentation=key.documentation,
+    )
+
+
+def _synonym(place: Given, key: ConfigKey) -> DescribeConfigsSynonym:
+    name, text, source = place
+    return DescribeConfigsSynonym(name=name, value=None if key.is_sensitive else text.strip(), source=source)
+
+
+def _leave_out(configs: Iterable[DescribeConfigsResourceResult], request: DescribeConfigsRequest) -> None:
+    for config in configs:
+        if not request.include_synonyms:
+            config.synonyms = ()
+        if not request.include_documentation:
+            config.documentation = None
+
+
+def created_topic_configs(configs: Mapping[str, str], broker: BrokerConfigs) -> list[CreatableTopicConfigs]:
+    """All configs of a topic being created, for CreateTopicsResponse (KIP-525)."""
+    described = (_topic_config(key, configs, broker) for key in TOPIC_CONFIGS.values())
+    return [
+        CreatableTopicConfigs(
+            name=config.name, value=config.value, config_source=config.config_source, is_sensitive=config.is_sensitive
+        )
+        for config in described
+    ]

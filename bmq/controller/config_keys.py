@@ -1,0 +1,224 @@
+"""What a config key is: its type, default and valid values, and how text becomes a checked value. Tables are made of these.
+
+Messages are worded as Kafka's ConfigDef words them, because people search for them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import ClassVar, Final
+
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError
+
+Value = bool | int | float | str | tuple[str, ...]
+Check = Callable[[str, Value], None]
+"""(config name, parsed value); raises InvalidConfig."""
+
+
+class InvalidConfig(BmqError):
+    """A config that does not exist or a value it cannot have; the message names both."""
+
+    code: ClassVar[ErrorCode] = ErrorCode.INVALID_CONFIG
+
+
+class ConfigType(IntEnum):
+    """Numbers of DescribeConfigsResponse.config_type."""
+
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class ResourceType(IntEnum):
+    """What has configs. Kafka's others (client metrics, groups) are not served."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+
+
+class ConfigSource(IntEnum):
+    """Numbers of DescribeConfigsResponse.config_source; a lower one of the broker's wins over a higher."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSynonym:
+    """A broker config that gives a topic config its default; its value times `factor` is in the topic config's unit."""
+
+    name: str
+    factor: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """One row of a table. `default` is text as Kafka shows it, None for no value.
+
+    `synonyms` (topic configs): the broker's, the strongest first. `is_dynamic` (broker configs): may be altered while
+    the server runs.
+    """
+
+    name: str
+    type: ConfigType
+    default: str | None
+    documentation: str
+    check: Check | None = None
+    synonyms: tuple[BrokerSynonym, ...] = ()
+    is_dynamic: bool = False
+
+    @property
+    def is_sensitive(self) -> bool:
+        return self.type is ConfigType.PASSWORD
+
+    def parse(self, text: str) -> Value:
+        """The value that `text` stands for. Raises InvalidConfig. Source: ConfigDef.parseType."""
+        value = _PARSERS[self.type](self.name, text.strip())
+        if self.check is not None:
+            self.check(self.name, value)
+        return value
+
+
+def table_of(*keys: ConfigKey) -> Mapping[str, ConfigKey]:
+    """Keys by name, in alphabetical order."""
+    table = {key.name: key for key in sorted(keys, key=lambda key: key.name)}
+    if len(table) != len(keys):
+        raise ValueError("two config keys of the same name")
+    return table
+
+
+def text_of(value: Value) -> str:
+    """A value as Kafka writes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+def split_list(text: str) -> tuple[str, ...]:
+    """The items of a LIST value."""
+    text = text.strip()
+    return tuple(item.strip() for item in text.split(",")) if text else ()
+
+
+def _refuse(name: str, value: object, why: str) -> InvalidConfig:
+    return InvalidConfig(f"Invalid value {value} for configuration {name}: {why}")
+
+
+# --- parsing
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,40}")
+_DECIMAL: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+
+
+def _parse_boolean(name: str, text: str) -> bool:
+    match text.lower():
+        case "true":
+            return True
+        case "false":
+            return False
+    raise _refuse(name, text, "Expected value to be either true or false")
+
+
+def _integer_parser(config_type: ConfigType, bits: int) -> Callable[[str, str], int]:
+    limit = 1 << (bits - 1)
+
+    def parse(name: str, text: str) -> int:
+        if not _INTEGER.fullmatch(text) or not -limit <= int(text) < limit:
+            raise _refuse(name, text, f"Not a number of type {config_type.name}")
+        return int(text)
+
+    return parse
+
+
+def _parse_double(name: str, text: str) -> float:
+    if not _DECIMAL.fullmatch(text):
+        raise _refuse(name, text, "Not a number of type DOUBLE")
+    return float(text)
+
+
+_PARSERS: Final[Mapping[ConfigType, Callable[[str, str], Value]]] = {
+    ConfigType.BOOLEAN: _parse_boolean,
+    ConfigType.STRING: lambda name, text: text,
+    ConfigType.INT: _integer_parser(ConfigType.INT, 32),
+    ConfigType.SHORT: _integer_parser(ConfigType.SHORT, 16),
+    ConfigType.LONG: _integer_parser(ConfigType.LONG, 64),
+    ConfigType.DOUBLE: _parse_double,
+    ConfigType.LIST: lambda name, text: split_list(text),
+    ConfigType.CLASS: lambda name, text: text,
+    ConfigType.PASSWORD: lambda name, text: text,
+}
+
+
+# --- checks
+
+
+def between(low: float, high: float) -> Check:
+    """Low and high included."""
+
+    def check(name: str, value: Value) -> None:
+        assert isinstance(value, (int, float))
+        if value < low:
+            raise _refuse(name, value, f"Value must be at least {low}")
+        if value > high:
+            raise _refuse(name, value, f"Value must be no more than {high}")
+
+    return check
+
+
+def at_least(low: float) -> Check:
+    return between(low, float("inf"))
+
+
+def between_or(low: int, high: int, other: int) -> Check:
+    """A range, or one value outside of it."""
+
+    def check(name: str, value: Value) -> None:
+        assert isinstance(value, int)
+        if value != other and not low <= value <= high:
+            raise _refuse(name, value, f"Value must be between {low} and {high} or equal to {other}")
+
+    return check
+
+
+def one_of(*choices: str) -> Check:
+    """A string, or every item of a list, is one of these."""
+
+    def check(name: str, value: Value) -> None:
+        for item in value if isinstance(value, tuple) else (value,):
+            if item not in choices:
+                raise _refuse(name, item, f"String must be one of: {', '.join(choices)}")
+
+    return check
+
+
+_THROTTLED_REPLICA: Final = re.compile(r"[0-9]+:[0-9]+")
+
+
+def throttled_replicas(name: str, value: Value) -> None:
+    """`*`, `none`, nothing, or a list of partition:broker pairs. Source: ThrottledReplicaListValidator."""
+    assert isinstance(value, tuple)
+    if value in ((), ("*",), ("none",)) or all(_THROTTLED_REPLICA.fullmatch(item) for item in value):
+        return
+    raise _refuse(
+        name,
+        f"[{', '.join(value)}]",
+        f"{name} must be the literal '*' or a list of replicas in the following format: "
+        "[partitionId]:[brokerId],[partitionId]:[brokerId],...",
+    )

@@ -1,0 +1,49 @@
+"""Metrics of the controller, read from its present state when Prometheus asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from bmq.controller.image import MetadataImage
+
+
+class ControllerMetrics(Collector):
+    """`image` and `is_active` are asked at scrape time."""
+
+    def __init__(self, image: Callable[[], MetadataImage], is_active: Callable[[], bool]) -> None:
+        self.records_written = 0
+        self.snapshots_written = 0
+        self.appends_failed = 0
+        self._image = image
+        self._is_active = is_active
+
+    def register(self, registry: CollectorRegistry) -> None:
+        """Show these on /metrics."""
+        registry.register(self)
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        image = self._image()
+        for name, text, value in (
+            ("bmq_topics_count", "Topics, internal ones too.", len(image.topics)),
+            ("bmq_topic_partitions_count", "Partitions of all topics.", image.partition_count),
+            ("bmq_metadata_log_offset", "Offset up to which the metadata log is applied.", image.offset),
+            ("bmq_active_controllers_count", "1 where the active controller is.", int(self._is_active())),
+            (
+                "bmq_topic_deletions_pending_count",
+                "Deleted topics whose files are still being removed.",
+                len(image.deleted_topics),
+            ),
+        ):
+            yield GaugeMetricFamily(name, text, value=value)
+        for name, text, count in (
+            ("bmq_metadata_records_written", "Records written to the metadata log.", self.records_written),
+            ("bmq_metadata_snapshots_written", "Snapshots of the metadata.", self.snapshots_written),
+            ("bmq_metadata_appends_failed", "Writes to the metadata log that failed.", self.appends_failed),
+        ):
+            yield CounterMetricFamily(name, text, value=count)

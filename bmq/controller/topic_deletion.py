@@ -1,0 +1,78 @@
+"""Removes the files of deleted topics in the background, a bounded number at a time, until the store says they are gone.
+
+What is left to do is in the metadata image (`deleted_topics`), so a restart goes on where this process stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from uuid import UUID
+
+import structlog
+
+from bmq.controller.config import ControllerConfig
+from bmq.log.names import topic_directory
+from bmq.log.store import FileMissing, SegmentStore, StoreError
+from bmq.protocol.errors import BmqError
+
+_log = structlog.get_logger("bmq.controller")
+
+
+class TopicDeletions:
+    """One task for each deleted topic; `topic_deletions_parallel_max` of them work, the others wait.
+
+    `forget(topic_id)` records that the files are gone; it may fail with BmqError and is then called again.
+    """
+
+    def __init__(
+        self, store: SegmentStore, config: ControllerConfig, forget: Callable[[UUID], Awaitable[None]]
+    ) -> None:
+        self._store = store
+        self._config = config
+        self._forget = forget
+        self._slots = asyncio.Semaphore(config.topic_deletions_parallel_max)
+        self._tasks: dict[UUID, asyncio.Task[None]] = {}
+
+    def start(self, topic_ids: Iterable[UUID]) -> None:
+        """Begin with those that are not being removed yet."""
+        for topic_id in topic_ids:
+            if topic_id not in self._tasks:
+                task = asyncio.get_running_loop().create_task(self._remove(topic_id))
+                self._tasks[topic_id] = task
+                task.add_done_callback(lambda _, topic_id=topic_id: self._tasks.pop(topic_id, None))  # type: ignore[misc]
+
+    async def close(self) -> None:
+        """Stop; the next start goes on."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _remove(self, topic_id: UUID) -> None:
+        await asyncio.sleep(self._config.topic_deletion_delay_ms / 1000)
+        retry_ms = self._config.topic_deletion_retry_ms
+        while True:
+            try:
+                async with self._slots:
+                    await self._delete_files(topic_id)
+                    await self._forget(topic_id)
+            except BmqError as error:
+                _log.warning("topic_files_not_deleted", topic_id=str(topic_id), error=str(error), retry_ms=retry_ms)
+            else:
+                _log.info("topic_files_deleted", topic_id=str(topic_id))
+                return
+            await asyncio.sleep(retry_ms / 1000)
+            retry_ms = min(retry_ms * 2, self._config.topic_deletion_retry_max_ms)
+
+    async def _delete_files(self, topic_id: UUID) -> None:
+        """Partition by partition: one request for a topic of ten thousand would hold up a NameNode."""
+        directory = topic_directory(topic_id)
+        try:
+            entries = await self._store.list_directory(directory)
+        except FileMissing:
+            return
+        for entry in entries:
+            await self._store.delete(f"{directory}/{entry.name}", recursive=True)
+        if not await self._store.delete(directory, recursive=True) and await self._store.status(directory) is not None:
+            raise StoreError(f"{directory} is still there")

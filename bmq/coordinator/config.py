@@ -1,0 +1,28 @@
+"""The group coordinator's settings. Names and defaults are Kafka's (units in the names)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorConfig:
+    """What group.py, offsets.py and the runtime obey; the lower half is ours."""
+
+    group_min_session_timeout_ms: int = 6_000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_initial_rebalance_delay_ms: int = 3_000
+    group_max_size: int = 2**31 - 1
+    group_new_member_join_timeout_ms: int = 300_000
+    offset_metadata_max_bytes: int = 4_096
+    offsets_retention_ms: int = 7 * 24 * 3600 * 1000
+    offsets_retention_check_interval_ms: int = 600_000
+
+    load_wait_max_ms: int = 5_000
+    """How long a request waits for its shard to load before COORDINATOR_LOAD_IN_PROGRESS."""
+    shards_loading_max: int = 8
+    """Shards that load at the same time."""
+    snapshot_records_max: int = 50_000
+    snapshot_bytes_max: int = 16 * 1024 * 1024
+    expiry_offsets_per_turn_max: int = 2_000
+    """Offsets looked at in one turn of the event loop while expiring."""

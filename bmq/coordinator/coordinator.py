@@ -1,0 +1,322 @@
+"""The group coordinator: one method per Kafka API, message in, message out. An error is an answer, never an exception.
+
+Finds the group's shard, lets group.py and offsets.py decide, answers when the records behind the answer are durable.
+Error codes and the differences between versions are those of Apache Kafka's GroupCoordinatorService and KafkaApis (4.x).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol
+from uuid import UUID
+
+from bmq.coordinator.config import CoordinatorConfig
+from bmq.coordinator.directory import ShardDirectory, Shards
+from bmq.coordinator.effects import GroupState, Joining, join_error, sync_error
+from bmq.coordinator.group import Group
+from bmq.coordinator.member import Caller, distinct_protocols
+from bmq.coordinator.metrics import GroupMetrics
+from bmq.coordinator.offset_api import Context, OffsetApi
+from bmq.coordinator.runtime import Shard, coordinator_error
+from bmq.coordinator.topics import CurrentTopics
+from bmq.log.clock import Clock
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError
+from bmq.protocol.group_records import GroupMetadataKey, encode_key
+from bmq.protocol.messages.delete_groups_request import DeleteGroupsRequest
+from bmq.protocol.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
+from bmq.protocol.messages.describe_groups_request import DescribeGroupsRequest
+from bmq.protocol.messages.describe_groups_response import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsResponse,
+)
+from bmq.protocol.messages.heartbeat_request import HeartbeatRequest
+from bmq.protocol.messages.heartbeat_response import HeartbeatResponse
+from bmq.protocol.messages.join_group_request import JoinGroupRequest
+from bmq.protocol.messages.join_group_response import JoinGroupResponse
+from bmq.protocol.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
+from bmq.protocol.messages.leave_group_response import LeaveGroupResponse, MemberResponse
+from bmq.protocol.messages.list_groups_request import ListGroupsRequest
+from bmq.protocol.messages.list_groups_response import ListedGroup, ListGroupsResponse
+from bmq.protocol.messages.sync_group_request import SyncGroupRequest
+from bmq.protocol.messages.sync_group_response import SyncGroupResponse
+
+CLASSIC: Final = "classic"
+AUTHORIZED_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
+"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS (AclOperation's numbers): there are no ACLs to say less."""
+_CLOSE_SNAPSHOT_RECORDS_MIN: Final = 1_000
+
+
+class Dice(Protocol):
+    """Where member ids come from; random.Random is one."""
+
+    def getrandbits(self, k: int, /) -> int: ...
+
+
+class GroupCoordinator(OffsetApi):
+    """All groups whose shards this process owns. Make it inside the event loop that uses it."""
+
+    def __init__(
+        self, shards: Shards, clock: Clock, rng: Dice, config: CoordinatorConfig, image: CurrentTopics
+    ) -> None:
+        self.metrics = GroupMetrics(self._groups_by_state, self._offset_count)
+        super().__init__(ShardDirectory(shards, clock, config, self.metrics), clock, image, self.metrics)
+        self.config = config
+        self._rng = rng
+        self._loop = asyncio.get_running_loop()
+
+    async def prepare(self, group_id: str) -> None:
+        """Load the group's shard, making the offsets topic if there is none. Raises KafkaError (FindCoordinator)."""
+        await self.directory.get(group_id)
+
+    def resign(self, shard: int) -> None:
+        """The shard's partition is another's now."""
+        self.directory.resign(shard)
+
+    async def close(self) -> None:
+        """Send everybody who waits away and stop."""
+        await self.directory.close(snapshot_records_min=_CLOSE_SNAPSHOT_RECORDS_MIN)
+
+    def topics_deleted(self, names: Iterable[str]) -> None:
+        """Drop the offsets of deleted topics; shards that are not loaded hide them by topic id until they expire."""
+        doomed = frozenset(names)
+        for shard in self.directory.ready.values():
+            records = shard.offsets.delete_topics(doomed)
+            if records:
+                shard.append(records)
+
+    # ---------------------------------------------------------------- membership
+
+    async def join_group(self, request: JoinGroupRequest, context: Context) -> JoinGroupResponse:
+        """JoinGroup 0-9. Waits until the group's next generation begins."""
+        response = await self._join(request, context)
+        if response.protocol_name is None and context.api_version < 7:
+            response.protocol_name = ""
+        return response
+
+    async def _join(self, request: JoinGroupRequest, context: Context) -> JoinGroupResponse:
+        if not request.group_id:
+            return join_error(ErrorCode.INVALID_GROUP_ID, request.member_id)
+        config = self.config
+        if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
+            return join_error(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
+        if request.rebalance_timeout_ms < 0:
+            request.rebalance_timeout_ms = request.session_timeout_ms  # v0 has no such field
+        try:
+            shard = await self.directory.get(request.group_id)
+        except KafkaError as error:
+            return join_error(coordinator_error(error), request.member_id)
+        group = shard.groups.get(request.group_id)
+        if group is None:
+            if request.member_id:
+                return join_error(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
+            group = shard.groups[request.group_id] = Group(request.group_id, config)
+        uuid = UUID(int=self._rng.getrandbits(128), version=4)
+        # Kafka shows hosts as Java's InetAddress does, with a slash in front; tools expect it.
+        caller: Caller = self._loop.create_future()
+        joining = Joining(
+            request,
+            distinct_protocols(request.protocols),
+            caller,
+            context.api_version,
+            client_id=context.client_id or "",
+            client_host=f"/{context.client_host}",
+            new_member_uuid=str(uuid),
+        )
+        shard.perform(group, group.join(joining, shard.now()))
+        shard.forget_if_unused(group)
+        answer: JoinGroupResponse = await caller
+        return answer
+
+    async def sync_group(self, request: SyncGroupRequest, context: Context) -> SyncGroupResponse:
+        """SyncGroup 0-5. Waits until the leader's assignment is durable."""
+        if not request.group_id:
+            return sync_error(ErrorCode.INVALID_GROUP_ID)
+        if context.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
+            return sync_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        try:
+            shard = await self._existing(request.group_id)
+        except KafkaError as error:
+            return sync_error(coordinator_error(error))
+        group = None if shard is None else shard.groups.get(request.group_id)
+        if shard is None or group is None:
+            return sync_error(ErrorCode.UNKNOWN_MEMBER_ID)
+        caller: Caller = self._loop.create_future()
+        shard.perform(group, group.sync(request, caller, shard.now()))
+        answer: SyncGroupResponse = await caller
+        return answer
+
+    async def heartbeat(self, request: HeartbeatRequest, context: Context) -> HeartbeatResponse:
+        """Heartbeat 0-4."""
+        group_id = request.group_id
+        if not group_id:
+            return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+        shard = self.directory.find(group_id)
+        if shard is None:
+            try:
+                shard = await self._existing(group_id)
+            except KafkaError as error:
+                code = coordinator_error(error)
+                # The member may well be alive in there: it is not told to rejoin because we load.
+                return HeartbeatResponse(
+                    error_code=ErrorCode.NONE if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else code
+                )
+        group = None if shard is None else shard.groups.get(group_id)
+        if group is None:
+            return HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+        code = group.heartbeat(
+            request.member_id, request.group_instance_id, request.generation_id, self._loop.time() * 1000
+        )
+        return HeartbeatResponse(error_code=code)
+
+    async def leave_group(self, request: LeaveGroupRequest, context: Context) -> LeaveGroupResponse:
+        """LeaveGroup 0-5; before v3 one member, whose error is the answer's."""
+        is_single = context.api_version < 3
+        leaving = [MemberIdentity(member_id=request.member_id)] if is_single else request.members
+        if not request.group_id:
+            return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+        try:
+            shard = await self._existing(request.group_id)
+        except KafkaError as error:
+            return LeaveGroupResponse(error_code=coordinator_error(error))
+        group = None if shard is None else shard.groups.get(request.group_id)
+        if shard is None or group is None:
+            left: Sequence[MemberResponse] = [
+                MemberResponse(
+                    member_id=identity.member_id,
+                    group_instance_id=identity.group_instance_id,
+                    error_code=ErrorCode.UNKNOWN_MEMBER_ID,
+                )
+                for identity in leaving
+            ]
+        else:
+            left, effects = group.leave(leaving, shard.now())
+            shard.perform(group, effects)
+            shard.forget_if_unused(group)
+        if is_single:
+            return LeaveGroupResponse(error_code=left[0].error_code)
+        return LeaveGroupResponse(members=left)
+
+    # ---------------------------------------------------------------- administration
+
+    async def list_groups(self, request: ListGroupsRequest, context: Context) -> ListGroupsResponse:
+        """ListGroups 0-5. Needs every shard."""
+        states = {state.strip().lower() for state in request.states_filter}
+        if request.types_filter and CLASSIC not in {kind.lower() for kind in request.types_filter}:
+            return ListGroupsResponse()
+        try:
+            shards = await self.directory.all() if self._has_offsets_topic() else []
+        except KafkaError as error:
+            return ListGroupsResponse(error_code=coordinator_error(error))
+        listed = []
+        for shard in shards:
+            for group_id in shard.group_ids():
+                group = shard.groups.get(group_id)
+                state = GroupState.EMPTY if group is None else group.state
+                if states and state.lower() not in states:
+                    continue
+                protocol_type = (group.protocol_type or "") if group is not None else ""
+                listed.append(
+                    ListedGroup(
+                        group_id=group_id, protocol_type=protocol_type, group_state=state.value, group_type=CLASSIC
+                    )
+                )
+        return ListGroupsResponse(groups=listed)
+
+    async def describe_groups(self, request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse:
+        """DescribeGroups 0-6."""
+        described = []
+        for group_id in request.groups:
+            try:
+                shard = await self._existing(group_id)
+            except KafkaError as error:
+                described.append(DescribedGroup(group_id=group_id, error_code=coordinator_error(error)))
+                continue
+            answer = _described(group_id, shard, context.api_version)
+            if request.include_authorized_operations:
+                answer.authorized_operations = AUTHORIZED_OPERATIONS
+            described.append(answer)
+        return DescribeGroupsResponse(groups=described)
+
+    async def delete_groups(self, request: DeleteGroupsRequest, context: Context) -> DeleteGroupsResponse:
+        """DeleteGroups 0-3. A group's failure is its own."""
+        writes: dict[str, asyncio.Future[int]] = {}
+        results = {}
+        for group_id in dict.fromkeys(request.groups_names):
+            results[group_id] = DeletableGroupResult(group_id=group_id)
+            try:
+                shard = await self._existing(group_id)
+                writes[group_id] = _delete(group_id, shard)
+            except KafkaError as error:
+                _fail(results[group_id], error)
+        for group_id, write in writes.items():
+            try:
+                await asyncio.shield(write)
+            except KafkaError as error:
+                _fail(results[group_id], error)
+        return DeleteGroupsResponse(results=list(results.values()))
+
+    # ---------------------------------------------------------------- inside
+
+    def _groups_by_state(self) -> dict[str, int]:
+        counts = {state.value: 0 for state in GroupState if state is not GroupState.DEAD}
+        for shard in self.directory.ready.values():
+            counts[GroupState.EMPTY.value] += len(shard.offsets.by_group.keys() - shard.groups.keys())
+            for group in shard.groups.values():
+                counts[group.state.value] += 1
+        return counts
+
+    def _offset_count(self) -> int:
+        return sum(shard.offsets.count for shard in self.directory.ready.values())
+
+
+def _described(group_id: str, shard: Shard | None, api_version: int) -> DescribedGroup:
+    group = None if shard is None else shard.groups.get(group_id)
+    if group is not None:
+        is_stable = group.state is GroupState.STABLE
+        return DescribedGroup(
+            group_id=group_id,
+            group_state=group.state.value,
+            protocol_type=group.protocol_type or "",
+            protocol_data=(group.protocol_name or "") if is_stable else "",
+            members=[
+                DescribedGroupMember(
+                    member_id=member.member_id,
+                    group_instance_id=member.instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    member_metadata=member.metadata(group.protocol_name) if is_stable else b"",
+                    member_assignment=member.assignment if is_stable else b"",
+                )
+                for member in group.members
+            ],
+        )
+    if shard is not None and shard.offsets.has_group(group_id):
+        return DescribedGroup(group_id=group_id, group_state=GroupState.EMPTY.value)
+    if api_version >= 6:  # KIP-1043
+        return DescribedGroup(
+            group_id=group_id,
+            group_state=GroupState.DEAD.value,
+            error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+            error_message=f"Group {group_id} not found.",
+        )
+    return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+
+
+def _delete(group_id: str, shard: Shard | None) -> asyncio.Future[int]:
+    """Write the tombstones of a group and its offsets. Raises KafkaError when it may not be deleted."""
+    if shard is None or not shard.has_group(group_id):
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+    group = shard.groups.get(group_id)
+    if group is not None and group.state is not GroupState.EMPTY:
+        raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"Group {group_id} is {group.state.value}.")
+    records = shard.offsets.delete_group(group_id)
+    records.append((encode_key(GroupMetadataKey(group=group_id)), None))
+    return shard.append(records)
+
+
+def _fail(result: DeletableGroupResult, error: KafkaError) -> None:
+    result.error_code = coordinator_error(error)
+    result.error_message = str(error)

@@ -1,0 +1,138 @@
+"""Which shard a group belongs to, and the shards this process has: loaded when first asked for, dropped when lost."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import lru_cache
+from typing import Protocol
+
+import structlog
+
+from bmq.coordinator.config import CoordinatorConfig
+from bmq.coordinator.metrics import GroupMetrics
+from bmq.coordinator.runtime import Shard, coordinator_error
+from bmq.log.clock import Clock
+from bmq.log.partition_log import PartitionLog
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError, KafkaError
+
+_log = structlog.get_logger("bmq.coordinator")
+
+
+class Shards(Protocol):
+    """The partitions of `__consumer_offsets`, as the wiring provides them."""
+
+    def partition_count(self) -> int:
+        """offsets.topic.num.partitions; never changes once the topic exists."""
+
+    async def open(self, shard: int) -> PartitionLog:
+        """The partition's log, writing; makes the topic on first use. Raises KafkaError, StoreError."""
+
+
+@lru_cache(maxsize=65_536)
+def shard_of(group_id: str, count: int) -> int:
+    """Kafka's `Utils.abs(groupId.hashCode()) % count`, so that a group keeps its partition across servers."""
+    units = group_id.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for position in range(0, len(units), 2):
+        value = (31 * value + (units[position] << 8 | units[position + 1])) & 0xFFFF_FFFF
+    if value >= 0x8000_0000:
+        # Java's Math.abs has no positive form of the smallest int; Kafka takes 0 for it.
+        value = 0 if value == 0x8000_0000 else 0x1_0000_0000 - value
+    return value % count
+
+
+class ShardDirectory:
+    """The shards by number."""
+
+    def __init__(self, shards: Shards, clock: Clock, config: CoordinatorConfig, metrics: GroupMetrics) -> None:
+        self.ready: dict[int, Shard] = {}
+        self._shards = shards
+        self._clock = clock
+        self.config = config
+        self._metrics = metrics
+        self._loads: dict[int, asyncio.Task[Shard | ErrorCode]] = {}
+        self._slots = asyncio.Semaphore(config.shards_loading_max)
+        self._is_closed = False
+
+    def number_of(self, group_id: str) -> int:
+        return shard_of(group_id, self._shards.partition_count())
+
+    def find(self, group_id: str) -> Shard | None:
+        """The group's shard if it is loaded: the fast path."""
+        return self.ready.get(shard_of(group_id, self._shards.partition_count()))
+
+    async def get(self, group_id: str) -> Shard:
+        """The group's shard, loaded if need be. Raises KafkaError with a code for the group's client."""
+        number = self.number_of(group_id)
+        return self.ready.get(number) or await self.load(number)
+
+    async def all(self) -> list[Shard]:
+        """Every shard. Raises KafkaError if one cannot be loaded now."""
+        return list(
+            await asyncio.gather(*(self.load(number) for number in range(self._shards.partition_count()))),
+        )
+
+    async def load(self, number: int) -> Shard:
+        """Wait for a shard up to `load_wait_max_ms`; loading goes on behind it. Raises KafkaError."""
+        shard = self.ready.get(number)
+        if shard is not None:
+            return shard
+        if self._is_closed:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator is stopping")
+        task = self._loads.get(number)
+        if task is None:
+            task = self._loads[number] = asyncio.get_running_loop().create_task(self._open(number))
+        done, _ = await asyncio.wait((task,), timeout=self.config.load_wait_max_ms / 1000)
+        if not done:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        if task.cancelled():
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator is stopping")
+        loaded = task.result()
+        if isinstance(loaded, ErrorCode):
+            raise KafkaError(loaded)
+        return loaded
+
+    def resign(self, number: int) -> None:
+        """Give a shard up: its partition is another's now."""
+        task = self._loads.get(number)
+        if task is not None:
+            task.cancel()
+        shard = self.ready.get(number)
+        if shard is not None:
+            shard.lose()
+
+    async def close(self, *, snapshot_records_min: int) -> None:
+        """Answer everybody who waits and stop; shards whose log grew by this much save their state first."""
+        self._is_closed = True
+        for task in list(self._loads.values()):
+            task.cancel()
+        if self._loads:
+            await asyncio.wait(list(self._loads.values()))
+        for shard in list(self.ready.values()):
+            if shard.state_log.records_since_snapshot >= snapshot_records_min:
+                try:
+                    await shard.save_snapshot(force=True)
+                except BmqError as error:
+                    _log.warning("group_snapshot_failed", shard=shard.number, error=str(error))
+            shard.lose(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    async def _open(self, number: int) -> Shard | ErrorCode:
+        try:
+            async with self._slots:
+                log = await self._shards.open(number)
+                shard = Shard(number, log, self._clock, self.config, self._metrics, self._lost)
+                await shard.load()
+        except BmqError as error:
+            code = coordinator_error(error)
+            _log.warning("group_shard_not_loaded", shard=number, error=str(error), answer=code.name)
+            return code
+        else:
+            self.ready[number] = shard
+            return shard
+        finally:
+            del self._loads[number]
+
+    def _lost(self, shard: Shard) -> None:
+        if self.ready.get(shard.number) is shard:
+            del self.ready[shard.number]

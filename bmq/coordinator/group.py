@@ -1,0 +1,583 @@
+"""One classic consumer group: Empty -> PreparingRebalance -> CompletingRebalance -> Stable. Decisions only.
+
+Every method takes the time as an argument and returns effects, in order; runtime.py performs them. The rules are those
+of Apache Kafka's ClassicGroup and GroupMetadataManager (4.x).
+
+Empty                nobody is in it; its offsets expire some time after it became so
+PreparingRebalance   members (re)join until all have, or the longest rebalance timeout is over
+CompletingRebalance  everybody has the new generation; the leader's assignment is awaited, then written to the log
+Stable               the assignment is durable and handed out
+Dead                 the shard is gone; every answer sends the client to find the coordinator again
+
+What is durable (`written`: members, their subscriptions and assignments, generation, leader) is set by `replay` alone,
+live and after a restart alike. Who waits, who is pending and the deadlines live here only and end with the owner, as in
+Kafka: after a restart a group is what its last record says, and each member has one session timeout to show up.
+
+Deadlines instead of timers: a heartbeat moves a member's deadline and nothing else. `wake_ms` is never later than the
+earliest deadline; `tick` at or after it does what is due and finds the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bmq.coordinator.config import CoordinatorConfig
+from bmq.coordinator.effects import (
+    Answer,
+    Effects,
+    GroupState,
+    Joining,
+    Moment,
+    Persist,
+    Replacement,
+    answer_sync,
+    join_error,
+    roster_for_leader,
+    sync_error,
+)
+from bmq.coordinator.member import NEVER_MS, Caller, Member, Protocols
+from bmq.coordinator.roster import Roster
+from bmq.coordinator.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.group_records import GroupMetadataValue
+from bmq.protocol.messages.join_group_response import JoinGroupResponse, JoinGroupResponseMember
+from bmq.protocol.messages.leave_group_request import MemberIdentity
+from bmq.protocol.messages.leave_group_response import MemberResponse
+from bmq.protocol.messages.sync_group_request import SyncGroupRequest
+from bmq.protocol.messages.sync_group_response import SyncGroupResponse
+
+
+class Group:
+    """See the module. Not for sharing between threads or shards."""
+
+    def __init__(self, group_id: str, config: CoordinatorConfig) -> None:
+        self.group_id = group_id
+        self.state = GroupState.EMPTY
+        self.previous_state = GroupState.DEAD
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.state_since_ms = -1  # wall clock
+        self.members = Roster()
+        self.topics: frozenset[str] | None = None  # None: not known
+        self.written: GroupMetadataValue | None = None
+        self.wake_ms: float = NEVER_MS
+        self.rebalance_count = 0
+        self._config = config
+        self._unsynced: set[str] = set()
+        self._join_deadline_ms: float = NEVER_MS
+        self._sync_deadline_ms: float = NEVER_MS
+        self._initial_delay_ms: float = 0
+        self._initial_remaining_ms: float = 0
+        self._is_initial = False
+        self._has_new_member = False
+        self._writing_generation = -1
+
+    def join(self, joining: Joining, now: Moment) -> Effects:
+        """A JoinGroup; answered by one of the effects, now or later. Session timeout bounds are checked before."""
+        request, caller = joining.request, joining.caller
+        member_id = request.member_id
+        if self.state is GroupState.DEAD:
+            return [Answer(caller, join_error(ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id))]
+        if not self._accepts(member_id):
+            effects = self._remove(member_id)
+            return [*effects, Answer(caller, join_error(ErrorCode.GROUP_MAX_SIZE_REACHED, ""))]
+        if not self._supports(request.protocol_type, joining.protocols):
+            return [Answer(caller, join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id))]
+        if not member_id:
+            return self._join_new(joining, now)
+        if member_id in self.members.pending:
+            if request.group_instance_id is not None:
+                return [Answer(caller, join_error(ErrorCode.UNKNOWN_MEMBER_ID, member_id))]
+            return self._add_then_rebalance(member_id, joining, now)
+        return self._rejoin(joining, now)
+
+    def sync(self, request: SyncGroupRequest, caller: Caller, now: Moment) -> Effects:
+        """A SyncGroup; answered by one of the effects, now or when the leader's assignment is durable."""
+        if not self.members and self.state is GroupState.EMPTY:
+            return [Answer(caller, sync_error(ErrorCode.UNKNOWN_MEMBER_ID))]
+        error = self._check_sync(request)
+        if error is ErrorCode.NONE and self.state is GroupState.PREPARING_REBALANCE:
+            error = ErrorCode.REBALANCE_IN_PROGRESS
+        if error is not ErrorCode.NONE:
+            return [Answer(caller, sync_error(error))]
+        member = self.members.by_id[request.member_id]
+        self._unsynced.discard(request.member_id)
+        if not self._unsynced:
+            self._sync_deadline_ms = NEVER_MS
+        if self.state is GroupState.STABLE:
+            return [Answer(caller, self._assignment_of(member))]
+        effects = answer_sync(member, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
+        member.sync_caller = caller
+        # The leader may ask again while its assignment is being written: it then waits like everybody else.
+        if request.member_id == self.members.leader_id and self._writing_generation != self.generation:
+            self._writing_generation = self.generation
+            assignments = {part.member_id: bytes(part.assignment) for part in request.assignments}
+            effects.append(Persist(self._value(now.wall_ms, assignments)))
+        return effects
+
+    def heartbeat(self, member_id: str, instance_id: str | None, generation: int, loop_ms: float) -> ErrorCode:
+        """A sign of life. Nothing but the member's deadline changes."""
+        member = self.members.get(member_id)
+        if member is None or instance_id is not None or self.state is GroupState.DEAD:
+            error = self._check_member(member_id, instance_id)
+            if error is not ErrorCode.NONE:
+                return error
+            member = self.members.by_id[member_id]
+        if generation != self.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        member.touch(loop_ms)
+        if self.state is GroupState.PREPARING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    def leave(self, leaving: Sequence[MemberIdentity], now: Moment) -> tuple[list[MemberResponse], Effects]:
+        """A LeaveGroup of any number of members; static ones may be named by instance id alone."""
+        responses: list[MemberResponse] = []
+        effects: Effects = []
+        has_left = False
+        for identity in leaving:
+            member_id, instance_id = identity.member_id, identity.group_instance_id
+            error = ErrorCode.NONE
+            if self.state is GroupState.DEAD:
+                error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            elif not member_id:
+                known = None if instance_id is None else self.members.static_ids.get(instance_id)
+                if known is None:
+                    error = ErrorCode.UNKNOWN_MEMBER_ID
+                else:
+                    effects += self._remove(known)
+            elif member_id in self.members.pending:
+                del self.members.pending[member_id]
+            else:
+                error = self._check_member(member_id, instance_id)
+                if error is ErrorCode.NONE:
+                    effects += self._remove(member_id)
+            has_left = has_left or error is ErrorCode.NONE
+            responses.append(MemberResponse(member_id=member_id, group_instance_id=instance_id, error_code=error))
+        if has_left:
+            effects += self._after_removal(now)
+        return responses, effects
+
+    def check_offset_commit(
+        self, member_id: str, instance_id: str | None, generation: int, loop_ms: float
+    ) -> ErrorCode:
+        """Whether this member may commit offsets; a commit keeps its session alive. Source: ClassicGroup."""
+        if self.state is GroupState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if generation < 0 and self.state is GroupState.EMPTY:
+            return ErrorCode.NONE
+        if generation < 0 and not member_id and instance_id is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        error = self._check_member(member_id, instance_id)
+        if error is not ErrorCode.NONE:
+            return error
+        if generation != self.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        if self.state is GroupState.COMPLETING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        self.members.by_id[member_id].touch(loop_ms)
+        return ErrorCode.NONE
+
+    def tick(self, now: Moment) -> Effects:
+        """Do what is due and set `wake_ms` anew."""
+        effects: Effects = []
+        if self._sync_deadline_ms <= now.loop_ms:
+            effects += self._expire_syncs(now)
+        if self._join_deadline_ms <= now.loop_ms:
+            effects += self._join_time_is_over(now)
+        for member in [m for m in self.members if m.deadline_ms <= now.loop_ms]:
+            if self.members.get(member.member_id) is not member or member.deadline_ms > now.loop_ms:
+                continue  # what an earlier one's expiry brought about saw to it
+            if member.needs_no_heartbeat:
+                member.deadline_ms = NEVER_MS  # set again when it gets its answer
+            else:
+                effects += self._remove(member.member_id)
+                if self.state is GroupState.PREPARING_REBALANCE and self.members.has_everybody_joined():
+                    effects += self._complete_join(now)
+                else:
+                    effects += self._after_removal(now)
+        for member_id in [m for m, deadline_ms in self.members.pending.items() if deadline_ms <= now.loop_ms]:
+            self.members.pending.pop(member_id, None)
+            if self.state is GroupState.PREPARING_REBALANCE and self.members.has_everybody_joined():
+                effects += self._complete_join(now)
+        self.wake_ms = min(
+            self._join_deadline_ms,
+            self._sync_deadline_ms,
+            min((member.deadline_ms for member in self.members), default=NEVER_MS),
+            min(self.members.pending.values(), default=NEVER_MS),
+        )
+        return effects
+
+    def _wake_by(self, deadline_ms: float) -> float:
+        if deadline_ms < self.wake_ms:
+            self.wake_ms = deadline_ms
+        return deadline_ms
+
+    def replay(self, value: GroupMetadataValue, now: Moment) -> Effects:
+        """`value` is durable: the sync it was written for is complete."""
+        self.written = value
+        if self.state is not GroupState.COMPLETING_REBALANCE or value.generation != self.generation:
+            return []  # the group moved on meanwhile: its next record will say so
+        assignments = {member.member_id: member.assignment for member in value.members}
+        for member in self.members:
+            member.assignment = assignments.get(member.member_id, b"")
+        self._enter(GroupState.STABLE, now)
+        self.state_since_ms = value.current_state_timestamp_ms
+        self.rebalance_count += 1
+        effects: Effects = []
+        for member in self.members:
+            if member.sync_caller is not None:
+                effects += answer_sync(member, self._assignment_of(member))
+                member.deadline_ms = self._wake_by(now.loop_ms + member.session_timeout_ms)
+        return effects
+
+    def load(self, value: GroupMetadataValue, now: Moment) -> Effects:
+        """Become what the last record says: a group that lived elsewhere, or here before a restart."""
+        self.written = value
+        self.generation = value.generation
+        self.protocol_type = value.protocol_type or None
+        self.protocol_name = value.protocol
+        self.state = GroupState.STABLE if value.members else GroupState.EMPTY
+        for told in value.members:
+            member = Member.from_record(told, value)
+            self._add(member)
+            member.deadline_ms = self._wake_by(now.loop_ms + member.session_timeout_ms)
+        self.members.leader_id = value.leader if value.leader in self.members else next(iter(self.members.by_id), None)
+        self.topics = self._subscribed_topics()
+        self.state_since_ms = value.current_state_timestamp_ms
+        # Over the limit (it was lowered): rebalance, so that members can commit before some of them are refused.
+        return self._prepare_rebalance(now) if len(self.members) > self._config.group_max_size else []
+
+    def persisted(self, persist: Persist, now: Moment) -> Effects:
+        """`persist.value` was written and replayed: a static member that came back may go on."""
+        replacement = persist.replacement
+        member = None if replacement is None else self.members.get(replacement.new_member_id)
+        if replacement is None or member is None or member.join_caller is None:
+            return []
+        member.deadline_ms = self._wake_by(now.loop_ms + member.session_timeout_ms)
+        is_leader = self.members.leader_id == member.member_id
+        # Before v9 a leader cannot be told to skip assigning, so it is told that another one leads (KIP-814).
+        shows_leader = replacement.can_skip_assignment
+        response = JoinGroupResponse(
+            member_id=member.member_id,
+            generation_id=self.generation,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol_name,
+            leader=(self.members.leader_id if shows_leader else replacement.leader_before) or "",
+            skip_assignment=is_leader and shows_leader,
+            members=roster_for_leader(self.members, self.protocol_name) if is_leader and shows_leader else (),
+        )
+        return self._answer_join(member, response)
+
+    def persist_failed(self, persist: Persist, error: ErrorCode, now: Moment) -> Effects:
+        """The log refused `persist.value`, and so nothing of it is durable: the next generation's record will be."""
+        effects: Effects = []
+        replacement = persist.replacement
+        if replacement is not None:
+            member = self.members.get(replacement.new_member_id)
+            if member is not None:
+                effects += self._answer_join(member, join_error(error, ""))
+                member.deadline_ms = self._wake_by(now.loop_ms + member.session_timeout_ms)
+        elif persist.value.generation == self._writing_generation:
+            self._writing_generation = -1
+        if persist.value.generation != self.generation:
+            return effects
+        if self.state is GroupState.COMPLETING_REBALANCE:
+            effects += self._fail_syncs(error, now)
+        # Kafka puts the old member id of a static member back instead. But another member may have changed meanwhile,
+        # and a rebalance leads from wherever we are to a state that is written.
+        return effects if self.state is GroupState.EMPTY else effects + self._rebalance_or_complete(now)
+
+    def removed(self) -> None:
+        """A tombstone is durable: nothing is written any more. Members that came meanwhile stay."""
+        self.written = None
+
+    def unload(self, error: ErrorCode) -> Effects:
+        """The shard is gone; everybody who waits is told so."""
+        effects: Effects = []
+        for member in self.members:
+            effects += self._answer_join(member, join_error(error, member.member_id))
+            effects += answer_sync(member, sync_error(error))
+        self.state = GroupState.DEAD
+        self.wake_ms = NEVER_MS
+        return effects
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether forgetting it loses nothing: never written, nobody in it."""
+        return self.written is None and not self.members and not self.members.pending
+
+    @property
+    def uses_consumer_protocol(self) -> bool:
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Also when it cannot be known, for consumers."""
+        return self.uses_consumer_protocol if self.topics is None else topic in self.topics
+
+    def _join_new(self, joining: Joining, now: Moment) -> Effects:
+        instance_id = joining.request.group_instance_id
+        if instance_id is not None:
+            new_id = f"{instance_id}-{joining.new_member_uuid}"
+            old_id = self.members.static_ids.get(instance_id)
+            if old_id is not None:
+                return self._replace_static(old_id, new_id, joining, now)
+            return self._add_then_rebalance(new_id, joining, now)
+        new_id = f"{joining.client_id}-{joining.new_member_uuid}"
+        if joining.api_version >= 4:
+            # KIP-394: a member id first, so that a client that retries does not leave a ghost behind each time.
+            self.members.pending[new_id] = self._wake_by(now.loop_ms + joining.request.session_timeout_ms)
+            return [Answer(joining.caller, join_error(ErrorCode.MEMBER_ID_REQUIRED, new_id))]
+        return self._add_then_rebalance(new_id, joining, now)
+
+    def _add_then_rebalance(self, member_id: str, joining: Joining, now: Moment) -> Effects:
+        member = joining.member(member_id)
+        if self.state is GroupState.PREPARING_REBALANCE and self.previous_state is GroupState.EMPTY:
+            self._has_new_member = True
+        self._add(member)
+        self.members.wait(member, joining.caller)
+        # It has no member id yet and cannot send heartbeats; if it went away it must not hold up rebalances for ever.
+        member.deadline_ms = self._wake_by(now.loop_ms + self._config.group_new_member_join_timeout_ms)
+        return self._rebalance_or_complete(now)
+
+    def _rejoin(self, joining: Joining, now: Moment) -> Effects:
+        request, caller = joining.request, joining.caller
+        member_id = request.member_id
+        error = self._check_member(member_id, request.group_instance_id)
+        if error is not ErrorCode.NONE:
+            return [Answer(caller, join_error(error, member_id))]
+        member = self.members.by_id[member_id]
+        if self.state is GroupState.EMPTY:
+            return [Answer(caller, join_error(ErrorCode.UNKNOWN_MEMBER_ID, member_id))]
+        is_leader = member_id == self.members.leader_id
+        is_changed = member.protocols != joining.protocols
+        is_again = self.state is GroupState.STABLE and is_leader
+        if self.state is GroupState.PREPARING_REBALANCE or is_changed or is_again:
+            # A leader that rejoins a stable group has seen something (new partitions) that asks for new assignments.
+            effects = self._update(member, joining, now)
+            return effects + self._rebalance_or_complete(now)
+        # Most likely our answer to its last JoinGroup was lost: give it again.
+        shows_members = is_leader and self.state is GroupState.COMPLETING_REBALANCE
+        roster = roster_for_leader(self.members, self.protocol_name) if shows_members else ()
+        return [Answer(caller, self._joined(member, roster))]
+
+    def _replace_static(self, old_id: str, new_id: str, joining: Joining, now: Moment) -> Effects:
+        old = self.members.by_id[old_id]
+        leader_before = self.members.leader_id
+        effects = self._swap(old, new_id)
+        member = self.members.by_id[new_id]
+        effects += self._update(member, joining, now)
+        member.deadline_ms = self._wake_by(now.loop_ms + member.session_timeout_ms)
+        if self.state is GroupState.STABLE:
+            if self.members.select_protocol() != self.protocol_name:
+                return effects + self._rebalance_or_complete(now)
+            # Its assignment stays valid: only the new member id has to be remembered (KIP-345).
+            assignments = {m.member_id: m.assignment for m in self.members}
+            self.topics = self._subscribed_topics()
+            replacement = Replacement(new_id, joining.api_version >= 9, leader_before)
+            return [*effects, Persist(self._value(self.state_since_ms, assignments), replacement)]
+        if self.state is GroupState.COMPLETING_REBALANCE:
+            # The leader may already assign to the old member id: its answer would leave this member with nothing.
+            return effects + self._prepare_rebalance(now)
+        return effects + self._complete_if_everybody_joined(now)
+
+    def _swap(self, old: Member, new_id: str) -> Effects:
+        """Put a static member under another member id; whoever waits under the old one is fenced."""
+        effects = self._answer_join(old, join_error(ErrorCode.FENCED_INSTANCE_ID, old.member_id))
+        effects += answer_sync(old, sync_error(ErrorCode.FENCED_INSTANCE_ID))
+        self.members.rename(old, new_id)
+        if old.member_id in self._unsynced:
+            self._unsynced.remove(old.member_id)
+            self._unsynced.add(new_id)
+        return effects
+
+    def _accepts(self, member_id: str) -> bool:
+        size_max = self._config.group_max_size
+        if self.state is GroupState.PREPARING_REBALANCE:
+            # Who waits already is in; counting those who wait lets an oversized group shrink to its limit.
+            member = self.members.get(member_id)
+            return (member is not None and member.join_caller is not None) or self.members.waiting_count < size_max
+        if self.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
+            return member_id in self.members or len(self.members) < size_max
+        return True
+
+    def _rebalance_or_complete(self, now: Moment) -> Effects:
+        if self.state in (GroupState.EMPTY, GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+            return self._prepare_rebalance(now)
+        return self._complete_if_everybody_joined(now)
+
+    def _prepare_rebalance(self, now: Moment) -> Effects:
+        effects: Effects = []
+        if self.state is GroupState.COMPLETING_REBALANCE:
+            effects += self._fail_syncs(ErrorCode.REBALANCE_IN_PROGRESS, now)
+        self._unsynced.clear()
+        self._sync_deadline_ms = NEVER_MS
+        self._is_initial = self.state is GroupState.EMPTY
+        if self._is_initial:
+            # A new group's members arrive one after another: wait a little, so that they share the first generation.
+            delay_ms = self._config.group_initial_rebalance_delay_ms
+            self._initial_delay_ms = delay_ms
+            self._initial_remaining_ms = max(self.members.rebalance_timeout_ms() - delay_ms, 0)
+            self._has_new_member = False
+            self._join_deadline_ms = self._wake_by(now.loop_ms + delay_ms)
+            self._enter(GroupState.PREPARING_REBALANCE, now)
+            return effects
+        self._enter(GroupState.PREPARING_REBALANCE, now)
+        if self.members.has_everybody_joined():
+            return effects + self._complete_join(now)
+        self._join_deadline_ms = self._wake_by(now.loop_ms + self.members.rebalance_timeout_ms())
+        return effects
+
+    def _complete_if_everybody_joined(self, now: Moment) -> Effects:
+        if self.previous_state is not GroupState.EMPTY and self.members.has_everybody_joined():
+            return self._complete_join(now)
+        return []
+
+    def _join_time_is_over(self, now: Moment) -> Effects:
+        if self._is_initial and self._has_new_member and self._initial_remaining_ms > 0:
+            self._has_new_member = False
+            delay_ms = min(self._config.group_initial_rebalance_delay_ms, self._initial_remaining_ms)
+            self._initial_remaining_ms = max(self._initial_remaining_ms - self._initial_delay_ms, 0)
+            self._initial_delay_ms = delay_ms
+            self._join_deadline_ms = self._wake_by(now.loop_ms + delay_ms)
+            return []
+        return self._complete_join(now)
+
+    def _complete_join(self, now: Moment) -> Effects:
+        self._join_deadline_ms = NEVER_MS
+        effects: Effects = []
+        # A static member that is away keeps its place until its session ends; a dynamic one has to join each time.
+        for absent in [m for m in self.members if m.join_caller is None and m.instance_id is None]:
+            effects += self._remove(absent.member_id)
+        if len(self.members) and not self.members.elect_leader():
+            self._join_deadline_ms = self._wake_by(now.loop_ms + self.members.rebalance_timeout_ms())
+            return effects
+        self.generation += 1
+        self._unsynced.clear()
+        self._is_initial = False
+        if not self.members:
+            self.protocol_name = None
+            self.topics = self._subscribed_topics()
+            self._enter(GroupState.EMPTY, now)
+            return [*effects, Persist(self._value(now.wall_ms, {}))]
+        self.protocol_name = self.members.select_protocol()
+        self.topics = self._subscribed_topics()
+        self._enter(GroupState.COMPLETING_REBALANCE, now)
+        roster = roster_for_leader(self.members, self.protocol_name)
+        for member in self.members:
+            member.is_new = False
+            member.deadline_ms = self._wake_by(now.loop_ms + member.session_timeout_ms)
+            self._unsynced.add(member.member_id)
+            if member.join_caller is not None:
+                members = roster if member.member_id == self.members.leader_id else ()
+                effects += self._answer_join(member, self._joined(member, members))
+        self._sync_deadline_ms = self._wake_by(now.loop_ms + self.members.rebalance_timeout_ms())
+        return effects
+
+    def _expire_syncs(self, now: Moment) -> Effects:
+        """Some members never asked for their assignment: they are out, and the others share theirs."""
+        self._sync_deadline_ms = NEVER_MS
+        if not self._unsynced or self.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
+            return []
+        effects: Effects = []
+        for member_id in list(self._unsynced):
+            effects += self._remove(member_id)
+        return effects + self._prepare_rebalance(now)
+
+    def _fail_syncs(self, error: ErrorCode, now: Moment) -> Effects:
+        effects: Effects = []
+        for member in self.members:
+            member.assignment = b""
+            if member.sync_caller is not None:
+                effects += answer_sync(member, sync_error(error))
+                member.deadline_ms = self._wake_by(now.loop_ms + member.session_timeout_ms)
+        return effects
+
+    def _after_removal(self, now: Moment) -> Effects:
+        return [] if self.state is GroupState.EMPTY else self._rebalance_or_complete(now)
+
+    def _add(self, member: Member) -> None:
+        if not len(self.members):
+            self.protocol_type = member.protocol_type
+        self.members.add(member)
+
+    def _update(self, member: Member, joining: Joining, now: Moment) -> Effects:
+        request = joining.request
+        self.members.change(member, joining.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
+        if not member.is_new:  # its session may have become shorter
+            member.deadline_ms = self._wake_by(now.loop_ms + member.session_timeout_ms)
+        earlier = self.members.wait(member, joining.caller)
+        if earlier is None:
+            return []
+        return [Answer(earlier, join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))]
+
+    def _remove(self, member_id: str) -> Effects:
+        """Take a member out, telling it so if it waits; it may join again."""
+        effects: Effects = []
+        member = self.members.get(member_id)
+        if member is not None:
+            effects += self._answer_join(member, join_error(ErrorCode.UNKNOWN_MEMBER_ID, ""))
+            effects += answer_sync(member, sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
+        self.members.remove(member_id)
+        self._unsynced.discard(member_id)
+        return effects
+
+    def _answer_join(self, member: Member, response: JoinGroupResponse) -> Effects:
+        caller = self.members.stop_waiting(member)
+        return [] if caller is None else [Answer(caller, response)]
+
+    def _check_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        if self.state is GroupState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return self.members.check(member_id, instance_id)
+
+    def _check_sync(self, request: SyncGroupRequest) -> ErrorCode:
+        error = self._check_member(request.member_id, request.group_instance_id)
+        if error is not ErrorCode.NONE:
+            return error
+        if request.generation_id != self.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        for asked, ours in ((request.protocol_type, self.protocol_type), (request.protocol_name, self.protocol_name)):
+            if asked is not None and ours is not None and asked != ours:
+                return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        return ErrorCode.NONE
+
+    def _supports(self, protocol_type: str, protocols: Protocols) -> bool:
+        if self.state is GroupState.EMPTY:
+            return bool(protocol_type) and bool(protocols)
+        return self.protocol_type == protocol_type and self.members.has_common_protocol(protocols)
+
+    def _subscribed_topics(self) -> frozenset[str] | None:
+        if not self.uses_consumer_protocol or (self.members and self.protocol_name is None):
+            return None
+        return subscribed_topics(member.metadata(self.protocol_name) for member in self.members)
+
+    def _enter(self, state: GroupState, now: Moment) -> None:
+        self.previous_state, self.state = self.state, state
+        self.state_since_ms = now.wall_ms
+
+    def _joined(self, member: Member, members: Sequence[JoinGroupResponseMember]) -> JoinGroupResponse:
+        return JoinGroupResponse(
+            generation_id=self.generation,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol_name,
+            leader=self.members.leader_id or "",
+            member_id=member.member_id,
+            members=members,
+        )
+
+    def _assignment_of(self, member: Member) -> SyncGroupResponse:
+        return SyncGroupResponse(
+            protocol_type=self.protocol_type, protocol_name=self.protocol_name, assignment=member.assignment
+        )
+
+    def _value(self, state_since_ms: int, assignments: dict[str, bytes]) -> GroupMetadataValue:
+        return GroupMetadataValue(
+            protocol_type=self.protocol_type or "",
+            generation=self.generation,
+            protocol=self.protocol_name,
+            leader=self.members.leader_id,
+            current_state_timestamp_ms=state_since_ms,
+            members=tuple(m.record(self.protocol_name, assignments.get(m.member_id, b"")) for m in self.members),
+        )

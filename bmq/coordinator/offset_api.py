@@ -1,0 +1,225 @@
+"""The coordinator's APIs about offsets: OffsetCommit, OffsetFetch, OffsetDelete."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from bmq.coordinator.directory import ShardDirectory
+from bmq.coordinator.effects import GroupState
+from bmq.coordinator.metrics import GroupMetrics
+from bmq.coordinator.offsets import NO_OFFSET, Offsets, refused
+from bmq.coordinator.runtime import Shard, coordinator_error
+from bmq.coordinator.topics import OFFSETS_TOPIC, CurrentTopics
+from bmq.log.clock import Clock
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError, KafkaError
+from bmq.protocol.messages.offset_commit_request import OffsetCommitRequest
+from bmq.protocol.messages.offset_commit_response import OffsetCommitResponse
+from bmq.protocol.messages.offset_delete_request import OffsetDeleteRequest
+from bmq.protocol.messages.offset_delete_response import OffsetDeleteResponse
+from bmq.protocol.messages.offset_fetch_request import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from bmq.protocol.messages.offset_fetch_response import (
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+
+class Context(Protocol):
+    """Who asks, in which version (bmq.proxy.dispatch.RequestContext is one)."""
+
+    @property
+    def api_version(self) -> int: ...
+    @property
+    def client_id(self) -> str | None: ...
+    @property
+    def client_host(self) -> str: ...
+
+
+class OffsetApi:
+    """The offsets' half of GroupCoordinator."""
+
+    def __init__(self, directory: ShardDirectory, clock: Clock, image: CurrentTopics, metrics: GroupMetrics) -> None:
+        self.directory = directory
+        self.metrics = metrics
+        self._clock = clock
+        self._image = image
+        self._loop = asyncio.get_running_loop()
+        self._no_offsets = Offsets(directory.config)
+
+    # ---------------------------------------------------------------- commit
+
+    async def offset_commit(self, request: OffsetCommitRequest, context: Context) -> OffsetCommitResponse:
+        """OffsetCommit 2-10. Answers when the offsets are durable; a partition's error is its own."""
+        try:
+            shard = await self.directory.get(request.group_id)
+        except KafkaError as error:
+            return OffsetCommitResponse(topics=refused(request.topics, coordinator_error(error)))
+        error_code = self._check_committer(shard, request, context.api_version)
+        decided = shard.offsets.commit(request, self._image(), error_code, self._clock.now_ms())
+        if decided.records:
+            try:
+                await shard.commit(request.group_id, decided.partitions, decided.records)
+            except BmqError as error:
+                code = coordinator_error(error)
+                for topic in decided.topics:
+                    for partition in topic.partitions:
+                        if partition.error_code == ErrorCode.NONE:
+                            partition.error_code = code
+        return OffsetCommitResponse(topics=decided.topics)
+
+    def _check_committer(self, shard: Shard, request: OffsetCommitRequest, api_version: int) -> ErrorCode:
+        generation = request.generation_id_or_member_epoch
+        group = shard.groups.get(request.group_id)
+        if group is not None:
+            return group.check_offset_commit(
+                request.member_id, request.group_instance_id, generation, self._loop.time() * 1000
+            )
+        if generation < 0:
+            return ErrorCode.NONE  # a consumer that assigns its partitions itself, or an admin tool
+        if shard.offsets.has_group(request.group_id):
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.GROUP_ID_NOT_FOUND if api_version >= 9 else ErrorCode.ILLEGAL_GENERATION
+
+    # ---------------------------------------------------------------- fetch
+
+    async def offset_fetch(self, request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
+        """OffsetFetch 1-10. Answers from memory after a proof of ownership, shared by all who wait (rule 15)."""
+        if context.api_version >= 8:
+            shards = await self._proven((group.group_id for group in request.groups), request.require_stable)
+            return OffsetFetchResponse(
+                groups=[self._fetched(group, shards[group.group_id], context.api_version) for group in request.groups]
+            )
+        topics = None
+        if request.topics is not None:
+            topics = [
+                OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+                for topic in request.topics
+            ]
+        shards = await self._proven((request.group_id,), request.require_stable)
+        asked = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
+        answer = self._fetched(asked, shards[request.group_id], context.api_version)
+        if answer.error_code != ErrorCode.NONE and context.api_version < 2:
+            # v1 has no place for the whole answer's error.
+            return OffsetFetchResponse(topics=_failed_topics(topics or (), answer.error_code))
+        return OffsetFetchResponse(
+            error_code=answer.error_code, topics=[_as_before_v8(topic) for topic in answer.topics]
+        )
+
+    async def _proven(self, group_ids: Iterable[str], require_stable: bool) -> dict[str, Shard | ErrorCode | None]:
+        """Each group's shard, still ours after the request came; an error; or None while there are no groups at all."""
+        found: dict[str, Shard | ErrorCode | None] = {}
+        for group_id in group_ids:
+            if group_id in found:
+                continue
+            try:
+                found[group_id] = shard = await self._existing(group_id)
+                if shard is not None and require_stable:
+                    await shard.settle(group_id)
+            except KafkaError as error:
+                found[group_id] = _fetch_error(error)
+        shards = {shard for shard in found.values() if isinstance(shard, Shard)}
+        failed = {}
+        for shard, outcome in zip(
+            shards, await asyncio.gather(*(shard.prove() for shard in shards), return_exceptions=True), strict=True
+        ):
+            if isinstance(outcome, KafkaError):
+                failed[shard] = _fetch_error(outcome)
+            elif outcome is not None:
+                raise outcome
+        return {
+            group_id: failed.get(shard, shard) if isinstance(shard, Shard) else shard
+            for group_id, shard in found.items()
+        }
+
+    def _fetched(
+        self, asked: OffsetFetchRequestGroup, shard: Shard | ErrorCode | None, api_version: int
+    ) -> OffsetFetchResponseGroup:
+        if isinstance(shard, ErrorCode):
+            return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=shard)
+        self.metrics.fetches += 1
+        topics = self._image()
+        offsets = self._no_offsets if shard is None else shard.offsets
+        if asked.topics is None:
+            found = offsets.fetch_all(asked.group_id, topics, by_id=api_version >= 10)
+        else:
+            found = offsets.fetch(asked.group_id, asked.topics, topics)
+        return OffsetFetchResponseGroup(group_id=asked.group_id, topics=found)
+
+    # ---------------------------------------------------------------- delete
+
+    async def offset_delete(self, request: OffsetDeleteRequest, context: Context) -> OffsetDeleteResponse:
+        """OffsetDelete 0."""
+        group_id = request.group_id
+        if not group_id:
+            return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+        try:
+            shard = await self._existing(group_id)
+            if shard is None or not shard.has_group(group_id):
+                return OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND)
+            group = shard.groups.get(group_id)
+            if group is not None and group.state is not GroupState.EMPTY and not group.uses_consumer_protocol:
+                return OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP)
+            records, topics = shard.offsets.delete(group_id, group, request.topics, self._image())
+            if records:
+                await asyncio.shield(shard.append(records))
+        except BmqError as error:
+            return OffsetDeleteResponse(error_code=coordinator_error(error))
+        return OffsetDeleteResponse(topics=topics)
+
+    # ---------------------------------------------------------------- inside
+
+    def _has_offsets_topic(self) -> bool:
+        return OFFSETS_TOPIC in self._image().topics
+
+    async def _existing(self, group_id: str) -> Shard | None:
+        """The group's shard; None while there is no offsets topic, and so no group. Raises KafkaError."""
+        shard = self.directory.find(group_id)
+        if shard is not None:
+            return shard
+        return await self.directory.get(group_id) if self._has_offsets_topic() else None
+
+
+def _fetch_error(error: KafkaError) -> ErrorCode:
+    # Consumers before 3.9 retry an OffsetFetch after NOT_COORDINATOR only (Kafka's handleOffsetFetchException).
+    code = coordinator_error(error)
+    return ErrorCode.NOT_COORDINATOR if code is ErrorCode.COORDINATOR_NOT_AVAILABLE else code
+
+
+def _as_before_v8(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
+    return OffsetFetchResponseTopic(
+        name=topic.name,
+        partitions=[
+            OffsetFetchResponsePartition(
+                partition_index=part.partition_index,
+                committed_offset=part.committed_offset,
+                committed_leader_epoch=part.committed_leader_epoch,
+                metadata=part.metadata,
+                error_code=part.error_code,
+            )
+            for part in topic.partitions
+        ],
+    )
+
+
+def _failed_topics(topics: Sequence[OffsetFetchRequestTopics], error: int) -> list[OffsetFetchResponseTopic]:
+    return [
+        OffsetFetchResponseTopic(
+            name=topic.name,
+            partitions=[
+                OffsetFetchResponsePartition(
+                    partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=error
+                )
+                for index in topic.partition_indexes
+            ],
+        )
+        for topic in topics
+    ]

@@ -1,0 +1,319 @@
+"""Committed offsets of one shard's groups: what a commit, fetch, delete or the passing of time does to them. Decisions only.
+
+Deciding gives records; `replay` alone changes what is committed. A group that only commits (no members ever) needs no
+record of its own: it is there while it has offsets. Rules and error codes are those of Kafka's OffsetMetadataManager.
+
+A commit is `in flight` between being decided and being replayed. Deleting takes such keys along, so that a tombstone
+written behind a commit is never forgotten because the commit was not visible yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from bmq.coordinator.config import CoordinatorConfig
+from bmq.coordinator.effects import GroupState
+from bmq.coordinator.group import Group
+from bmq.coordinator.topics import Topics, find_topic
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.group_records import OffsetCommitKey, OffsetCommitValue, encode_key, encode_value
+from bmq.protocol.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestTopic
+from bmq.protocol.messages.offset_commit_response import OffsetCommitResponsePartition, OffsetCommitResponseTopic
+from bmq.protocol.messages.offset_delete_request import OffsetDeleteRequestTopic
+from bmq.protocol.messages.offset_delete_response import OffsetDeleteResponsePartition, OffsetDeleteResponseTopic
+from bmq.protocol.messages.offset_fetch_request import OffsetFetchRequestTopics
+from bmq.protocol.messages.offset_fetch_response import OffsetFetchResponsePartitions, OffsetFetchResponseTopics
+
+Partition = tuple[str, int]
+"""(topic, partition)"""
+
+Record = tuple[bytes, bytes | None]
+
+NO_OFFSET: Final = -1
+
+
+class Commit(NamedTuple):
+    """A decided commit. `records` stand in the order of `partitions`; `topics` is the whole answer if they get written."""
+
+    partitions: list[Partition]
+    records: list[Record]
+    topics: list[OffsetCommitResponseTopic]
+
+
+class Offsets:
+    """group -> topic -> partition -> what was committed last."""
+
+    def __init__(self, config: CoordinatorConfig) -> None:
+        self.by_group: dict[str, dict[str, dict[int, OffsetCommitValue]]] = {}
+        self.count = 0
+        self._config = config
+        self._in_flight: dict[int, tuple[str, Sequence[Partition]]] = {}
+        self._next_ticket = 0
+
+    # ---------------------------------------------------------------- the log
+
+    def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
+        """What is durable now is committed; None deletes."""
+        if value is None:
+            self._forget(key)
+            return
+        topics = self.by_group.get(key.group)
+        if topics is None:
+            topics = self.by_group[key.group] = {}
+        partitions = topics.get(key.topic)
+        if partitions is None:
+            partitions = topics[key.topic] = {}
+        if key.partition not in partitions:
+            self.count += 1
+        partitions[key.partition] = value
+
+    def _forget(self, key: OffsetCommitKey) -> None:
+        topics = self.by_group.get(key.group)
+        partitions = None if topics is None else topics.get(key.topic)
+        if topics is None or partitions is None or partitions.pop(key.partition, None) is None:
+            return
+        self.count -= 1
+        if not partitions:
+            del topics[key.topic]
+            if not topics:
+                del self.by_group[key.group]
+
+    def records(self) -> Iterator[Record]:
+        """The records that bring all of this back."""
+        for group_id, topics in self.by_group.items():
+            for topic, partitions in topics.items():
+                for partition, value in partitions.items():
+                    yield (
+                        encode_key(OffsetCommitKey(group=group_id, topic=topic, partition=partition)),
+                        encode_value(value),
+                    )
+
+    def begin(self, group_id: str, partitions: Sequence[Partition]) -> int:
+        """A decided commit is on its way to the log; the ticket goes to `end`, whatever became of it."""
+        self._next_ticket += 1
+        self._in_flight[self._next_ticket] = (group_id, partitions)
+        return self._next_ticket
+
+    def end(self, ticket: int) -> None:
+        del self._in_flight[ticket]
+
+    def _unapplied(self) -> Iterator[tuple[str, Partition]]:
+        for group_id, partitions in self._in_flight.values():
+            for partition in partitions:
+                yield group_id, partition
+
+    def has_group(self, group_id: str) -> bool:
+        """Whether anything of it is committed."""
+        return group_id in self.by_group
+
+    # ---------------------------------------------------------------- commit
+
+    def commit(self, request: OffsetCommitRequest, topics: Topics, error: ErrorCode, now_ms: int) -> Commit:
+        """Decide an OffsetCommit. `error`: what the group says of this member, the answer for every valid partition.
+
+        Unknown topics and partitions and metadata that is too long fail alone.
+        """
+        decided = Commit([], [], [])
+        for asked in request.topics:
+            decided.topics.append(self._commit_topic(request, asked, topics, error, now_ms, decided))
+        return decided
+
+    def _commit_topic(
+        self,
+        request: OffsetCommitRequest,
+        asked: OffsetCommitRequestTopic,
+        topics: Topics,
+        error: ErrorCode,
+        now_ms: int,
+        decided: Commit,
+    ) -> OffsetCommitResponseTopic:
+        topic = find_topic(topics, asked.name, asked.topic_id)
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if asked.topic_id is None else ErrorCode.UNKNOWN_TOPIC_ID
+        answers = []
+        for part in asked.partitions:
+            index = part.partition_index
+            if topic is None:
+                code = unknown
+            elif not 0 <= index < len(topic.partitions):
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif error is not ErrorCode.NONE:
+                code = error
+            elif part.committed_metadata and len(part.committed_metadata) > self._config.offset_metadata_max_bytes:
+                code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            else:
+                code = ErrorCode.NONE
+                expires = request.retention_time_ms >= 0  # before v5 a client could say how long
+                value = OffsetCommitValue(
+                    offset=part.committed_offset,
+                    leader_epoch=part.committed_leader_epoch,
+                    metadata=part.committed_metadata or "",
+                    commit_timestamp_ms=now_ms,
+                    expire_timestamp_ms=now_ms + request.retention_time_ms if expires else -1,
+                    topic_id=None if expires else topic.topic_id,
+                )
+                key = OffsetCommitKey(group=request.group_id, topic=topic.name, partition=index)
+                decided.partitions.append((topic.name, index))
+                decided.records.append((encode_key(key), encode_value(value)))
+            answers.append(OffsetCommitResponsePartition(partition_index=index, error_code=code))
+        return OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id, partitions=answers)
+
+    # ---------------------------------------------------------------- fetch
+
+    def fetch(
+        self, group_id: str, asked: Sequence[OffsetFetchRequestTopics], topics: Topics
+    ) -> list[OffsetFetchResponseTopics]:
+        """What is committed for these partitions; -1 where nothing is."""
+        answers = []
+        committed = self.by_group.get(group_id, {})
+        for part in asked:
+            topic = find_topic(topics, part.name, part.topic_id)
+            if topic is None and part.topic_id is not None:
+                partitions = [_unknown_topic(index) for index in part.partition_indexes]
+            else:
+                name = part.name if topic is None else topic.name
+                current_id = None if topic is None else topic.topic_id
+                values = committed.get(name, {})
+                partitions = [_fetched(index, values.get(index), current_id) for index in part.partition_indexes]
+            answers.append(OffsetFetchResponseTopics(name=part.name, topic_id=part.topic_id, partitions=partitions))
+        return answers
+
+    def fetch_all(self, group_id: str, topics: Topics, *, by_id: bool) -> list[OffsetFetchResponseTopics]:
+        """Everything the group has committed. `by_id` (v10) leaves out topics that are no more."""
+        answers = []
+        for name, values in self.by_group.get(group_id, {}).items():
+            topic = topics.topics.get(name)
+            if topic is None and by_id:
+                continue
+            current_id = None if topic is None else topic.topic_id
+            partitions = [
+                _fetched(index, value, current_id)
+                for index, value in values.items()
+                if not _is_of_another(value, current_id)
+            ]
+            if partitions:
+                topic_id = current_id if by_id else None
+                answers.append(OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions))
+        return answers
+
+    # ---------------------------------------------------------------- delete
+
+    def delete(
+        self, group_id: str, group: Group | None, asked: Sequence[OffsetDeleteRequestTopic], topics: Topics
+    ) -> tuple[list[Record], list[OffsetDeleteResponseTopic]]:
+        """Decide an OffsetDelete: tombstones, unless the group is subscribed to the topic."""
+        known = set(self._partitions_of(group_id))
+        records: list[Record] = []
+        answers = []
+        for part in asked:
+            code = ErrorCode.NONE
+            if part.name not in topics.topics:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif group is not None and group.is_subscribed_to(part.name):
+                code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            partitions = []
+            for partition in part.partitions:
+                index = partition.partition_index
+                if code is ErrorCode.NONE and (part.name, index) in known:
+                    records.append(_tombstone(group_id, (part.name, index)))
+                partitions.append(OffsetDeleteResponsePartition(partition_index=index, error_code=code))
+            answers.append(OffsetDeleteResponseTopic(name=part.name, partitions=partitions))
+        return records, answers
+
+    def delete_group(self, group_id: str) -> list[Record]:
+        """Tombstones for everything the group has, or is about to have."""
+        return [_tombstone(group_id, partition) for partition in self._partitions_of(group_id)]
+
+    def delete_topics(self, names: frozenset[str]) -> list[Record]:
+        """Tombstones for every offset of deleted topics."""
+        doomed = {
+            (group_id, (name, index))
+            for group_id, topics in self.by_group.items()
+            for name in names & topics.keys()
+            for index in topics[name]
+        }
+        doomed.update((group_id, partition) for group_id, partition in self._unapplied() if partition[0] in names)
+        return [_tombstone(group_id, partition) for group_id, partition in sorted(doomed)]
+
+    def expire(self, group_id: str, group: Group | None, now_ms: int) -> tuple[list[Record], bool]:
+        """(tombstones for what is over its retention, whether the group is left with nothing).
+
+        While members are in it only topics nobody subscribes to any more expire; a group that had members counts from
+        the moment it became empty (KIP-211), a group without, from each commit.
+        """
+        if any(waiting == group_id for waiting, _ in self._in_flight.values()):
+            return [], False
+        if group is None or group.protocol_type is None or group.state is GroupState.STABLE:
+            since_ms = None
+            if group is not None and group.protocol_type is not None and group.topics is None:
+                return [], False
+        elif group.state is GroupState.EMPTY:
+            since_ms = group.state_since_ms if group.state_since_ms >= 0 else None
+        else:
+            return [], False
+        expired: list[Record] = []
+        is_empty = True
+        for topic, partitions in self.by_group.get(group_id, {}).items():
+            is_kept = group is not None and group.is_subscribed_to(topic)
+            for index, value in partitions.items():
+                if is_kept or not self._is_over(value, since_ms, now_ms):
+                    is_empty = False
+                else:
+                    expired.append(_tombstone(group_id, (topic, index)))
+        return expired, is_empty
+
+    def _is_over(self, value: OffsetCommitValue, since_ms: int | None, now_ms: int) -> bool:
+        if value.expire_timestamp_ms >= 0:
+            return now_ms >= value.expire_timestamp_ms
+        from_ms = value.commit_timestamp_ms if since_ms is None else since_ms
+        return now_ms - from_ms >= self._config.offsets_retention_ms
+
+    def _partitions_of(self, group_id: str) -> list[Partition]:
+        committed = {
+            (topic, index) for topic, partitions in self.by_group.get(group_id, {}).items() for index in partitions
+        }
+        committed.update(partition for waiting, partition in self._unapplied() if waiting == group_id)
+        return sorted(committed)
+
+
+def refused(topics: Iterable[OffsetCommitRequestTopic], error: ErrorCode) -> list[OffsetCommitResponseTopic]:
+    """The answer to an OffsetCommit that failed as a whole."""
+    return [
+        OffsetCommitResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partitions=[
+                OffsetCommitResponsePartition(partition_index=part.partition_index, error_code=error)
+                for part in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]
+
+
+def _is_of_another(value: OffsetCommitValue, current_id: UUID | None) -> bool:
+    """Whether it was committed for a topic of the same name that has been deleted."""
+    return value.topic_id is not None and current_id is not None and value.topic_id != current_id
+
+
+def _fetched(index: int, value: OffsetCommitValue | None, current_id: UUID | None) -> OffsetFetchResponsePartitions:
+    if value is None or _is_of_another(value, current_id):
+        return OffsetFetchResponsePartitions(partition_index=index, committed_offset=NO_OFFSET, metadata="")
+    return OffsetFetchResponsePartitions(
+        partition_index=index,
+        committed_offset=value.offset,
+        committed_leader_epoch=value.leader_epoch,
+        metadata=value.metadata,
+    )
+
+
+def _unknown_topic(index: int) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=ErrorCode.UNKNOWN_TOPIC_ID
+    )
+
+
+def _tombstone(group_id: str, partition: Partition) -> Record:
+    topic, index = partition
+    return encode_key(OffsetCommitKey(group=group_id, topic=topic, partition=index)), None

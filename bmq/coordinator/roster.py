@@ -1,0 +1,140 @@
+"""The members of one classic group as a set: who leads, which protocols all speak, who waits in JoinGroup, who is pending.
+
+Keeps the counts that make each question cheap for a group of thousands. Knows nothing of states, time or answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bmq.coordinator.member import Caller, Member, Protocols
+from bmq.protocol.error_codes import ErrorCode
+
+
+class Roster:
+    """Members by id, in the order they came. `pending`: member ids given out and not joined yet -> deadline."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[str, Member] = {}
+        self.static_ids: dict[str, str] = {}  # group instance id -> member id
+        self.pending: dict[str, float] = {}
+        self.leader_id: str | None = None
+        self.waiting_count = 0  # members whose JoinGroup waits
+        self._speakers: dict[str, int] = {}  # protocol name -> members that speak it
+
+    def __len__(self) -> int:
+        return len(self.by_id)
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self.by_id.values())
+
+    def __contains__(self, member_id: object) -> bool:
+        return member_id in self.by_id
+
+    def get(self, member_id: str | None) -> Member | None:
+        return None if member_id is None else self.by_id.get(member_id)
+
+    def check(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        """NONE for a member; FENCED_INSTANCE_ID if another one has taken its instance id (KIP-345)."""
+        if instance_id is not None:
+            known = self.static_ids.get(instance_id)
+            if known is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if known != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in self.by_id else ErrorCode.UNKNOWN_MEMBER_ID
+
+    def add(self, member: Member) -> None:
+        """The first one leads until a rebalance says otherwise."""
+        self.by_id[member.member_id] = member
+        if member.instance_id is not None:
+            self.static_ids[member.instance_id] = member.member_id
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.pending.pop(member.member_id, None)
+        self._count(member.protocols, 1)
+
+    def remove(self, member_id: str) -> Member | None:
+        """Take out a member, pending or not; the next in line leads if it did. Answer it first."""
+        self.pending.pop(member_id, None)
+        member = self.by_id.pop(member_id, None)
+        if member is None:
+            return None
+        self._count(member.protocols, -1)
+        if member.instance_id is not None and self.static_ids.get(member.instance_id) == member_id:
+            del self.static_ids[member.instance_id]
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self.by_id), None)
+        return member
+
+    def rename(self, old: Member, new_id: str) -> Member:
+        """A static member came back under a new member id; it leads if it did before. Answer the old one first."""
+        member = old.renamed(new_id)
+        del self.by_id[old.member_id]
+        self.by_id[new_id] = member
+        if self.leader_id == old.member_id:
+            self.leader_id = new_id
+        if old.instance_id is not None:
+            self.static_ids[old.instance_id] = new_id
+        return member
+
+    def change(self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int) -> None:
+        self._count(member.protocols, -1)
+        member.protocols = protocols
+        member.rebalance_timeout_ms = rebalance_timeout_ms
+        member.session_timeout_ms = session_timeout_ms
+        self._count(protocols, 1)
+
+    def wait(self, member: Member, caller: Caller) -> Caller:
+        """`caller` waits for the next generation; who waited for this member before is given back."""
+        earlier, member.join_caller = member.join_caller, caller
+        if earlier is None:
+            self.waiting_count += 1
+        return earlier
+
+    def stop_waiting(self, member: Member) -> Caller:
+        """Who waited for this member's JoinGroup, if anybody."""
+        caller, member.join_caller = member.join_caller, None
+        if caller is not None:
+            self.waiting_count -= 1
+        return caller
+
+    def has_everybody_joined(self) -> bool:
+        return self.waiting_count == len(self.by_id) and not self.pending
+
+    def elect_leader(self) -> bool:
+        """Keep a leader that joined, else take the first who did. False: nobody did."""
+        leader = self.get(self.leader_id)
+        if leader is not None and leader.join_caller is not None:
+            return True
+        joined = next((m.member_id for m in self.by_id.values() if m.join_caller is not None), None)
+        if joined is None:
+            return False
+        self.leader_id = joined
+        return True
+
+    def rebalance_timeout_ms(self) -> int:
+        """The longest that any member asks for."""
+        return max((member.rebalance_timeout_ms for member in self.by_id.values()), default=0)
+
+    def has_common_protocol(self, protocols: Protocols) -> bool:
+        """Whether everybody speaks one of these."""
+        return any(self._speakers.get(name, 0) == len(self.by_id) for name, _ in protocols)
+
+    def select_protocol(self) -> str | None:
+        """The protocol everybody speaks that most want first; of equals, the one voted for first."""
+        candidates = {name for name, count in self._speakers.items() if count == len(self.by_id)}
+        votes: dict[str, int] = {}
+        for member in self.by_id.values():
+            choice = member.vote(candidates)
+            if choice is not None:
+                votes[choice] = votes.get(choice, 0) + 1
+        return max(votes, key=votes.__getitem__, default=None)
+
+    def _count(self, protocols: Protocols, by: int) -> None:
+        for name, _ in protocols:
+            count = self._speakers.get(name, 0) + by
+            if count:
+                self._speakers[name] = count
+            else:
+                self._speakers.pop(name, None)

@@ -1,0 +1,396 @@
+"""One coordinator shard: performs what group.py and offsets.py decide, over one partition of `__consumer_offsets`.
+
+State changes only in `_apply`, which StateLog calls with records that are durable, live and after a restart alike. One
+heap of wake-up times and one timer serve all groups of the shard: a heartbeat touches neither.
+
+A shard whose log says that another owns it now is lost: everybody who waits is sent to find the coordinator again and
+the state is thrown away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+import structlog
+
+from bmq.coordinator.config import CoordinatorConfig
+from bmq.coordinator.effects import Answer, Effects, GroupState, Moment, Persist
+from bmq.coordinator.group import Group
+from bmq.coordinator.member import NEVER_MS
+from bmq.coordinator.metrics import GroupMetrics
+from bmq.coordinator.offsets import Offsets, Record
+from bmq.coordinator.snapshot import decode_snapshot, encode_snapshot
+from bmq.log.clock import Clock
+from bmq.log.partition_log import PartitionLog
+from bmq.log.state_log import SnapshotPolicy, StateLog
+from bmq.log.store import FencedWriter
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError, KafkaError, MalformedMessage
+from bmq.protocol.group_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    UnknownKey,
+    decode_key,
+    decode_value,
+    encode_key,
+    encode_value,
+)
+
+_log = structlog.get_logger("bmq.coordinator")
+
+_LOST: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+
+_STALE_WAKE_UPS_MAX: Final = 64
+
+_APPEND_ERRORS: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+def coordinator_error(error: BmqError) -> ErrorCode:
+    """What a group's client is told of an error of the shard's log (GroupMetadataManager's mapping)."""
+    return _APPEND_ERRORS.get(error.code, error.code)
+
+
+class Shard:
+    """Groups and offsets of one partition. `is_lost` once another owner has it."""
+
+    def __init__(
+        self,
+        number: int,
+        log: PartitionLog,
+        clock: Clock,
+        config: CoordinatorConfig,
+        metrics: GroupMetrics,
+        on_lost: Callable[[Shard], None],
+    ) -> None:
+        self.number = number
+        self.groups: dict[str, Group] = {}
+        self.offsets = Offsets(config)
+        self.is_lost = False
+        self.state_log = StateLog(log, clock, SnapshotPolicy(config.snapshot_records_max, config.snapshot_bytes_max))
+        self._clock = clock
+        self._config = config
+        self._metrics = metrics
+        self._on_lost = on_lost
+        self._loop = asyncio.get_running_loop()
+        self._loading: dict[str, GroupMetadataValue] | None = {}
+        self._heap: list[tuple[float, str]] = []
+        self._scheduled: dict[str, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_ms = NEVER_MS
+        self._expiry: asyncio.Handle | None = None
+        self._commits: dict[str, set[asyncio.Future[int]]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # ---------------------------------------------------------------- life
+
+    async def load(self) -> None:
+        """Replay the log. Raises KafkaError, StoreError."""
+        started = self._loop.time()
+        count = await self.state_log.replay(self._apply, self._apply_snapshot)
+        loading, self._loading = self._loading or {}, None
+        now = self.now()
+        for group_id, value in loading.items():
+            group = self.groups[group_id] = Group(group_id, self._config)
+            self.perform(group, group.load(value, now))
+        self._metrics.loaded_shards += 1
+        self._schedule_expiry()
+        self._save_snapshot_if_due()
+        _log.info(
+            "group_shard_loaded",
+            shard=self.number,
+            records=count,
+            groups=len(self.groups),
+            offsets=self.offsets.count,
+            duration_ms=round((self._loop.time() - started) * 1000),
+        )
+
+    def lose(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
+        """Another owner has the log now, or we stop: answer who waits, forget everything."""
+        if self.is_lost:
+            return
+        self.is_lost = True
+        self.close()
+        for group in self.groups.values():
+            for effect in group.unload(error):
+                if isinstance(effect, Answer):
+                    _answer(effect)
+        self.groups = {}
+        self.offsets = Offsets(self._config)
+        self._metrics.lost_shards += 1
+        _log.warning("group_shard_lost", shard=self.number)
+        self._on_lost(self)
+
+    def close(self) -> None:
+        """Stop timers and background writes."""
+        for handle in (self._timer, self._expiry):
+            if handle is not None:
+                handle.cancel()
+        self._timer = self._expiry = None
+        for task in self._tasks:
+            task.cancel()
+
+    # ---------------------------------------------------------------- groups
+
+    def now(self) -> Moment:
+        return Moment(self._loop.time() * 1000, self._clock.now_ms())
+
+    def has_group(self, group_id: str) -> bool:
+        """Also one that has nothing but offsets."""
+        return group_id in self.groups or self.offsets.has_group(group_id)
+
+    def group_ids(self) -> list[str]:
+        return [*self.groups, *(group_id for group_id in self.offsets.by_group if group_id not in self.groups)]
+
+    def perform(self, group: Group, effects: Effects) -> None:
+        """Carry out a group's effects and see to its next wake-up."""
+        for effect in effects:
+            if isinstance(effect, Answer):
+                _answer(effect)
+            else:
+                self._persist(group, effect)
+        self._schedule(group)
+
+    def _persist(self, group: Group, persist: Persist) -> None:
+        key = encode_key(GroupMetadataKey(group=group.group_id))
+        done = self.append([(key, encode_value(persist.value))])
+
+        def finish(done: asyncio.Future[int]) -> None:
+            if self.is_lost or done.cancelled():
+                return
+            error = done.exception()
+            if error is None:
+                self.perform(group, group.persisted(persist, self.now()))
+                return
+            code = coordinator_error(error) if isinstance(error, BmqError) else ErrorCode.UNKNOWN_SERVER_ERROR
+            _log.warning(
+                "group_not_written", group=group.group_id, generation=persist.value.generation, error=code.name
+            )
+            self.perform(group, group.persist_failed(persist, code, self.now()))
+
+        done.add_done_callback(finish)
+
+    # ---------------------------------------------------------------- the log
+
+    def append(self, records: Sequence[Record]) -> asyncio.Future[int]:
+        """As StateLog.append; losing the log loses the shard."""
+        done = self.state_log.append(records)
+        done.add_done_callback(self._appended)
+        return done
+
+    async def commit(self, group_id: str, partitions: Sequence[tuple[str, int]], records: Sequence[Record]) -> None:
+        """Write a decided commit; returns when it is applied. Raises KafkaError."""
+        ticket = self.offsets.begin(group_id, partitions)
+        done = self.append(records)
+        waiting = self._commits.setdefault(group_id, set())
+        waiting.add(done)
+        offsets = self.offsets
+
+        def finish(done: asyncio.Future[int]) -> None:
+            offsets.end(ticket)
+            waiting.discard(done)
+            if not waiting:
+                self._commits.pop(group_id, None)
+
+        done.add_done_callback(finish)
+        await asyncio.shield(done)  # a client that goes away does not take back what is on its way
+        self._metrics.commits += len(partitions)
+
+    async def settle(self, group_id: str) -> None:
+        """Wait for the group's commits that are on their way now, whatever becomes of them."""
+        waiting = self._commits.get(group_id)
+        if waiting:
+            await asyncio.wait(list(waiting))
+
+    async def prove(self) -> None:
+        """Rule 15 before an answer from memory. Raises KafkaError NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE."""
+        try:
+            await self.state_log.prove_ownership()
+        except FencedWriter as error:
+            self.lose()
+            raise KafkaError(ErrorCode.NOT_COORDINATOR) from error
+        except BmqError as error:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
+        if self.is_lost:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+
+    def _appended(self, done: asyncio.Future[int]) -> None:
+        error = None if done.cancelled() else done.exception()
+        if isinstance(error, BmqError) and error.code in _LOST:
+            self.lose()
+        elif not self.is_lost and self.state_log.is_snapshot_due:
+            self._save_snapshot_if_due()
+
+    def _apply(self, key: bytes | None, value: bytes | None) -> None:
+        """The only place where durable state changes."""
+        if key is None:
+            return
+        try:
+            named = decode_key(key)
+            told = decode_value(named, value)
+        except MalformedMessage as error:
+            _log.error("group_record_skipped", shard=self.number, error=str(error))
+            return
+        if isinstance(named, OffsetCommitKey):
+            self.offsets.replay(named, told if isinstance(told, OffsetCommitValue) else None)
+        elif isinstance(named, UnknownKey):
+            return  # consumer, share and streams groups: not ours to keep yet
+        else:
+            self._apply_group(named.group, told if isinstance(told, GroupMetadataValue) else None)
+
+    def _apply_group(self, group_id: str, value: GroupMetadataValue | None) -> None:
+        if self._loading is not None:
+            # Only a group's last record counts: groups are made when all have been seen.
+            if value is None:
+                self._loading.pop(group_id, None)
+            else:
+                self._loading[group_id] = value
+            return
+        group = self.groups.get(group_id)
+        if value is None:
+            if group is not None:
+                group.removed()
+                self.forget_if_unused(group)
+            return
+        if group is None:
+            group = self.groups[group_id] = Group(group_id, self._config)
+            self.perform(group, group.load(value, self.now()))
+            return
+        before = group.rebalance_count
+        self.perform(group, group.replay(value, self.now()))
+        self._metrics.rebalances += group.rebalance_count - before
+
+    def forget_if_unused(self, group: Group) -> None:
+        """Drop a group that was never written and has nobody in it (a first JoinGroup that failed, or never came back)."""
+        if group.is_unused and self.groups.get(group.group_id) is group:
+            del self.groups[group.group_id]
+            self._scheduled.pop(group.group_id, None)
+
+    # ---------------------------------------------------------------- snapshots
+
+    def snapshot_records(self) -> Iterator[Record]:
+        """The records that bring the shard's durable state back."""
+        for group_id, group in self.groups.items():
+            if group.written is not None:
+                yield encode_key(GroupMetadataKey(group=group_id)), encode_value(group.written)
+        yield from self.offsets.records()
+
+    async def save_snapshot(self, *, force: bool = False) -> bool:
+        """Save the state if the log since the last snapshot is long, or at once; whether it was. Raises BmqError."""
+        return await self.state_log.save_snapshot(lambda: encode_snapshot(self.snapshot_records()), force=force)
+
+    def _apply_snapshot(self, data: bytes) -> None:
+        for key, value in decode_snapshot(data):
+            self._apply(key, value)
+
+    def _save_snapshot_if_due(self) -> None:
+        if not self.state_log.is_snapshot_due:
+            return
+
+        async def save() -> None:
+            try:
+                if await self.save_snapshot():
+                    _log.info("group_snapshot_saved", shard=self.number, next_offset=self.state_log.applied_offset)
+            except BmqError as error:
+                _log.warning("group_snapshot_failed", shard=self.number, error=str(error))
+
+        task = self._loop.create_task(save())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # ---------------------------------------------------------------- time
+
+    def _schedule(self, group: Group) -> None:
+        wake_ms = group.wake_ms
+        if wake_ms >= self._scheduled.get(group.group_id, NEVER_MS) or self.is_lost:
+            return
+        self._scheduled[group.group_id] = wake_ms
+        if len(self._heap) > 2 * len(self._scheduled) + _STALE_WAKE_UPS_MAX:
+            self._heap = [(at_ms, group_id) for group_id, at_ms in self._scheduled.items()]
+            heapq.heapify(self._heap)
+        else:
+            heapq.heappush(self._heap, (wake_ms, group.group_id))
+        self._arm()
+
+    def _arm(self) -> None:
+        if not self._heap or self._heap[0][0] >= self._timer_at_ms:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at_ms = self._heap[0][0]
+        self._timer = self._loop.call_at(self._timer_at_ms / 1000, self._wake)
+
+    def _wake(self) -> None:
+        self._timer = None
+        self._timer_at_ms = NEVER_MS
+        now = self.now()
+        # The loop may run a timer a clock tick early; without this the same deadline would be armed over and over.
+        now = now._replace(loop_ms=now.loop_ms + 1)
+        while self._heap and self._heap[0][0] <= now.loop_ms:
+            wake_ms, group_id = heapq.heappop(self._heap)
+            if self._scheduled.get(group_id) != wake_ms:
+                continue  # an earlier wake-up took its place
+            del self._scheduled[group_id]
+            group = self.groups.get(group_id)
+            if group is None:
+                continue
+            member_count = len(group.members)
+            effects = group.tick(now)
+            if len(group.members) < member_count:
+                self._metrics.expired_members += member_count - len(group.members)
+                _log.info(
+                    "group_members_expired",
+                    group=group_id,
+                    expired=member_count - len(group.members),
+                    members=len(group.members),
+                    state=group.state,
+                )
+            self.perform(group, effects)
+            self.forget_if_unused(group)
+        self._arm()
+
+    def _schedule_expiry(self) -> None:
+        delay_s = self._config.offsets_retention_check_interval_ms / 1000
+        self._expiry = self._loop.call_later(delay_s, lambda: self._expire(self.group_ids()))
+
+    def _expire(self, left: list[str]) -> None:
+        """Tombstones for offsets and groups whose time is over; a bounded number of offsets in each turn of the loop."""
+        now_ms = self._clock.now_ms()
+        records: list[Record] = []
+        looked_at = 0
+        while left and looked_at < self._config.expiry_offsets_per_turn_max:
+            group_id = left.pop()
+            group = self.groups.get(group_id)
+            looked_at += 1 + sum(len(topic) for topic in self.offsets.by_group.get(group_id, {}).values())
+            expired, is_empty = self.offsets.expire(group_id, group, now_ms)
+            self._metrics.expired_offsets += len(expired)
+            records += expired
+            if is_empty and group is not None and group.state is GroupState.EMPTY and group.written is not None:
+                records.append((encode_key(GroupMetadataKey(group=group_id)), None))
+        if records:
+            _log.info("group_offsets_expired", shard=self.number, tombstones=len(records))
+            self.append(records)
+        if left:
+            self._expiry = self._loop.call_soon(self._expire, left)
+        else:
+            self._schedule_expiry()
+
+
+def _answer(effect: Answer) -> None:
+    # The client may be gone, and then nobody waits any more.
+    if not effect.caller.done():
+        effect.caller.set_result(effect.response)

@@ -1,0 +1,106 @@
+"""The aborted transactions of a log, so that a read_committed consumer can leave their records out. Pure.
+
+Four int64 each: producer id, first offset, last offset (of the marker), last stable offset when the marker was written.
+Source: KIP-98, Kafka's TransactionIndex.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from bmq.log.checksummed_parts import CorruptParts, decode_int64s, encode_int64s
+from bmq.log.partition_log import AbortedTransaction
+from bmq.log.store import Buffer
+
+_FIELD_COUNT: Final = 4
+
+
+class AbortedEntry(NamedTuple):
+    """One aborted transaction, offsets inclusive."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class AbortedTransactions:
+    """In the order of their markers, so last offsets ascend."""
+
+    __slots__ = ("_last_offsets", "_numbers")
+
+    def __init__(self) -> None:
+        self._numbers = array("q")
+        self._last_offsets = array("q")
+
+    def __len__(self) -> int:
+        return len(self._last_offsets)
+
+    def __iter__(self) -> Iterator[AbortedEntry]:
+        for place in range(len(self)):
+            yield self._at(place)
+
+    def _at(self, place: int) -> AbortedEntry:
+        return AbortedEntry(*self._numbers[place * _FIELD_COUNT : (place + 1) * _FIELD_COUNT])
+
+    def add(self, entry: AbortedEntry) -> None:
+        """Raises ValueError when its marker does not lie behind all others."""
+        if self._last_offsets and entry.last_offset <= self._last_offsets[-1]:
+            raise ValueError(f"marker at {entry.last_offset} is not behind {self._last_offsets[-1]}")
+        self._numbers.extend(entry)
+        self._last_offsets.append(entry.last_offset)
+
+    def overlapping(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
+        """Those with records in [from, to), in the order of their markers."""
+        found: list[AbortedTransaction] = []
+        for place in range(bisect_left(self._last_offsets, from_offset), len(self)):
+            producer_id, first_offset, _, last_stable_offset = self._at(place)
+            if first_offset < to_offset:
+                found.append(AbortedTransaction(producer_id, first_offset))
+            # Whatever aborts later began at or past the last stable offset of that moment.
+            if last_stable_offset >= to_offset:
+                break
+        return found
+
+    def between(self, from_offset: int, to_offset: int) -> AbortedTransactions:
+        """Those whose marker lies in [from, to)."""
+        first, end = bisect_left(self._last_offsets, from_offset), bisect_left(self._last_offsets, to_offset)
+        part = AbortedTransactions()
+        part._numbers = self._numbers[first * _FIELD_COUNT : end * _FIELD_COUNT]
+        part._last_offsets = self._last_offsets[first:end]
+        return part
+
+    def extend(self, later: AbortedTransactions) -> None:
+        for entry in later:
+            self.add(entry)
+
+    def drop_before(self, offset: int) -> None:
+        """Forget those whose marker lies below."""
+        end = bisect_left(self._last_offsets, offset)
+        del self._numbers[: end * _FIELD_COUNT]
+        del self._last_offsets[:end]
+
+    def drop_from(self, offset: int) -> None:
+        """Forget those whose marker lies at or past this offset."""
+        first = bisect_left(self._last_offsets, offset)
+        del self._numbers[first * _FIELD_COUNT :]
+        del self._last_offsets[first:]
+
+    def encode(self) -> bytes:
+        return encode_int64s(self._numbers)
+
+    @classmethod
+    def decode(cls, body: Buffer, error: type[CorruptParts] = CorruptParts) -> AbortedTransactions:
+        numbers = decode_int64s(body, error)
+        if len(numbers) % _FIELD_COUNT:
+            raise error("a table of aborted transactions with a part of one")
+        decoded = cls()
+        decoded._numbers = numbers
+        decoded._last_offsets = numbers[2::_FIELD_COUNT]
+        last_offsets = decoded._last_offsets
+        if any(last_offsets[i] >= last_offsets[i + 1] for i in range(len(last_offsets) - 1)):
+            raise error("aborted transactions out of order")
+        return decoded

@@ -1,0 +1,90 @@
+"""The container of all small files of the log: named parts, each with its own checksum. Pure.
+
+    magic (8 bytes)  part count (u32)  [name (4 bytes)  length (u32)  crc32c (u32)] x count  crc32c of all that (u32)
+    the parts, back to back, in the same order, and nothing behind them
+
+Integers are little-endian. A part's checksum covers its bytes; the head's covers the names and lengths, so that any
+flipped bit and any missing or added byte is found. Tables of numbers are arrays of int64.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Iterable, Mapping
+from struct import Struct
+from typing import Final
+
+from crc32c import crc32c
+
+from bmq.log.store import Buffer, CorruptFile
+
+PART_COUNT_MAX: Final = 32
+MAGIC_BYTES: Final = 8
+
+_PREFIX: Final = Struct("<8sI")
+_ENTRY: Final = Struct("<4sII")
+_CRC: Final = Struct("<I")
+_IS_SWAPPED: Final = sys.byteorder == "big"
+
+
+class CorruptParts(CorruptFile):
+    """Bytes that are not a whole, unchanged container."""
+
+
+def encode_parts(magic: bytes, parts: Mapping[bytes, Buffer]) -> bytes:
+    """`magic` has 8 bytes, each name 4."""
+    head = bytearray(_PREFIX.pack(magic, len(parts)))
+    for name, body in parts.items():
+        head += _ENTRY.pack(name, len(body), crc32c(body))
+    head += _CRC.pack(crc32c(head))
+    return b"".join((head, *parts.values()))
+
+
+def decode_parts(
+    magic: bytes, data: Buffer, names: Iterable[bytes], error: type[CorruptParts] = CorruptParts
+) -> dict[bytes, memoryview]:
+    """The parts by name, as views of `data`. Raises `error` when anything is off, or the parts are not just `names`."""
+    view = memoryview(data)
+    if len(view) < _PREFIX.size:
+        raise error(f"{len(view)} bytes are too few")
+    found_magic, count = _PREFIX.unpack_from(view)
+    if found_magic != magic:
+        raise error(f"it starts with {found_magic!r} instead of {magic!r}")
+    head_bytes = _PREFIX.size + count * _ENTRY.size
+    if count > PART_COUNT_MAX or len(view) < head_bytes + _CRC.size:
+        raise error(f"{len(view)} bytes are too few for {count} parts")
+    if _CRC.unpack_from(view, head_bytes)[0] != crc32c(view[:head_bytes]):
+        raise error("the head's checksum does not match")
+    parts: dict[bytes, memoryview] = {}
+    position = head_bytes + _CRC.size
+    for number in range(count):
+        name, length, crc = _ENTRY.unpack_from(view, _PREFIX.size + number * _ENTRY.size)
+        body = view[position : position + length]
+        position += length
+        if len(body) != length or crc32c(body) != crc:
+            raise error(f"part {name!r} is cut short or its checksum does not match")
+        parts[name] = body
+    if position != len(view):
+        raise error(f"{len(view) - position} bytes are left behind the last part")
+    if parts.keys() != frozenset(names) or len(parts) != count:
+        raise error(f"it holds the parts {sorted(parts)}")
+    return parts
+
+
+def encode_int64s(numbers: array[int]) -> bytes:
+    """`numbers` has type code q."""
+    if _IS_SWAPPED:
+        numbers = numbers[:]
+        numbers.byteswap()
+    return numbers.tobytes()
+
+
+def decode_int64s(body: Buffer, error: type[CorruptParts] = CorruptParts) -> array[int]:
+    if len(body) % 8:
+        raise error(f"a table of {len(body)} bytes is no whole number of int64")
+    numbers = array("q")
+    numbers.frombytes(body)
+    if _IS_SWAPPED:
+        numbers.byteswap()
+    return numbers

@@ -1,0 +1,82 @@
+"""Which leader epoch begins at which offset: lets a client find out where its view of the log diverged. Pure.
+
+Source: KIP-101, KIP-279, Kafka's LeaderEpochFileCache.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+
+UNDEFINED = (-1, -1)
+
+
+class EpochHistory:
+    """Epochs and their start offsets, both strictly ascending."""
+
+    __slots__ = ("_epochs", "_starts")
+
+    def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
+        self._epochs: list[int] = []
+        self._starts: list[int] = []
+        for leader_epoch, start_offset in entries:
+            self.assign(leader_epoch, start_offset)
+
+    @property
+    def entries(self) -> tuple[tuple[int, int], ...]:
+        """(leader epoch, start offset), ascending."""
+        return tuple(zip(self._epochs, self._starts, strict=True))
+
+    @property
+    def latest_epoch(self) -> int:
+        """-1 when there is none."""
+        return self._epochs[-1] if self._epochs else -1
+
+    def assign(self, leader_epoch: int, start_offset: int) -> None:
+        """The epoch begins at this offset. An epoch in which nothing was written gives way to the next one.
+
+        Telling the newest epoch again changes nothing.
+        """
+        if leader_epoch < 0 or start_offset < 0:
+            raise ValueError(f"epoch {leader_epoch} cannot start at offset {start_offset}")
+        epochs, starts = self._epochs, self._starts
+        if epochs and epochs[-1] == leader_epoch and start_offset >= starts[-1]:
+            return
+        while epochs and (epochs[-1] >= leader_epoch or starts[-1] >= start_offset):
+            epochs.pop()
+            starts.pop()
+        epochs.append(leader_epoch)
+        starts.append(start_offset)
+
+    def end_offset_for(self, leader_epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """(largest epoch known at or below the one asked for, where it ends); (-1, -1) when nothing can be said.
+
+        An epoch older than all known ones ends where the first known one starts, as Kafka answers.
+        """
+        epochs = self._epochs
+        if leader_epoch < 0 or not epochs or leader_epoch > epochs[-1]:
+            return UNDEFINED
+        if leader_epoch == epochs[-1]:
+            return leader_epoch, log_end_offset
+        higher = bisect_right(epochs, leader_epoch)
+        return (epochs[higher - 1] if higher else leader_epoch), self._starts[higher]
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch that wrote this offset; -1 when unknown."""
+        place = bisect_right(self._starts, offset)
+        return self._epochs[place - 1] if place else -1
+
+    def truncate_head(self, log_start_offset: int) -> None:
+        """Forget what lies below; the epoch that was current there starts at the log's start now."""
+        kept = bisect_right(self._starts, log_start_offset) - 1
+        if kept < 0:
+            return
+        del self._epochs[:kept]
+        del self._starts[:kept]
+        self._starts[0] = log_start_offset
+
+    def truncate_tail(self, end_offset: int) -> None:
+        """Forget epochs that start at or past this offset."""
+        while self._starts and self._starts[-1] >= end_offset:
+            self._epochs.pop()
+            self._starts.pop()

@@ -1,0 +1,115 @@
+"""Who may write below an epoch directory of the embedded store: whoever holds the lock on the open directory (rule 19).
+
+The lock sits on the directory itself, so it moves with a rename and ends with its process. All methods block and may be
+called from any thread.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
+from typing import Final
+
+from bmq.log.store import FileMissing, LeaseHeld
+
+OPEN_SUFFIX: Final = ".open"
+
+
+class Lease:
+    """A held lock. `users`: writers whose files lie in the directory."""
+
+    __slots__ = ("descriptor", "path", "users")
+
+    def __init__(self, descriptor: int, path: str) -> None:
+        self.descriptor = descriptor
+        self.path = path
+        self.users = 0
+
+
+class Leases:
+    """The locks of one process by the directory's absolute path, its present one after renames."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, Lease] = {}
+        self._mutex = Lock()
+
+    def hold(self, path: str) -> Lease | None:
+        """The lease over an epoch directory for one more user; None for a directory that is not an epoch's.
+
+        Raises LeaseHeld, FileMissing.
+        """
+        if not path.endswith(OPEN_SUFFIX):
+            return None
+        with self._mutex:
+            lease = self._held.get(path)
+            if lease is None:
+                lease = self._held[path] = Lease(_lock(path), path)
+            lease.users += 1
+            return lease
+
+    def release(self, lease: Lease | None) -> None:
+        """One user less. The lock stays while the directory is open: its owner will make further files there."""
+        if lease is None:
+            return
+        with self._mutex:
+            lease.users -= 1
+            if lease.users == 0 and not lease.path.endswith(OPEN_SUFFIX):
+                self._drop(lease)
+
+    @contextmanager
+    def borrowed(self, path: str) -> Iterator[None]:
+        """Held for the length of a rename or a takeover, by this process anyway or for the moment. Raises LeaseHeld."""
+        with self._mutex:
+            descriptor = -1 if path in self._held else _lock(path)
+        try:
+            yield
+        finally:
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def moved(self, source: str, target: str) -> None:
+        """The directory `source` is now `target`. Its lock goes on while somebody writes there."""
+        with self._mutex:
+            lease = self._held.pop(source, None)
+            if lease is None:
+                return
+            lease.path = target
+            self._held[target] = lease
+            if lease.users == 0 and not target.endswith(OPEN_SUFFIX):
+                self._drop(lease)
+
+    def deleted(self, path: str) -> None:
+        with self._mutex:
+            below = path + "/"
+            for lease in [lease for key, lease in self._held.items() if key == path or key.startswith(below)]:
+                self._drop(lease)
+
+    def close(self) -> None:
+        with self._mutex:
+            for lease in tuple(self._held.values()):
+                self._drop(lease)
+
+    def _drop(self, lease: Lease) -> None:
+        if self._held.get(lease.path) is lease:
+            del self._held[lease.path]
+            os.close(lease.descriptor)
+            lease.descriptor = -1
+
+
+def _lock(path: str) -> int:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise FileMissing(path) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise LeaseHeld(f"{path} is held by another living process") from error
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor

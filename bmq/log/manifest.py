@@ -1,0 +1,195 @@
+"""The manifest: what of a partition's log lies in closed files, and where. Small, immutable, written whole. Pure.
+
+An owner writes one before it opens its first segment, and another one when retention, deletion, a cut or a snapshot
+changes the past. In an epoch's directory the valid manifest with the highest number counts; segments of that epoch from
+`next_roll` on follow it and are found by walking. Readers address extents (rule 13), never files.
+
+The file is a container of checksummed parts:
+    head  JSON: everything but the following
+    abrt  aborted transactions of all extents
+    prod  producer state of everything below `end_offset`, unless it is large: then the last extent's index has it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Annotated, ClassVar, Final
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+
+from bmq.log.aborted_transactions import AbortedTransactions
+from bmq.log.checksummed_parts import CorruptParts, decode_parts, encode_parts
+from bmq.log.segment_index import NaturalNumber, SegmentIndex
+from bmq.log.store import Buffer
+
+MANIFEST_BYTES_MAX: Final = 256 * 1024 * 1024
+PRODUCERS_INLINE_BYTES_MAX: Final = 16 * 1024
+_MAGIC: Final = b"BMQMANI1"
+_PARTS: Final = (b"head", b"abrt", b"prod")
+_STRICT: Final = ConfigDict(strict=True, extra="forbid")
+
+
+class CorruptManifest(CorruptParts):
+    """A manifest that is not whole, or that contradicts itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """A run of whole batches in one closed file: bytes [position, position + length), offsets [base, end).
+
+    The file is segment `roll` of `leader_epoch`, `file_bytes` long; the owner of `index_epoch` wrote its index.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    leader_epoch: NaturalNumber
+    roll: NaturalNumber
+    index_epoch: NaturalNumber
+    file_id: int
+    file_bytes: NaturalNumber
+    position: NaturalNumber
+    length: NaturalNumber
+    base_offset: NaturalNumber
+    end_offset: NaturalNumber
+    max_timestamp_ms: int
+
+    @classmethod
+    def of(cls, index: SegmentIndex, index_epoch: int) -> Extent:
+        """The valid part of the whole segment that this index describes."""
+        summary = index.summary
+        return cls(
+            leader_epoch=summary.leader_epoch,
+            roll=summary.roll,
+            index_epoch=index_epoch,
+            file_id=summary.file_id,
+            file_bytes=summary.closed_bytes,
+            position=0,
+            length=summary.valid_bytes,
+            base_offset=summary.base_offset,
+            end_offset=summary.end_offset,
+            max_timestamp_ms=summary.max_timestamp_ms,
+        )
+
+    @property
+    def valid_bytes(self) -> int:
+        """Nothing at or past this position of the file counts."""
+        return self.position + self.length
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Of segment `roll` of `leader_epoch` nothing at or past `valid_bytes` belongs to the log (rule 4)."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    leader_epoch: NaturalNumber
+    roll: NaturalNumber
+    valid_bytes: NaturalNumber
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotReference:
+    """A state machine's snapshot: file `snapshot.<number>` of `leader_epoch`'s directory (rule 16)."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    leader_epoch: NaturalNumber
+    number: NaturalNumber
+    next_offset: NaturalNumber
+    length: NaturalNumber
+    crc: Annotated[int, Field(ge=0, lt=2**32)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    leader_epoch: NaturalNumber
+    next_roll: NaturalNumber
+    log_start_offset: NaturalNumber
+    end_offset: NaturalNumber
+    extents: tuple[Extent, ...]
+    cuts: tuple[Cut, ...]
+    epoch_history: tuple[tuple[int, int], ...]
+    snapshots: tuple[SnapshotReference, ...]
+    has_producers: bool
+
+
+_HEAD: Final = TypeAdapter(_Head)
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Everything older than segment `next_roll` of `leader_epoch`: the offsets below `end_offset`.
+
+    `extents` are in the order of the log and follow each other without a gap; the first may begin below
+    `log_start_offset`, which may lie past `end_offset` too (in a segment that follows). `cuts` say what was found behind the end, or cut from this epoch's own files. `epoch_history`:
+    (leader epoch, start offset). `producers` None: the index of the last extent has the producer state.
+    """
+
+    leader_epoch: int
+    next_roll: int
+    log_start_offset: int
+    end_offset: int
+    extents: tuple[Extent, ...] = ()
+    cuts: tuple[Cut, ...] = ()
+    epoch_history: tuple[tuple[int, int], ...] = ()
+    snapshots: tuple[SnapshotReference, ...] = ()
+    aborted: AbortedTransactions = field(default_factory=AbortedTransactions)
+    producers: bytes | None = None
+
+    def encode(self) -> bytes:
+        head = _Head(
+            leader_epoch=self.leader_epoch,
+            next_roll=self.next_roll,
+            log_start_offset=self.log_start_offset,
+            end_offset=self.end_offset,
+            extents=self.extents,
+            cuts=self.cuts,
+            epoch_history=self.epoch_history,
+            snapshots=self.snapshots,
+            has_producers=self.producers is not None,
+        )
+        return encode_parts(
+            _MAGIC,
+            {b"head": _HEAD.dump_json(head), b"abrt": self.aborted.encode(), b"prod": self.producers or b""},
+        )
+
+    @classmethod
+    def decode(cls, data: Buffer) -> Manifest:
+        """Raises CorruptManifest."""
+        parts = decode_parts(_MAGIC, data, _PARTS, CorruptManifest)
+        try:
+            head = _HEAD.validate_json(bytes(parts[b"head"]))
+        except ValidationError as error:
+            raise CorruptManifest(f"the manifest's head has {error.error_count()} errors") from error
+        if any(extent.valid_bytes > extent.file_bytes for extent in head.extents):
+            raise CorruptManifest("an extent is longer than its file")
+        if any(earlier.end_offset != later.base_offset for earlier, later in pairwise(head.extents)):
+            raise CorruptManifest("the extents do not follow each other")
+        if head.extents and head.extents[-1].end_offset != head.end_offset:
+            raise CorruptManifest("the extents end elsewhere than the log")
+        return cls(
+            leader_epoch=head.leader_epoch,
+            next_roll=head.next_roll,
+            log_start_offset=head.log_start_offset,
+            end_offset=head.end_offset,
+            extents=head.extents,
+            cuts=head.cuts,
+            epoch_history=head.epoch_history,
+            snapshots=head.snapshots,
+            aborted=AbortedTransactions.decode(parts[b"abrt"], CorruptManifest),
+            producers=bytes(parts[b"prod"]) if head.has_producers else None,
+        )
+
+    def epochs_named(self) -> frozenset[int]:
+        """Epochs whose directories hold a file this manifest names."""
+        epochs = {epoch for extent in self.extents for epoch in (extent.leader_epoch, extent.index_epoch)}
+        return frozenset(epochs.union(snapshot.leader_epoch for snapshot in self.snapshots))
+
+
+def cuts_by_segment(cuts: Iterable[Cut]) -> dict[tuple[int, int], int]:
+    """(leader epoch, roll) -> valid bytes."""
+    return {(cut.leader_epoch, cut.roll): cut.valid_bytes for cut in cuts}

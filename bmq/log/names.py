@@ -1,0 +1,182 @@
+"""Names of a partition's directories and files, and what its listing means for an owner (rule 1). Pure.
+
+topics/<topic id>/<partition>/00000007          an epoch's directory, sealed
+topics/<topic id>/<partition>/00000008.open     the epoch that writes; `N` and `N.open` are neighbours in byte order
+    owner                       who writes here, also the holder of all its files
+    manifest.00000000           what is older, newest valid number wins
+    00000000.log                a segment, by roll
+    00000000.index              its index
+    00000007-00000003.index     the index of a segment of another epoch, rebuilt here (rule 2)
+    snapshot.00000000           a state machine's snapshot, named by a manifest
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from bmq.log.partition_log import TopicPartition
+from bmq.log.store import FileStatus
+
+TOPICS_DIRECTORY: Final = "topics"
+OWNER_FILE: Final = "owner"
+_OPEN_SUFFIX: Final = ".open"
+_NUMBER: Final = r"(\d{8}|[1-9]\d{8,9})"
+_EPOCH_DIRECTORY: Final = re.compile(_NUMBER + r"(\.open)?", re.ASCII)
+_SEGMENT_FILE: Final = re.compile(_NUMBER + r"\.log", re.ASCII)
+_INDEX_FILE: Final = re.compile(_NUMBER + r"\.index", re.ASCII)
+_REBUILT_INDEX_FILE: Final = re.compile(_NUMBER + "-" + _NUMBER + r"\.index", re.ASCII)
+_MANIFEST_FILE: Final = re.compile(r"manifest\." + _NUMBER, re.ASCII)
+_SNAPSHOT_FILE: Final = re.compile(r"snapshot\." + _NUMBER, re.ASCII)
+
+
+def topic_directory(topic_id: object) -> str:
+    """Where all partitions of a topic's incarnation lie. `topic_id` is its UUID."""
+    return f"{TOPICS_DIRECTORY}/{topic_id}"
+
+
+def partition_directory(topic_partition: TopicPartition) -> str:
+    return f"{topic_directory(topic_partition.topic_id)}/{topic_partition.partition}"
+
+
+def sealed_name(leader_epoch: int) -> str:
+    return f"{leader_epoch:08d}"
+
+
+def open_name(leader_epoch: int) -> str:
+    return f"{leader_epoch:08d}{_OPEN_SUFFIX}"
+
+
+def segment_name(roll: int) -> str:
+    return f"{roll:08d}.log"
+
+
+def index_name(roll: int) -> str:
+    return f"{roll:08d}.index"
+
+
+def rebuilt_index_name(segment_epoch: int, roll: int) -> str:
+    return f"{segment_epoch:08d}-{roll:08d}.index"
+
+
+def manifest_name(number: int) -> str:
+    return f"manifest.{number:08d}"
+
+
+def snapshot_name(number: int) -> str:
+    return f"snapshot.{number:08d}"
+
+
+def parse_epoch_directory(name: str) -> tuple[int, bool] | None:
+    """(leader epoch, is it the open form); None for any other name."""
+    match = _EPOCH_DIRECTORY.fullmatch(name)
+    return (int(match[1]), match[2] is not None) if match else None
+
+
+def parse_segment(name: str) -> int | None:
+    """The roll of a segment file; None for any other name."""
+    return _single_number(_SEGMENT_FILE, name)
+
+
+def parse_index(name: str) -> int | None:
+    """The roll of the segment an index file beside it is for; None for any other name."""
+    return _single_number(_INDEX_FILE, name)
+
+
+def parse_rebuilt_index(name: str) -> tuple[int, int] | None:
+    """(segment's epoch, roll) of an index rebuilt by a later epoch; None for any other name."""
+    match = _REBUILT_INDEX_FILE.fullmatch(name)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def parse_manifest(name: str) -> int | None:
+    return _single_number(_MANIFEST_FILE, name)
+
+
+def parse_snapshot(name: str) -> int | None:
+    return _single_number(_SNAPSHOT_FILE, name)
+
+
+def _single_number(pattern: re.Pattern[str], name: str) -> int | None:
+    match = pattern.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPaths:
+    """Paths of one partition as one owner sees them: its own epoch's directory is open, every other one is sealed."""
+
+    partition: str
+    leader_epoch: int
+
+    def epoch(self, leader_epoch: int) -> str:
+        name = open_name(leader_epoch) if leader_epoch == self.leader_epoch else sealed_name(leader_epoch)
+        return f"{self.partition}/{name}"
+
+    @property
+    def own(self) -> str:
+        return self.epoch(self.leader_epoch)
+
+    @property
+    def own_sealed(self) -> str:
+        return f"{self.partition}/{sealed_name(self.leader_epoch)}"
+
+    def file(self, leader_epoch: int, name: str) -> str:
+        return f"{self.epoch(leader_epoch)}/{name}"
+
+    def owner(self, leader_epoch: int) -> str:
+        return self.file(leader_epoch, OWNER_FILE)
+
+    def segment(self, leader_epoch: int, roll: int) -> str:
+        return self.file(leader_epoch, segment_name(roll))
+
+    def index(self, leader_epoch: int, roll: int, index_epoch: int) -> str:
+        """Of the segment `leader_epoch`, `roll`, as written by the owner of `index_epoch`."""
+        name = index_name(roll) if index_epoch == leader_epoch else rebuilt_index_name(leader_epoch, roll)
+        return self.file(index_epoch, name)
+
+    def manifest(self, number: int) -> str:
+        return self.file(self.leader_epoch, manifest_name(number))
+
+    def snapshot(self, leader_epoch: int, number: int) -> str:
+        return self.file(leader_epoch, snapshot_name(number))
+
+
+@dataclass(frozen=True, slots=True)
+class EpochListing:
+    """The epochs a listing of a partition's directory shows, in both forms. An epoch may stand in both."""
+
+    open_epochs: frozenset[int]
+    sealed_epochs: frozenset[int]
+
+    @classmethod
+    def of(cls, entries: Iterable[FileStatus]) -> EpochListing:
+        opened: set[int] = set()
+        sealed: set[int] = set()
+        for entry in entries:
+            parsed = parse_epoch_directory(entry.name) if entry.is_directory else None
+            if parsed is not None:
+                (opened if parsed[1] else sealed).add(parsed[0])
+        return cls(frozenset(opened), frozenset(sealed))
+
+    def fencing_epoch(self, leader_epoch: int) -> int | None:
+        """The epoch that stops a claimer of `leader_epoch`: the highest above it, or itself once it is sealed."""
+        highest = max(self.open_epochs | self.sealed_epochs, default=leader_epoch)
+        if highest > leader_epoch:
+            return highest
+        return leader_epoch if leader_epoch in self.sealed_epochs else None
+
+    def to_seal(self, leader_epoch: int) -> tuple[int, ...]:
+        """Older epochs whose open directory is to be renamed, ascending."""
+        return tuple(sorted(epoch for epoch in self.open_epochs - self.sealed_epochs if epoch < leader_epoch))
+
+    def leftovers(self, leader_epoch: int) -> tuple[int, ...]:
+        """Older epochs whose open directory stands beside its sealed one: of a claimer that never passed; to delete."""
+        return tuple(sorted(epoch for epoch in self.open_epochs & self.sealed_epochs if epoch < leader_epoch))
+
+    def older_epochs(self, leader_epoch: int) -> tuple[int, ...]:
+        """Every older epoch, in whatever form, newest first."""
+        epochs = self.open_epochs | self.sealed_epochs
+        return tuple(sorted((epoch for epoch in epochs if epoch < leader_epoch), reverse=True))

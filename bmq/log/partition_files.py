@@ -1,0 +1,374 @@
+"""One partition's files as its owner sees them: closed extents, own segments, and the manifest that names them.
+
+The broker's runtime tells it what happened to its segments, in this order for each one:
+
+    files.begin_segment(builder)                          it becomes the current one (not yet when opened ahead of need)
+    builder.add(header, base_offset)                      for every batch, once it is durable
+    files.end_segment(roll)                               nothing more will be written to it; producer state is noted
+    index = files.seal_segment(roll, closed_bytes)        the file is closed at this length
+    await files.save_index(index)                         durable: it is an extent from now on
+
+Only segments whose index is durable are extents; the manifest names extents and nothing else, and recovery walks the
+rest. Readers find everything durable all the time. Every method that changes the past writes a new manifest before it
+returns, and what it drops is handed back as paths, to be deleted after a while (rule 2).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from dataclasses import dataclass, replace
+
+import structlog
+from crc32c import crc32c
+
+from bmq.log.index_cache import IndexCache
+from bmq.log.manifest import PRODUCERS_INLINE_BYTES_MAX, Cut, Extent, Manifest, SnapshotReference
+from bmq.log.names import PartitionPaths
+from bmq.log.partition_log import Location, StateSnapshot
+from bmq.log.recovery import RecoveredLog, load_index, scan_segment, write_index, write_manifest
+from bmq.log.retention import droppable
+from bmq.log.segment_index import IndexBuilder, SegmentIndex
+from bmq.log.store import AlreadyExists, CorruptFile, FencedWriter, FileMissing, SegmentStore, StoreError
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError
+
+_log = structlog.get_logger("bmq.log")
+
+
+@dataclass(slots=True)
+class _OwnSegment:
+    """A segment of this reign that is no extent yet.
+
+    `producers`: the state at its end, once it has ended; `saved`: its index, once that is durable.
+    """
+
+    builder: IndexBuilder
+    producers: bytes | None = None
+    saved: SegmentIndex | None = None
+
+
+class PartitionFiles:
+    """See the module's head. All calls come from one event loop; `producers` and `epochs` are the live state."""
+
+    def __init__(
+        self,
+        store: SegmentStore,
+        paths: PartitionPaths,
+        recovered: RecoveredLog,
+        *,
+        holder: str,
+        indexes: IndexCache,
+        index_interval_bytes: int,
+    ) -> None:
+        self.store = store
+        self.paths = paths
+        self.epochs = recovered.epochs
+        self.producers = recovered.producers
+        self.log_start_offset = recovered.log_start_offset
+        self.extents: list[Extent] = recovered.extents
+        self.cuts: tuple[Cut, ...] = recovered.cuts
+        self.snapshots: tuple[SnapshotReference, ...] = recovered.snapshots
+        self.index_interval_bytes = index_interval_bytes
+        self._extents_end_offset = recovered.end_offset
+        self._extents_producers = recovered.producers.encode_snapshot(recovered.end_offset)
+        self._is_last_index_complete = recovered.is_last_index_complete
+        self._next_roll = 0  # the first that the manifest does not cover
+        self._next_manifest = 0
+        self._next_snapshot = 0
+        self._own: list[_OwnSegment] = []
+        self._holder = holder
+        self._indexes = indexes
+        self._writing = asyncio.Lock()
+        self._loading = asyncio.Lock()
+
+    # --- the picture
+
+    @property
+    def end_offset(self) -> int:
+        """What follows the last durable batch that was counted in."""
+        for segment in reversed(self._own):
+            if segment.builder.valid_bytes:
+                return segment.builder.end_offset
+        return self._extents_end_offset
+
+    @property
+    def open_bytes(self) -> int:
+        """Valid bytes of segments that are no extents yet."""
+        return sum(segment.builder.valid_bytes for segment in self._own)
+
+    @property
+    def size_bytes(self) -> int:
+        """All valid bytes, also those below the log start that lie in a kept file."""
+        return sum(extent.length for extent in self.extents) + self.open_bytes
+
+    def own_segments(self) -> tuple[IndexBuilder, ...]:
+        """Those that are no extents yet and hold a batch, in order."""
+        return tuple(segment.builder for segment in self._own if segment.builder.valid_bytes)
+
+    def epoch_end_offset(self, leader_epoch: int, high_watermark: int) -> tuple[int, int]:
+        """(epoch, end offset) as OffsetForLeaderEpoch answers it; (-1, -1) when unknown."""
+        return self.epochs.end_offset_for(leader_epoch, high_watermark)
+
+    # --- own segments
+
+    def begin_segment(self, builder: IndexBuilder) -> None:
+        """The next segment of this reign; its batches are counted in through `builder.add`."""
+        self._own.append(_OwnSegment(builder))
+
+    def end_segment(self, roll: int) -> None:
+        """Note the producer state at the segment's end. To be called before a later segment's batches are counted in."""
+        segment = self._own_segment(roll)
+        if segment.builder.valid_bytes:
+            segment.producers = self.producers.encode_snapshot(segment.builder.end_offset)
+        else:
+            self._own.remove(segment)
+
+    def seal_segment(self, roll: int, closed_bytes: int) -> SegmentIndex:
+        """The index of an ended segment that holds a batch; its file is closed and `closed_bytes` long."""
+        segment = self._own_segment(roll)
+        builder = segment.builder
+        if segment.producers is None:
+            raise ValueError(f"segment {roll} has not ended")
+        aborted = self.producers.aborted.between(builder.base_offset, builder.end_offset)
+        return builder.build(closed_bytes, aborted=aborted, producers=segment.producers)
+
+    async def save_index(self, index: SegmentIndex) -> None:
+        """Write the index file ("save checkpoint"). May be tried again. Raises FencedWriter, StoreError."""
+        await write_index(self.store, self.paths, index, holder=self._holder)
+        self._own_segment(index.summary.roll).saved = index
+        while self._own and (saved := self._own[0].saved) is not None:
+            del self._own[0]
+            self._become_extent(saved)
+
+    def _become_extent(self, index: SegmentIndex) -> None:
+        extent = Extent.of(index, self.paths.leader_epoch)
+        self.extents.append(extent)
+        self._extents_end_offset = extent.end_offset
+        self._extents_producers = index.producers
+        self._is_last_index_complete = True
+        self._next_roll = extent.roll + 1
+        self._indexes.put(self._key(extent), index)
+
+    def _own_segment(self, roll: int) -> _OwnSegment:
+        for segment in self._own:
+            if segment.builder.roll == roll:
+                return segment
+        raise KeyError(roll)
+
+    # --- reading
+
+    async def locate(self, offset: int) -> Location:
+        """Where the batch holding this durable offset is, or one before it in its file.
+
+        Raises KafkaError OFFSET_OUT_OF_RANGE (also at the log's end), FileMissing, CorruptFile, StorageUnavailable.
+        """
+        location = self.locate_own(offset)
+        if location is not None:
+            return location
+        extent = self.extents[bisect_right(self.extents, offset, key=_end_offset)]
+        index = await self.index_of(extent)
+        return self.location_in(extent, index.position_of(offset))
+
+    def locate_own(self, offset: int) -> Location | None:
+        """As `locate`, but None when the offset lies in an extent."""
+        if not self.log_start_offset <= offset < self.end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is not in [{self.log_start_offset}, {self.end_offset})",
+            )
+        if offset < self._extents_end_offset:
+            return None
+        for segment in reversed(self._own):
+            builder = segment.builder
+            if builder.valid_bytes and offset >= builder.base_offset:
+                return self.location_in_own(builder, builder.position_of(offset))
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is in no segment")
+
+    def location_in(self, extent: Extent, position: int) -> Location:
+        return Location(
+            path=self.paths.segment(extent.leader_epoch, extent.roll),
+            file_id=extent.file_id,
+            position=max(position, extent.position),
+            valid_bytes=extent.valid_bytes,
+            base_offset=extent.base_offset,
+            end_offset=extent.end_offset,
+            is_closed=True,
+        )
+
+    def location_in_own(self, builder: IndexBuilder, position: int) -> Location:
+        return Location(
+            path=self.paths.segment(builder.leader_epoch, builder.roll),
+            file_id=builder.file_id,
+            position=position,
+            valid_bytes=builder.valid_bytes,
+            base_offset=builder.base_offset,
+            end_offset=builder.end_offset,
+            is_closed=False,
+        )
+
+    async def index_of(self, extent: Extent) -> SegmentIndex:
+        """From memory, from its file, or rebuilt by reading the segment. Raises FileMissing, CorruptFile, StorageUnavailable."""
+        index = self._indexes.get(self._key(extent))
+        if index is not None:
+            return index
+        async with self._loading:
+            index = self._indexes.get(self._key(extent)) or await load_index(self.store, self.paths, extent)
+            if index is None:
+                index = await self._rebuild_index(extent)
+            self._indexes.put(self._key(extent), index)
+        return index
+
+    async def _rebuild_index(self, extent: Extent) -> SegmentIndex:
+        scan = await scan_segment(self.store, self.paths, extent, None, self.index_interval_bytes)
+        if scan.index is None or scan.index.summary.end_offset != extent.end_offset:
+            raise CorruptFile(f"{self.paths.segment(extent.leader_epoch, extent.roll)} lost valid batches")
+        is_last = bool(self.extents) and self.extents[-1] == extent
+        if extent.leader_epoch != self.paths.leader_epoch and not is_last:
+            # Without producer state, so not for the last extent, whose index may be the only place that has it.
+            try:
+                await write_index(self.store, self.paths, scan.index, holder=self._holder)
+            except StoreError as error:
+                _log.warning("index_not_saved", partition=self.paths.partition, reason=str(error))
+            else:
+                rebuilt = replace(extent, index_epoch=self.paths.leader_epoch)
+                self.extents[:] = [rebuilt if other == extent else other for other in self.extents]
+        return scan.index
+
+    def _key(self, extent: Extent) -> tuple[str, int, int]:
+        return self.paths.partition, extent.leader_epoch, extent.roll
+
+    # --- the manifest, and what changes the past
+
+    def manifest(self) -> Manifest:
+        """What the next manifest says."""
+        producers: bytes | None = self._extents_producers
+        if self.extents and self._is_last_index_complete and len(self._extents_producers) > PRODUCERS_INLINE_BYTES_MAX:
+            producers = None
+        return Manifest(
+            leader_epoch=self.paths.leader_epoch,
+            next_roll=self._next_roll,
+            log_start_offset=self.log_start_offset,
+            end_offset=self._extents_end_offset,
+            extents=tuple(self.extents),
+            cuts=self.cuts,
+            epoch_history=self.epochs.entries,
+            snapshots=self.snapshots,
+            aborted=self.producers.aborted.between(0, self._extents_end_offset),
+            producers=producers,
+        )
+
+    async def write_manifest(self) -> None:
+        """Make the present picture durable. Raises FencedWriter, StoreError."""
+        async with self._writing:
+            await self._write(self.manifest())
+
+    async def record_cut(self, roll: int, valid_bytes: int) -> None:
+        """Own segment `roll` is closed at more than its valid bytes (a torn tail, rule 9): durable before this returns."""
+        async with self._writing:
+            cuts = tuple(cut for cut in self.cuts if (cut.leader_epoch, cut.roll) != (self.paths.leader_epoch, roll))
+            cuts = (*cuts, Cut(self.paths.leader_epoch, roll, valid_bytes))
+            await self._write(replace(self.manifest(), cuts=cuts))
+            self.cuts = cuts
+
+    async def advance_log_start(self, log_start_offset: int) -> tuple[str, ...]:
+        """Raise the log start, at most to the end, and drop the extents below it; paths that may be deleted then.
+
+        Nothing happens unless it is higher than now. Raises FencedWriter, StoreError: then nothing was changed here.
+        """
+        async with self._writing:
+            return await self._advance(log_start_offset, self.snapshots)
+
+    async def save_snapshot(self, snapshot: StateSnapshot) -> tuple[str, ...]:
+        """Write it, name it, drop older ones and the extents it replaces; paths that may be deleted then (rule 16)."""
+        async with self._writing:
+            epoch, number = self.paths.leader_epoch, self._next_snapshot
+            self._next_snapshot += 1
+            try:
+                await self.store.write_file(self.paths.snapshot(epoch, number), snapshot.data, holder=self._holder)
+            except FileMissing as error:
+                raise FencedWriter(f"{self.paths.own} is gone") from error
+            except AlreadyExists as error:
+                raise CorruptFile(f"{self.paths.snapshot(epoch, number)} is there already") from error
+            reference = SnapshotReference(
+                epoch, number, snapshot.next_offset, len(snapshot.data), crc32c(snapshot.data)
+            )
+            replaced = [extent.end_offset for extent in self.extents if extent.end_offset <= snapshot.next_offset]
+            return await self._advance(max(replaced, default=self.log_start_offset), (reference,))
+
+    async def latest_snapshot(self, high_watermark: int) -> StateSnapshot | None:
+        """The newest valid one at or below the high watermark. Raises StorageUnavailable."""
+        for reference in sorted(self.snapshots, key=lambda item: item.next_offset, reverse=True):
+            if reference.next_offset > high_watermark:
+                continue
+            path = self.paths.snapshot(reference.leader_epoch, reference.number)
+            try:
+                data = await self.store.read_file(path, length_bytes_max=reference.length)
+            except (FileMissing, CorruptFile) as error:
+                _log.warning("snapshot_not_trusted", path=path, reason=str(error))
+                continue
+            if len(data) == reference.length and crc32c(data) == reference.crc:
+                return StateSnapshot(reference.next_offset, data)
+            _log.warning("snapshot_not_trusted", path=path, reason="its length or checksum differs")
+        return None
+
+    async def _advance(self, log_start_offset: int, snapshots: tuple[SnapshotReference, ...]) -> tuple[str, ...]:
+        log_start_offset = max(self.log_start_offset, min(log_start_offset, self.end_offset))
+        if log_start_offset == self.log_start_offset and snapshots == self.snapshots:
+            return ()
+        count = droppable(self.extents, log_start_offset)
+        dropped, kept = self.extents[:count], tuple(self.extents[count:])
+        gone = {(extent.leader_epoch, extent.roll) for extent in dropped}
+        cuts = tuple(cut for cut in self.cuts if (cut.leader_epoch, cut.roll) not in gone)
+        before = self.manifest()
+        producers = before.producers if kept else self._extents_producers
+        after = replace(
+            before,
+            log_start_offset=log_start_offset,
+            extents=kept,
+            cuts=cuts,
+            snapshots=snapshots,
+            producers=producers,
+        )
+        await self._write(after)
+        self.log_start_offset = log_start_offset
+        del self.extents[:count]  # more may have been appended meanwhile, none removed
+        self.cuts = tuple(cut for cut in self.cuts if (cut.leader_epoch, cut.roll) not in gone)
+        self.snapshots = snapshots
+        self.epochs.truncate_head(log_start_offset)
+        self.producers.aborted.drop_before(log_start_offset)
+        for extent in dropped:
+            self._indexes.drop(self._key(extent))
+        return self._unnamed(before, after, dropped)
+
+    def _unnamed(self, before: Manifest, after: Manifest, dropped: list[Extent]) -> tuple[str, ...]:
+        """Paths that the newer manifest names no more: single files, or a sealed directory of which nothing is left."""
+        directories = before.epochs_named() - after.epochs_named() - {self.paths.leader_epoch}
+        paths = [self.paths.epoch(epoch) for epoch in sorted(directories)]
+        for extent in dropped:
+            if extent.leader_epoch not in directories:
+                paths.append(self.paths.segment(extent.leader_epoch, extent.roll))
+            if extent.index_epoch not in directories:
+                paths.append(self.paths.index(extent.leader_epoch, extent.roll, extent.index_epoch))
+        paths.extend(
+            self.paths.snapshot(reference.leader_epoch, reference.number)
+            for reference in before.snapshots
+            if reference not in after.snapshots and reference.leader_epoch not in directories
+        )
+        return tuple(paths)
+
+    async def _write(self, manifest: Manifest) -> None:
+        number = await write_manifest(
+            self.store, self.paths, manifest, holder=self._holder, first_number=self._next_manifest
+        )
+        self._next_manifest = number + 1
+        # Two are kept: the newest, and one more in case it is found damaged.
+        if number >= 2:
+            try:
+                await self.store.delete(self.paths.manifest(number - 2))
+            except StoreError as error:
+                _log.info("old_manifest_not_deleted", partition=self.paths.partition, reason=str(error))
+
+
+def _end_offset(extent: Extent) -> int:
+    return extent.end_offset

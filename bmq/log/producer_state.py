@@ -1,0 +1,310 @@
+"""Idempotent and transactional producers of one partition: which batch comes next, and which was here before. Pure.
+
+Each producer id has an entry with its epoch and its last five batches. `check` says what a batch is; `place` counts it
+in once it has an offset, though it is not durable yet; `synced` and `rollback` follow the high watermark and a cut. So a
+duplicate of a batch in flight is found as well, and the caller compares its offset with the high watermark: below, it is
+answered at once, else it waits for the original (rule 11). Entries never change, they are replaced: what was before a
+batch in flight is kept until it is durable.
+
+Left out here: whether the producer is allowed to write, and KIP-890's verification.
+Source: KIP-98, Kafka's ProducerAppendInfo, ProducerStateEntry and ProducerStateManager.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from struct import Struct
+from struct import error as struct_error
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from bmq.log.aborted_transactions import AbortedEntry, AbortedTransactions
+from bmq.log.checksummed_parts import CorruptParts
+from bmq.log.store import Buffer
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError
+from bmq.protocol.record_batch import BatchHeader, ControlType, EndTransactionMarker
+
+BATCHES_KEPT: Final = 5
+NO_EPOCH: Final = -1
+NO_OFFSET: Final = -1
+_SEQUENCE_MAX: Final = 2**31 - 1
+_TRANSACTIONAL: Final = 1 << 4
+
+_SNAPSHOT_HEAD: Final = Struct("<BII")  # version, crc32c of what follows, number of producers
+_SNAPSHOT_VERSION: Final = 1
+_PRODUCER: Final = Struct(
+    "<qhiqqB"
+)  # id, epoch, coordinator epoch, last timestamp, transaction's first offset, batches
+_BATCH: Final = Struct("<iiqqq")  # as PlacedBatch
+
+
+class CorruptSnapshot(CorruptParts):
+    """A producer-state snapshot that is not whole."""
+
+
+class PlacedBatch(NamedTuple):
+    """What is remembered of one batch. Sequences and offsets are those of its first and last record."""
+
+    base_sequence: int
+    last_sequence: int
+    base_offset: int
+    last_offset: int
+    timestamp_ms: int
+
+
+class ProducerEntry(NamedTuple):
+    """One producer id. `transaction_first_offset` is -1 without an open transaction; `batches`: oldest first."""
+
+    epoch: int
+    coordinator_epoch: int
+    last_timestamp_ms: int
+    transaction_first_offset: int
+    batches: tuple[PlacedBatch, ...]
+
+
+class _Completed(NamedTuple):
+    first_offset: int
+    marker_offset: int
+
+
+class ProducerStates:
+    """All producers of a partition, with what is in flight counted in."""
+
+    __slots__ = ("_completed", "_entries", "_ongoing", "_undo", "aborted")
+
+    def __init__(self) -> None:
+        self._entries: dict[int, ProducerEntry] = {}
+        self._undo: deque[tuple[int, int, ProducerEntry | None]] = deque()  # last offset, producer id, entry before
+        self._ongoing: dict[int, int] = {}  # producer id -> first offset, ascending
+        self._completed: deque[_Completed] = deque()  # transactions whose marker is in flight
+        self.aborted = AbortedTransactions()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def entry(self, producer_id: int) -> ProducerEntry | None:
+        return self._entries.get(producer_id)
+
+    # --- appending
+
+    def check(self, header: BatchHeader, *, is_client: bool = True) -> PlacedBatch | None:
+        """The batch this one repeats, or None when it may be placed. For batches with a producer id only.
+
+        `is_client`: sequences are checked; coordinators write without them. Raises KafkaError
+        INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE.
+        """
+        entry = self._entries.get(header.producer_id)
+        # A producer never seen, or forgotten since, may start with any sequence.
+        if entry is None:
+            return None
+        epoch = header.producer_epoch
+        if epoch == entry.epoch:
+            if is_client:
+                base_sequence = header.base_sequence
+                batches = entry.batches
+                last_sequence = batches[-1][1] if batches else -1
+                if base_sequence != last_sequence + 1 and (base_sequence != 0 or last_sequence != _SEQUENCE_MAX):
+                    return self._duplicate_of(header, entry)
+        elif epoch < entry.epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {header.producer_id} writes with epoch {epoch}, the last seen is {entry.epoch}",
+            )
+        elif is_client and header.base_sequence != 0 and entry.epoch != NO_EPOCH:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {header.producer_id} starts epoch {epoch} with sequence {header.base_sequence}",
+            )
+        if entry.transaction_first_offset != NO_OFFSET and not header.attributes & _TRANSACTIONAL:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {header.producer_id} writes outside its open transaction",
+            )
+        return None
+
+    def _duplicate_of(self, header: BatchHeader, entry: ProducerEntry) -> PlacedBatch:
+        base_sequence, last_sequence = header.base_sequence, header.last_sequence
+        for batch in entry.batches:
+            if batch.base_sequence == base_sequence and batch.last_sequence == last_sequence:
+                return batch
+        expected = entry.batches[-1].last_sequence if entry.batches else -1
+        raise KafkaError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"producer {header.producer_id} sent sequence {base_sequence} after {expected}",
+        )
+
+    def place(self, header: BatchHeader, base_offset: int) -> None:
+        """Count a batch of records in, at its offset. `check` let it pass, or it was read from the log."""
+        producer_id = header.producer_id
+        epoch = header.producer_epoch
+        last_offset = base_offset + header.last_offset_delta
+        base_sequence = header.base_sequence
+        timestamp_ms = header.max_timestamp_ms
+        last_sequence = (base_sequence + header.last_offset_delta) & _SEQUENCE_MAX if base_sequence >= 0 else -1
+        batch = PlacedBatch(base_sequence, last_sequence, base_offset, last_offset, timestamp_ms)
+        before = self._entries.get(producer_id)
+        if before is None:
+            coordinator_epoch = first_offset = -1
+            batches: tuple[PlacedBatch, ...] = (batch,)
+        else:
+            coordinator_epoch = before.coordinator_epoch
+            first_offset = before.transaction_first_offset
+            batches = (*before.batches[1 - BATCHES_KEPT :], batch) if before.epoch == epoch else (batch,)
+        if header.attributes & _TRANSACTIONAL and first_offset == NO_OFFSET:
+            first_offset = self._ongoing[producer_id] = base_offset
+        self._entries[producer_id] = ProducerEntry(epoch, coordinator_epoch, timestamp_ms, first_offset, batches)
+        self._undo.append((last_offset, producer_id, before))
+
+    def check_marker(self, header: BatchHeader, marker: EndTransactionMarker) -> None:
+        """Raises KafkaError INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED."""
+        entry = self._entries.get(header.producer_id)
+        if entry is None:
+            return
+        if header.producer_epoch < entry.epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"marker of producer {header.producer_id} has epoch {header.producer_epoch}, not {entry.epoch}",
+            )
+        if marker.coordinator_epoch < entry.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"marker of coordinator epoch {marker.coordinator_epoch}, {entry.coordinator_epoch} was seen",
+            )
+
+    def place_marker(
+        self, header: BatchHeader, base_offset: int, marker: EndTransactionMarker, timestamp_ms: int | None = None
+    ) -> None:
+        """Count the end of a transaction in. Without an open one it only carries the epochs on."""
+        producer_id = header.producer_id
+        before = self._entries.get(producer_id)
+        epoch = header.producer_epoch
+        first_offset = NO_OFFSET if before is None else before.transaction_first_offset
+        if first_offset != NO_OFFSET:
+            self._ongoing.pop(producer_id, None)
+            self._completed.append(_Completed(first_offset, base_offset))
+            if marker.control_type is ControlType.ABORT:
+                stable = min(self._ongoing.values(), default=base_offset + 1)
+                self.aborted.add(AbortedEntry(producer_id, first_offset, base_offset, stable))
+        batches = () if before is None or before.epoch != epoch else before.batches
+        timestamp_ms = header.max_timestamp_ms if timestamp_ms is None else timestamp_ms
+        self._entries[producer_id] = ProducerEntry(epoch, marker.coordinator_epoch, timestamp_ms, NO_OFFSET, batches)
+        self._undo.append((base_offset, producer_id, before))
+
+    # --- following the log
+
+    def synced(self, high_watermark: int) -> None:
+        """Everything below is durable and will not be rolled back any more."""
+        undo = self._undo
+        while undo and undo[0][0] < high_watermark:
+            undo.popleft()
+        completed = self._completed
+        while completed and completed[0].marker_offset < high_watermark:
+            completed.popleft()
+
+    def rollback(self, end_offset: int) -> None:
+        """Everything at or past `end_offset`, which no high watermark has passed, is not in the log."""
+        undo = self._undo
+        has_changed = False
+        while undo and undo[-1][0] >= end_offset:
+            _, producer_id, before = undo.pop()
+            has_changed = True
+            if before is None:
+                self._entries.pop(producer_id, None)
+            else:
+                self._entries[producer_id] = before
+        if not has_changed:
+            return
+        self._completed = deque(item for item in self._completed if item.marker_offset < end_offset)
+        self.aborted.drop_from(end_offset)
+        self._find_ongoing()
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """First offset of the oldest transaction that is open or whose end is not durable, or the high watermark."""
+        if not self._ongoing and not self._completed:
+            return high_watermark
+        stable = min(
+            min((item.first_offset for item in self._completed), default=high_watermark),
+            next(iter(self._ongoing.values()), high_watermark),
+        )
+        return min(stable, high_watermark)
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers whose last batch is that old (producer.id.expiration.ms); how many.
+
+        Those with an open transaction or a batch in flight stay.
+        """
+        in_flight = {producer_id for _, producer_id, _ in self._undo}
+        expired = [
+            producer_id
+            for producer_id, entry in self._entries.items()
+            if entry.transaction_first_offset == NO_OFFSET
+            and now_ms - entry.last_timestamp_ms >= expiration_ms
+            and producer_id not in in_flight
+        ]
+        for producer_id in expired:
+            del self._entries[producer_id]
+        return len(expired)
+
+    # --- snapshots
+
+    def encode_snapshot(self, end_offset: int) -> bytes:
+        """The state of everything below `end_offset`, which may lie below what is in flight, never below `synced`."""
+        entries = dict(self._entries)
+        for last_offset, producer_id, before in reversed(self._undo):
+            if last_offset < end_offset:
+                break
+            if before is None:
+                entries.pop(producer_id, None)
+            else:
+                entries[producer_id] = before
+        body = bytearray()
+        for producer_id, entry in entries.items():
+            body += _PRODUCER.pack(producer_id, *entry[:4], len(entry.batches))
+            for batch in entry.batches:
+                body += _BATCH.pack(*batch)
+        return _SNAPSHOT_HEAD.pack(_SNAPSHOT_VERSION, crc32c(body), len(entries)) + bytes(body)
+
+    @classmethod
+    def decode_snapshot(cls, data: Buffer) -> ProducerStates:
+        """What `encode_snapshot` made; aborted transactions are kept elsewhere. Raises CorruptSnapshot."""
+        view = memoryview(data)
+        if len(view) < _SNAPSHOT_HEAD.size:
+            raise CorruptSnapshot(f"{len(view)} bytes are too few for a producer snapshot")
+        version, crc, count = _SNAPSHOT_HEAD.unpack_from(view)
+        body = view[_SNAPSHOT_HEAD.size :]
+        if version != _SNAPSHOT_VERSION:
+            raise CorruptSnapshot(f"a producer snapshot of version {version}")
+        if crc32c(body) != crc:
+            raise CorruptSnapshot("the producer snapshot's checksum does not match")
+        states = cls()
+        position = 0
+        try:
+            for _ in range(count):
+                producer_id, epoch, coordinator, timestamp_ms, first_offset, batch_count = _PRODUCER.unpack_from(
+                    body, position
+                )
+                position += _PRODUCER.size
+                if batch_count > BATCHES_KEPT:
+                    raise CorruptSnapshot(f"a producer with {batch_count} batches")
+                batches = tuple(
+                    PlacedBatch._make(_BATCH.unpack_from(body, position + number * _BATCH.size))
+                    for number in range(batch_count)
+                )
+                position += batch_count * _BATCH.size
+                states._entries[producer_id] = ProducerEntry(epoch, coordinator, timestamp_ms, first_offset, batches)
+        except struct_error as error:
+            raise CorruptSnapshot("the producer snapshot is cut short") from error
+        if position != len(body) or len(states._entries) != count:
+            raise CorruptSnapshot(f"a producer snapshot of {len(body)} bytes for {count} producers")
+        states._find_ongoing()
+        return states
+
+    def _find_ongoing(self) -> None:
+        ongoing = [
+            (entry.transaction_first_offset, producer_id)
+            for producer_id, entry in self._entries.items()
+            if entry.transaction_first_offset != NO_OFFSET
+        ]
+        self._ongoing = {producer_id: first_offset for first_offset, producer_id in sorted(ongoing)}

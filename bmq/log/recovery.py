@@ -1,0 +1,418 @@
+"""Finds out what a partition's log holds: from the newest valid manifest through as many segments as follow (rule 4).
+
+To be called when every older directory is sealed and every file in it closed. Segments whose index is trusted (rule 12)
+are taken over unread; only those behind the last checkpoint are read, batch by batch, to the first bad one. The log goes
+on in the next segment only if that begins exactly where the good part of this one ends: so a torn tail that its own
+owner cut and wrote again is passed, and nothing is ever read across a gap. What lies behind is cut, and the caller
+records that in its manifest before it serves anything. Indexes rebuilt on the way are written to the own directory
+(rule 2), so the next owner does not read those segments again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import structlog
+
+from bmq.log.aborted_transactions import AbortedTransactions
+from bmq.log.epoch_history import EpochHistory
+from bmq.log.manifest import (
+    MANIFEST_BYTES_MAX,
+    PRODUCERS_INLINE_BYTES_MAX,
+    CorruptManifest,
+    Cut,
+    Extent,
+    Manifest,
+    SnapshotReference,
+    cuts_by_segment,
+)
+from bmq.log.names import PartitionPaths, index_name, manifest_name, parse_manifest, parse_segment
+from bmq.log.producer_state import ProducerStates
+from bmq.log.segment_index import INDEX_BYTES_MAX, CorruptIndex, IndexBuilder, SegmentIndex
+from bmq.log.segment_reader import BadBatch, BatchRun, SegmentReader
+from bmq.log.store import (
+    AlreadyExists,
+    CorruptFile,
+    FencedWriter,
+    FileMissing,
+    FileStatus,
+    SegmentStore,
+    StorageUnavailable,
+)
+from bmq.protocol.record_batch import parse_end_transaction_marker
+
+MANIFEST_TRIES_MAX: Final = 16
+
+_log = structlog.get_logger("bmq.log")
+
+
+@dataclass(slots=True)
+class RecoveredLog:
+    """What is there: offsets [log_start_offset, end_offset), in `extents`, in order, without a gap.
+
+    `epochs` already knows the new leader epoch; `producers` (with the aborted transactions) is the state at
+    `end_offset`. `cuts`: what was found and does not count. `unnamed_directories`: of epochs of which nothing is kept;
+    to be deleted once the new manifest is durable. `scanned_bytes`: how much of segments had to be read.
+    """
+
+    log_start_offset: int
+    end_offset: int
+    extents: list[Extent]
+    epochs: EpochHistory
+    producers: ProducerStates
+    cuts: tuple[Cut, ...] = ()
+    snapshots: tuple[SnapshotReference, ...] = ()
+    unnamed_directories: tuple[str, ...] = ()
+    scanned_bytes: int = 0
+    scanned_segments: int = 0
+    is_last_index_complete: bool = False  # the last extent's index file holds the producer state
+
+    def manifest(self, leader_epoch: int) -> Manifest:
+        """The first manifest of the epoch that recovered the log."""
+        producers: bytes | None = self.producers.encode_snapshot(self.end_offset)
+        if self.is_last_index_complete and producers and len(producers) > PRODUCERS_INLINE_BYTES_MAX:
+            producers = None
+        return Manifest(
+            leader_epoch=leader_epoch,
+            next_roll=0,
+            log_start_offset=self.log_start_offset,
+            end_offset=self.end_offset,
+            extents=tuple(self.extents),
+            cuts=self.cuts,
+            epoch_history=self.epochs.entries,
+            snapshots=self.snapshots,
+            aborted=self.producers.aborted,
+            producers=producers,
+        )
+
+
+async def recover_log(
+    store: SegmentStore, paths: PartitionPaths, older_epochs: Sequence[int], *, holder: str, index_interval_bytes: int
+) -> RecoveredLog:
+    """Walk the log for the owner of `paths.leader_epoch`, whose directory is claimed. `older_epochs`: all sealed ones.
+
+    Looks at the directories again, so lengths are those after closing (rule 3). May be tried again after
+    StorageUnavailable (also raised when a file is still open). Raises CorruptManifest when an epoch holds records but
+    no valid manifest: only an operator can decide then. Raises FencedWriter when the own directory is gone.
+    """
+    epochs = sorted(older_epochs, reverse=True)
+    checkpoint, entries = await _find_checkpoint(store, paths, epochs)
+    walk = _Walk(store, paths, holder, index_interval_bytes, checkpoint)
+    if checkpoint is not None:
+        await walk.follow(entries)
+    recovered = await walk.finish()
+    named = recovered.manifest(paths.leader_epoch).epochs_named()
+    recovered.unnamed_directories = tuple(paths.epoch(epoch) for epoch in epochs if epoch not in named)
+    return recovered
+
+
+async def write_manifest(
+    store: SegmentStore, paths: PartitionPaths, manifest: Manifest, *, holder: str, first_number: int = 0
+) -> int:
+    """Make it durable under the next free number from `first_number` on, and return that number.
+
+    A number whose fate is unknown after a lost reply is passed over. Raises FencedWriter when the own directory is gone.
+    """
+    data = manifest.encode()
+    for number in range(first_number, first_number + MANIFEST_TRIES_MAX):
+        try:
+            await store.write_file(paths.manifest(number), data, holder=holder)
+        except AlreadyExists:
+            continue
+        except FileMissing as error:
+            raise FencedWriter(f"{paths.own} is gone") from error
+        return number
+    raise StorageUnavailable(f"{MANIFEST_TRIES_MAX} manifest numbers from {first_number} on are taken in {paths.own}")
+
+
+async def load_index(store: SegmentStore, paths: PartitionPaths, extent: Extent) -> SegmentIndex | None:
+    """The extent's index; None unless it is trusted (rule 12). Raises StorageUnavailable."""
+    path = paths.index(extent.leader_epoch, extent.roll, extent.index_epoch)
+    try:
+        index = SegmentIndex.decode(await store.read_file(path, length_bytes_max=INDEX_BYTES_MAX))
+    except FileMissing:
+        return None
+    except (CorruptFile, CorruptIndex) as error:
+        _log.warning("index_not_trusted", path=path, reason=str(error))
+        return None
+    if not index.is_for(extent.leader_epoch, extent.roll, extent.file_id, extent.file_bytes):
+        _log.warning("index_not_trusted", path=path, reason="it is for another file")
+        return None
+    return index
+
+
+async def write_index(store: SegmentStore, paths: PartitionPaths, index: SegmentIndex, *, holder: str) -> None:
+    """Make it durable in the own directory, beside its segment or as a rebuilt one. Fine when it is there already.
+
+    Raises FencedWriter when the own directory is gone.
+    """
+    summary = index.summary
+    path = paths.index(summary.leader_epoch, summary.roll, paths.leader_epoch)
+    try:
+        await store.write_file(path, index.encode(), holder=holder)
+    except FileMissing as error:
+        raise FencedWriter(f"{paths.own} is gone") from error
+    except AlreadyExists:
+        status = await store.status(path)
+        if status is None or status.is_open:
+            # An earlier try of ours got stuck half-way; the name is free again once that is gone.
+            await store.delete(path)
+            raise StorageUnavailable(f"{path} was left half-written") from None
+
+
+async def _find_checkpoint(
+    store: SegmentStore, paths: PartitionPaths, epochs: Sequence[int]
+) -> tuple[Manifest | None, tuple[FileStatus, ...]]:
+    """The newest valid manifest, and the listing of its directory. `epochs`: newest first."""
+    for epoch in epochs:
+        directory = paths.epoch(epoch)
+        try:
+            entries = await store.list_directory(directory)
+        except FileMissing:
+            continue
+        if still_open := [entry.name for entry in entries if entry.is_open]:
+            raise StorageUnavailable(f"{directory} still has open files: {', '.join(still_open)}")
+        numbers = sorted((n for entry in entries if (n := parse_manifest(entry.name)) is not None), reverse=True)
+        for number in numbers:
+            path = f"{directory}/{manifest_name(number)}"
+            try:
+                manifest = Manifest.decode(await store.read_file(path, length_bytes_max=MANIFEST_BYTES_MAX))
+            except FileMissing:
+                continue
+            except CorruptFile as error:
+                _log.warning("manifest_not_trusted", path=path, reason=str(error))
+                continue
+            if manifest.leader_epoch == epoch:
+                return manifest, entries
+            _log.warning("manifest_not_trusted", path=path, reason=f"it is of epoch {manifest.leader_epoch}")
+        # Nothing is written before the manifest is durable, so an epoch that never came that far holds no records.
+        if any(parse_segment(entry.name) is not None and entry.length_bytes for entry in entries):
+            raise CorruptManifest(f"{directory} holds records but no valid manifest")
+    return None, ()
+
+
+class _Walk:
+    """The log as far as it has been walked."""
+
+    def __init__(
+        self,
+        store: SegmentStore,
+        paths: PartitionPaths,
+        holder: str,
+        index_interval_bytes: int,
+        checkpoint: Manifest | None,
+    ) -> None:
+        manifest = checkpoint or Manifest(0, 0, 0, 0)
+        self._store = store
+        self._paths = paths
+        self._holder = holder
+        self._interval_bytes = index_interval_bytes
+        self._manifest = manifest
+        self._aborted = manifest.aborted
+        self._cuts: list[Cut] = []
+        self._scanned_bytes = 0
+        self._scanned_segments = 0
+        # The producer state at `end_offset`: as bytes until somebody has to add to it; None when not loaded yet.
+        self._producers_bytes: bytes | None = manifest.producers if checkpoint is not None else b""
+        self._producers: ProducerStates | None = None
+        self._is_last_index_complete = checkpoint is not None and manifest.producers is None
+        self.epochs = EpochHistory(manifest.epoch_history)
+        self.extents = list(manifest.extents)
+        self.end_offset = manifest.end_offset
+
+    async def follow(self, entries: Sequence[FileStatus]) -> None:
+        """Take in the segments that follow the manifest in its directory."""
+        epoch = self._manifest.leader_epoch
+        limits = cuts_by_segment(self._manifest.cuts)
+        segments = sorted(
+            (roll, entry)
+            for entry in entries
+            if (roll := parse_segment(entry.name)) is not None
+            and roll >= self._manifest.next_roll
+            and entry.length_bytes
+        )
+        names = {entry.name for entry in entries}
+        is_broken = False
+        for roll, entry in segments:
+            valid_bytes = 0
+            if not is_broken:
+                limit = limits.get((epoch, roll), entry.length_bytes)
+                has_index = index_name(roll) in names
+                found = await self._take(epoch, roll, entry, min(limit, entry.length_bytes), has_index)
+                is_broken = found is None
+                valid_bytes = found or 0
+            if valid_bytes < entry.length_bytes:
+                self._cuts.append(Cut(epoch, roll, valid_bytes))
+
+    async def _take(self, epoch: int, roll: int, entry: FileStatus, limit: int, has_index: bool) -> int | None:
+        """One segment: how many of its bytes count; None when there is a gap before it."""
+        whole = Extent(epoch, roll, epoch, entry.file_id, entry.length_bytes, 0, limit, self.end_offset, 0, -1)
+        index = await load_index(self._store, self._paths, whole) if has_index else None
+        if index is not None and index.summary.valid_bytes <= limit and index.producers:
+            if index.summary.base_offset != self.end_offset:
+                self._report_gap(whole, index.summary.base_offset)
+                return None
+            self._append(index, epoch)
+            self._aborted.extend(index.aborted)
+            self._producers_bytes, self._producers = index.producers, None
+            return index.summary.valid_bytes
+        producers = await self._loaded_producers()
+        index, first_offset = await self._scan(whole, producers)
+        if index is None:
+            if first_offset is not None and first_offset != self.end_offset:
+                self._report_gap(whole, first_offset)
+                return None
+            return 0
+        await write_index(self._store, self._paths, index, holder=self._holder)
+        self._append(index, self._paths.leader_epoch)
+        self._aborted.extend(index.aborted)
+        return index.summary.valid_bytes
+
+    def _append(self, index: SegmentIndex, index_epoch: int) -> None:
+        self.extents.append(Extent.of(index, index_epoch))
+        self.end_offset = index.summary.end_offset
+        self._is_last_index_complete = bool(index.producers)
+        for leader_epoch, start_offset in index.summary.epoch_starts:
+            self.epochs.assign(leader_epoch, start_offset)
+
+    def _report_gap(self, extent: Extent, found_offset: int) -> None:
+        path = self._paths.segment(extent.leader_epoch, extent.roll)
+        _log.warning("log_cut_at_gap", path=path, end_offset=self.end_offset, found_offset=found_offset)
+
+    async def _scan(self, extent: Extent, producers: ProducerStates) -> tuple[SegmentIndex | None, int | None]:
+        """Read the extent's valid batches: its index, None without any, and the first batch's offset if it has one.
+
+        `producers` is the state before it, and that behind it afterwards.
+        """
+        scan = await scan_segment(self._store, self._paths, extent, producers, self._interval_bytes)
+        self._scanned_bytes += scan.read_bytes
+        self._scanned_segments += 1
+        return scan.index, scan.first_offset
+
+    async def _loaded_producers(self) -> ProducerStates:
+        if self._producers is None:
+            if self._producers_bytes is None:
+                self._producers = await self._producers_of_extents()
+            elif self._producers_bytes:
+                self._producers = ProducerStates.decode_snapshot(self._producers_bytes)
+            else:
+                self._producers = ProducerStates()
+        return self._producers
+
+    async def _producers_of_extents(self) -> ProducerStates:
+        """The manifest leaves the producer state to the last extent's index. Without that: from the last one there is."""
+        start = len(self.extents)
+        producers: ProducerStates | None = None
+        while start > 0 and producers is None:
+            index = await load_index(self._store, self._paths, self.extents[start - 1])
+            if index is not None and index.producers:
+                producers = ProducerStates.decode_snapshot(index.producers)
+            else:
+                start -= 1
+        producers = producers or ProducerStates()
+        for place in range(start, len(self.extents)):
+            extent = self.extents[place]
+            index, _ = await self._scan(extent, producers)
+            if index is None or index.summary.end_offset != extent.end_offset:
+                raise CorruptFile(f"{self._paths.segment(extent.leader_epoch, extent.roll)} lost valid batches")
+            await write_index(self._store, self._paths, index, holder=self._holder)
+            self.extents[place] = replace(extent, index_epoch=self._paths.leader_epoch)
+        return producers
+
+    async def finish(self) -> RecoveredLog:
+        producers = await self._loaded_producers()
+        manifest, epochs, end_offset = self._manifest, self.epochs, self.end_offset
+        log_start_offset = manifest.log_start_offset
+        if end_offset < log_start_offset:
+            # The records behind the log start were lost, and all before it were deleted: the log is empty.
+            self.extents.clear()
+            end_offset = log_start_offset
+            self._is_last_index_complete = False
+        self._aborted.drop_before(log_start_offset)
+        producers.aborted = self._aborted
+        producers.synced(end_offset)
+        epochs.truncate_head(log_start_offset)
+        epochs.assign(self._paths.leader_epoch, end_offset)
+        kept = {(extent.leader_epoch, extent.roll) for extent in self.extents}
+        old_cuts = (cut for cut in manifest.cuts if (cut.leader_epoch, cut.roll) in kept)
+        cuts = {(cut.leader_epoch, cut.roll): cut for cut in (*old_cuts, *self._cuts)}
+        return RecoveredLog(
+            log_start_offset=log_start_offset,
+            end_offset=end_offset,
+            extents=self.extents,
+            epochs=epochs,
+            producers=producers,
+            cuts=tuple(cuts.values()),
+            snapshots=tuple(item for item in manifest.snapshots if item.next_offset <= end_offset),
+            scanned_bytes=self._scanned_bytes,
+            scanned_segments=self._scanned_segments,
+            is_last_index_complete=self._is_last_index_complete,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedSegment:
+    """`index` None: no valid batch follows on; `first_offset` is that of the first whole batch, if there is one."""
+
+    index: SegmentIndex | None
+    first_offset: int | None
+    read_bytes: int
+
+
+async def scan_segment(
+    store: SegmentStore,
+    paths: PartitionPaths,
+    extent: Extent,
+    producers: ProducerStates | None,
+    index_interval_bytes: int,
+) -> ScannedSegment:
+    """Read a segment's batches from `extent.base_offset` on, to the first bad one, and index them.
+
+    `producers`, if given, is brought forward and goes into the index. Raises FileMissing, StorageUnavailable.
+    """
+    path = paths.segment(extent.leader_epoch, extent.roll)
+    reader = SegmentReader(store, path, file_id=extent.file_id, position=0, valid_bytes=extent.valid_bytes)
+    builder = IndexBuilder(
+        extent.leader_epoch, extent.roll, extent.file_id, extent.base_offset, interval_bytes=index_interval_bytes
+    )
+    aborted = AbortedTransactions()
+    if producers is not None:
+        producers.aborted = aborted
+    end_offset = extent.base_offset
+    first_offset: int | None = None
+    try:
+        while (run := await reader.next_run()) is not None:
+            if first_offset is None:
+                first_offset = run.batches[0][1].base_offset
+            reached = _index_run(run, builder, producers, end_offset)
+            if producers is not None:
+                producers.synced(reached)
+            if reached != run.batches[-1][1].end_offset:
+                _log.warning("segment_out_of_sequence", path=path, position=builder.valid_bytes, end_offset=reached)
+                break
+            end_offset = reached
+    except BadBatch as error:
+        _log.warning("segment_cut", path=path, position=error.position, reason=str(error))
+    if not builder.valid_bytes:
+        return ScannedSegment(None, first_offset, reader.read_bytes)
+    snapshot = b"" if producers is None else producers.encode_snapshot(builder.end_offset)
+    index = builder.build(extent.file_bytes, aborted=aborted, producers=snapshot)
+    return ScannedSegment(index, first_offset, reader.read_bytes)
+
+
+def _index_run(run: BatchRun, builder: IndexBuilder, producers: ProducerStates | None, end_offset: int) -> int:
+    """Count in the batches as long as each begins where the last one ended; the end offset reached."""
+    for place, header in run.batches:
+        if header.base_offset != end_offset:
+            break
+        builder.add(header, header.base_offset)
+        end_offset = header.end_offset
+        if producers is None or header.producer_id < 0:
+            continue
+        if not header.is_control:
+            producers.place(header, header.base_offset)
+        elif (marker := parse_end_transaction_marker(run.data, place)) is not None:
+            producers.place_marker(header, header.base_offset, marker)
+    return end_offset

@@ -1,0 +1,87 @@
+"""When a log's head may go, and when its segment has to roll. Decisions only; times in milliseconds. Pure.
+
+Source: Kafka's UnifiedLog.deleteOldSegments and LogSegment.shouldRoll.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bmq.log.config import LogConfig
+from bmq.log.manifest import Extent
+
+DELETE_POLICY = "delete"
+
+
+def retained_from(
+    extents: Sequence[Extent], config: LogConfig, *, now_ms: int, log_start_offset: int, open_bytes: int
+) -> int:
+    """The log start offset that retention asks for, at least the present one. The open segment never goes.
+
+    `open_bytes`: valid bytes of segments that are not closed yet; they count for retention.bytes.
+    """
+    dropped = 0
+    if DELETE_POLICY in config.cleanup_policy:
+        dropped = _expired(extents, config, now_ms, _over_size(extents, config, open_bytes))
+    if not dropped:
+        return log_start_offset
+    return max(log_start_offset, extents[dropped - 1].end_offset)
+
+
+def droppable(extents: Sequence[Extent], log_start_offset: int) -> int:
+    """How many extents lie wholly below the log start, whatever the cleanup policy."""
+    count = 0
+    while count < len(extents) and extents[count].end_offset <= log_start_offset:
+        count += 1
+    return count
+
+
+def _expired(extents: Sequence[Extent], config: LogConfig, now_ms: int, start: int) -> int:
+    """Up to where those from `start` on are too old; one that is young, or without any timestamp, keeps what follows."""
+    if config.retention_ms < 0:
+        return start
+    end = start
+    for extent in extents[start:]:
+        if extent.max_timestamp_ms < 0 or now_ms - extent.max_timestamp_ms <= config.retention_ms:
+            break
+        end += 1
+    return end
+
+
+def _over_size(extents: Sequence[Extent], config: LogConfig, open_bytes: int) -> int:
+    if config.retention_bytes < 0:
+        return 0
+    excess = sum(extent.length for extent in extents) + open_bytes - config.retention_bytes
+    count = 0
+    for extent in extents:
+        excess -= extent.length
+        if excess < 0:
+            break
+        count += 1
+    return count
+
+
+def is_roll_due(
+    config: LogConfig, *, now_ms: int, opened_ms: int, first_timestamp_ms: int, max_timestamp_ms: int, valid_bytes: int
+) -> bool:
+    """Whether an open segment should be closed though it is not full.
+
+    By age (segment.ms, counted from the first record's timestamp or else from opening), or because everything in it is
+    past retention.ms: only a closed segment can go. An empty segment never rolls.
+    """
+    if not valid_bytes:
+        return False
+    began_ms = first_timestamp_ms if first_timestamp_ms >= 0 else opened_ms
+    if now_ms - began_ms > config.segment_ms:
+        return True
+    return (
+        DELETE_POLICY in config.cleanup_policy
+        and config.retention_ms >= 0
+        and max_timestamp_ms >= 0
+        and now_ms - max_timestamp_ms > config.retention_ms
+    )
+
+
+def is_full(config: LogConfig, *, valid_bytes: int, batch_bytes: int) -> bool:
+    """Whether a batch of this size has to go into the next segment. A segment takes at least one batch."""
+    return valid_bytes > 0 and valid_bytes + batch_bytes > config.segment_bytes

@@ -1,0 +1,120 @@
+"""What a cluster's root directory says of itself: which cluster it belongs to and which format its files have (rule 18).
+
+Works over any `SegmentStore`. The answer is `cluster.json` at the root, written once, before anything else.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+from typing import Final
+
+from bmq.log.store import AlreadyExists, CorruptFile, FileMissing, SegmentStore, StoreError
+
+ROOT_FILE: Final = "cluster.json"
+FORMAT_VERSION: Final = 1
+_ROOT_FILE_BYTES_MAX: Final = 4096
+
+
+class RootError(StoreError):
+    """The root cannot be used. The message is one sentence for the operator."""
+
+
+class RootInUse(RootError):
+    """Another living server has the data directory."""
+
+
+class RootForeign(RootError):
+    """Files of something else are in the directory."""
+
+
+class RootUnusable(RootError):
+    """The directory cannot be made, read or written, or its file system lacks what is needed."""
+
+
+class WrongCluster(RootError):
+    """The root belongs to another cluster than this server."""
+
+
+class NewerFormat(RootError):
+    """The root was written by a later version."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRoot:
+    """`cluster_id`: 22 characters, as Kafka writes uuids; what clients see in Metadata and DescribeCluster."""
+
+    cluster_id: str
+    format_version: int
+
+
+def cluster_id_from(random_bytes: bytes) -> str:
+    """Kafka's form of a random uuid: url-safe base64 of 16 bytes without padding, never with "-" in front.
+
+    Source: org.apache.kafka.common.Uuid.randomUuid().
+    """
+    uuid_bytes = bytearray(random_bytes[:16])
+    uuid_bytes[6] = (uuid_bytes[6] & 0x0F) | 0x40
+    uuid_bytes[8] = (uuid_bytes[8] & 0x3F) | 0x80
+    cluster_id = base64.urlsafe_b64encode(uuid_bytes).rstrip(b"=").decode()
+    return cluster_id if not cluster_id.startswith("-") else "A" + cluster_id[1:]
+
+
+async def open_root(
+    store: SegmentStore, *, holder: str, new_cluster_id: str, expected_cluster_id: str | None = None
+) -> ClusterRoot:
+    """The root's description; an empty root is made a cluster's with `new_cluster_id` (or the expected id) first.
+
+    Raises RootForeign, WrongCluster, NewerFormat.
+    """
+    try:
+        found = await _read_root(store)
+        if found is None:
+            await _write_root(store, holder, expected_cluster_id or new_cluster_id)
+            found = await _read_root(store)
+    except AlreadyExists:  # another server of the same cluster was quicker
+        found = await _read_root(store)
+    if found is None:
+        raise RootForeign(f"{ROOT_FILE} vanished while it was being written; is another server starting here?")
+    if expected_cluster_id is not None and found.cluster_id != expected_cluster_id:
+        raise WrongCluster(f"the root belongs to cluster {found.cluster_id}, this server to {expected_cluster_id}")
+    return found
+
+
+async def _read_root(store: SegmentStore) -> ClusterRoot | None:
+    status = await store.status(ROOT_FILE)
+    if status is None:
+        return None
+    if status.is_open:
+        await _drop_unfinished(store)
+        return None
+    try:
+        text = await store.read_file(ROOT_FILE, length_bytes_max=_ROOT_FILE_BYTES_MAX)
+        content = json.loads(text)
+        root = ClusterRoot(str(content["cluster_id"]), int(content["format_version"]))
+    except FileMissing:
+        return None
+    except (ValueError, KeyError, TypeError, CorruptFile) as error:
+        raise RootForeign(f"{ROOT_FILE} is there but is not a cluster description of bmq: {error}") from error
+    if root.format_version > FORMAT_VERSION:
+        raise NewerFormat(
+            f"the root has format {root.format_version}, written by a later version; this one reads up to {FORMAT_VERSION}"
+        )
+    return root
+
+
+async def _write_root(store: SegmentStore, holder: str, cluster_id: str) -> None:
+    names = [entry.name for entry in await store.list_directory("")]
+    if "topics" in names:
+        raise RootForeign(f"the root has topics but no {ROOT_FILE}: restore that file before anything is served")
+    content = {"cluster_id": cluster_id, "format_version": FORMAT_VERSION}
+    await store.write_file(ROOT_FILE, json.dumps(content, indent=2).encode() + b"\n", holder=holder)
+
+
+async def _drop_unfinished(store: SegmentStore) -> None:
+    """The server that made the root died before it had finished this file; nothing else can be there yet."""
+    if any(entry.name == "topics" for entry in await store.list_directory("")):
+        raise RootForeign(f"{ROOT_FILE} is unfinished although there are topics: restore it before anything is served")
+    await store.take_over(ROOT_FILE, previous_holder=None)
+    await store.delete(ROOT_FILE)

@@ -1,0 +1,167 @@
+"""Reads whole record batches of one segment file, from a batch boundary on, in chunks: bounded memory, any file size.
+
+For replay, time look-ups and recovery. The hot catch-up path of the proxy has its own reader.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from bmq.log.partition_log import Location
+from bmq.log.store import Buffer, SegmentStore
+from bmq.protocol.record_batch import (
+    HEADER_BYTES,
+    LENGTH_OVERHEAD_BYTES,
+    BatchHeader,
+    CorruptRecords,
+    InvalidRecords,
+    verify_crc,
+)
+
+CHUNK_BYTES: Final = 1024 * 1024
+_CHUNK_BYTES_MIN: Final = 64 * 1024
+BATCH_BYTES_MAX: Final = 256 * 1024 * 1024  # above what any request can carry: a longer one is a damaged length field
+
+
+class BadBatch(CorruptRecords):
+    """No whole, valid batch at this position of the file. `position` is where it should begin."""
+
+    def __init__(self, path: str, position: int, reason: str) -> None:
+        super().__init__(f"{path} at {position}: {reason}")
+        self.position = position
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRun:
+    """Whole batches back to back. `batches` has (position in `data`, header); `position` is that of `data` in the file."""
+
+    position: int
+    data: memoryview
+    batches: list[tuple[int, BatchHeader]]
+
+
+class SegmentReader:
+    """A cursor over one file's batches. `valid_bytes`: nothing at or past this position is looked at."""
+
+    def __init__(
+        self,
+        store: SegmentStore,
+        path: str,
+        *,
+        file_id: int,
+        position: int,
+        valid_bytes: int,
+        chunk_bytes: int = CHUNK_BYTES,
+        is_verifying: bool = True,
+    ) -> None:
+        self._store = store
+        self._path = path
+        self._file_id = file_id
+        self._valid_bytes = valid_bytes
+        self._chunk_bytes = max(chunk_bytes, HEADER_BYTES)
+        self._is_verifying = is_verifying
+        self._rest = b""  # bytes at `position` that were read but make no whole batch yet
+        self._bad: BadBatch | None = None
+        self.position = position
+        self.read_bytes = 0
+
+    @classmethod
+    def at(cls, store: SegmentStore, location: Location, *, chunk_bytes: int = CHUNK_BYTES) -> SegmentReader:
+        """From a location on."""
+        return cls(
+            store,
+            location.path,
+            file_id=location.file_id,
+            position=location.position,
+            valid_bytes=location.valid_bytes,
+            chunk_bytes=chunk_bytes,
+        )
+
+    async def next_run(self) -> BatchRun | None:
+        """The batches that follow, at least one, about a chunk of them; None at the end of the valid bytes.
+
+        Raises BadBatch (after all good ones were given), FileMissing, CorruptFile, StorageUnavailable.
+        """
+        if self._bad is not None:
+            raise self._bad
+        want_bytes = self._chunk_bytes
+        while self.position < self._valid_bytes:
+            data = await self._fill(want_bytes)
+            run, missing_bytes = self._take(data)
+            if run is not None:
+                return run
+            if self._bad is not None:
+                raise self._bad
+            want_bytes = missing_bytes
+        return None
+
+    async def _fill(self, want_bytes: int) -> Buffer:
+        """`want_bytes` from the position on, or all that is valid."""
+        start = self.position + len(self._rest)
+        length = min(self.position + want_bytes, self._valid_bytes) - start
+        if length <= 0:
+            return self._rest
+        fresh = await self._store.read(self._path, file_id=self._file_id, position=start, length_bytes=length)
+        self.read_bytes += length
+        return b"".join((self._rest, fresh)) if self._rest else fresh
+
+    def _take(self, data: Buffer) -> tuple[BatchRun | None, int]:
+        """The whole batches at the front of `data`, and how many bytes are needed at least to have one."""
+        view = memoryview(data)
+        valid_left = self._valid_bytes - self.position
+        found: list[tuple[int, BatchHeader]] = []
+        place = 0
+        needed_bytes = 0
+        while place < len(view):
+            if len(view) - place < HEADER_BYTES and len(view) < valid_left:
+                needed_bytes = HEADER_BYTES
+                break
+            try:
+                header = BatchHeader.parse(view, place)
+                end = place + header.length + LENGTH_OVERHEAD_BYTES
+                if end > len(view):
+                    if end > valid_left or header.length > BATCH_BYTES_MAX:
+                        raise CorruptRecords(f"a batch of {header.size_bytes} bytes runs past the valid bytes")
+                    needed_bytes = end - place
+                    break
+                if self._is_verifying:
+                    verify_crc(view, place, header)
+            except (CorruptRecords, InvalidRecords) as error:
+                self._bad = BadBatch(self._path, self.position + place, str(error))
+                break
+            found.append((place, header))
+            place = end
+        self._rest = bytes(view[place:])
+        if not found:
+            return None, needed_bytes
+        run = BatchRun(self.position, view[:place], found)
+        self.position += place
+        return run, 0
+
+
+async def read_whole_batches(
+    store: SegmentStore, location: Location, offset: int, length_bytes_max: int, bound_offset: int
+) -> tuple[int, memoryview] | None:
+    """(base offset, batches back to back) from the one holding `offset`, none ending past `bound_offset`.
+
+    At least one batch when there is one, even past `length_bytes_max`; None when the extent holds none. Raises BadBatch
+    and whatever the store raises.
+    """
+    chunk_bytes = min(CHUNK_BYTES, max(_CHUNK_BYTES_MIN, length_bytes_max))
+    reader = SegmentReader.at(store, location, chunk_bytes=chunk_bytes)
+    while (run := await reader.next_run()) is not None:
+        taken: list[tuple[int, BatchHeader]] = []
+        for place, header in run.batches:
+            if header.end_offset <= offset:
+                continue
+            size = place + header.size_bytes - (taken[0][0] if taken else place)
+            if header.end_offset > bound_offset or (taken and size > length_bytes_max):
+                break
+            taken.append((place, header))
+        if taken:
+            first, last = taken[0], taken[-1]
+            return first[1].base_offset, run.data[first[0] : last[0] + last[1].size_bytes]
+        if run.batches[-1][1].end_offset > offset:
+            return None
+    return None

@@ -1,0 +1,230 @@
+"""How a state machine lives in a PartitionLog: records in, replayed once they are durable, and again after a restart.
+
+The rule of everything built on it: deciding returns records and changes nothing; only `apply_record` changes state, live
+and after a restart alike, in the order of the log; an answer leaves once its records are below the high watermark. So
+an append that fails leaves nothing to undo, and what is in memory is never more than what is in the log.
+
+Records appended in one turn of the event loop share a record batch; one append's records are never split (they are
+applied all or none). A snapshot is the state after everything applied, encoded in the same turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from bmq.log.clock import Clock
+from bmq.log.partition_log import AppendResult, PartitionLog, StateSnapshot
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError, KafkaError
+from bmq.protocol.record_batch import Record, batches, decode_records, encode_batch
+
+KeyValue = tuple[bytes, bytes | None]
+ApplyRecord = Callable[[bytes | None, bytes | None], None]
+"""(key, value); a value of None is a tombstone. Must not raise for any bytes that were appended through here."""
+
+ApplySnapshot = Callable[[bytes], None]
+
+BATCH_BYTES_MAX: Final = 512 * 1024
+"""Appends are merged up to this size; one larger append still goes out, as a batch of its own."""
+WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Appended and not yet durable. Past it appends are refused with REQUEST_TIMED_OUT: the store does not keep up."""
+REPLAY_CHUNK_BYTES: Final = 1024 * 1024
+_RECORD_OVERHEAD_BYTES: Final = 24
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotPolicy:
+    """A snapshot is due when the log since the last one holds this much (either limit)."""
+
+    records_max: int = 50_000
+    bytes_max: int = 16 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class _Append:
+    records: Sequence[KeyValue]
+    size_bytes: int
+    done: asyncio.Future[int]
+
+
+class StateLog:
+    """One state machine's log. All calls come from the event loop of the log's owner; `replay` comes first, once.
+
+    `applied_offset` is the offset that follows the last record applied.
+    """
+
+    def __init__(self, log: PartitionLog, clock: Clock, policy: SnapshotPolicy | None = None) -> None:
+        self.log = log
+        self.applied_offset = -1
+        self.records_since_snapshot = 0
+        self.bytes_since_snapshot = 0
+        self.waiting_bytes = 0
+        self._clock = clock
+        self._policy = policy or SnapshotPolicy()
+        self._apply: ApplyRecord | None = None
+        self._queued: list[_Append] = []
+        self._is_snapshot_running = False
+        self._proof: asyncio.Future[None] | None = None
+        self._next_proof: asyncio.Future[None] | None = None
+        self._proofs: set[asyncio.Task[None]] = set()
+
+    async def replay(self, apply_record: ApplyRecord, apply_snapshot: ApplySnapshot) -> int:
+        """Bring the state up to the high watermark and keep `apply_record` for what is appended later; records applied.
+
+        Starts at the newest snapshot, reads in bounded chunks and lets the loop run between them. Raises KafkaError,
+        StoreError.
+        """
+        snapshot = await self.log.latest_snapshot()
+        offset = self.log.log_start_offset
+        if snapshot is not None and snapshot.next_offset >= offset:
+            apply_snapshot(snapshot.data)
+            offset = snapshot.next_offset
+        end = self.log.high_watermark
+        count = 0
+        while offset < end:
+            chunk = await self.log.read(offset, REPLAY_CHUNK_BYTES)
+            if chunk is None:
+                break
+            for position, header in batches(chunk.data):
+                if not header.is_control:
+                    for record in decode_records(chunk.data, position):
+                        if record.offset >= offset:
+                            apply_record(record.key, record.value)
+                            count += 1
+                offset = max(offset, header.end_offset)
+            self.bytes_since_snapshot += len(chunk.data)
+            await asyncio.sleep(0)
+        self.records_since_snapshot = count
+        self.applied_offset = offset
+        self._apply = apply_record
+        return count
+
+    def append(self, records: Sequence[KeyValue]) -> asyncio.Future[int]:
+        """Write these records together; the result is the offset that follows the last one, after they were applied.
+
+        Fails with KafkaError of the append's error code, and then nothing was applied. After NOT_LEADER_OR_FOLLOWER the
+        log is another's and the state is to be thrown away.
+        """
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[int] = loop.create_future()
+        if self._apply is None:
+            raise RuntimeError("append before replay")
+        if not records:
+            done.set_result(self.applied_offset)
+            return done
+        size = sum(len(key) + len(value or b"") for key, value in records) + _RECORD_OVERHEAD_BYTES * len(records)
+        if self.waiting_bytes and self.waiting_bytes + size > WAITING_BYTES_MAX:
+            done.set_exception(KafkaError(ErrorCode.REQUEST_TIMED_OUT, "too much waits for the state log"))
+            return done
+        self.waiting_bytes += size
+        if not self._queued:
+            loop.call_soon(self._flush)
+        self._queued.append(_Append(records, size, done))
+        return done
+
+    @property
+    def has_unapplied(self) -> bool:
+        """Whether appended records wait to become durable."""
+        return self.waiting_bytes > 0
+
+    async def prove_ownership(self) -> None:
+        """Rule 15 for an answer from memory: one proof, begun after this call, shared by everybody who waits for it.
+
+        Raises FencedWriter, StoreError.
+        """
+        if self._next_proof is None:
+            self._next_proof = asyncio.get_running_loop().create_future()
+        waiting = self._next_proof
+        if self._proof is None:
+            self._start_proof()
+        await asyncio.shield(waiting)
+
+    @property
+    def is_snapshot_due(self) -> bool:
+        """Whether the log since the last snapshot is long enough for another."""
+        return not self._is_snapshot_running and (
+            self.records_since_snapshot >= self._policy.records_max
+            or self.bytes_since_snapshot >= self._policy.bytes_max
+        )
+
+    async def save_snapshot(self, encode: Callable[[], bytes], *, force: bool = False) -> bool:
+        """Save the state that `encode` returns (called once, at once), if one is due or `force`; whether it was saved.
+
+        A failure is raised (KafkaError, StoreError) and costs nothing but a longer replay; the next call tries again.
+        """
+        if self._is_snapshot_running or not (force or self.is_snapshot_due):
+            return False
+        records, size = self.records_since_snapshot, self.bytes_since_snapshot
+        snapshot = StateSnapshot(self.applied_offset, encode())
+        self._is_snapshot_running = True
+        try:
+            await self.log.save_snapshot(snapshot)
+        finally:
+            self._is_snapshot_running = False
+        self.records_since_snapshot -= records
+        self.bytes_since_snapshot -= size
+        return True
+
+    def _flush(self) -> None:
+        queued, self._queued = self._queued, []
+        group: list[_Append] = []
+        size = 0
+        for append in queued:
+            if group and size + append.size_bytes > BATCH_BYTES_MAX:
+                self._write(group)
+                group, size = [], 0
+            group.append(append)
+            size += append.size_bytes
+        self._write(group)
+
+    def _write(self, group: list[_Append]) -> None:
+        now_ms = self._clock.now_ms()
+        batch = encode_batch([Record(key, value, (), now_ms) for append in group for key, value in append.records])
+        self.log.append(memoryview(batch), lambda result: self._finish(group, result), is_internal=True)
+
+    def _finish(self, group: list[_Append], result: AppendResult) -> None:
+        size = sum(append.size_bytes for append in group)
+        self.waiting_bytes -= size
+        if result.error_code != ErrorCode.NONE:
+            for append in group:
+                if not append.done.done():
+                    append.done.set_exception(KafkaError(result.error_code, result.message or ""))
+            return
+        apply = self._apply
+        assert apply is not None
+        offset = result.base_offset
+        for append in group:
+            for key, value in append.records:
+                apply(key, value)
+            offset += len(append.records)
+            self.applied_offset = offset
+            self.records_since_snapshot += len(append.records)
+            if not append.done.done():
+                append.done.set_result(offset)
+        self.bytes_since_snapshot += size
+
+    def _start_proof(self) -> None:
+        self._proof, self._next_proof = self._next_proof, None
+        task = asyncio.get_running_loop().create_task(self._prove())
+        self._proofs.add(task)
+        task.add_done_callback(self._proofs.discard)
+
+    async def _prove(self) -> None:
+        proof = self._proof
+        assert proof is not None
+        try:
+            await self.log.prove_ownership()
+        except BmqError as error:
+            proof.set_exception(error)
+            proof.exception()  # whoever waits still gets it; without this a cancelled waiter would leave a warning
+        else:
+            proof.set_result(None)
+        finally:
+            if not proof.done():
+                proof.cancel()
+            self._proof = None
+        if self._next_proof is not None:
+            self._start_proof()

@@ -1,0 +1,79 @@
+"""Finds records by time: the first at or past a timestamp, and the newest (ListOffsets, KIP-734).
+
+Extents and their indexes narrow it down to a part of one file; only there batches are read, and one is opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+from bmq.log.partition_files import PartitionFiles
+from bmq.log.partition_log import Location
+from bmq.log.segment_reader import SegmentReader
+from bmq.protocol.record_batch import BatchHeader, Record, iterate_records
+
+LOOKUP_CHUNK_BYTES: Final = 128 * 1024
+
+
+async def find_offset(files: PartitionFiles, timestamp_ms: int, bound_offset: int) -> tuple[int, int] | None:
+    """(offset, timestamp) of the first record at or past this timestamp, in the log and below `bound_offset`, or None.
+
+    Raises BadBatch, FileMissing, CorruptFile, StorageUnavailable.
+    """
+    for extent in tuple(files.extents):
+        if extent.max_timestamp_ms >= timestamp_ms and extent.end_offset > files.log_start_offset:
+            index = await files.index_of(extent)
+            location = files.location_in(extent, index.position_of_timestamp(timestamp_ms))
+            found = await _first_in(files, location, timestamp_ms, bound_offset)
+            if found is not None:
+                return found
+    for builder in files.own_segments():
+        if builder.max_timestamp_ms >= timestamp_ms and builder.end_offset > files.log_start_offset:
+            location = files.location_in_own(builder, builder.position_of_timestamp(timestamp_ms))
+            found = await _first_in(files, location, timestamp_ms, bound_offset)
+            if found is not None:
+                return found
+    return None
+
+
+async def find_max_timestamp(files: PartitionFiles) -> tuple[int, int] | None:
+    """(offset, timestamp) of the first durable record with the greatest timestamp; None without one. Raises as above."""
+    extents, own = tuple(files.extents), files.own_segments()
+    greatest_ms = max(
+        max((extent.max_timestamp_ms for extent in extents), default=-1),
+        max((builder.max_timestamp_ms for builder in own), default=-1),
+    )
+    if greatest_ms < 0:
+        return None
+    for extent in extents:
+        if extent.max_timestamp_ms == greatest_ms:
+            index = await files.index_of(extent)
+            location = files.location_in(extent, index.summary.max_timestamp_position)
+            return await _first_in(files, location, greatest_ms, extent.end_offset)
+    builder = next(builder for builder in own if builder.max_timestamp_ms == greatest_ms)
+    location = files.location_in_own(builder, builder.max_timestamp_position)
+    return await _first_in(files, location, greatest_ms, builder.end_offset)
+
+
+async def _first_in(
+    files: PartitionFiles, location: Location, timestamp_ms: int, bound_offset: int
+) -> tuple[int, int] | None:
+    async for header, record in _records_from(files, location, timestamp_ms):
+        if header.base_offset >= bound_offset or record.offset >= bound_offset:
+            return None
+        if record.timestamp_ms >= timestamp_ms and record.offset >= files.log_start_offset:
+            return record.offset, record.timestamp_ms
+    return None
+
+
+async def _records_from(
+    files: PartitionFiles, location: Location, timestamp_ms: int
+) -> AsyncIterator[tuple[BatchHeader, Record]]:
+    """Records of the batches that may hold one at or past the timestamp."""
+    reader = SegmentReader.at(files.store, location, chunk_bytes=LOOKUP_CHUNK_BYTES)
+    while (run := await reader.next_run()) is not None:
+        for place, header in run.batches:
+            if header.max_timestamp_ms >= timestamp_ms and not header.is_control:
+                for record in iterate_records(run.data, place):
+                    yield header, record

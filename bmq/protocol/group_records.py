@@ -1,0 +1,199 @@
+"""Records of `__consumer_offsets` as Kafka writes them: committed offsets and classic groups, keys and values.
+
+A key begins with an int16 that says its type (0 and 1: a committed offset, 2: a group), a value with an int16 version. A
+key without a value (a tombstone) deletes what it names. Keys of other types (consumer, share and streams groups) come
+back as UnknownKey, so that a log written by a newer server can still be replayed.
+Source: group-coordinator/src/main/resources/common/message of Apache Kafka; topic id of a committed offset: KAFKA-19141.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final
+from uuid import UUID
+
+from bmq.protocol.errors import MalformedMessage
+from bmq.protocol.formats import Format, FormatField, codec_of
+from bmq.protocol.wire import Buffer
+
+_INT16: Final = Struct(">h")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetCommitKey:
+    """Whose offset, of what. Key types 0 and 1 are laid out alike; 1 is what is written."""
+
+    group: str
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetCommitValue:
+    """A committed offset. `expire_timestamp_ms` is only in version 1 (the retention time of old OffsetCommits)."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+    commit_timestamp_ms: int = -1
+    expire_timestamp_ms: int = -1
+    topic_id: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMetadataKey:
+    """A classic group."""
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberMetadata:
+    """A member of a classic group; `subscription` is its metadata for the chosen protocol, both opaque."""
+
+    member_id: str
+    group_instance_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    session_timeout_ms: int = 0
+    subscription: bytes = b""
+    assignment: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMetadataValue:
+    """A classic group after a completed rebalance. `protocol` and `leader` are null when it is empty."""
+
+    protocol_type: str = ""
+    generation: int = 0
+    protocol: str | None = None
+    leader: str | None = None
+    current_state_timestamp_ms: int = -1
+    members: Sequence[MemberMetadata] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownKey:
+    """A key of a type that is not read here; `data` is all of it, type included."""
+
+    key_type: int
+    data: bytes
+
+
+GroupKey = OffsetCommitKey | GroupMetadataKey | UnknownKey
+GroupValue = OffsetCommitValue | GroupMetadataValue
+
+_OFFSET_COMMIT_KEY: Final = Format(
+    OffsetCommitKey,
+    version_max=1,
+    flexible_from=2,
+    fields=(FormatField("group", "string"), FormatField("topic", "string"), FormatField("partition", "int32")),
+)
+_OFFSET_COMMIT_VALUE: Final = Format(
+    OffsetCommitValue,
+    version_max=4,
+    flexible_from=4,
+    fields=(
+        FormatField("offset", "int64"),
+        FormatField("leader_epoch", "int32", since=3),
+        FormatField("metadata", "string"),
+        FormatField("commit_timestamp_ms", "int64"),
+        FormatField("expire_timestamp_ms", "int64", since=1, until=1),
+        FormatField("topic_id", "uuid", since=4, tag=0),
+    ),
+)
+_GROUP_METADATA_KEY: Final = Format(
+    GroupMetadataKey, version_min=2, version_max=2, flexible_from=3, fields=(FormatField("group", "string"),)
+)
+_MEMBER_METADATA: Final = Format(
+    MemberMetadata,
+    version_max=4,
+    flexible_from=4,
+    fields=(
+        FormatField("member_id", "string"),
+        FormatField("group_instance_id", "string", since=3, nullable_since=3),
+        FormatField("client_id", "string"),
+        FormatField("client_host", "string"),
+        FormatField("rebalance_timeout_ms", "int32", since=1),
+        FormatField("session_timeout_ms", "int32"),
+        FormatField("subscription", "bytes"),
+        FormatField("assignment", "bytes"),
+    ),
+)
+_GROUP_METADATA_VALUE: Final = Format(
+    GroupMetadataValue,
+    version_max=4,
+    flexible_from=4,
+    fields=(
+        FormatField("protocol_type", "string"),
+        FormatField("generation", "int32"),
+        FormatField("protocol", "string", nullable_since=0),
+        FormatField("leader", "string", nullable_since=0),
+        FormatField("current_state_timestamp_ms", "int64", since=2),
+        FormatField("members", None, entity=_MEMBER_METADATA, is_array=True),
+    ),
+)
+_KEYS: Final = {0: _OFFSET_COMMIT_KEY, 1: _OFFSET_COMMIT_KEY, 2: _GROUP_METADATA_KEY}
+
+
+def encode_key(key: GroupKey) -> bytes:
+    """The record key."""
+    match key:
+        case OffsetCommitKey():
+            return _encode(_OFFSET_COMMIT_KEY, 1, key)
+        case GroupMetadataKey():
+            return _encode(_GROUP_METADATA_KEY, 2, key)
+        case UnknownKey():
+            return key.data
+
+
+def decode_key(data: Buffer) -> GroupKey:
+    """What a record key names. Raises MalformedMessage for a known type that does not parse, or for under two bytes."""
+    key_type = _prefix(data)
+    format_ = _KEYS.get(key_type)
+    if format_ is None:
+        return UnknownKey(key_type, bytes(data))
+    key: GroupKey = codec_of(format_, key_type).read(data, _INT16.size)
+    return key
+
+
+def encode_value(value: GroupValue, version: int | None = None) -> bytes:
+    """The record value; without `version` in the lowest one that holds all of it, as Kafka does (3 in general)."""
+    match value:
+        case OffsetCommitValue():
+            if version is None:
+                version = 4 if value.topic_id is not None else 1 if value.expire_timestamp_ms >= 0 else 3
+            return _encode(_OFFSET_COMMIT_VALUE, version, value)
+        case GroupMetadataValue():
+            return _encode(_GROUP_METADATA_VALUE, 3 if version is None else version, value)
+
+
+def decode_value(key: GroupKey, data: Buffer | None) -> GroupValue | None:
+    """The value that belongs to a key; None for a tombstone and for whatever an UnknownKey has.
+
+    Raises MalformedMessage, also for a version that is not known.
+    """
+    if data is None or isinstance(key, UnknownKey):
+        return None
+    format_ = _OFFSET_COMMIT_VALUE if isinstance(key, OffsetCommitKey) else _GROUP_METADATA_VALUE
+    version = _prefix(data)
+    if not format_.version_min <= version <= format_.version_max:
+        raise MalformedMessage(f"{format_.message_class.__name__} of unknown version {version}")
+    value: GroupValue = codec_of(format_, version).read(data, _INT16.size)
+    return value
+
+
+def _encode(format_: Format, version: int, message: GroupKey | GroupValue) -> bytes:
+    out = bytearray(_INT16.pack(version))
+    codec_of(format_, version).write(out, message)
+    return bytes(out)
+
+
+def _prefix(data: Buffer) -> int:
+    if len(data) < _INT16.size:
+        raise MalformedMessage(f"a record key or value of {len(data)} bytes has no version")
+    version: int = _INT16.unpack_from(data)[0]
+    return version

@@ -1,0 +1,511 @@
+"""Produce and Fetch laid out by hand: what runs for every batch. Same bytes as the codec gives, tested so for all versions.
+
+A parsed Produce request keeps its records as views into the frame, and an encoded Fetch response is a list of buffers
+with the records' views among them, to be written with one gathering write: record bytes are copied nowhere.
+Sources: ProduceRequest.json, ProduceResponse.json, FetchResponse.json; topic ids KIP-516, leader hints KIP-951.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from struct import Struct
+from struct import error as struct_error
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from bmq.protocol.errors import MalformedMessage
+from bmq.protocol.wire import ELEMENTS_MAX, Buffer, read_unsigned_varint, skip_tagged_fields, unsigned_varint
+
+_PRODUCE_FLEXIBLE_FROM: Final = 9
+_PRODUCE_LEADERS_FROM: Final = 10
+_PRODUCE_TOPIC_IDS_FROM: Final = 13
+_FETCH_SESSIONS_FROM: Final = 7
+_FETCH_FLEXIBLE_FROM: Final = 12
+_FETCH_TOPIC_IDS_FROM: Final = 13
+_FETCH_ENDPOINTS_FROM: Final = 16
+
+_INT16: Final = Struct(">h")
+_INT32: Final = Struct(">i")
+_INT32_PAIR: Final = Struct(">ii")
+_INT64_PAIR: Final = Struct(">qq")
+_EPOCH_END: Final = Struct(">iq")
+_ACKS_AND_TIMEOUT: Final = Struct(">hi")
+_ZERO_UUID: Final = bytes(16)
+
+# partition, error code, base offset, log append time, log start offset; from 8 on also: no record errors, no message.
+_PRODUCED_V3: Final = Struct(">ihqq")
+_PRODUCED_V5: Final = Struct(">ihqqq")
+_PRODUCED_V8: Final = Struct(">ihqqqih")
+_PRODUCED_FLEXIBLE: Final = Struct(">ihqqqBBB")  # both are empty, and so is the section of tagged fields
+
+# partition, error code, high watermark, last stable offset, log start offset
+_FETCHED_V4: Final = Struct(">ihqq")
+_FETCHED_V5: Final = Struct(">ihqqq")
+_FETCH_HEAD_V4: Final = Struct(">iii")  # correlation id, throttle time, topics
+_FETCH_HEAD_V7: Final = Struct(">iihii")  # correlation id, throttle time, error code, session id, topics
+_FETCH_HEAD_FLEXIBLE: Final = Struct(">iBihi")  # correlation id, header tags, throttle time, error code, session id
+
+
+class ProducedData(NamedTuple):
+    """One partition of a Produce request. `records` is a view into the frame, writable if the frame is; or None."""
+
+    partition: int
+    records: memoryview | None
+
+
+class ProducedTopic(NamedTuple):
+    """One topic of a Produce request: named below version 13, by id from there on (then `name` is None)."""
+
+    name: str | None
+    topic_id: UUID | None
+    partitions: list[ProducedData]
+
+
+class Produce(NamedTuple):
+    """A Produce request. `acks` as it came: whether -1, 0 or 1 is the handler's to check."""
+
+    transactional_id: str | None
+    acks: int
+    timeout_ms: int
+    topics: list[ProducedTopic]
+
+
+class LeaderHint(NamedTuple):
+    """Who leads now (KIP-951), in answer to a request that came to the wrong node."""
+
+    leader_id: int
+    leader_epoch: int
+
+
+class NodeEndpoint(NamedTuple):
+    """Where a node named by a LeaderHint listens."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+class RecordError(NamedTuple):
+    """A record of a batch that made the whole batch be refused (KIP-467)."""
+
+    batch_index: int
+    message: str | None = None
+
+
+class ProduceResult(NamedTuple):
+    """One partition's part of a Produce response. Fields a version lacks are left out."""
+
+    partition: int
+    error_code: int
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    error_message: str | None = None
+    record_errors: Sequence[RecordError] = ()
+    current_leader: LeaderHint | None = None
+
+
+class ProduceTopicResult(NamedTuple):
+    """One topic's part of a Produce response: `name` is used below version 13, `topic_id` from there on."""
+
+    name: str | None
+    topic_id: UUID | None
+    partitions: Sequence[ProduceResult]
+
+
+class FetchResult(NamedTuple):
+    """One partition's part of a Fetch response. `records`: whole batches back to back, in any number of buffers.
+
+    `aborted_transactions`: (producer id, first offset) pairs for read_committed, None otherwise. `diverging_epoch`:
+    (epoch, end offset) of KIP-595, for a fetch whose last fetched epoch is not in the log.
+    """
+
+    partition: int
+    error_code: int = 0
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    records: Sequence[Buffer] | None = ()
+    aborted_transactions: Sequence[tuple[int, int]] | None = None
+    preferred_read_replica: int = -1
+    current_leader: LeaderHint | None = None
+    diverging_epoch: tuple[int, int] | None = None
+
+
+class FetchTopicResult(NamedTuple):
+    """One topic's part of a Fetch response: `name` is used below version 13, `topic_id` from there on."""
+
+    name: str | None
+    topic_id: UUID | None
+    partitions: Sequence[FetchResult]
+
+
+@lru_cache(maxsize=4096)
+def _uuid(raw: bytes) -> UUID | None:
+    # Making a UUID costs as much as the rest of a partition's parsing, and there are few topics.
+    return None if raw == _ZERO_UUID else UUID(bytes=raw)
+
+
+def parse_produce(frame: Buffer, position: int, version: int) -> Produce:
+    """The Produce request (3 … 13) whose body starts at `position` of a frame. Raises MalformedMessage.
+
+    Every length is checked against the frame; what the records hold is not looked at. Bytes behind are ignored.
+    """
+    view = frame if isinstance(frame, memoryview) else memoryview(frame)
+    try:
+        if version < _PRODUCE_FLEXIBLE_FROM:
+            return _parse_produce_plain(view, position)
+        return _parse_produce_flexible(view, position, version >= _PRODUCE_TOPIC_IDS_FROM)
+    except (IndexError, struct_error) as error:
+        raise MalformedMessage("the Produce request ends before its last field") from error
+    except UnicodeDecodeError as error:
+        raise MalformedMessage("a string of the Produce request is not UTF-8") from error
+
+
+def _parse_produce_plain(view: memoryview, at: int) -> Produce:
+    end = len(view)
+    (length,) = _INT16.unpack_from(view, at)
+    at += 2
+    transactional_id = None
+    if length >= 0:
+        stop = at + length
+        transactional_id = str(view[at:stop], "utf-8")
+        at = stop
+    acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(view, at)
+    (topic_count,) = _INT32.unpack_from(view, at + 6)
+    at += 10
+    left = ELEMENTS_MAX - topic_count
+    if topic_count < 0 or left < 0:
+        raise MalformedMessage(f"a Produce request of {topic_count} topics")
+    topics = []
+    for _ in range(topic_count):
+        (length,) = _INT16.unpack_from(view, at)
+        at += 2
+        stop = at + length
+        if length < 0:
+            raise MalformedMessage("a Produce request with a topic without a name")
+        name = str(view[at:stop], "utf-8")
+        (partition_count,) = _INT32.unpack_from(view, stop)
+        at = stop + 4
+        left -= partition_count
+        if partition_count < 0 or left < 0:
+            raise MalformedMessage(f"a Produce request of {partition_count} partitions in one topic")
+        partitions = []
+        for _ in range(partition_count):
+            partition, length = _INT32_PAIR.unpack_from(view, at)
+            at += 8
+            if length < 0:
+                partitions.append(ProducedData(partition, None))
+                continue
+            stop = at + length
+            if stop > end:
+                raise MalformedMessage(f"records of {length} bytes run past the end of the Produce request")
+            partitions.append(ProducedData(partition, view[at:stop]))
+            at = stop
+        topics.append(ProducedTopic(name, None, partitions))
+    return Produce(transactional_id, acks, timeout_ms, topics)
+
+
+def _parse_produce_flexible(view: memoryview, at: int, has_topic_ids: bool) -> Produce:
+    end = len(view)
+    length = view[at]
+    at += 1
+    if length > 127:
+        length, at = read_unsigned_varint(view, at - 1)
+    transactional_id = None
+    if length:
+        stop = at + length - 1
+        transactional_id = str(view[at:stop], "utf-8")
+        at = stop
+    acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(view, at)
+    at += 6
+    topic_count, at = _compact_count(view, at)
+    left = ELEMENTS_MAX - topic_count
+    topics = []
+    for _ in range(topic_count):
+        name = topic_id = None
+        if has_topic_ids:
+            stop = at + 16
+            topic_id = _uuid(bytes(view[at:stop])) if stop <= end else None
+        else:
+            length = view[at]
+            at += 1
+            if length > 127:
+                length, at = read_unsigned_varint(view, at - 1)
+            if not length:
+                raise MalformedMessage("a Produce request with a topic without a name")
+            stop = at + length - 1
+            name = str(view[at:stop], "utf-8")
+        partition_count, at = _compact_count(view, stop)
+        left -= partition_count
+        if left < 0:
+            raise MalformedMessage(f"a Produce request of more than {ELEMENTS_MAX} partitions")
+        partitions = []
+        for _ in range(partition_count):
+            (partition,) = _INT32.unpack_from(view, at)
+            length, at = read_unsigned_varint(view, at + 4)
+            records = None
+            if length:
+                stop = at + length - 1
+                if stop > end:
+                    raise MalformedMessage(f"records of {length - 1} bytes run past the end of the Produce request")
+                records = view[at:stop]
+                at = stop
+            partitions.append(ProducedData(partition, records))
+            if view[at]:
+                at, left = _skip_tags(view, at, left)
+            else:
+                at += 1
+        topics.append(ProducedTopic(name, topic_id, partitions))
+        if view[at]:
+            at, left = _skip_tags(view, at, left)
+        else:
+            at += 1
+    _skip_tags(view, at, left)
+    return Produce(transactional_id, acks, timeout_ms, topics)
+
+
+def _skip_tags(view: memoryview, at: int, left: int) -> tuple[int, int]:
+    left -= read_unsigned_varint(view, at)[0]
+    if left < 0:
+        raise MalformedMessage(f"a Produce request of more than {ELEMENTS_MAX} partitions and tagged fields")
+    return skip_tagged_fields(view, at), left
+
+
+def _compact_count(view: memoryview, at: int) -> tuple[int, int]:
+    count = view[at]
+    at += 1
+    if count > 127:
+        count, at = read_unsigned_varint(view, at - 1)
+    if not 0 < count <= ELEMENTS_MAX + 1:
+        raise MalformedMessage(f"a Produce request with an array of {count - 1} elements")
+    return count - 1, at
+
+
+def encode_produce_response(
+    version: int,
+    correlation_id: int,
+    topics: Sequence[ProduceTopicResult],
+    *,
+    throttle_time_ms: int = 0,
+    node_endpoints: Sequence[NodeEndpoint] = (),
+) -> bytearray:
+    """A whole Produce response frame (3 … 13), header included, without its length prefix."""
+    out = bytearray(_INT32.pack(correlation_id))
+    if version >= _PRODUCE_FLEXIBLE_FROM:
+        out.append(0)
+        _append_varint(out, len(topics) + 1)
+    else:
+        out += _INT32.pack(len(topics))
+    for topic in topics:
+        if version >= _PRODUCE_FLEXIBLE_FROM:
+            _append_topic_flexible(out, topic[0], topic[1], version >= _PRODUCE_TOPIC_IDS_FROM)
+            _append_varint(out, len(topic[2]) + 1)
+            for result in topic[2]:
+                _append_produced_flexible(out, result, version >= _PRODUCE_LEADERS_FROM)
+            out.append(0)
+        else:
+            _append_string(out, topic[0] or "")
+            out += _INT32.pack(len(topic[2]))
+            for result in topic[2]:
+                _append_produced_plain(out, result, version)
+    out += _INT32.pack(throttle_time_ms)
+    if version >= _PRODUCE_FLEXIBLE_FROM:
+        _append_endpoints(out, node_endpoints if version >= _PRODUCE_LEADERS_FROM else ())
+    return out
+
+
+def _append_produced_plain(out: bytearray, result: ProduceResult, version: int) -> None:
+    partition, error_code, base_offset, append_time_ms, start_offset, message, record_errors, _ = result
+    if version < 5:
+        out += _PRODUCED_V3.pack(partition, error_code, base_offset, append_time_ms)
+    elif version < 8:
+        out += _PRODUCED_V5.pack(partition, error_code, base_offset, append_time_ms, start_offset)
+    elif message is None and not record_errors:
+        out += _PRODUCED_V8.pack(partition, error_code, base_offset, append_time_ms, start_offset, 0, -1)
+    else:
+        out += _PRODUCED_V5.pack(partition, error_code, base_offset, append_time_ms, start_offset)
+        out += _INT32.pack(len(record_errors))
+        for record_error in record_errors:
+            out += _INT32.pack(record_error.batch_index)
+            _append_string(out, record_error.message)
+        _append_string(out, message)
+
+
+def _append_produced_flexible(out: bytearray, result: ProduceResult, has_leaders: bool) -> None:
+    partition, error_code, base_offset, append_time_ms, start_offset, message, record_errors, leader = result
+    if message is None and not record_errors and leader is None:
+        out += _PRODUCED_FLEXIBLE.pack(partition, error_code, base_offset, append_time_ms, start_offset, 1, 0, 0)
+        return
+    out += _PRODUCED_V5.pack(partition, error_code, base_offset, append_time_ms, start_offset)
+    _append_varint(out, len(record_errors) + 1)
+    for record_error in record_errors:
+        out += _INT32.pack(record_error.batch_index)
+        _append_compact_string(out, record_error.message)
+        out.append(0)
+    _append_compact_string(out, message)
+    if has_leaders and leader is not None and leader != (-1, -1):
+        out += b"\x01\x00\x09"  # one tagged field: number 0 of 9 bytes
+        out += _INT32_PAIR.pack(*leader)
+    out.append(0)
+
+
+def encode_fetch_response(
+    version: int,
+    correlation_id: int,
+    topics: Sequence[FetchTopicResult],
+    *,
+    error_code: int = 0,
+    session_id: int = 0,
+    throttle_time_ms: int = 0,
+    node_endpoints: Sequence[NodeEndpoint] = (),
+) -> list[Buffer]:
+    """A whole Fetch response frame (4 … 18), header included, without its length prefix, as buffers to be joined.
+
+    The records' buffers are in it as they are; the caller keeps them unchanged until they are sent.
+    """
+    is_flexible = version >= _FETCH_FLEXIBLE_FROM
+    if is_flexible:
+        out = bytearray(_FETCH_HEAD_FLEXIBLE.pack(correlation_id, 0, throttle_time_ms, error_code, session_id))
+        _append_varint(out, len(topics) + 1)
+    elif version >= _FETCH_SESSIONS_FROM:
+        out = bytearray(_FETCH_HEAD_V7.pack(correlation_id, throttle_time_ms, error_code, session_id, len(topics)))
+    else:
+        out = bytearray(_FETCH_HEAD_V4.pack(correlation_id, throttle_time_ms, len(topics)))
+    buffers: list[Buffer] = []
+    for topic in topics:
+        results = topic[2]
+        if is_flexible:
+            _append_topic_flexible(out, topic[0], topic[1], version >= _FETCH_TOPIC_IDS_FROM)
+            _append_varint(out, len(results) + 1)
+            for result in results:
+                out = _append_fetched_flexible(buffers, out, result)
+            out.append(0)
+        else:
+            _append_string(out, topic[0] or "")
+            out += _INT32.pack(len(results))
+            for result in results:
+                out = _append_fetched_plain(buffers, out, result, version)
+    if is_flexible:
+        _append_endpoints(out, node_endpoints if version >= _FETCH_ENDPOINTS_FROM else ())
+    if out:
+        buffers.append(out)
+    return buffers
+
+
+def _append_fetched_flexible(buffers: list[Buffer], out: bytearray, result: FetchResult) -> bytearray:
+    """Returns the buffer to go on with: a fresh one that begins with this partition's tagged fields, after records."""
+    partition, error_code, high_watermark, stable_offset, start_offset, records, aborted, replica, leader, diverging = (
+        result
+    )
+    out += _FETCHED_V5.pack(partition, error_code, high_watermark, stable_offset, start_offset)
+    if not aborted:
+        out.append(0 if aborted is None else 1)
+    else:
+        _append_varint(out, len(aborted) + 1)
+        for producer_id, first_offset in aborted:
+            out += _INT64_PAIR.pack(producer_id, first_offset)
+            out.append(0)
+    out += _INT32.pack(replica)
+    if records:
+        size = sum(map(len, records))
+        _append_varint(out, size + 1)
+        buffers.append(out)
+        buffers += records
+        out = bytearray()
+    else:
+        out.append(0 if records is None else 1)
+    if leader is None and diverging is None:
+        out.append(0)
+        return out
+    tags = bytearray()
+    count = 0
+    if diverging is not None and diverging != (-1, -1):
+        count += 1
+        tags += b"\x00\x0d"  # number 0 of 13 bytes
+        tags += _EPOCH_END.pack(*diverging)
+        tags.append(0)
+    if leader is not None and leader != (-1, -1):
+        count += 1
+        tags += b"\x01\x09"  # number 1 of 9 bytes
+        tags += _INT32_PAIR.pack(*leader)
+        tags.append(0)
+    out.append(count)
+    out += tags
+    return out
+
+
+def _append_fetched_plain(buffers: list[Buffer], out: bytearray, result: FetchResult, version: int) -> bytearray:
+    """Returns the buffer to go on with: a fresh one after records."""
+    partition, error_code, high_watermark, stable_offset, start_offset, records, aborted, replica, _, _ = result
+    if version < 5:
+        out += _FETCHED_V4.pack(partition, error_code, high_watermark, stable_offset)
+    else:
+        out += _FETCHED_V5.pack(partition, error_code, high_watermark, stable_offset, start_offset)
+    if aborted is None:
+        out += b"\xff\xff\xff\xff"
+    else:
+        out += _INT32.pack(len(aborted))
+        for producer_id, first_offset in aborted:
+            out += _INT64_PAIR.pack(producer_id, first_offset)
+    if version >= 11:
+        out += _INT32.pack(replica)
+    if not records:
+        out += b"\xff\xff\xff\xff" if records is None else b"\0\0\0\0"
+        return out
+    out += _INT32.pack(sum(map(len, records)))
+    buffers.append(out)
+    buffers += records
+    return bytearray()
+
+
+def _append_topic_flexible(out: bytearray, name: str | None, topic_id: UUID | None, has_topic_ids: bool) -> None:
+    if has_topic_ids:
+        out += _ZERO_UUID if topic_id is None else topic_id.bytes
+    else:
+        _append_compact_string(out, name or "")
+
+
+def _append_endpoints(out: bytearray, node_endpoints: Sequence[NodeEndpoint]) -> None:
+    """The tagged fields at the end of a flexible response: where the nodes of the leader hints are."""
+    if not node_endpoints:
+        out.append(0)
+        return
+    part = bytearray()
+    _append_varint(part, len(node_endpoints) + 1)
+    for node_id, host, port, rack in node_endpoints:
+        part += _INT32.pack(node_id)
+        _append_compact_string(part, host)
+        part += _INT32.pack(port)
+        _append_compact_string(part, rack)
+        part.append(0)
+    out += b"\x01\x00"
+    _append_varint(out, len(part))
+    out += part
+
+
+def _append_string(out: bytearray, text: str | None) -> None:
+    if text is None:
+        out += b"\xff\xff"
+        return
+    raw = text.encode()
+    out += _INT16.pack(len(raw))
+    out += raw
+
+
+def _append_compact_string(out: bytearray, text: str | None) -> None:
+    if text is None:
+        out.append(0)
+        return
+    raw = text.encode()
+    _append_varint(out, len(raw) + 1)
+    out += raw
+
+
+def _append_varint(out: bytearray, value: int) -> None:
+    if value < 128:
+        out.append(value)
+    else:
+        out += unsigned_varint(value)

@@ -1,0 +1,358 @@
+"""Records of `__cluster_metadata`: topics, partitions, configs, nodes, producer ids and features, as KRaft writes them.
+
+A record value is three unsigned varints (frame version 1, API key, version) and then the message; keys are not used.
+Numbers and layouts are KRaft's, at its newest versions; what a controller without ZooKeeper migration, log directories
+or eligible leader replicas never says keeps its default and costs at most a byte.
+Source: metadata/src/main/resources/common/metadata of Apache Kafka, MetadataRecordSerde.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from bmq.protocol.errors import MalformedMessage, UnsupportedVersion
+from bmq.protocol.formats import Format, FormatField, codec_of
+from bmq.protocol.wire import Buffer, read_unsigned_varint, unsigned_varint
+
+FRAME_VERSION: Final = 1
+OWN_API_KEYS_FROM: Final = 10_000
+"""Records that KRaft does not have count from here."""
+LEADER_UNCHANGED: Final = -2
+RESOURCE_TYPE_TOPIC: Final = 2
+RESOURCE_TYPE_BROKER: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerEndpoint:
+    """Where a node listens. Security protocol 0 is PLAINTEXT."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerFeature:
+    """A feature and the levels of it that a node supports."""
+
+    name: str
+    min_supported_version: int
+    max_supported_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterBrokerRecord:
+    """A node came up: one incarnation of one node id. It takes part once it is not fenced."""
+
+    broker_id: int
+    is_migrating_zk_broker: bool = False
+    incarnation_id: UUID | None = None
+    broker_epoch: int = -1
+    end_points: Sequence[BrokerEndpoint] = ()
+    features: Sequence[BrokerFeature] = ()
+    rack: str | None = None
+    fenced: bool = True
+    in_controlled_shutdown: bool = False
+    log_dirs: Sequence[UUID] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnregisterBrokerRecord:
+    """A node is gone for good."""
+
+    broker_id: int
+    broker_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRegistrationChangeRecord:
+    """`fenced`: -1 unfenced, 0 no change, 1 fenced. `in_controlled_shutdown`: 0 no change, 1 it is shutting down."""
+
+    broker_id: int
+    broker_epoch: int = -1
+    fenced: int = 0
+    in_controlled_shutdown: int = 0
+    log_dirs: Sequence[UUID] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRecord:
+    """A topic was created; its partitions follow."""
+
+    name: str
+    topic_id: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveTopicRecord:
+    """A topic and all its partitions are deleted."""
+
+    topic_id: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicFilesDeletedRecord:
+    """The files of a removed topic are gone. Not one of KRaft's: there every broker removes its own replicas."""
+
+    topic_id: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRecord:
+    """All of a partition: when it is created, and in snapshots."""
+
+    partition_id: int
+    topic_id: UUID
+    replicas: Sequence[int] = ()
+    isr: Sequence[int] = ()
+    removing_replicas: Sequence[int] = ()
+    adding_replicas: Sequence[int] = ()
+    leader: int = -1
+    leader_recovery_state: int = 0
+    leader_epoch: int = -1
+    partition_epoch: int = -1
+    directories: Sequence[UUID] = ()
+    eligible_leader_replicas: Sequence[int] | None = None
+    last_known_elr: Sequence[int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionChangeRecord:
+    """What changed of a partition; None and LEADER_UNCHANGED mean no change.
+
+    As in KRaft the leader epoch goes up by one with a new leader (-1: nobody), and the partition epoch with any change.
+    """
+
+    partition_id: int
+    topic_id: UUID
+    isr: Sequence[int] | None = None
+    leader: int = LEADER_UNCHANGED
+    replicas: Sequence[int] | None = None
+    removing_replicas: Sequence[int] | None = None
+    adding_replicas: Sequence[int] | None = None
+    leader_recovery_state: int = -1
+    directories: Sequence[UUID] | None = None
+    eligible_leader_replicas: Sequence[int] | None = None
+    last_known_elr: Sequence[int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigRecord:
+    """One config of one resource; a value of None takes it away. Resource types as in DescribeConfigs."""
+
+    resource_type: int
+    resource_name: str
+    name: str
+    value: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerIdsRecord:
+    """A block of producer ids was given out; `next_producer_id` is the first that was not."""
+
+    broker_id: int
+    broker_epoch: int = -1
+    next_producer_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureLevelRecord:
+    """A feature's finalized level; 0 takes it away."""
+
+    name: str
+    feature_level: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoOpRecord:
+    """Nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginTransactionRecord:
+    """What follows counts only once the matching EndTransactionRecord is there (KIP-868)."""
+
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndTransactionRecord:
+    """What came since BeginTransactionRecord counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortTransactionRecord:
+    """What came since BeginTransactionRecord does not count."""
+
+    reason: str | None = None
+
+
+MetadataRecord = (
+    RegisterBrokerRecord
+    | UnregisterBrokerRecord
+    | BrokerRegistrationChangeRecord
+    | TopicRecord
+    | RemoveTopicRecord
+    | TopicFilesDeletedRecord
+    | PartitionRecord
+    | PartitionChangeRecord
+    | ConfigRecord
+    | ProducerIdsRecord
+    | FeatureLevelRecord
+    | NoOpRecord
+    | BeginTransactionRecord
+    | EndTransactionRecord
+    | AbortTransactionRecord
+)
+
+
+def _array(name: str, kafka_type: str, since: int = 0) -> FormatField:
+    return FormatField(name, kafka_type, since, is_array=True, default=())
+
+
+def _tagged(name: str, kafka_type: str, tag: int, default: Any, since: int = 0) -> FormatField:
+    return FormatField(
+        name, kafka_type, since, nullable_since=since if default is None else None, tag=tag, default=default
+    )
+
+
+def _tagged_array(name: str, kafka_type: str, tag: int, default: Any = None, since: int = 0) -> FormatField:
+    nullable_since = since if default is None else None
+    return FormatField(name, kafka_type, since, is_array=True, nullable_since=nullable_since, tag=tag, default=default)
+
+
+def _format(message_class: type, *fields: FormatField, version_max: int = 0) -> Format:
+    return Format(message_class, version_max, flexible_from=0, fields=fields)
+
+
+_ENDPOINT: Final = _format(
+    BrokerEndpoint,
+    FormatField("name", "string"),
+    FormatField("host", "string"),
+    FormatField("port", "uint16"),
+    FormatField("security_protocol", "int16"),
+    version_max=3,
+)
+_FEATURE: Final = _format(
+    BrokerFeature,
+    FormatField("name", "string"),
+    FormatField("min_supported_version", "int16"),
+    FormatField("max_supported_version", "int16"),
+    version_max=3,
+)
+
+_FORMATS: Final[dict[int, Format]] = {
+    0: _format(
+        RegisterBrokerRecord,
+        FormatField("broker_id", "int32"),
+        FormatField("is_migrating_zk_broker", "bool", since=2),
+        FormatField("incarnation_id", "uuid"),
+        FormatField("broker_epoch", "int64"),
+        FormatField("end_points", None, entity=_ENDPOINT, is_array=True),
+        FormatField("features", None, entity=_FEATURE, is_array=True),
+        FormatField("rack", "string", nullable_since=0),
+        FormatField("fenced", "bool"),
+        FormatField("in_controlled_shutdown", "bool", since=1),
+        _tagged_array("log_dirs", "uuid", 0, (), since=3),
+        version_max=3,
+    ),
+    1: _format(UnregisterBrokerRecord, FormatField("broker_id", "int32"), FormatField("broker_epoch", "int64")),
+    2: _format(TopicRecord, FormatField("name", "string"), FormatField("topic_id", "uuid")),
+    3: _format(
+        PartitionRecord,
+        FormatField("partition_id", "int32"),
+        FormatField("topic_id", "uuid"),
+        _array("replicas", "int32"),
+        _array("isr", "int32"),
+        _array("removing_replicas", "int32"),
+        _array("adding_replicas", "int32"),
+        FormatField("leader", "int32"),
+        _tagged("leader_recovery_state", "int8", 0, 0),
+        FormatField("leader_epoch", "int32"),
+        FormatField("partition_epoch", "int32"),
+        _array("directories", "uuid", since=1),
+        _tagged_array("eligible_leader_replicas", "int32", 1, since=2),
+        _tagged_array("last_known_elr", "int32", 2, since=2),
+        version_max=2,
+    ),
+    4: _format(
+        ConfigRecord,
+        FormatField("resource_type", "int8"),
+        FormatField("resource_name", "string"),
+        FormatField("name", "string"),
+        FormatField("value", "string", nullable_since=0),
+    ),
+    5: _format(
+        PartitionChangeRecord,
+        FormatField("partition_id", "int32"),
+        FormatField("topic_id", "uuid"),
+        _tagged_array("isr", "int32", 0),
+        _tagged("leader", "int32", 1, LEADER_UNCHANGED),
+        _tagged_array("replicas", "int32", 2),
+        _tagged_array("removing_replicas", "int32", 3),
+        _tagged_array("adding_replicas", "int32", 4),
+        _tagged("leader_recovery_state", "int8", 5, -1),
+        _tagged_array("eligible_leader_replicas", "int32", 6, since=2),
+        _tagged_array("last_known_elr", "int32", 7, since=2),
+        _tagged_array("directories", "uuid", 8, since=1),
+        version_max=2,
+    ),
+    9: _format(RemoveTopicRecord, FormatField("topic_id", "uuid")),
+    12: _format(FeatureLevelRecord, FormatField("name", "string"), FormatField("feature_level", "int16")),
+    15: _format(
+        ProducerIdsRecord,
+        FormatField("broker_id", "int32"),
+        FormatField("broker_epoch", "int64"),
+        FormatField("next_producer_id", "int64"),
+    ),
+    17: _format(
+        BrokerRegistrationChangeRecord,
+        FormatField("broker_id", "int32"),
+        FormatField("broker_epoch", "int64"),
+        _tagged("fenced", "int8", 0, 0),
+        _tagged("in_controlled_shutdown", "int8", 1, 0, since=1),
+        _tagged_array("log_dirs", "uuid", 2, (), since=2),
+        version_max=2,
+    ),
+    20: _format(NoOpRecord),
+    23: _format(BeginTransactionRecord, _tagged("name", "string", 0, None)),
+    24: _format(EndTransactionRecord),
+    25: _format(AbortTransactionRecord, _tagged("reason", "string", 0, None)),
+    OWN_API_KEYS_FROM: _format(TopicFilesDeletedRecord, FormatField("topic_id", "uuid")),
+}
+_API_KEYS: Final[dict[type, int]] = {entry.message_class: api_key for api_key, entry in _FORMATS.items()}
+
+
+def encode_record(record: MetadataRecord, version: int | None = None) -> bytes:
+    """The value of a metadata-log record; in the newest version unless told otherwise."""
+    api_key = _API_KEYS[type(record)]
+    format_ = _FORMATS[api_key]
+    if version is None:
+        version = format_.version_max
+    out = bytearray((FRAME_VERSION,)) + unsigned_varint(api_key) + unsigned_varint(version)
+    codec_of(format_, version).write(out, record)
+    return bytes(out)
+
+
+def decode_record(data: Buffer) -> MetadataRecord:
+    """What `encode_record` was given. Raises MalformedMessage, and UnsupportedVersion for a record this server is too old for.
+
+    An unknown record is refused, not skipped: a controller that leaves out half of the past would decide wrongly.
+    """
+    try:
+        frame_version, position = read_unsigned_varint(data, 0)
+        api_key, position = read_unsigned_varint(data, position)
+        version, position = read_unsigned_varint(data, position)
+    except IndexError as error:
+        raise MalformedMessage(f"a metadata record of {len(data)} bytes has no header") from error
+    if frame_version != FRAME_VERSION:
+        raise UnsupportedVersion(f"metadata record frame version {frame_version}, {FRAME_VERSION} is known")
+    format_ = _FORMATS.get(api_key)
+    if format_ is None or version > format_.version_max:
+        raise UnsupportedVersion(f"metadata record {api_key} version {version} is not known to this server")
+    record: MetadataRecord = codec_of(format_, version).read(data, position)
+    return record

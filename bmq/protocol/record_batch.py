@@ -1,0 +1,511 @@
+"""Record batches v2 (magic 2): the 61-byte header, the checksum, and the records inside for the few who open them.
+
+On the produce and fetch path only headers are looked at: `batches` walks back-to-back batches with bounds checking,
+`verify_crc` checks one, `rewrite` puts base offset and leader epoch in place (both lie outside the checksum).
+Records are decoded and encoded one by one for state logs, compaction, timestamp look-ups and tests, never per produce.
+Source: Kafka's DefaultRecordBatch and DefaultRecord, KIP-98.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from struct import Struct
+from struct import error as struct_error
+from typing import Final, NamedTuple, Self
+
+from crc32c import crc32c
+
+from bmq.protocol.compression import (
+    DECOMPRESSED_BYTES_MAX,
+    Buffer,
+    Compression,
+    UnknownCompression,
+    compress,
+    decompress,
+)
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError
+
+HEADER_BYTES: Final = 61
+LENGTH_OVERHEAD_BYTES: Final = 12  # base offset and length themselves are not counted by the length field
+MAGIC_2: Final = 2
+NO_TIMESTAMP_MS: Final = -1
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+NO_SEQUENCE: Final = -1
+NO_LEADER_EPOCH: Final = -1
+
+_HEADER: Final = Struct(">qiibIhiqqqhii")
+_INT16: Final = Struct(">h")
+_INT32: Final = Struct(">i")
+_UINT32: Final = Struct(">I")
+_INT64: Final = Struct(">q")
+_INT16_PAIR: Final = Struct(">hh")
+_END_MARKER_VALUE: Final = Struct(">hi")
+_OLD_MESSAGE_BYTES_MIN: Final = 14  # of formats 0 and 1, not counting offset and length
+_LENGTH_POSITION: Final = 8
+_LEADER_EPOCH_POSITION: Final = 12
+_MAGIC_POSITION: Final = 16
+_CRC_POSITION: Final = 17
+_ATTRIBUTES_POSITION: Final = 21  # the checksum covers everything from here on
+_MAX_TIMESTAMP_POSITION: Final = 35
+
+_COMPRESSION_MASK: Final = 0b111
+_LOG_APPEND_TIME: Final = 1 << 3
+_TRANSACTIONAL: Final = 1 << 4
+_CONTROL: Final = 1 << 5
+_DELETE_HORIZON: Final = 1 << 6
+
+
+class CorruptRecords(BmqError):
+    """Bytes that are no whole record batch, or a checksum that does not match."""
+
+    code = ErrorCode.CORRUPT_MESSAGE
+
+
+class InvalidRecords(BmqError):
+    """A whole batch whose fields contradict each other, or that a client may not write (Kafka's LogValidator)."""
+
+    code = ErrorCode.INVALID_RECORD
+
+
+class UnsupportedMagic(InvalidRecords):
+    """A message of format 0 or 1; Produce 3 and later carry format 2 only (Kafka's ProduceRequest.validateRecords)."""
+
+
+class TimestampType(IntEnum):
+    """What a batch's timestamps say."""
+
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+class BatchHeader(NamedTuple):
+    """The header of one batch, as it stands in the bytes. Times are milliseconds since 1970; -1 means none."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @classmethod
+    def parse(cls, buffer: Buffer, position: int = 0) -> Self:
+        """The header at `position`; only the header has to be in the buffer, the records may follow or not.
+
+        Raises CorruptRecords (too short, impossible length, unknown magic), UnsupportedMagic (format 0 or 1).
+        """
+        try:
+            header = cls._make(_HEADER.unpack_from(buffer, position))
+        except struct_error as error:
+            _refuse_old_format(buffer, position)
+            raise CorruptRecords(f"{len(buffer) - position} bytes are too few for a record batch") from error
+        if header.magic != MAGIC_2:
+            _refuse_old_format(buffer, position)
+            raise CorruptRecords(f"a record batch with magic {header.magic}")
+        if header.length < HEADER_BYTES - LENGTH_OVERHEAD_BYTES:
+            raise CorruptRecords(f"a record batch with length {header.length}, shorter than its header")
+        return header
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the whole batch, header included."""
+        return self.length + LENGTH_OVERHEAD_BYTES
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def end_offset(self) -> int:
+        """The offset that follows the batch."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def compression(self) -> Compression:
+        """Raises UnknownCompression."""
+        number = self.attributes & _COMPRESSION_MASK
+        if number > Compression.ZSTD:
+            raise UnknownCompression(f"compression codec {number} does not exist")
+        return Compression(number)
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        return TimestampType.LOG_APPEND_TIME if self.attributes & _LOG_APPEND_TIME else TimestampType.CREATE_TIME
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.attributes & _TRANSACTIONAL != 0
+
+    @property
+    def is_control(self) -> bool:
+        return self.attributes & _CONTROL != 0
+
+    @property
+    def has_producer_id(self) -> bool:
+        return self.producer_id >= 0
+
+    @property
+    def last_sequence(self) -> int:
+        """Of an idempotent producer; sequences wrap from 2**31 - 1 to 0."""
+        if self.base_sequence < 0:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) & 0x7FFF_FFFF
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When compaction may drop the batch's tombstones (KIP-534); the base timestamp carries it."""
+        return self.base_timestamp_ms if self.attributes & _DELETE_HORIZON else None
+
+
+def _refuse_old_format(buffer: Buffer, position: int) -> None:
+    """Raise UnsupportedMagic if a message of format 0 or 1 is at `position`; length and magic lie where ours do.
+
+    The length is looked at first, as in Kafka: zeros are no message of format 0.
+    """
+    if 0 <= position <= len(buffer) - _CRC_POSITION:
+        (length,) = _INT32.unpack_from(buffer, position + _LENGTH_POSITION)
+        if length >= _OLD_MESSAGE_BYTES_MIN and buffer[position + _MAGIC_POSITION] in (0, 1):
+            raise UnsupportedMagic("message formats 0 and 1 are not served, only format 2")
+
+
+def batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of each of the whole batches that lie back to back from `position` to the buffer's end.
+
+    Raises CorruptRecords for a batch that runs past the end and whatever BatchHeader.parse raises. Checksums and records
+    are not looked at. An empty buffer holds no batches.
+    """
+    end = len(buffer)
+    while position < end:
+        header = BatchHeader.parse(buffer, position)
+        size = header[1] + LENGTH_OVERHEAD_BYTES
+        if position + size > end:
+            raise CorruptRecords(f"a record batch of {size} bytes runs past the end, {end - position} are there")
+        yield position, header
+        position += size
+
+
+def verify_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
+    """Raise CorruptRecords unless the whole batch at `position` is there and its CRC32C matches. Copies nothing."""
+    end = position + header.length + LENGTH_OVERHEAD_BYTES
+    if end > len(buffer):
+        raise CorruptRecords(f"a record batch of {header.size_bytes} bytes runs past the end of the buffer")
+    computed = crc32c(memoryview(buffer)[position + _ATTRIBUTES_POSITION : end])
+    if computed != header.crc:
+        raise CorruptRecords(f"record batch checksum {header.crc:#010x} does not match its bytes ({computed:#010x})")
+
+
+def rewrite(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
+    """Put a batch in its place in the log, in the buffer itself. The checksum does not cover these two fields."""
+    _INT64.pack_into(buffer, position, base_offset)
+    _INT32.pack_into(buffer, position + _LEADER_EPOCH_POSITION, leader_epoch)
+
+
+def rewrite_log_append_time(
+    buffer: bytearray | memoryview, position: int, header: BatchHeader, timestamp_ms: int
+) -> BatchHeader:
+    """Stamp a batch with the broker's time (message.timestamp.type=LogAppendTime) and renew its checksum.
+
+    Every reader then gives all its records this timestamp; the base timestamp stays. The header as it now is.
+    """
+    attributes = header.attributes | _LOG_APPEND_TIME
+    _INT16.pack_into(buffer, position + _ATTRIBUTES_POSITION, attributes)
+    _INT64.pack_into(buffer, position + _MAX_TIMESTAMP_POSITION, timestamp_ms)
+    crc = crc32c(memoryview(buffer)[position + _ATTRIBUTES_POSITION : position + header.size_bytes])
+    _UINT32.pack_into(buffer, position + _CRC_POSITION, crc)
+    return header._replace(attributes=attributes, max_timestamp_ms=timestamp_ms, crc=crc)
+
+
+def validate_records_count(header: BatchHeader) -> None:
+    """Raise InvalidRecords unless record count and offsets agree, without opening the batch (Kafka's LogValidator).
+
+    True of every batch a producer builds; a compacted batch may hold fewer records than offsets.
+    """
+    if header.record_count <= 0:
+        raise InvalidRecords(f"a record batch says it holds {header.record_count} records")
+    if header.last_offset_delta + 1 != header.record_count:
+        raise InvalidRecords(
+            f"a record batch of {header.record_count} records says its last offset delta is {header.last_offset_delta}"
+        )
+
+
+def validate_client_batch(header: BatchHeader) -> None:
+    """All cheap checks on what a client may write: counts, no control records, sequence and codec numbers.
+
+    Raises InvalidRecords, UnknownCompression. Checksum, size limit, timestamps and producer state are the log's to check.
+    """
+    validate_records_count(header)
+    attributes = header.attributes
+    if attributes & _CONTROL:
+        raise InvalidRecords("clients may not write control records")
+    if attributes & _COMPRESSION_MASK > Compression.ZSTD:
+        raise UnknownCompression(f"compression codec {attributes & _COMPRESSION_MASK} does not exist")
+    if header.producer_id >= 0:
+        if header.base_sequence < 0 or header.producer_epoch < 0:
+            raise InvalidRecords(
+                f"sequence {header.base_sequence}, epoch {header.producer_epoch} of producer id {header.producer_id}"
+            )
+    elif attributes & _TRANSACTIONAL:
+        raise InvalidRecords("a transactional record batch without a producer id")
+
+
+class Record(NamedTuple):
+    """One record. `offset` is filled by decoding; encoding counts up from the base offset unless told to keep it."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    timestamp_ms: int = NO_TIMESTAMP_MS
+    offset: int = 0
+
+
+def encode_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = NO_LEADER_EPOCH,
+    compression: Compression = Compression.NONE,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    is_transactional: bool = False,
+    is_control: bool = False,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    last_offset: int | None = None,
+) -> bytearray:
+    """One whole batch, checksum included.
+
+    Offsets count up from `base_offset`. With `last_offset` given, each record keeps its own offset instead and the batch
+    reaches to `last_offset` (compaction; the records may then be few or none).
+    """
+    first_timestamp = records[0].timestamp_ms if records else NO_TIMESTAMP_MS
+    max_timestamp = max((record.timestamp_ms for record in records), default=NO_TIMESTAMP_MS)
+    body = bytearray()
+    for index, record in enumerate(records):
+        delta = index if last_offset is None else record.offset - base_offset
+        _append_record(body, record, delta, record.timestamp_ms - first_timestamp)
+    data = body if compression is Compression.NONE else compress(compression, body)
+    attributes = (
+        compression
+        | (_LOG_APPEND_TIME if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)
+        | (_TRANSACTIONAL if is_transactional else 0)
+        | (_CONTROL if is_control else 0)
+    )
+    batch = bytearray(HEADER_BYTES)
+    batch += data
+    _HEADER.pack_into(
+        batch,
+        0,
+        base_offset,
+        len(batch) - LENGTH_OVERHEAD_BYTES,
+        leader_epoch,
+        MAGIC_2,
+        0,
+        attributes,
+        (len(records) - 1) if last_offset is None else last_offset - base_offset,
+        first_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(records),
+    )
+    _UINT32.pack_into(batch, _CRC_POSITION, crc32c(memoryview(batch)[_ATTRIBUTES_POSITION:]))
+    return batch
+
+
+def decode_records(
+    batch: Buffer, position: int = 0, *, length_bytes_max: int = DECOMPRESSED_BYTES_MAX
+) -> tuple[Record, ...]:
+    """The records of the one batch at `position`, whose checksum the caller has verified or does not need.
+
+    Raises CorruptRecords, BadCompressedData (also above `length_bytes_max` decompressed), UnknownCompression.
+    """
+    return tuple(iterate_records(batch, position, length_bytes_max=length_bytes_max))
+
+
+def iterate_records(
+    batch: Buffer, position: int = 0, *, length_bytes_max: int = DECOMPRESSED_BYTES_MAX
+) -> Iterator[Record]:
+    """As decode_records, one at a time: for those who stop early (time look-ups). Raises while iterating."""
+    header = BatchHeader.parse(batch, position)
+    end = position + header.size_bytes
+    if end > len(batch):
+        raise CorruptRecords(f"a record batch of {header.size_bytes} bytes runs past the end of the buffer")
+    body = memoryview(batch)[position + HEADER_BYTES : end]
+    data = bytes(decompress(header.compression, body, length_bytes_max))
+    append_time = header.max_timestamp_ms if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
+    place = 0
+    try:
+        for _ in range(header.record_count):
+            length, start = _varint(data, place)
+            place = start + length
+            if length < 0 or place > len(data):
+                raise CorruptRecords(f"a record of {length} bytes runs past the end of its batch")
+            record, stop = _record_at(data, start, header, append_time)
+            if stop != place:
+                raise CorruptRecords(f"a record of {length} bytes ends after {stop - start}")
+            yield record
+    except IndexError as error:
+        raise CorruptRecords("a record runs past the end of its batch") from error
+    if place != len(data):
+        raise CorruptRecords(f"{len(data) - place} bytes are left behind the last record of a batch")
+
+
+def _record_at(data: bytes, place: int, header: BatchHeader, append_time_ms: int | None) -> tuple[Record, int]:
+    timestamp_delta, place = _varint(data, place + 1)  # the first byte, record attributes, is unused
+    offset_delta, place = _varint(data, place)
+    key, place = _nullable_bytes(data, place)
+    value, place = _nullable_bytes(data, place)
+    header_count, place = _varint(data, place)
+    headers: list[tuple[str, bytes | None]] = []
+    if header_count < 0:
+        raise CorruptRecords(f"a record with {header_count} headers")
+    for _ in range(header_count):
+        name, place = _nullable_bytes(data, place)
+        if name is None:
+            raise CorruptRecords("a record header without a key")
+        content, place = _nullable_bytes(data, place)
+        # Header keys need not be UTF-8 for librdkafka; whatever they are comes out again unchanged when encoded.
+        headers.append((name.decode("utf-8", "surrogateescape"), content))
+    timestamp_ms = header.base_timestamp_ms + timestamp_delta if append_time_ms is None else append_time_ms
+    return Record(key, value, tuple(headers), timestamp_ms, header.base_offset + offset_delta), place
+
+
+def _nullable_bytes(data: bytes, place: int) -> tuple[bytes | None, int]:
+    length, place = _varint(data, place)
+    if length < 0:
+        if length != -1:
+            raise CorruptRecords(f"a length of {length} bytes in a record")
+        return None, place
+    end = place + length
+    if end > len(data):
+        raise CorruptRecords(f"a field of {length} bytes runs past the end of its record")
+    return data[place:end], end
+
+
+def _varint(data: bytes, place: int) -> tuple[int, int]:
+    """A zigzag varint of up to 64 bits. Raises IndexError at the end of the data."""
+    byte = data[place]
+    place += 1
+    value = byte & 127
+    shift = 7
+    while byte > 127:
+        if shift > 63:
+            raise CorruptRecords("a varint of a record is longer than ten bytes")
+        byte = data[place]
+        place += 1
+        value |= (byte & 127) << shift
+        shift += 7
+    return (value >> 1) ^ -(value & 1), place
+
+
+def _append_varint(out: bytearray, value: int) -> None:
+    value = (value << 1) ^ (value >> 63)
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+
+
+def _append_nullable(out: bytearray, data: Buffer | None) -> None:
+    if data is None:
+        out.append(1)  # -1
+    else:
+        _append_varint(out, len(data))
+        out += data
+
+
+def _append_record(out: bytearray, record: Record, offset_delta: int, timestamp_delta_ms: int) -> None:
+    body = bytearray(1)
+    _append_varint(body, timestamp_delta_ms)
+    _append_varint(body, offset_delta)
+    _append_nullable(body, record.key)
+    _append_nullable(body, record.value)
+    _append_varint(body, len(record.headers))
+    for name, content in record.headers:
+        _append_nullable(body, name.encode("utf-8", "surrogateescape"))
+        _append_nullable(body, content)
+    _append_varint(out, len(body))
+    out += body
+
+
+class ControlType(IntEnum):
+    """Kind of a control record (Kafka's ControlRecordType), in the second int16 of its key."""
+
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+class EndTransactionMarker(NamedTuple):
+    """What the control record that ends a transaction says. `control_type` is COMMIT or ABORT."""
+
+    control_type: ControlType
+    coordinator_epoch: int
+
+
+def encode_end_transaction_marker(
+    marker: EndTransactionMarker,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    timestamp_ms: int,
+    base_offset: int = 0,
+    leader_epoch: int = NO_LEADER_EPOCH,
+) -> bytearray:
+    """The control batch with one marker that WriteTxnMarkers appends (MemoryRecords.withEndTransactionMarker)."""
+    key = _INT16_PAIR.pack(0, marker.control_type)
+    value = _END_MARKER_VALUE.pack(0, marker.coordinator_epoch)
+    return encode_batch(
+        (Record(key, value, timestamp_ms=timestamp_ms),),
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        is_transactional=True,
+        is_control=True,
+    )
+
+
+def control_type_of(record: Record) -> ControlType | None:
+    """The kind of a control batch's record; None for one this version does not know. Raises CorruptRecords."""
+    if record.key is None or len(record.key) < _INT16_PAIR.size:
+        raise CorruptRecords("a control record without a whole key")
+    version, number = _INT16_PAIR.unpack_from(record.key)
+    if version < 0:
+        raise CorruptRecords(f"a control record with key version {version}")
+    return ControlType(number) if number in ControlType._value2member_map_ else None
+
+
+def parse_end_transaction_marker(batch: Buffer, position: int = 0) -> EndTransactionMarker | None:
+    """The marker in the control batch at `position`; None when it is another kind of control batch.
+
+    Raises CorruptRecords. A newer value version parses as the one known here, as Kafka does.
+    """
+    records = decode_records(batch, position)
+    if not records:
+        return None
+    control_type = control_type_of(records[0])
+    if control_type not in (ControlType.ABORT, ControlType.COMMIT):
+        return None
+    value = records[0].value
+    if value is None or len(value) < _END_MARKER_VALUE.size:
+        raise CorruptRecords("an end-of-transaction marker without a whole value")
+    version, coordinator_epoch = _END_MARKER_VALUE.unpack_from(value)
+    if version < 0:
+        raise CorruptRecords(f"an end-of-transaction marker with value version {version}")
+    return EndTransactionMarker(control_type, coordinator_epoch)

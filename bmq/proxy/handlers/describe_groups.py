@@ -1,0 +1,19 @@
+"""DescribeGroups: state, members and assignments of groups."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.messages.describe_groups_request import DescribeGroupsRequest
+from bmq.protocol.messages.describe_groups_response import DescribeGroupsResponse
+from bmq.proxy.dispatch import RequestContext, handles
+from bmq.proxy.services import Services
+
+
+@handles(ApiKey.DESCRIBE_GROUPS)
+async def describe_groups(
+    request: DescribeGroupsRequest, context: RequestContext, services: Services
+) -> DescribeGroupsResponse:
+    """See GroupCoordinator.describe_groups."""
+    return cast(DescribeGroupsResponse, await services.groups.describe_groups(request, context))

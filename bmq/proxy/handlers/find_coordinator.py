@@ -1,0 +1,59 @@
+"""FindCoordinator: where a group's (one day also a transaction's, a share group's) coordinator lives.
+
+This node coordinates every group. Answering makes the offsets topic and loads the group's shard, so that what the client
+asks next finds it ready. Key types that are not served are refused for good, as Kafka refuses share keys while share
+groups are off: a retriable error would keep the client asking until its time is over.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError
+from bmq.protocol.messages.find_coordinator_request import FindCoordinatorRequest
+from bmq.protocol.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
+from bmq.proxy.dispatch import RequestContext, handles
+from bmq.proxy.services import Services
+
+GROUP_KEY: Final = 0
+_KEY_TYPES: Final = {1: "transactions", 2: "share groups"}
+_BATCH_FROM_VERSION: Final = 4
+_WITHOUT_MESSAGE_VERSION: Final = 0
+
+
+@handles(ApiKey.FIND_COORDINATOR)
+async def find_coordinator(
+    request: FindCoordinatorRequest, context: RequestContext, services: Services
+) -> FindCoordinatorResponse:
+    """FindCoordinator 0-6; a batch of keys from v4, each with its own error."""
+    if context.api_version >= _BATCH_FROM_VERSION:
+        # One after another: a shard that is ready costs nothing, and there are at most as many loads as shards.
+        found = [await _find(request.key_type, key, services) for key in request.coordinator_keys]
+        return FindCoordinatorResponse(coordinators=found)
+    one = await _find(request.key_type, request.key, services)
+    return FindCoordinatorResponse(
+        error_code=one.error_code,
+        error_message=one.error_message if context.api_version > _WITHOUT_MESSAGE_VERSION else None,
+        node_id=one.node_id,
+        host=one.host,
+        port=one.port,
+    )
+
+
+async def _find(key_type: int, key: str, services: Services) -> Coordinator:
+    if key_type != GROUP_KEY:
+        what = _KEY_TYPES.get(key_type, f"coordinators of key type {key_type}")
+        return _nowhere(key, ErrorCode.INVALID_REQUEST, f"{what} are not served")
+    try:
+        await services.groups.prepare(key)
+    except BmqError as error:
+        if error.code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return _nowhere(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))
+        # It is here and will be ready; what the client asks next waits for it.
+    return Coordinator(key=key, node_id=services.node.node_id, host=services.node.host, port=services.node.port)
+
+
+def _nowhere(key: str, error: ErrorCode, message: str) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error, error_message=message)

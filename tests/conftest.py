@@ -1,0 +1,42 @@
+"""What all tests share: hypothesis profiles, clocks and fakes.
+
+`quick` (the default) gives the same examples every time; `HYPOTHESIS_PROFILE=deep` searches further.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.fakes.clock import FakeClock
+from tests.fakes.partition_log import FakePartitions
+from tests.fakes.store import FakeStore
+
+# Asyncio's debug mode makes every call ten times slower, and timings part of the warnings.
+os.environ.pop("PYTHONASYNCIODEBUG", None)
+
+_SLOW_IS_FINE = (HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.differing_executors)
+settings.register_profile(
+    "quick", derandomize=True, database=None, deadline=None, max_examples=60, suppress_health_check=_SLOW_IS_FINE
+)
+settings.register_profile("deep", deadline=None, max_examples=3_000, suppress_health_check=_SLOW_IS_FINE)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def fake_store() -> FakeStore:
+    """A faultless store in memory, seed 0; `fake_store.client("a")` is a `SegmentStore`."""
+    return FakeStore()
+
+
+@pytest.fixture
+def fake_partitions(fake_store: FakeStore) -> FakePartitions:
+    """Partition logs in memory whose files can be read through any client of `fake_store`."""
+    return FakePartitions(fake_store)

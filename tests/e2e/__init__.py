@@ -1,0 +1,1 @@
+"""Stock Kafka clients and tools against a real server process."""

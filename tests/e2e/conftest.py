@@ -1,0 +1,115 @@
+"""The server under test, and topics to work with.
+
+`BMQ_E2E_SERVER=kafka` runs the same tests against Apache Kafka: what fails there is wrong in the test. Tests marked
+`bmq_only` ask for what Apache Kafka does differently on purpose; they are left out then.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.support.processes import running_processes
+from tests.support.servers import BmqServer, KafkaServer, Server
+
+SERVER_KIND = os.environ.get("BMQ_E2E_SERVER", "bmq")
+
+TopicMaker = Callable[..., str]
+ServerMaker = Callable[[], Server]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "bmq_only: asks for what Apache Kafka does differently on purpose")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if SERVER_KIND == "bmq":
+        return
+    left_out = [item for item in items if item.get_closest_marker("bmq_only")]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """A failure shows the end of the log of every server that runs."""
+    report = yield
+    if report.failed:  # type: ignore[attr-defined]
+        for process in running_processes():
+            report.sections.append((f"log of {process.name}", str(process)))  # type: ignore[attr-defined]
+    return report
+
+
+def make_server(directory: Path) -> Server:
+    if SERVER_KIND == "kafka":
+        return KafkaServer(directory, {"offsets.topic.num.partitions": "5"})
+    return BmqServer(directory)
+
+
+@pytest.fixture(scope="session")
+def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server for all tests that do it no harm."""
+    server = make_server(tmp_path_factory.mktemp("shared") / "data")
+    server.start()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def server(shared_server: Server) -> Iterator[Server]:
+    """The shared server; no test may end it or make it log a traceback."""
+    assert shared_server.is_running, f"an earlier test ended the shared server{shared_server.process}"
+    size_before = shared_server.log_file.stat().st_size
+    yield shared_server
+    assert shared_server.is_running, f"this test ended the shared server{shared_server.process}"
+    assert_no_traceback(shared_server, size_before)
+
+
+@pytest.fixture
+def new_server(tmp_path: Path) -> Iterator[ServerMaker]:
+    """Makes servers of this test's own, each on a new directory; gone when the test ends."""
+    made: list[Server] = []
+
+    def make() -> Server:
+        server = make_server(tmp_path / f"server-{len(made)}")
+        made.append(server)
+        return server
+
+    yield make
+    for server in made:
+        server.close()
+        assert_no_traceback(server)
+
+
+def assert_no_traceback(server: Server, from_byte: int = 0) -> None:
+    if server.name != "bmq" or not server.log_file.exists():
+        return
+    logged = server.log_file.read_bytes()[from_byte:].decode(errors="replace")
+    assert "Traceback (most recent call last)" not in logged, logged[-8_000:]
+
+
+def unique_name(what: str) -> str:
+    return f"{what}-{uuid.uuid4().hex[:10]}"
+
+
+def create_topic(server: Server, name: str, partitions: int = 1, config: dict[str, str] | None = None) -> None:
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config or {})
+    admin.create_topics([topic])[name].result(timeout=20)
+
+
+@pytest.fixture
+def make_topic(server: Server) -> TopicMaker:
+    """`make_topic(partitions=1, config={...})` makes a topic with a name of its own on the shared server."""
+
+    def make(partitions: int = 1, config: dict[str, str] | None = None) -> str:
+        name = unique_name("topic")
+        create_topic(server, name, partitions, config)
+        return name
+
+    return make

@@ -1,0 +1,309 @@
+"""kill -9 under load, and a clean stop: what was acknowledged is there, once; groups go on from their commits."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import psutil
+import pytest
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+
+from tests.e2e.conftest import ServerMaker, create_topic
+from tests.support.java import CONSOLE_CONSUMER, run_tool
+from tests.support.processes import eventually
+from tests.support.servers import Server
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+
+PARTITIONS = 3
+TOPIC = "numbers"
+
+
+class SteadyProducer:
+    """An idempotent producer in a thread of its own that keeps numbering records until it is told to finish."""
+
+    def __init__(self, server: Server) -> None:
+        self.acknowledged: dict[tuple[int, int], int] = {}
+        self.failed: list[tuple[int, str]] = []
+        self.sent_count = 0
+        self._finish = threading.Event()
+        self._producer = Producer(
+            {
+                "bootstrap.servers": server.bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 2,
+                "reconnect.backoff.max.ms": 500,
+                "message.timeout.ms": 120_000,
+                "queue.buffering.max.messages": 20_000,
+                "log_level": 0,
+            }
+        )
+        self._thread = threading.Thread(target=self._run, name="steady-producer")
+        self._thread.start()
+
+    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
+        number = int(message.value())
+        if error is None:
+            self.acknowledged[message.partition(), message.offset()] = number
+        else:
+            self.failed.append((number, error.str()))
+
+    def _run(self) -> None:
+        while not self._finish.is_set():
+            try:
+                self._producer.produce(
+                    TOPIC,
+                    b"%d" % self.sent_count,
+                    partition=self.sent_count % PARTITIONS,
+                    on_delivery=self._on_delivery,
+                )
+            except BufferError:
+                self._producer.poll(0.05)
+                continue
+            self.sent_count += 1
+            self._producer.poll(0.001 if self.sent_count % 50 == 0 else 0)
+
+    def wait_for_acknowledgements(self, count: int) -> None:
+        target = len(self.acknowledged) + count
+        eventually(lambda: len(self.acknowledged) >= target, 60, f"{count} more acknowledgements")
+
+    def finish(self) -> None:
+        """Stop sending and wait until every record has its answer."""
+        self._finish.set()
+        self._thread.join(30)
+        assert self._producer.flush(90) == 0, "records are still without an answer"
+
+
+def read_everything(server: Server) -> dict[tuple[int, int], int]:
+    """Number by (partition, offset), from the beginning to the end offsets of now."""
+    consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "reader", "enable.auto.commit": False})
+    ends = {
+        partition: consumer.get_watermark_offsets(TopicPartition(TOPIC, partition), timeout=20)[1]
+        for partition in range(PARTITIONS)
+    }
+    consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
+    found: dict[tuple[int, int], int] = {}
+
+    def complete() -> bool:
+        for message in consumer.consume(10_000, timeout=1):
+            assert message.error() is None, message.error()
+            found[message.partition(), message.offset()] = int(message.value())
+        return len(found) >= sum(ends.values())
+
+    eventually(complete, 60, f"{sum(ends.values())} records", interval_s=0)
+    consumer.close()
+    return found
+
+
+def test_kills_under_load_lose_and_double_nothing(new_server: ServerMaker) -> None:
+    server = new_server()
+    server.start()
+    create_topic(server, TOPIC, PARTITIONS)
+    producer = SteadyProducer(server)
+    try:
+        for _ in range(3):
+            producer.wait_for_acknowledgements(5_000)
+            server.kill()
+            server.start()
+        producer.wait_for_acknowledgements(5_000)
+    finally:
+        producer.finish()
+    assert producer.failed == []
+    assert len(producer.acknowledged) == producer.sent_count
+
+    found = read_everything(server)
+    missing = {where: number for where, number in producer.acknowledged.items() if found.get(where) != number}
+    assert not missing, f"{len(missing)} acknowledged records are not where they were said to be: {list(missing)[:5]}"
+    assert len(found) == len(set(found.values())), "a record is there twice"
+    assert len(found) == producer.sent_count
+    for partition in range(PARTITIONS):
+        numbers = [found[where] for where in sorted(found) if where[0] == partition]
+        assert numbers == sorted(numbers), "the order of a partition changed"
+
+
+def test_groups_go_on_from_their_commits_after_a_kill(new_server: ServerMaker) -> None:
+    server = new_server()
+    server.start()
+    create_topic(server, TOPIC, PARTITIONS)
+    producer = Producer({"bootstrap.servers": server.bootstrap})
+    for number in range(300):
+        producer.produce(TOPIC, b"%d" % number, partition=number % PARTITIONS)
+    assert producer.flush(20) == 0
+
+    config = {
+        "bootstrap.servers": server.bootstrap,
+        "group.id": "survivor",
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "session.timeout.ms": 6_000,
+    }
+    consumer = Consumer(config)
+    consumer.subscribe([TOPIC])
+    first = eventually(lambda: consumer.consume(120, timeout=10), 20, "the first records")
+    before = [int(message.value()) for message in first]
+    consumer.commit(asynchronous=False)
+    server.kill()
+    server.start()
+    consumer.close()
+
+    after: list[int] = []
+    follower = Consumer(config)
+    follower.subscribe([TOPIC])
+
+    def complete() -> bool:
+        for message in follower.consume(100, timeout=0.5):
+            assert message.error() is None, message.error()
+            after.append(int(message.value()))
+        return len(before) + len(after) >= 300
+
+    eventually(complete, 60, "the rest of the records", interval_s=0)
+    follower.close()
+    assert sorted(before + after) == list(range(300))
+
+
+def test_live_consumer_survives_a_kill(new_server: ServerMaker) -> None:
+    """A consumer that stays in its group across the restart sees every record once it commits in between."""
+    server = new_server()
+    server.start()
+    create_topic(server, TOPIC, 1)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": server.bootstrap,
+            "group.id": "stays",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "reconnect.backoff.max.ms": 500,
+            "log_level": 0,
+        }
+    )
+    consumer.subscribe([TOPIC])
+    producer = Producer({"bootstrap.servers": server.bootstrap, "log_level": 0, "reconnect.backoff.max.ms": 500})
+    seen: list[int] = []
+
+    def produce_and_read(numbers: range) -> None:
+        for number in numbers:
+            producer.produce(TOPIC, b"%d" % number)
+        assert producer.flush(60) == 0
+
+        def all_seen() -> bool:
+            messages = consumer.consume(100, timeout=0.5)
+            seen.extend(int(message.value()) for message in messages if message.error() is None)
+            return len(seen) >= numbers.stop
+
+        eventually(all_seen, 60, f"records up to {numbers.stop}", interval_s=0)
+
+    produce_and_read(range(100))
+    consumer.commit(asynchronous=False)
+    server.kill()
+    server.start()
+    produce_and_read(range(100, 200))
+    consumer.close()
+    assert seen == list(range(200))
+
+
+def test_topics_configs_and_ids_survive(new_server: ServerMaker) -> None:
+    server = new_server()
+    server.start()
+    create_topic(server, TOPIC, PARTITIONS, {"retention.ms": "7654321"})
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+
+    def identity() -> tuple[str, int, str]:
+        described = admin.describe_topics(TopicCollection([TOPIC]))[TOPIC].result(30)
+        resource = ConfigResource(ResourceType.TOPIC, TOPIC)
+        config = admin.describe_configs([resource])[resource].result(30)
+        return str(described.topic_id), len(described.partitions), config["retention.ms"].value
+
+    before = identity()
+    cluster_before = admin.describe_cluster().result(20).cluster_id
+    assert before[1:] == (PARTITIONS, "7654321")
+    server.kill()
+    server.start()
+    assert identity() == before
+    server.stop()
+    server.start()
+    assert identity() == before
+    assert admin.describe_cluster().result(20).cluster_id == cluster_before
+
+
+def test_clean_stop_under_load_is_quick_and_loses_nothing(new_server: ServerMaker) -> None:
+    server = new_server()
+    server.start()
+    create_topic(server, TOPIC, PARTITIONS)
+    producer = SteadyProducer(server)
+    try:
+        producer.wait_for_acknowledgements(5_000)
+        code = server.stop()
+        server.start()
+        producer.wait_for_acknowledgements(1_000)
+    finally:
+        producer.finish()
+    # Apache Kafka's JVM ends a clean stop by SIGTERM with 143.
+    assert code == (0 if server.name == "bmq" else 143)
+    found = read_everything(server)
+    assert producer.failed == []
+    assert {where: found.get(where) for where in producer.acknowledged} == producer.acknowledged
+    assert len(found) == producer.sent_count == len(set(found.values()))
+
+
+def test_java_consumer_reads_a_log_that_was_recovered(new_server: ServerMaker) -> None:
+    """The Java client checks every batch's CRC: a torn tail must not be visible to it."""
+    server = new_server()
+    server.start()
+    create_topic(server, TOPIC, 1)
+    producer = Producer({"bootstrap.servers": server.bootstrap, "log_level": 0, "message.timeout.ms": 3_000})
+    acknowledged: list[bytes] = []
+
+    def on_delivery(error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            acknowledged.append(message.value())
+
+    deadline = time.monotonic() + 2
+    number = 0
+    while time.monotonic() < deadline:
+        producer.produce(TOPIC, b"%d" % number, on_delivery=on_delivery)
+        number += 1
+        producer.poll(0.0005)
+    server.kill()
+    producer.flush(10)
+    server.start()
+    arguments = ("--bootstrap-server", server.bootstrap, "--topic", TOPIC, "--from-beginning")
+    count = len(acknowledged)
+    lines = run_tool(CONSOLE_CONSUMER, *arguments, "--max-messages", str(count), "--timeout-ms", "20000").out.split()
+    assert count > 100
+    assert [line.encode() for line in lines] == acknowledged
+
+
+def test_two_kills_in_a_row_while_starting(new_server: ServerMaker) -> None:
+    """A server killed while it recovers recovers the same the next time."""
+    server = new_server()
+    server.start()
+    create_topic(server, TOPIC, PARTITIONS)
+    producer = SteadyProducer(server)
+    try:
+        producer.wait_for_acknowledgements(3_000)
+        server.kill()
+        for pause_s in (0.1, 0.3, 0.6):
+            server.execute()
+            try:
+                server.process.wait(pause_s)
+            except AssertionError:
+                server.kill()
+        server.start()
+        producer.wait_for_acknowledgements(1_000)
+    finally:
+        producer.finish()
+    found = read_everything(server)
+    assert {where: found.get(where) for where in producer.acknowledged} == producer.acknowledged
+    assert len(found) == producer.sent_count == len(set(found.values()))
+
+
+def test_no_process_is_left(new_server: ServerMaker) -> None:
+    """After kill -9 nothing of the server runs on: no helper process holds its port or its directory."""
+    server = new_server()
+    server.start()
+    directory = str(server.directory)
+    server.kill()
+    command_lines = [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
+    assert [line for line in command_lines if directory in line] == []

@@ -1,0 +1,145 @@
+"""The tree of files behind the fake store: what a NameNode and its DataNodes know, without any timing.
+
+Every method is one atomic step. Errors are those of the `SegmentStore` port.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from bmq.log.store import AlreadyExists, FileMissing, FileStatus, StoreError
+
+
+@dataclass(slots=True, eq=False)
+class File:
+    """`stamp` is the generation stamp: a writer whose stamp is older is refused."""
+
+    file_id: int
+    holder: str
+    is_open: bool = True
+    stamp: int = 1
+    is_connected: bool = False  # its writer has set the block up on the replicas
+    was_dropped: bool = False  # lease recovery or deletion threw an unconnected block away
+    is_deleted: bool = False
+    data: bytearray = field(default_factory=bytearray)
+    synced_bytes: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Directory:
+    file_id: int
+    children: dict[str, File | Directory] = field(default_factory=dict)
+    lease_client: object | None = None  # who created in it, for stores whose lease is a lock
+
+
+class Namespace:
+    def __init__(self) -> None:
+        self._next_id = 1
+        self.root = Directory(self._new_id())
+        self.used_bytes = 0
+
+    def _new_id(self) -> int:
+        self._next_id += 1
+        return self._next_id
+
+    def find(self, path: str) -> File | Directory | None:
+        node: File | Directory | None = self.root
+        for part in _parts(path):
+            if not isinstance(node, Directory):
+                return None
+            node = node.children.get(part)
+        return node
+
+    def file(self, path: str) -> File:
+        node = self.find(path)
+        if not isinstance(node, File):
+            raise FileMissing(path)
+        return node
+
+    def directory(self, path: str) -> Directory:
+        node = self.find(path)
+        if not isinstance(node, Directory):
+            raise FileMissing(path)
+        return node
+
+    def parent(self, path: str) -> tuple[Directory, str]:
+        parts = _parts(path)
+        if not parts:
+            raise StoreError("the root itself cannot be made, renamed or deleted")
+        return self.directory("/".join(parts[:-1])), parts[-1]
+
+    def make_directory(self, path: str, *, with_parents: bool) -> None:
+        parts = _parts(path)
+        for depth in range(1 if with_parents else len(parts), len(parts) + 1):
+            parent, name = self.parent("/".join(parts[:depth]))
+            node = parent.children.setdefault(name, Directory(self._new_id()))
+            if isinstance(node, File):
+                raise AlreadyExists(path)
+
+    def create(self, path: str, holder: str) -> File:
+        parent, name = self.parent(path)
+        if name in parent.children:
+            raise AlreadyExists(path)
+        file = File(self._new_id(), holder)
+        parent.children[name] = file
+        return file
+
+    def rename(self, source: str, target: str) -> None:
+        source_parent, source_name = self.parent(source)
+        if source_name not in source_parent.children:
+            raise FileMissing(source)
+        target_parent, target_name = self.parent(target)
+        if target_name in target_parent.children:
+            raise AlreadyExists(target)
+        if (target + "/").startswith(source + "/"):
+            raise FileMissing(target)
+        target_parent.children[target_name] = source_parent.children.pop(source_name)
+
+    def delete(self, path: str, *, recursive: bool) -> bool:
+        node = self.find(path)
+        if node is None:
+            return False
+        if isinstance(node, Directory) and node.children and not recursive:
+            raise StoreError(f"directory {path} is not empty")
+        parent, name = self.parent(path)
+        del parent.children[name]
+        for _, file in files_below(node, ""):
+            file.is_deleted = True
+            file.is_open = False
+            file.stamp += 1
+            file.was_dropped |= not file.is_connected
+            self.used_bytes -= len(file.data)
+        return True
+
+    def extend(self, file: File, data: bytes | memoryview) -> None:
+        file.data += data
+        self.used_bytes += len(data)
+
+    def truncate(self, file: File, length_bytes: int) -> None:
+        self.used_bytes -= len(file.data) - length_bytes
+        del file.data[length_bytes:]
+        file.synced_bytes = min(file.synced_bytes, length_bytes)
+
+    def entries(self, path: str) -> tuple[FileStatus, ...]:
+        return tuple(status_of(name, node) for name, node in sorted(self.directory(path).children.items()))
+
+
+def status_of(name: str, node: File | Directory) -> FileStatus:
+    """An open file's length is reported as 0: a NameNode does not know it either."""
+    if isinstance(node, Directory):
+        return FileStatus(name, True, 0, node.file_id, False)
+    return FileStatus(name, False, 0 if node.is_open else len(node.data), node.file_id, node.is_open)
+
+
+def files_below(node: File | Directory, path: str) -> Iterator[tuple[str, File]]:
+    """Every file at or below `node` with its path."""
+    if isinstance(node, File):
+        yield path, node
+        return
+    for name, child in node.children.items():
+        yield from files_below(child, f"{path}/{name}" if path else name)
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part]

@@ -1,0 +1,357 @@
+"""A store in memory that behaves like HDFS on a bad day: one namespace, several clients, faults from one seed.
+
+    store = FakeStore(Random(seed), Faults(append_s=(0.0001, 0.01), break_writer_rate=0.01))
+    a, b = store.client("a"), store.client("b")      # two processes; each is a SegmentStore
+    a.pause()                                        # a zombie in the making: nothing reaches or leaves it
+    a.kill()                                         # kill -9: nothing it waits for ever ends
+
+Every step takes its time from the running loop's timers and its luck from the random source, so a seed replays.
+The namespace changes when a request *arrives*; the answer travels back on its own, and may be lost. What happens inside
+the store runs in a context of its own, so that a simulated process which stands still does not stop the store.
+
+Fencing is HDFS's: after a rename the old owner's creates fail, its open files move along and can be written until
+`take_over` bumps their generation stamp. A file created but not yet connected when lease recovery dropped its block
+accepts appends into nowhere, and even proves ownership: only a look at the own directory helps (FENCING.md, rule 7).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from asyncio import Future
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import TypeVar
+
+from bmq.log.store import (
+    Buffer,
+    CorruptFile,
+    Durability,
+    FencedWriter,
+    FileMissing,
+    FileStatus,
+    LeaseHeld,
+    StorageFull,
+    StorageUnavailable,
+    StoreError,
+)
+from tests.fakes.namespace import Directory, File, Namespace, files_below, status_of
+from tests.fakes.store_writer import FakeWriter
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Faults:
+    """How badly the store behaves. Rates are chances per operation, spans are (least, most) seconds."""
+
+    request_s: tuple[float, float] = (0.0, 0.0)  # one way, metadata operations and reads
+    append_s: tuple[float, float] = (0.0, 0.0)  # one way, appends and their acknowledgements
+    recover_lease_s: tuple[float, float] = (0.0, 0.0)  # more for a takeover without the previous holder's name
+    unavailable_rate: float = 0.0  # refused before anything happened
+    lost_reply_rate: float = 0.0  # it happened, the caller hears StorageUnavailable
+    late_reply_rate: float = 0.0  # the reply was lost and asked for again under the same call id: right, but late
+    late_reply_s: tuple[float, float] = (0.5, 3.0)
+    half_takeover_rate: float = 0.0  # the stamp was bumped, closing failed
+    recover_lease_rate: float = 0.0  # a fast takeover fell back to lease recovery
+    break_writer_rate: float = 0.0  # per append: any prefix of what is in flight is kept
+
+
+@dataclass(slots=True)
+class Counts:
+    """What happened, for tests that want to know their faults were real."""
+
+    takeovers: int = 0
+    recovered_leases: int = 0
+    broken_writers: int = 0
+    fenced_appends: int = 0
+    ghost_writers: int = 0
+    lost_replies: int = 0
+
+
+class FakeStore:
+    """The namespace that all clients share. `is_lease_exclusive`: as on a local directory, a living client's epoch
+    directory cannot be renamed or taken over by another client (LeaseHeld)."""
+
+    def __init__(
+        self, random: Random | None = None, faults: Faults | None = None, *, is_lease_exclusive: bool = False
+    ) -> None:
+        self.random = random or Random(0)
+        self.faults = faults or Faults()
+        self.counts = Counts()
+        self.namespace = Namespace()
+        self.capacity_bytes: int | None = None
+        self.is_lease_exclusive = is_lease_exclusive
+        self.clients: list[FakeClient] = []
+        self.context = contextvars.Context()
+
+    def client(self, name: str) -> FakeClient:
+        """The store as one process sees it. A restarted process takes a new client."""
+        client = FakeClient(self, name)
+        self.clients.append(client)
+        return client
+
+    def crash_machine(self) -> None:
+        """Power loss everywhere: every client is dead, and of what was not synced any prefix is left."""
+        for client in self.clients:
+            client.kill()
+        for _, file in files_below(self.namespace.root, ""):
+            if file.synced_bytes < len(file.data):
+                self.namespace.truncate(file, self.random.randint(file.synced_bytes, len(file.data)))
+
+    # --- back doors for tests
+
+    def put_file(self, path: str, data: bytes, *, is_open: bool = False, holder: str = "nobody") -> int:
+        """Make a file with its parents; its file id."""
+        if "/" in path:
+            self.namespace.make_directory(path.rpartition("/")[0], with_parents=True)
+        file = self.namespace.create(path, holder)
+        self.namespace.extend(file, data)
+        file.is_connected = True
+        file.is_open = is_open
+        file.synced_bytes = 0 if is_open else len(data)
+        return file.file_id
+
+    def extend_file(self, path: str, data: bytes) -> None:
+        self.namespace.extend(self.namespace.file(path), data)
+
+    def truncate_file(self, path: str, length_bytes: int) -> None:
+        self.namespace.truncate(self.namespace.file(path), length_bytes)
+
+    def flip_bit(self, path: str, position: int) -> None:
+        self.namespace.file(path).data[position] ^= 1
+
+    def file_id_of(self, path: str) -> int:
+        return self.namespace.file(path).file_id
+
+    def files(self) -> dict[str, bytes]:
+        """Contents by path, open files included."""
+        return {path: bytes(file.data) for path, file in files_below(self.namespace.root, "")}
+
+    # --- for clients and writers
+
+    def after(self, seconds: float, callback: Callable[[], None]) -> None:
+        """Call in the store's own context."""
+        loop = asyncio.get_running_loop()
+        if seconds <= 0:
+            loop.call_soon(callback, context=self.context)
+        else:
+            loop.call_later(seconds, callback, context=self.context)
+
+    def span(self, seconds: tuple[float, float]) -> float:
+        low, high = seconds
+        if high <= low:
+            return low
+        # Most answers are quick, few are slow: the square of a uniform draw.
+        return low + (high - low) * self.random.random() ** 2
+
+    def happens(self, rate: float) -> bool:
+        return rate > 0 and self.random.random() < rate
+
+    def room_bytes(self) -> int:
+        return 2**63 if self.capacity_bytes is None else max(0, self.capacity_bytes - self.namespace.used_bytes)
+
+    def check_lease(self, directory: File | Directory | None, client: FakeClient) -> None:
+        if not self.is_lease_exclusive or not isinstance(directory, Directory):
+            return
+        holder = directory.lease_client
+        if isinstance(holder, FakeClient) and holder is not client and holder.is_alive:
+            raise LeaseHeld(f"held by {holder.name}")
+
+
+class FakeClient:
+    """One process's `SegmentStore`. After `kill()` nothing it asked for ends, and its handles are dead."""
+
+    def __init__(self, store: FakeStore, name: str) -> None:
+        self.name = name
+        self.is_alive = True
+        self.writers: list[FakeWriter] = []
+        self._store = store
+        self._is_paused = False
+        self._held: list[Callable[[], None]] = []
+
+    def kill(self) -> None:
+        """What was in flight arrives up to any point, or not at all; nobody is told."""
+        if not self.is_alive:
+            return
+        self.is_alive = False
+        self._held.clear()
+        for writer in self.writers:
+            writer.cut_off()
+        self.writers.clear()
+
+    def pause(self) -> None:
+        """Hold what is sent from now on, and the answers to what was sent before."""
+        self._is_paused = True
+
+    def resume(self) -> None:
+        self._is_paused = False
+        held, self._held = self._held, []
+        for callback in held:
+            callback()
+
+    def outbound(self, callback: Callable[[], None]) -> None:
+        """Run `callback` when the process may send or hear: at once, after `resume()`, or never."""
+        if not self.is_alive:
+            return
+        if self._is_paused:
+            self._held.append(lambda: self.outbound(callback))
+        else:
+            callback()
+
+    async def request(self, perform: Callable[[], T], *, more_s: float = 0.0) -> T:
+        """`perform` runs at the moment the request arrives; its result or StoreError travels back."""
+        answer: Future[T] = asyncio.get_running_loop().create_future()
+        store, faults = self._store, self._store.faults
+
+        def arrive() -> None:
+            if not self.is_alive and store.random.random() < 0.5:
+                return
+            failure: StoreError | None = None
+            result: T | None = None
+            try:
+                if store.happens(faults.unavailable_rate):
+                    raise StorageUnavailable("the store does not answer")
+                result = perform()
+            except StoreError as error:
+                failure = error
+            back_s = store.span(faults.request_s)
+            if store.happens(faults.lost_reply_rate):
+                store.counts.lost_replies += 1
+                failure = StorageUnavailable("the reply was lost")
+            elif store.happens(faults.late_reply_rate):
+                back_s += store.span(faults.late_reply_s)
+            store.after(back_s, lambda: self.outbound(lambda: _settle(answer, result, failure)))
+
+        self.outbound(lambda: store.after(store.span(faults.request_s) + more_s, arrive))
+        return await answer
+
+    # --- SegmentStore
+
+    async def make_directory(self, path: str) -> None:
+        await self.request(lambda: self._store.namespace.make_directory(path, with_parents=False))
+
+    async def make_directories(self, path: str) -> None:
+        await self.request(lambda: self._store.namespace.make_directory(path, with_parents=True))
+
+    async def list_directory(self, path: str) -> tuple[FileStatus, ...]:
+        return await self.request(lambda: self._store.namespace.entries(path))
+
+    async def status(self, path: str) -> FileStatus | None:
+        def perform() -> FileStatus | None:
+            node = self._store.namespace.find(path)
+            return None if node is None else status_of(path.rpartition("/")[2], node)
+
+        return await self.request(perform)
+
+    async def rename(self, source: str, target: str) -> None:
+        def perform() -> None:
+            self._store.check_lease(self._store.namespace.find(source), self)
+            self._store.namespace.rename(source, target)
+
+        await self.request(perform)
+
+    async def delete(self, path: str, *, recursive: bool = False) -> bool:
+        return await self.request(lambda: self._store.namespace.delete(path, recursive=recursive))
+
+    async def write_file(self, path: str, data: Buffer, *, holder: str) -> None:
+        content = bytes(data)
+        file = await self.request(lambda: self._create(path, holder))
+
+        def fill() -> None:
+            if file.stamp != 1 or not file.is_open:
+                raise FencedWriter(path)
+            if len(content) > self._store.room_bytes():
+                self._store.namespace.delete(path, recursive=False)
+                raise StorageFull(path)
+            file.is_connected = True
+            self._store.namespace.extend(file, content)
+            file.synced_bytes = len(content)
+            file.is_open = False
+
+        await self.request(fill)
+
+    async def read_file(self, path: str, *, length_bytes_max: int) -> bytes:
+        def perform() -> bytes:
+            file = self._store.namespace.file(path)
+            if file.is_open:
+                raise CorruptFile(f"{path} is still open")
+            if len(file.data) > length_bytes_max:
+                raise CorruptFile(f"{path} has {len(file.data)} bytes, more than {length_bytes_max}")
+            return bytes(file.data)
+
+        return await self.request(perform)
+
+    async def create_segment(self, path: str, *, holder: str, durability: Durability, segment_bytes: int) -> FakeWriter:
+        file = await self.request(lambda: self._create(path, holder))
+        return await self.request(lambda: self._connect(file, path, durability))
+
+    async def read(self, path: str, *, file_id: int, position: int, length_bytes: int) -> Buffer:
+        def perform() -> bytes:
+            file = self._store.namespace.file(path)
+            if file.file_id != file_id:
+                raise FileMissing(path)
+            if position + length_bytes > len(file.data):
+                raise CorruptFile(f"{path} has {len(file.data)} bytes, asked for {position} + {length_bytes}")
+            return bytes(memoryview(file.data)[position : position + length_bytes])
+
+        return await self.request(perform)
+
+    async def take_over(self, path: str, *, previous_holder: str | None) -> int:
+        store = self._store
+        is_slow = previous_holder is None or store.happens(store.faults.recover_lease_rate)
+
+        def perform() -> int:
+            file = store.namespace.file(path)
+            store.check_lease(store.namespace.find(path.rpartition("/")[0]), self)
+            if not file.is_open:
+                return len(file.data)
+            store.counts.takeovers += 1
+            file.stamp += 1
+            if store.happens(store.faults.half_takeover_rate):
+                raise StorageUnavailable("the stamp was bumped, closing failed")
+            if is_slow or previous_holder != file.holder:
+                store.counts.recovered_leases += 1
+                file.was_dropped |= not file.is_connected
+            file.is_open = False
+            file.synced_bytes = len(file.data)
+            return len(file.data)
+
+        return await self.request(perform, more_s=store.span(store.faults.recover_lease_s) if is_slow else 0.0)
+
+    async def close(self) -> None:
+        for writer in tuple(self.writers):
+            writer.abandon()
+
+    # --- inside
+
+    def _create(self, path: str, holder: str) -> File:
+        parent = self._store.namespace.find(path.rpartition("/")[0])
+        self._store.check_lease(parent, self)
+        if self._store.room_bytes() <= 0:
+            raise StorageFull(path)
+        file = self._store.namespace.create(path, holder)
+        if isinstance(parent, Directory):
+            parent.lease_client = self
+        return file
+
+    def _connect(self, file: File, path: str, durability: Durability) -> FakeWriter:
+        is_ours = file.is_open and file.stamp == 1
+        if not is_ours and not file.was_dropped:
+            raise FileMissing(path)
+        if not is_ours:
+            self._store.counts.ghost_writers += 1
+        file.is_connected = True
+        writer = FakeWriter(self._store, self, file, path, durability, is_ghost=not is_ours)
+        self.writers.append(writer)
+        return writer
+
+
+def _settle(answer: Future[T], result: T | None, failure: StoreError | None) -> None:
+    if answer.done():
+        return
+    if failure is not None:
+        answer.set_exception(failure)
+    else:
+        answer.set_result(result)  # type: ignore[arg-type]

@@ -1,0 +1,225 @@
+"""The write right over one file of the fake store: appends in flight, and how they fail."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import Future
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from bmq.log.store import Buffer, Durability, FencedWriter, StorageFull, StoreError, WriterBroken
+from tests.fakes.namespace import File
+
+if TYPE_CHECKING:
+    from tests.fakes.store import FakeClient, FakeStore
+
+
+class _Wire:
+    """Delivers in the order of sending, each message after its own delay or later."""
+
+    def __init__(self, store: FakeStore) -> None:
+        self._store = store
+        self._queue: deque[tuple[float, Callable[[], None]]] = deque()
+
+    def send(self, delay_s: float, deliver: Callable[[], None]) -> None:
+        self._queue.append((asyncio.get_running_loop().time() + delay_s, deliver))
+        if len(self._queue) == 1:
+            self._store.after(delay_s, self._fire)
+
+    def _fire(self) -> None:
+        if not self._queue:
+            return
+        _, deliver = self._queue[0]
+        deliver()
+        self._queue.popleft()
+        if self._queue:
+            self._store.after(self._queue[0][0] - asyncio.get_running_loop().time(), self._fire)
+
+
+class FakeWriter:
+    """Implements bmq.log.store.SegmentWriter. A *ghost* has lost its block and does not know: its appends go nowhere."""
+
+    def __init__(
+        self, store: FakeStore, client: FakeClient, file: File, path: str, durability: Durability, *, is_ghost: bool
+    ) -> None:
+        self.path = path
+        self.file_id = file.file_id
+        self._store = store
+        self._client = client
+        self._file = file
+        self._stamp = file.stamp
+        self._durability = durability
+        self._is_ghost = is_ghost
+        self._accepted_bytes = 0
+        self._arrived_bytes = 0
+        self._failure: StoreError | None = None
+        self._lost = False
+        self._to_replicas = _Wire(store)
+        self._to_client = _Wire(store)
+        self._in_flight: deque[tuple[bytes, Future[int]]] = deque()
+        self._unanswered: deque[Future[int]] = deque()
+
+    @property
+    def accepted_bytes(self) -> int:
+        return self._accepted_bytes
+
+    def append(self, buffers: Sequence[Buffer]) -> Future[int]:
+        answer: Future[int] = asyncio.get_running_loop().create_future()
+        if self._failure is not None:
+            answer.set_exception(self._failure)
+            answer.exception()  # the caller may have stopped listening; that is no leak worth a log line
+            return answer
+        data = b"".join(buffers)
+        self._accepted_bytes += len(data)
+        self._unanswered.append(answer)
+        self._client.outbound(lambda: self._send(data, answer))
+        return answer
+
+    async def prove_ownership(self) -> None:
+        def perform() -> None:
+            if self._failure is not None:
+                raise self._failure
+            if not self._is_ghost:
+                self._check_stamp()
+
+        await self._client.request(perform)
+
+    async def mend(self) -> int:
+        self.fail(WriterBroken(f"{self.path} is being mended"))
+
+        def look() -> None:
+            if self._store.namespace.find(self.path) is not self._file:
+                raise FencedWriter(f"{self.path} was renamed or deleted")
+
+        def perform() -> int:
+            look()
+            if self._is_ghost or self._file.stamp != self._stamp:
+                raise FencedWriter(f"{self.path} was taken over")
+            self._arrive_partly()
+            self._close_file()
+            return len(self._file.data)
+
+        length_bytes = await self._client.request(perform)
+        await self._client.request(look)
+        self._forget()
+        return length_bytes
+
+    async def close(self) -> int:
+        if self._unanswered:
+            await asyncio.wait({self._unanswered[-1]})
+        if self._failure is not None:
+            raise self._failure
+
+        def perform() -> int:
+            self._check_stamp()
+            self._close_file()
+            return len(self._file.data)
+
+        length_bytes = await self._client.request(perform)
+        self._failure = WriterBroken(f"{self.path} is closed")
+        self._forget()
+        return length_bytes
+
+    def abandon(self) -> None:
+        self.fail(FencedWriter(f"{self.path} was abandoned"))
+        self._forget()
+
+    # --- what happens to it
+
+    def fail(self, failure: StoreError) -> None:
+        """This and every later append fails; what is still in flight is kept up to any point."""
+        if self._failure is not None:
+            return
+        self._failure = failure
+        self._arrive_partly()
+        unanswered, self._unanswered = self._unanswered, deque()
+        for answer in unanswered:
+            if not answer.done():
+                answer.set_exception(failure)
+                answer.exception()
+
+    def break_off(self) -> None:
+        """The way to a replica broke: the process hears WriterBroken."""
+        self._lose()
+
+    def cut_off(self) -> None:
+        """The process died."""
+        self._arrive_partly()
+        self._lost = True
+        self._unanswered.clear()
+
+    # --- inside
+
+    def _send(self, data: bytes, answer: Future[int]) -> None:
+        if self._lost or self._failure is not None:
+            return
+        self._in_flight.append((data, answer))
+        self._to_replicas.send(self._store.span(self._store.faults.append_s), self._arrive)
+
+    def _arrive(self) -> None:
+        if self._lost or not self._in_flight:
+            return
+        if not self._is_ghost and (self._file.stamp != self._stamp or not self._file.is_open):
+            self._store.counts.fenced_appends += 1
+            self._in_flight.clear()
+            self._tell(FencedWriter(f"{self.path} was taken over"))
+            return
+        if self._store.happens(self._store.faults.break_writer_rate):
+            self._lose()
+            return
+        data, answer = self._in_flight[0]
+        room_bytes = self._store.room_bytes()
+        if not self._is_ghost and len(data) > room_bytes:
+            self._store.namespace.extend(self._file, memoryview(data)[:room_bytes])
+            self._in_flight.clear()
+            self._tell(StorageFull(f"no space for {self.path}"))
+            return
+        self._in_flight.popleft()
+        self._arrived_bytes += len(data)
+        if not self._is_ghost:
+            self._store.namespace.extend(self._file, data)
+            if self._durability is Durability.HSYNC:
+                self._file.synced_bytes = len(self._file.data)
+        length_bytes = self._arrived_bytes
+        back_s = self._store.span(self._store.faults.append_s)
+        self._to_client.send(back_s, lambda: self._client.outbound(lambda: self._acknowledge(answer, length_bytes)))
+
+    def _acknowledge(self, answer: Future[int], length_bytes: int) -> None:
+        if self._unanswered and self._unanswered[0] is answer:
+            self._unanswered.popleft()
+            if not answer.done():
+                answer.set_result(length_bytes)
+
+    def _lose(self) -> None:
+        if self._lost or self._failure is not None:
+            return
+        self._store.counts.broken_writers += 1
+        self._arrive_partly()
+        self._tell(WriterBroken(f"lost a replica of {self.path}"))
+
+    def _tell(self, failure: StoreError) -> None:
+        self._lost = True  # nothing more is taken from the wire
+        back_s = self._store.span(self._store.faults.append_s)
+        self._to_client.send(back_s, lambda: self._client.outbound(lambda: self.fail(failure)))
+
+    def _arrive_partly(self) -> None:
+        """Of what is in flight any prefix, to the byte, reaches the replicas if they still take it."""
+        in_flight = b"".join(data for data, _ in self._in_flight)
+        self._in_flight.clear()
+        if self._is_ghost or self._file.stamp != self._stamp or not self._file.is_open or not in_flight:
+            return
+        kept_bytes = min(self._store.random.randint(0, len(in_flight)), self._store.room_bytes())
+        self._store.namespace.extend(self._file, memoryview(in_flight)[:kept_bytes])
+
+    def _check_stamp(self) -> None:
+        if self._is_ghost or self._file.stamp != self._stamp or not self._file.is_open:
+            raise FencedWriter(f"{self.path} was taken over")
+
+    def _close_file(self) -> None:
+        self._file.is_open = False
+        self._file.synced_bytes = len(self._file.data)
+
+    def _forget(self) -> None:
+        if self in self._client.writers:
+            self._client.writers.remove(self)

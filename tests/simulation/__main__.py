@@ -1,0 +1,79 @@
+"""Run seeds: `python -m tests.simulation --seed 17` replays one, `--seeds 1000 [--first N]` searches.
+
+Each seed runs in a process of its own, so that nothing of a killed server outlives its history.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Iterable
+
+import structlog
+
+from tests.simulation.scenario import Outcome, run_seed
+
+# Floors on the sum over all seeds, per seed: a run in which little happened proves little.
+KILLS_MIN, TAKEOVERS_MIN, ACKNOWLEDGED_MIN = 0.5, 1.5, 60
+
+
+def run_seeds(seeds: Iterable[int], processes: int) -> Iterable[Outcome]:
+    with multiprocessing.get_context("fork").Pool(processes, maxtasksperchild=1) as pool:
+        yield from pool.imap_unordered(run_seed, seeds)
+
+
+def quiet_floor(outcomes: list[Outcome]) -> str | None:
+    """A sentence if too little happened in all these histories together."""
+    count = len(outcomes)
+    for name, floor in (("kills", KILLS_MIN), ("takeovers", TAKEOVERS_MIN), ("acknowledged_batches", ACKNOWLEDGED_MIN)):
+        total = sum(getattr(outcome, name) for outcome in outcomes)
+        if total < floor * count:
+            return f"only {total} {name} in {count} seeds; at least {floor * count:.0f} are wanted"
+    return None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, help="replay one, with the server's log on standard error")
+    parser.add_argument("--seeds", type=int, default=200, help="how many")
+    parser.add_argument("--first", type=int, default=1)
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--stop-at-first", action="store_true", help="end with the first violation")
+    arguments = parser.parse_args()
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        # The order of sets of strings is part of a history.
+        os.execve(
+            sys.executable,
+            [sys.executable, "-m", "tests.simulation", *sys.argv[1:]],
+            {**os.environ, "PYTHONHASHSEED": "0"},
+        )
+    if arguments.seed is not None:
+        structlog.configure(logger_factory=structlog.PrintLoggerFactory(file=sys.stderr))
+        outcome = run_seed(arguments.seed)
+        print(outcome.line())
+        return 1 if outcome.violation else 0
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(60))
+    outcomes = []
+    started = time.monotonic()
+    for outcome in run_seeds(range(arguments.first, arguments.first + arguments.seeds), arguments.processes):
+        outcomes.append(outcome)
+        print(outcome.line(), flush=True)
+        if outcome.violation:
+            print(f"  replay it with: python -m tests.simulation --seed {outcome.seed}", flush=True)
+            if arguments.stop_at_first:
+                break
+    failed = sorted(outcome.seed for outcome in outcomes if outcome.violation)
+    print(f"{len(outcomes) - len(failed)} passed, {len(failed)} failed", flush=True)
+    print(f"({len(outcomes)} seeds in {time.monotonic() - started:.0f} s)", flush=True)
+    quiet = quiet_floor(outcomes)
+    if quiet and not failed:
+        print(quiet)
+        return 1
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,321 @@
+"""Simulated producers and consumers: small Kafka clients that retry as the real ones do."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.error_codes import RETRIABLE, ErrorCode
+from bmq.protocol.messages import (
+    create_topics_request,
+    fetch_request,
+    heartbeat_request,
+    init_producer_id_request,
+    join_group_request,
+    list_offsets_request,
+    offset_commit_request,
+    offset_fetch_request,
+    produce_request,
+    sync_group_request,
+)
+from bmq.protocol.record_batch import Record, batches, decode_records, encode_batch, verify_crc
+from tests.simulation.connection import Connection, Disconnected
+from tests.simulation.history import History, Violation
+
+T = TypeVar("T")
+Address = Callable[[], tuple[str, int] | None]
+TOPIC = "events"
+_BACK_OFF_S = 0.1
+
+
+class Unhappy(Exception):
+    """An answer that says: look again who is responsible, and try again."""
+
+
+class Client:
+    """Keeps one connection to whoever serves at the moment."""
+
+    def __init__(self, name: str, address: Address, rng: random.Random) -> None:
+        self.name = name
+        self.rng = rng
+        self._address = address
+        self._connection: Connection | None = None
+        self._connected_to: tuple[str, int] | None = None
+
+    async def connection(self) -> Connection:
+        address = self._address()
+        if address is None:
+            raise Disconnected("nobody serves")
+        if self._connection is None or self._connected_to != address:
+            self.disconnect()
+            self._connection = await Connection.open(*address, self.name)
+            self._connected_to = address
+        return self._connection
+
+    def disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    async def until_done(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Try for ever: the simulation's time limit ends what never succeeds."""
+        while True:
+            try:
+                return await attempt()
+            except Disconnected:
+                self.disconnect()
+            except Unhappy:
+                pass
+            await asyncio.sleep(_BACK_OFF_S * self.rng.uniform(0.5, 1.5))
+
+    async def request(self, api_key: ApiKey, version: int, message: Any) -> Any:
+        return await (await self.connection()).request(api_key, version, message)
+
+
+def expect(code: int, *fine: ErrorCode) -> None:
+    """Nothing for NONE and `fine`; Unhappy for what is worth a retry; a violation for the rest."""
+    if code == ErrorCode.NONE or code in fine:
+        return
+    if ErrorCode(code) in RETRIABLE:
+        raise Unhappy(ErrorCode(code).name)
+    raise Violation(f"unexpected error {ErrorCode(code).name}")
+
+
+async def create_topic(client: Client, partitions: int, configs: dict[str, str]) -> None:
+    async def attempt() -> None:
+        topic = create_topics_request.CreatableTopic(
+            name=TOPIC,
+            num_partitions=partitions,
+            replication_factor=-1,
+            configs=[create_topics_request.CreatableTopicConfig(name=k, value=v) for k, v in configs.items()],
+        )
+        request = create_topics_request.CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
+        answer = await client.request(ApiKey.CREATE_TOPICS, 5, request)
+        expect(answer.topics[0].error_code, ErrorCode.TOPIC_ALREADY_EXISTS)
+
+    await client.until_done(attempt)
+
+
+class Producer(Client):
+    """Idempotent, several requests in flight to one partition at a time."""
+
+    def __init__(self, name: str, address: Address, rng: random.Random, history: History, partitions: int) -> None:
+        super().__init__(name, address, rng)
+        self._history = history
+        self._sequences = [0] * partitions
+        self._count = 0
+        self._producer_id = -1
+        self._producer_epoch = -1
+
+    async def run(self, batch_count: int) -> None:
+        await self.until_done(self._init)
+        while batch_count > 0:
+            group = self.rng.randint(1, min(4, batch_count))
+            batch_count -= group
+            await self._produce(self.rng.randrange(len(self._sequences)), group)
+            await asyncio.sleep(self.rng.expovariate(20))
+
+    async def _init(self) -> None:
+        answer = await self.request(
+            ApiKey.INIT_PRODUCER_ID, 4, init_producer_id_request.InitProducerIdRequest(transaction_timeout_ms=1)
+        )
+        expect(answer.error_code)
+        self._producer_id, self._producer_epoch = answer.producer_id, answer.producer_epoch
+
+    async def _produce(self, partition: int, group: int) -> None:
+        unanswered = []
+        for _ in range(group):
+            values = []
+            for _ in range(self.rng.randint(1, 3)):
+                self._count += 1
+                padding = b"." * (self.rng.choice((0, 0, 100, 20_000)) + self.rng.randrange(50))
+                values.append(f"{self.name}-{self._count}:".encode() + padding)
+            self._history.sent.update(values)
+            unanswered.append((self._sequences[partition], values))
+            self._sequences[partition] += len(values)
+
+        async def attempt() -> None:
+            await self._send(partition, unanswered)
+
+        await self.until_done(attempt)
+
+    async def _send(self, partition: int, unanswered: list[tuple[int, list[bytes]]]) -> None:
+        """All that is not acknowledged, in order; what is acknowledged leaves the list."""
+        requests = [self._request(partition, sequence, values) for sequence, values in unanswered]
+        answers = await (await self.connection()).requests(ApiKey.PRODUCE, 9, requests)
+        failures = []
+        for (sequence, values), answer in zip(tuple(unanswered), answers, strict=True):
+            result = answer.responses[0].partition_responses[0]
+            if result.error_code == ErrorCode.NONE:
+                if failures:
+                    raise Violation(f"{sequence} of {self.name} was taken after an earlier batch failed: {failures}")
+                self._history.acknowledge(partition, result.base_offset, values)
+                unanswered.remove((sequence, values))
+            elif result.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and failures:
+                failures.append(result.error_code)  # the one before it failed, so it had to
+            else:
+                expect(result.error_code) if not failures else None
+                failures.append(result.error_code)
+        if failures:
+            raise Unhappy(str(failures))
+
+    def _request(self, partition: int, sequence: int, values: list[bytes]) -> produce_request.ProduceRequest:
+        batch = encode_batch(
+            [Record(None, value, timestamp_ms=1_700_000_000_000) for value in values],
+            producer_id=self._producer_id,
+            producer_epoch=self._producer_epoch,
+            base_sequence=sequence,
+        )
+        data = produce_request.PartitionProduceData(index=partition, records=bytes(batch))
+        topic = produce_request.TopicProduceData(name=TOPIC, partition_data=[data])
+        return produce_request.ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic])
+
+
+async def fetch(client: Client, partition: int, offset: int, max_wait_ms: int) -> tuple[list[tuple[int, bytes]], int]:
+    """(records from `offset` on, high watermark). Raises Disconnected, Unhappy."""
+    wanted = fetch_request.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=200_000)
+    request = fetch_request.FetchRequest(
+        max_wait_ms=max_wait_ms, min_bytes=1, topics=[fetch_request.FetchTopic(topic=TOPIC, partitions=[wanted])]
+    )
+    answer = await client.request(ApiKey.FETCH, 11, request)
+    expect(answer.error_code)
+    data = answer.responses[0].partitions[0]
+    expect(data.error_code)
+    found = []
+    for position, header in batches(data.records or b""):
+        verify_crc(data.records, position, header)
+        found += [(r.offset, r.value or b"") for r in decode_records(data.records, position) if r.offset >= offset]
+    if found and found[-1][0] >= data.high_watermark:
+        raise Violation(f"offset {found[-1][0]} was served though the high watermark is {data.high_watermark}")
+    return found, data.high_watermark
+
+
+async def latest_offset(client: Client, partition: int) -> int:
+    """The high watermark. Raises Disconnected, Unhappy."""
+    wanted = list_offsets_request.ListOffsetsPartition(partition_index=partition, timestamp=-1)
+    topic = list_offsets_request.ListOffsetsTopic(name=TOPIC, partitions=[wanted])
+    answer = await client.request(
+        ApiKey.LIST_OFFSETS, 5, list_offsets_request.ListOffsetsRequest(replica_id=-1, topics=[topic])
+    )
+    expect(answer.topics[0].partitions[0].error_code)
+    return int(answer.topics[0].partitions[0].offset)
+
+
+class Consumer(Client):
+    """A member of a classic group: joins, reads what it is assigned, commits, starts again when told to."""
+
+    GROUP = "readers"
+
+    def __init__(self, name: str, address: Address, rng: random.Random, history: History, partitions: int) -> None:
+        super().__init__(name, address, rng)
+        self._history = history
+        self._partitions = partitions
+        self._member_id = ""
+        self._generation = -1
+        self._mine: list[int] = []
+        self._positions: dict[int, int] = {}
+
+    async def run(self) -> None:
+        while True:
+            await self.until_done(self._join)
+            await self.until_done(self._fetch_positions)
+            await self.until_done(self._read_until_rebalance)
+
+    async def _join(self) -> None:
+        join = join_group_request.JoinGroupRequest(
+            group_id=self.GROUP,
+            session_timeout_ms=6_000,
+            rebalance_timeout_ms=6_000,
+            member_id=self._member_id,
+            protocol_type="consumer",
+            protocols=[join_group_request.JoinGroupRequestProtocol(name="range", metadata=b"")],
+        )
+        joined = await self.request(ApiKey.JOIN_GROUP, 5, join)
+        if joined.error_code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.MEMBER_ID_REQUIRED):
+            self._member_id = joined.member_id if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED else ""
+            raise Unhappy("join again")
+        expect(joined.error_code)
+        self._member_id, self._generation = joined.member_id, joined.generation_id
+        assignments = []
+        if joined.leader == joined.member_id:
+            members = sorted(member.member_id for member in joined.members)
+            assignments = [
+                sync_group_request.SyncGroupRequestAssignment(
+                    member_id=member, assignment=bytes(range(self._partitions)[n :: len(members)])
+                )
+                for n, member in enumerate(members)
+            ]
+        sync = sync_group_request.SyncGroupRequest(
+            group_id=self.GROUP,
+            generation_id=self._generation,
+            member_id=self._member_id,
+            assignments=assignments,
+        )
+        synced = await self.request(ApiKey.SYNC_GROUP, 3, sync)
+        self._expect_member(synced.error_code)
+        self._mine = list(synced.assignment)
+
+    def _expect_member(self, code: int) -> None:
+        if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS):
+            if code == ErrorCode.UNKNOWN_MEMBER_ID:
+                self._member_id = ""
+            self._mine = []
+            raise Unhappy(ErrorCode(code).name)
+        expect(code)
+
+    async def _fetch_positions(self) -> None:
+        known = {partition: self._history.committed[partition] for partition in self._mine}
+        topic = offset_fetch_request.OffsetFetchRequestTopic(name=TOPIC, partition_indexes=self._mine)
+        answer = await self.request(
+            ApiKey.OFFSET_FETCH, 5, offset_fetch_request.OffsetFetchRequest(group_id=self.GROUP, topics=[topic])
+        )
+        expect(answer.error_code)
+        self._positions = {}
+        for data in answer.topics[0].partitions if self._mine else ():
+            expect(data.error_code)
+            offset = max(data.committed_offset, 0)
+            self._history.fetched_commit(data.partition_index, offset, known[data.partition_index])
+            self._positions[data.partition_index] = offset
+
+    async def _read_until_rebalance(self) -> None:
+        """Returns when the group has to be joined again."""
+        while True:
+            try:
+                await self._heartbeat()
+            except Unhappy:
+                return
+            for partition in self._mine:
+                found, _ = await fetch(self, partition, self._positions[partition], 100)
+                for offset, value in found:
+                    self._history.consume(partition, offset, value)
+                    self._positions[partition] = offset + 1
+            try:
+                await self._commit()
+            except Unhappy:
+                return
+            await asyncio.sleep(self.rng.uniform(0.05, 0.3))
+
+    async def _heartbeat(self) -> None:
+        request = heartbeat_request.HeartbeatRequest(
+            group_id=self.GROUP, generation_id=self._generation, member_id=self._member_id
+        )
+        self._expect_member((await self.request(ApiKey.HEARTBEAT, 3, request)).error_code)
+
+    async def _commit(self) -> None:
+        partitions = [
+            offset_commit_request.OffsetCommitRequestPartition(partition_index=p, committed_offset=self._positions[p])
+            for p in self._mine
+        ]
+        request = offset_commit_request.OffsetCommitRequest(
+            group_id=self.GROUP,
+            generation_id_or_member_epoch=self._generation,
+            member_id=self._member_id,
+            topics=[offset_commit_request.OffsetCommitRequestTopic(name=TOPIC, partitions=partitions)],
+        )
+        answer = await self.request(ApiKey.OFFSET_COMMIT, 7, request)
+        for data in answer.topics[0].partitions if self._mine else ():
+            self._expect_member(data.error_code)
+            self._history.commit(data.partition_index, self._positions[data.partition_index])

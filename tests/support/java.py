@@ -1,0 +1,98 @@
+"""Run a main class of Apache Kafka's jars: its command line tools, exactly as its own scripts do."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.processes import JARS, REPOSITORY, ProcessFailed, dying_with_us
+
+LOG_SETTINGS = REPOSITORY / "deploy" / "dev" / "kafka" / "log4j2.xml"
+
+# A tool lives for a second or two: compiling to the last level and a parallel collector would only cost time.
+SHORT_LIVED_JVM_OPTIONS = ("-Xmx256M", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+# What bin/kafka-producer-perf-test.sh and bin/kafka-run-class.sh pass.
+PERFORMANCE_JVM_OPTIONS = (
+    "-Xmx512M",
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-XX:MaxInlineLevel=15",
+    "-Djava.awt.headless=true",
+)
+
+TOPICS = "org.apache.kafka.tools.TopicCommand"
+CONFIGS = "kafka.admin.ConfigCommand"
+CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+CONSOLE_PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
+CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+PRODUCER_PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
+CONSUMER_PERFORMANCE = "org.apache.kafka.tools.ConsumerPerformance"
+GET_OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
+DELETE_RECORDS = "org.apache.kafka.tools.DeleteRecordsCommand"
+BROKER_API_VERSIONS = "org.apache.kafka.tools.BrokerApiVersionsCommand"
+CLUSTER = "org.apache.kafka.tools.ClusterTool"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """How a tool ended and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def text(self) -> str:
+        return self.out + self.err
+
+
+def java_executable() -> str:
+    """The JVM to use: JAVA_HOME's, else the one on the path. Raises ProcessFailed when there is none."""
+    home = os.environ.get("JAVA_HOME")
+    found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if not found:
+        raise ProcessFailed("no Java found: run `make tools` (installs it as root, else says what to install)")
+    return found
+
+
+def class_path(name: str) -> str:
+    """All jars of .cache/jars/`name`; empty when they were not fetched."""
+    return ":".join(str(jar) for jar in sorted((JARS / name).glob("*.jar")))
+
+
+def java_command(
+    main_class: str, arguments: Sequence[str], jvm_options: Sequence[str] = SHORT_LIVED_JVM_OPTIONS
+) -> list[str]:
+    jars = class_path("kafka")
+    if not jars:
+        raise ProcessFailed(f"no jars under {JARS / 'kafka'}: run `make jars`")
+    logging = f"-Dlog4j2.configurationFile={LOG_SETTINGS}"
+    return [java_executable(), *jvm_options, logging, "-cp", jars, main_class, *arguments]
+
+
+def run_tool(
+    main_class: str,
+    *arguments: str,
+    stdin: str = "",
+    timeout_s: float = 60,
+    jvm_options: Sequence[str] = SHORT_LIVED_JVM_OPTIONS,
+    check: bool = True,
+) -> ToolResult:
+    """Run one tool to its end. Raises ProcessFailed when it takes too long or, with `check`, ends with an error."""
+    command = dying_with_us(java_command(main_class, arguments, jvm_options))
+    what = f"{main_class.rpartition('.')[2]} {' '.join(arguments)}"
+    try:
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False)
+    except subprocess.TimeoutExpired as expired:
+        raise ProcessFailed(f"{what} ran longer than {timeout_s} s\n{expired.stdout!r}\n{expired.stderr!r}") from None
+    result = ToolResult(done.returncode, done.stdout, done.stderr)
+    if check and result.code != 0:
+        raise ProcessFailed(f"{what} ended with {result.code}\n{result.text}")
+    return result

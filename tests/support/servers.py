@@ -1,0 +1,194 @@
+"""One server a client can talk to: bmq, or a single Apache Kafka node that shows what the right answer is."""
+
+from __future__ import annotations
+
+import http.client
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.support.java import java_command
+from tests.support.processes import POLL_INTERVAL_S, ManagedProcess, ProcessFailed, free_port
+
+READY_LINE = r"^bmq ready kafka=127\.0\.0\.1:(\d+) rest=127\.0\.0\.1:(\d+)$"
+READY_TIMEOUT_S = 30.0
+KAFKA_READY_TIMEOUT_S = 60.0
+# A clean stop of bmq may take 5 seconds; the rest is for the process to go.
+STOP_TIMEOUT_S = 7.0
+KAFKA_STOP_TIMEOUT_S = 60.0
+
+# What bin/kafka-server-start.sh and bin/kafka-run-class.sh of Apache Kafka pass to its JVM.
+KAFKA_JVM_OPTIONS = (
+    "-Xmx1G",
+    "-Xms1G",
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-XX:MaxInlineLevel=15",
+    "-Djava.awt.headless=true",
+)
+KAFKA_CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+
+
+class Server(ABC):
+    """A server process on one data directory. Every further `start` uses the same directory and the same Kafka port."""
+
+    name = ""
+    stop_timeout_s = 0.0
+
+    def __init__(self, directory: Path, environment: Mapping[str, str] | None = None) -> None:
+        self.directory = directory
+        self.log_file = directory.with_name(f"{directory.name}.log")
+        self.port = 0
+        self._environment = dict(environment or {})
+        self._process: ManagedProcess | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """HOST:PORT for Kafka clients."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def process(self) -> ManagedProcess:
+        assert self._process is not None, f"{self.name} was never started"
+        return self._process
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.is_running
+
+    def start(self) -> None:
+        """Execute it and return once it serves. Raises ProcessFailed with the log."""
+        self.execute()
+        self.wait_until_ready()
+
+    def execute(self) -> None:
+        self._process = ManagedProcess(self.name, self._arguments(), self.log_file, self._environment)
+        self._process.start()
+
+    def kill(self) -> None:
+        """kill -9."""
+        self.process.kill()
+
+    def stop(self) -> int:
+        """SIGTERM; the exit code. Raises ProcessFailed when it does not stop in time."""
+        return self.process.stop(self.stop_timeout_s)
+
+    def close(self) -> None:
+        """Make sure that it is gone."""
+        if self.is_running:
+            self.process.kill()
+
+    @abstractmethod
+    def wait_until_ready(self) -> None: ...
+
+    @abstractmethod
+    def _arguments(self) -> list[str]: ...
+
+
+class BmqServer(Server):
+    """`bmq standalone`; ready when `GET /v1/health` answers 200."""
+
+    name = "bmq"
+    stop_timeout_s = STOP_TIMEOUT_S
+    rest_port = 0
+
+    def wait_until_ready(self) -> None:
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        ready = self.process.wait_for_line(READY_LINE, READY_TIMEOUT_S)
+        self.port, self.rest_port = int(ready[1]), int(ready[2])
+        while self.get("/v1/health")[0] != 200:
+            if time.monotonic() > deadline or not self.is_running:
+                raise ProcessFailed(f"GET /v1/health never answered 200{self.process}")
+            time.sleep(POLL_INTERVAL_S)
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Status and body of a GET on the REST address; (0, reason) when nobody answers."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.rest_port, timeout=5)
+        try:
+            connection.request("GET", path)
+            response = connection.getresponse()
+            return response.status, response.read().decode()
+        except OSError as error:
+            return 0, str(error)
+        finally:
+            connection.close()
+
+    def _arguments(self) -> list[str]:
+        listen = f"127.0.0.1:{self.port}"
+        return [bmq_command(), *standalone_arguments(self.directory, listen)]
+
+    def lines_about(self, peer_port: int) -> list[str]:
+        """Lines of the log that name a client by its port."""
+        return [line for line in self.log_file.read_text(errors="replace").splitlines() if f":{peer_port}" in line]
+
+
+def bmq_command() -> str:
+    """The `bmq` command installed beside this interpreter."""
+    return str(Path(sys.executable).with_name("bmq"))
+
+
+def standalone_arguments(data: Path, listen: str = "127.0.0.1:0") -> list[str]:
+    return ["standalone", "--listen", listen, "--rest", "127.0.0.1:0", "--data", str(data)]
+
+
+class KafkaServer(Server):
+    """One Apache Kafka node, broker and controller in one process (KRaft), with the default 1 GiB heap."""
+
+    name = "kafka"
+    stop_timeout_s = KAFKA_STOP_TIMEOUT_S
+
+    def __init__(self, directory: Path, properties: Mapping[str, str] | None = None) -> None:
+        super().__init__(directory)
+        self.port = free_port()
+        self._controller_port = free_port()
+        self._properties = dict(properties or {})
+
+    def execute(self) -> None:
+        if not (self.directory / "data").exists():
+            self._format()
+        super().execute()
+
+    def wait_until_ready(self) -> None:
+        self.process.wait_for_line(r"Kafka Server started", KAFKA_READY_TIMEOUT_S)
+
+    def _arguments(self) -> list[str]:
+        return java_command("kafka.Kafka", [str(self._settings_file)], KAFKA_JVM_OPTIONS)
+
+    @property
+    def _settings_file(self) -> Path:
+        return self.directory / "server.properties"
+
+    def _format(self) -> None:
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self._controller_port}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": str(self.directory / "data"),
+            # One node has one replica of everything; the rebalance delay is what Kafka's own quick start sets.
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            **self._properties,
+        }
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._settings_file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        arguments = ["format", "-t", KAFKA_CLUSTER_ID, "-c", str(self._settings_file)]
+        formatting = ManagedProcess("kafka-storage", java_command("kafka.tools.StorageTool", arguments), self.log_file)
+        formatting.start()
+        if formatting.wait(KAFKA_READY_TIMEOUT_S) != 0:
+            raise ProcessFailed(f"the directory of Apache Kafka could not be formatted{formatting}")

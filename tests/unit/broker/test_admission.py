@@ -1,0 +1,112 @@
+"""What a client may append, and with which of Kafka's codes it is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from bmq.broker.admission import Admission
+from bmq.log.config import LogConfig
+from bmq.protocol.compression import Compression
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError
+from bmq.protocol.record_batch import (
+    BatchHeader,
+    Record,
+    TimestampType,
+    decode_records,
+    encode_batch,
+    verify_crc,
+)
+
+pytestmark = pytest.mark.unit
+
+NOW_MS = 1_700_000_000_000
+
+
+def batch(count: int = 3, **options: object) -> bytearray:
+    records = [Record(b"k%d" % n, b"value %d" % n, timestamp_ms=NOW_MS + n) for n in range(count)]
+    return encode_batch(records, **options)  # type: ignore[arg-type]
+
+
+def code_of(config: LogConfig, data: bytes | bytearray) -> ErrorCode:
+    with pytest.raises(BmqError) as caught:
+        Admission(config).admit(memoryview(bytearray(data)), NOW_MS)
+    return caught.value.code
+
+
+def test_a_good_batch_passes_untouched() -> None:
+    data = batch(compression=Compression.LZ4, producer_id=7, producer_epoch=0, base_sequence=0)
+    view = memoryview(data)
+    admitted, header = Admission(LogConfig()).admit(view, NOW_MS)
+    assert admitted is view
+    assert header == BatchHeader.parse(data)
+
+
+def test_refusals_have_kafkas_codes() -> None:
+    good = batch()
+    wrong_crc = bytearray(good)
+    wrong_crc[-1] ^= 1
+    old_magic = bytearray(good)
+    old_magic[16] = 1
+    assert code_of(LogConfig(), b"") is ErrorCode.CORRUPT_MESSAGE
+    assert code_of(LogConfig(), good[:-1]) is ErrorCode.CORRUPT_MESSAGE
+    assert code_of(LogConfig(), good[:40]) is ErrorCode.CORRUPT_MESSAGE
+    assert code_of(LogConfig(), wrong_crc) is ErrorCode.CORRUPT_MESSAGE
+    assert code_of(LogConfig(), old_magic) is ErrorCode.INVALID_RECORD
+    assert code_of(LogConfig(), good + good) is ErrorCode.INVALID_RECORD
+    assert code_of(LogConfig(), batch(is_control=True)) is ErrorCode.INVALID_RECORD
+    assert code_of(LogConfig(), batch(is_transactional=True)) is ErrorCode.INVALID_RECORD
+    assert code_of(LogConfig(max_message_bytes=len(good) - 1), good) is ErrorCode.MESSAGE_TOO_LARGE
+    assert code_of(LogConfig(segment_bytes=len(good) - 1), good) is ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+def test_timestamps_have_bounds() -> None:
+    late = encode_batch([Record(None, b"v", timestamp_ms=NOW_MS + 3_600_001)])
+    early = encode_batch([Record(None, b"v", timestamp_ms=NOW_MS - 1001)])
+    without = encode_batch([Record(None, b"v")])
+    stamped = encode_batch([Record(None, b"v", timestamp_ms=NOW_MS)], timestamp_type=TimestampType.LOG_APPEND_TIME)
+    assert code_of(LogConfig(), late) is ErrorCode.INVALID_TIMESTAMP
+    assert code_of(LogConfig(message_timestamp_before_max_ms=1000), early) is ErrorCode.INVALID_TIMESTAMP
+    assert code_of(LogConfig(), stamped) is ErrorCode.INVALID_TIMESTAMP
+    Admission(LogConfig(message_timestamp_before_max_ms=1000)).admit(memoryview(without), NOW_MS)
+    Admission(LogConfig(message_timestamp_before_max_ms=1001)).admit(memoryview(early), NOW_MS)
+
+
+def test_log_append_time_replaces_any_timestamp() -> None:
+    late = encode_batch([Record(None, b"v", timestamp_ms=NOW_MS * 2)])
+    config = LogConfig(message_timestamp_type_is_append_time=True)
+    admitted, header = Admission(config).admit(memoryview(late), NOW_MS)
+    verify_crc(admitted, 0, header)
+    assert header.timestamp_type is TimestampType.LOG_APPEND_TIME
+    assert [record.timestamp_ms for record in decode_records(admitted)] == [NOW_MS]
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+def test_another_codec_than_the_topics_is_recompressed(codec: Compression) -> None:
+    data = batch(compression=codec, producer_id=7, producer_epoch=1, base_sequence=9)
+    admitted, header = Admission(LogConfig(compression_type="zstd")).admit(memoryview(data), NOW_MS)
+    verify_crc(admitted, 0, header)
+    assert header.compression is Compression.ZSTD
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 1, 9)
+    assert decode_records(admitted) == decode_records(data)
+    assert (admitted.obj is data) == (codec is Compression.ZSTD)
+
+
+def test_a_compacted_topic_needs_keys() -> None:
+    config = LogConfig(cleanup_policy=frozenset({"compact"}))
+    keyless = encode_batch([Record(b"k", b"v", timestamp_ms=NOW_MS), Record(None, b"v", timestamp_ms=NOW_MS)])
+    assert code_of(config, keyless) is ErrorCode.INVALID_RECORD
+    Admission(config).admit(memoryview(batch()), NOW_MS)
+
+
+def test_the_server_itself_may_append_several_batches_and_control_records() -> None:
+    admission = Admission(LogConfig())
+    first, second = batch(2), batch(1, is_control=True)
+    admitted = admission.admit_internal(memoryview(first + second))
+    assert [(bytes(view), header.record_count) for view, header in admitted] == [
+        (bytes(first), 2),
+        (bytes(second), 1),
+    ]
+    for data in (b"", first[:-1]):
+        with pytest.raises(BmqError):
+            admission.admit_internal(memoryview(data))

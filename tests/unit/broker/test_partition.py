@@ -1,0 +1,422 @@
+"""The partition machine alone: any history of one owner, and the single steps that matter."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from bmq.broker import partition_events as ev
+from bmq.broker.partition import AcknowledgedDataLost, ImpossibleEvent, offline, start, step
+from bmq.broker.partition_states import (
+    Between,
+    Blocked,
+    Claiming,
+    Closing,
+    Draining,
+    Fenced,
+    Following,
+    Mending,
+    Offline,
+    Opening,
+    Owning,
+    Recovering,
+    Released,
+    Releasing,
+    Resting,
+    Sealing,
+    State,
+    Unsynced,
+    Writing,
+)
+from bmq.protocol.error_codes import ErrorCode
+
+pytestmark = pytest.mark.unit
+
+LIMITS = ev.Limits(segment_bytes=10, preopen_bytes=6, appends_outstanding_max=2)
+
+
+class PartitionHistory(RuleBasedStateMachine):
+    """Whatever the order of produce, sync, failure, roll, rest and stop, an acknowledged batch is kept, once, in place.
+
+    Method: a model store of one list per segment. A broken writer keeps any prefix of what was in flight. `send` steps
+    and records the effects; background effects wait in `asked` until a rule lets them end.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state: State = Claiming(1, LIMITS, 0)
+        self.stored: list[ev.Batch] = []
+        self.in_flight: list[ev.Batch] = []
+        self.acknowledged: list[ev.Batch] = []
+        self.rejected: list[ev.Batch] = []
+        self.produced: list[ev.Batch] = []
+        self.asked: list[ev.Effect] = []
+        self.is_write_due = False
+
+    def send(self, event: ev.Event) -> None:
+        self.state, effects = step(self.state, event)
+        for effect in effects:
+            match effect:
+                case ev.ScheduleWrite():
+                    assert not self.is_write_due
+                    self.is_write_due = True
+                case ev.WriteBatches(segment, batches):
+                    assert batches and segment.base_offset <= batches[0].base_offset
+                    self.in_flight += batches
+                case ev.Acknowledge(batches):
+                    self.acknowledged += batches
+                case ev.Reject(batches):
+                    self.rejected += batches
+                case ev.Abandon():
+                    self.asked.clear()
+                    self.in_flight.clear()
+                case _:
+                    self.asked.append(effect)
+
+    def store(self, count: int) -> int:
+        self.stored += self.in_flight[:count]
+        del self.in_flight[:count]
+        return self.stored[-1].end_offset if self.stored else 0
+
+    def take(self, *kinds: type[ev.Effect]) -> ev.Effect | None:
+        for effect in self.asked:
+            if isinstance(effect, kinds):
+                self.asked.remove(effect)
+                return effect
+        return None
+
+    @initialize()
+    def start_up(self) -> None:
+        self.state, effects = start(1, LIMITS, floor=0)
+        assert effects == (ev.ClaimDirectory(),)
+        self.send(ev.DirectoryClaimed(frozenset({1}), frozenset()))
+        assert self.take(ev.SealDirectories) == ev.SealDirectories((), ())
+        self.send(ev.DirectoriesSealed(frozenset()))
+        assert self.take(ev.WalkLog) is not None
+        self.send(ev.LogWalked(0))
+        assert self.take(ev.WriteManifest) == ev.WriteManifest(0)
+        self.send(ev.ManifestWritten())
+        assert self.take(ev.OpenSegment) == ev.OpenSegment(0)
+        self.send(ev.SegmentOpened(0))
+        assert isinstance(self.state, Writing)
+
+    @rule(offset_count=st.integers(1, 5), size_bytes=st.integers(1, 12))
+    def produce(self, offset_count: int, size_bytes: int) -> None:
+        batch = ev.Batch(offset_count, size_bytes)
+        self.produced.append(batch)
+        self.send(ev.ProduceArrived(batch))
+
+    @precondition(lambda self: self.is_write_due)
+    @rule()
+    def end_iteration(self) -> None:
+        self.is_write_due = False
+        self.send(ev.WriteDue())
+
+    @precondition(lambda self: isinstance(self.state, Writing | Draining) and self.in_flight)
+    @rule(appends=st.integers(1, 3))
+    def sync(self, appends: int) -> None:
+        assert isinstance(self.state, Writing | Draining)
+        ends = list(self.state.log.append_ends)[:appends]
+        count = sum(batch.end_offset <= ends[-1] for batch in self.in_flight)
+        self.send(ev.SegmentSynced(self.state.segment.roll, self.store(count)))
+
+    @precondition(lambda self: isinstance(self.state, Writing | Draining))
+    @rule(count=st.integers(0, 3), is_full=st.booleans())
+    def break_writer(self, count: int, is_full: bool) -> None:
+        assert isinstance(self.state, Writing | Draining)
+        self.store(count)
+        self.in_flight.clear()
+        self.send(ev.WriterBroken(self.state.segment.roll, is_full))
+
+    @precondition(lambda self: isinstance(self.state, Mending))
+    @rule()
+    def mend(self) -> None:
+        assert isinstance(self.state, Mending)
+        assert self.take(ev.MendSegment) is not None
+        end_offset = max(self.store(0), self.state.segment.base_offset)
+        self.send(ev.SegmentMended(self.state.segment.roll, end_offset))
+
+    @precondition(lambda self: any(isinstance(effect, ev.OpenSegment) for effect in self.asked))
+    @rule(fails=st.booleans())
+    def open_segment(self, fails: bool) -> None:
+        effect = self.take(ev.OpenSegment)
+        assert isinstance(effect, ev.OpenSegment)
+        self.send(ev.SegmentOpenFailed(effect.roll) if fails else ev.SegmentOpened(effect.roll))
+
+    @precondition(lambda self: any(isinstance(effect, ev.SealSegment) for effect in self.asked))
+    @rule(fails=st.booleans())
+    def seal_segment(self, fails: bool) -> None:
+        effect = self.take(ev.SealSegment)
+        assert isinstance(effect, ev.SealSegment)
+        if fails:
+            self.asked.append(effect)
+        self.send(ev.SegmentSealFailed(effect.segment.roll) if fails else ev.SegmentSealed(effect.segment.roll))
+
+    @precondition(lambda self: any(isinstance(effect, ev.RetryLater) for effect in self.asked))
+    @rule()
+    def retry(self) -> None:
+        self.take(ev.RetryLater)
+        self.send(ev.RetryDue())
+
+    @rule(is_idle=st.booleans())
+    def hint(self, is_idle: bool) -> None:
+        roll = self.state.segment.roll if isinstance(self.state, Writing) else 0
+        self.send(ev.IdleDue(roll) if is_idle else ev.RollDue(roll))
+
+    @rule(dice=st.integers(0, 9))
+    def stop(self, dice: int) -> None:
+        if dice == 0:
+            self.send(ev.StopRequested())
+
+    @precondition(lambda self: isinstance(self.state, Releasing))
+    @rule()
+    def release(self) -> None:
+        assert self.take(ev.SealOwnDirectory) is not None
+        self.send(ev.DirectoryReleased())
+        assert isinstance(self.state, Released)
+
+    @invariant()
+    def acknowledged_is_kept_once_and_in_order(self) -> None:
+        assert self.acknowledged == self.stored[: len(self.acknowledged)]
+        assert all(a.end_offset == b.base_offset for a, b in pairwise(self.stored))
+
+    @invariant()
+    def every_batch_is_answered_once_or_waits(self) -> None:
+        answered = [*self.acknowledged, *self.rejected]
+        left = [*self.state.log.written, *self.state.log.waiting] if isinstance(self.state, Owning) else []
+        assert len(answered) + len(left) == len(self.produced)
+        assert {id(batch) for batch in (*answered, *left)} == {id(batch) for batch in self.produced}
+
+    @invariant()
+    def nobody_waits_for_nothing(self) -> None:
+        kinds = {type(effect) for effect in self.asked}
+        match self.state:
+            case Writing(log=log) if log.waiting:
+                assert self.is_write_due or log.written
+            case Between(is_asked=is_asked):
+                assert ev.OpenSegment in kinds if is_asked else ev.SealSegment in kinds
+            case Blocked(is_asked=is_asked):
+                assert ev.OpenSegment in kinds if is_asked else ev.RetryLater in kinds
+            case Closing():
+                assert ev.SealSegment in kinds
+            case Resting(log=log):
+                assert not log.waiting and not log.written
+
+    @invariant()
+    def segments_keep_their_size(self) -> None:
+        if isinstance(self.state, Writing):
+            sizes = [batch.size_bytes for batch in self.state.log.written]
+            assert self.state.log.segment_bytes <= max(LIMITS.segment_bytes, *sizes, 12)
+
+
+TestPartitionHistory = PartitionHistory.TestCase
+
+
+def writing(segment_bytes: int = 10) -> Writing:
+    limits = ev.Limits(segment_bytes, segment_bytes, 2)
+    return Writing(5, limits, Unsynced(100), frozenset(), ev.Segment(5, 0, 100))
+
+
+def test_a_claim_refuses_any_sign_of_a_newer_owner() -> None:
+    for open_epochs, sealed_epochs in (({5, 6}, ()), ({5}, {6}), ({5}, {5}), ({5, 4}, {4, 9})):
+        state, _ = start(5, LIMITS, 0)
+        state, effects = step(state, ev.DirectoryClaimed(frozenset(open_epochs), frozenset(sealed_epochs)))
+        assert isinstance(state, Fenced)
+        assert effects == (ev.Reject((), ErrorCode.NOT_LEADER_OR_FOLLOWER), ev.Abandon())
+
+
+def test_a_leftover_open_directory_is_deleted_and_not_renamed() -> None:
+    state, _ = start(5, LIMITS, 0)
+    state, effects = step(state, ev.DirectoryClaimed(frozenset({2, 3, 5}), frozenset({1, 3})))
+    assert isinstance(state, Sealing)
+    assert effects == (ev.SealDirectories(epochs=(2,), leftovers=(3,)),)
+
+
+def test_every_open_file_is_closed_before_the_log_is_walked() -> None:
+    state: State = Sealing(5, LIMITS, 0)
+    state, effects = step(state, ev.DirectoriesSealed(frozenset({"b", "a"})))
+    assert effects == (ev.CloseFile("a"), ev.CloseFile("b"))
+    state, effects = step(state, ev.FileClosed("b"))
+    assert effects == ()
+    assert step(state, ev.LogWalked(7)) == (state, ())
+    state, effects = step(state, ev.FileClosed("a"))
+    assert effects == (ev.WalkLog(),)
+    assert isinstance(state, Recovering)
+
+
+def test_an_end_below_the_floor_is_loud() -> None:
+    state = Recovering(5, LIMITS, floor=10, open_files=frozenset())
+    with pytest.raises(AcknowledgedDataLost):
+        step(state, ev.LogWalked(9))
+    down, effects = offline(state)
+    assert isinstance(down, Offline)
+    assert effects == (ev.Reject((), ErrorCode.KAFKA_STORAGE_ERROR), ev.Abandon())
+    batch = ev.Batch(1, 1)
+    assert step(down, ev.ProduceArrived(batch))[1] == (ev.Reject((batch,), ErrorCode.KAFKA_STORAGE_ERROR),)
+
+
+def test_nothing_is_owned_before_manifest_and_segment_are_confirmed() -> None:
+    state: State = Recovering(5, LIMITS, 0, frozenset())
+    state, effects = step(state, ev.LogWalked(9))
+    assert effects == (ev.WriteManifest(9),)
+    state, effects = step(state, ev.SegmentOpened(0))
+    assert isinstance(state, Opening) and effects == ()
+    batch = ev.Batch(1, 1)
+    assert step(state, ev.ProduceArrived(batch)) == (state, (ev.Reject((batch,), ErrorCode.NOT_LEADER_OR_FOLLOWER),))
+    state, effects = step(state, ev.ManifestWritten())
+    assert effects == (ev.OpenSegment(0),)
+    state, effects = step(state, ev.SegmentOpened(0))
+    assert isinstance(state, Writing) and state.log.high_watermark == 9
+
+
+def test_batches_of_one_iteration_are_one_append() -> None:
+    state: State = writing()
+    batches = [ev.Batch(2, 1) for _ in range(3)]
+    effects = [step(state, ev.ProduceArrived(batch))[1] for batch in batches]
+    assert effects == [(ev.ScheduleWrite(),), (), ()]
+    state, written = step(state, ev.WriteDue())
+    assert written == (ev.WriteBatches(ev.Segment(5, 0, 100), tuple(batches)),)
+    assert [batch.base_offset for batch in batches] == [100, 102, 104]
+    state, acknowledged = step(state, ev.SegmentSynced(0, 106))
+    assert acknowledged == (ev.Acknowledge(tuple(batches), 106),)
+
+
+def test_appends_outstanding_are_bounded() -> None:
+    state: State = writing()
+    for expected in (1, 1, 0):
+        step(state, ev.ProduceArrived(ev.Batch(1, 1)))
+        assert len(step(state, ev.WriteDue())[1]) == expected
+    state, effects = step(state, ev.SegmentSynced(0, 101))
+    assert [type(effect) for effect in effects] == [ev.Acknowledge, ev.WriteBatches]
+
+
+def test_the_next_segment_waits_until_the_full_one_is_durable() -> None:
+    state: State = writing(segment_bytes=10)
+    first, second = ev.Batch(1, 9), ev.Batch(1, 9)
+    step(state, ev.ProduceArrived(first))
+    step(state, ev.ProduceArrived(second))
+    state, effects = step(state, ev.WriteDue())
+    assert effects == (ev.WriteBatches(ev.Segment(5, 0, 100), (first,)), ev.OpenSegment(1))
+    state, effects = step(state, ev.SegmentOpened(1))
+    assert effects == ()
+    state, effects = step(state, ev.SegmentSynced(0, 101))
+    assert effects == (
+        ev.Acknowledge((first,), 101),
+        ev.SealSegment(ev.Segment(5, 0, 100), 101),
+        ev.WriteBatches(ev.Segment(5, 1, 101), (second,)),
+    )
+    assert isinstance(state, Writing) and state.unindexed == {0}
+
+
+def test_a_full_store_refuses_and_recovers() -> None:
+    state: State = writing()
+    batch, late = ev.Batch(1, 1), ev.Batch(1, 1)
+    step(state, ev.ProduceArrived(batch))
+    state, _ = step(state, ev.WriteDue())
+    state, effects = step(state, ev.WriterBroken(0, is_full=True))
+    assert effects == (ev.MendSegment(ev.Segment(5, 0, 100)),)
+    state, effects = step(state, ev.SegmentMended(0, 100))
+    assert isinstance(state, Blocked)
+    assert ev.Reject((batch,), ErrorCode.KAFKA_STORAGE_ERROR) in effects and ev.RetryLater() in effects
+    assert step(state, ev.ProduceArrived(late))[1] == (ev.Reject((late,), ErrorCode.KAFKA_STORAGE_ERROR),)
+    state, effects = step(state, ev.RetryDue())
+    assert effects == (ev.OpenSegment(1),)
+    state, effects = step(state, ev.SegmentOpenFailed(1))
+    assert effects == (ev.RetryLater(),)
+    state, effects = step(state, ev.RetryDue())
+    state, effects = step(state, ev.SegmentOpened(1))
+    assert isinstance(state, Writing) and state.log.log_end_offset == 100
+
+
+def test_a_broken_writer_acknowledges_what_lies_inside_and_writes_the_rest_again() -> None:
+    state: State = writing()
+    batches = [ev.Batch(1, 2) for _ in range(3)]
+    for batch in batches:
+        step(state, ev.ProduceArrived(batch))
+    state, _ = step(state, ev.WriteDue())
+    state, _ = step(state, ev.WriterBroken(0))
+    state, effects = step(state, ev.SegmentMended(0, 102))
+    assert effects == (
+        ev.Acknowledge(tuple(batches[:2]), 102),
+        ev.SealSegment(ev.Segment(5, 0, 100), 102),
+        ev.OpenSegment(1),
+    )
+    state, effects = step(state, ev.SegmentOpened(1))
+    assert effects == (ev.WriteBatches(ev.Segment(5, 1, 102), (batches[2],)),)
+
+
+def test_a_mended_end_below_the_high_watermark_is_loud() -> None:
+    state: State = writing()
+    step(state, ev.ProduceArrived(ev.Batch(1, 2)))
+    state, _ = step(state, ev.WriteDue())
+    state, _ = step(state, ev.SegmentSynced(0, 101))
+    state, _ = step(state, ev.WriterBroken(0))
+    with pytest.raises(AcknowledgedDataLost):
+        step(state, ev.SegmentMended(0, 100))
+
+
+@pytest.mark.parametrize("event", [ev.NewerEpochSeen(6), ev.OwnershipLost()])
+def test_any_sign_of_a_newer_owner_refuses_what_is_not_durable(event: ev.Event) -> None:
+    batch = ev.Batch(1, 1)
+    owned = writing()
+    step(owned, ev.ProduceArrived(batch))
+    state, effects = step(owned, event)
+    assert isinstance(state, Fenced)
+    assert effects == (ev.Reject((batch,), ErrorCode.NOT_LEADER_OR_FOLLOWER), ev.Abandon())
+    assert step(state, ev.SegmentSynced(0, 101)) == (state, ())
+
+
+def test_an_older_epoch_is_no_news() -> None:
+    state = writing()
+    assert step(state, ev.NewerEpochSeen(5)) == (state, ())
+
+
+def test_a_stop_drains_seals_and_releases() -> None:
+    state: State = writing()
+    batch, late = ev.Batch(1, 2), ev.Batch(1, 2)
+    step(state, ev.ProduceArrived(batch))
+    state, effects = step(state, ev.StopRequested())
+    assert isinstance(state, Draining)
+    assert effects == (ev.WriteBatches(ev.Segment(5, 0, 100), (batch,)),)
+    assert step(state, ev.ProduceArrived(late))[1] == (ev.Reject((late,), ErrorCode.NOT_LEADER_OR_FOLLOWER),)
+    state, effects = step(state, ev.SegmentSynced(0, 101))
+    assert effects == (ev.Acknowledge((batch,), 101), ev.SealSegment(ev.Segment(5, 0, 100), 101))
+    state, effects = step(state, ev.SegmentSealed(0))
+    assert isinstance(state, Releasing) and effects == (ev.SealOwnDirectory(),)
+    state, effects = step(state, ev.DirectoryReleased())
+    assert isinstance(state, Released) and effects == (ev.Abandon(),)
+
+
+def test_a_resting_partition_is_woken_by_a_batch() -> None:
+    state: State = writing()
+    step(state, ev.ProduceArrived(ev.Batch(1, 2)))
+    state, _ = step(state, ev.WriteDue())
+    assert step(state, ev.IdleDue(0)) == (state, ())
+    state, _ = step(state, ev.SegmentSynced(0, 101))
+    state, effects = step(state, ev.IdleDue(0))
+    assert isinstance(state, Resting)
+    assert effects == (ev.SealSegment(ev.Segment(5, 0, 100), 101),)
+    batch = ev.Batch(1, 2)
+    state, effects = step(state, ev.ProduceArrived(batch))
+    assert effects == (ev.OpenSegment(1),)
+    state, effects = step(state, ev.SegmentOpened(1))
+    assert effects == (ev.WriteBatches(ev.Segment(5, 1, 101), (batch,)),)
+
+
+def test_settings_reach_every_state() -> None:
+    limits = ev.Limits(1, 1, 1)
+    for state in (
+        writing(),
+        Claiming(5, LIMITS, 0),
+        Mending(5, LIMITS, Unsynced(0), frozenset(), ev.Segment(5, 0, 0), Following.ABSENT),
+    ):
+        changed, effects = step(state, ev.LimitsChanged(limits))
+        assert changed.limits == limits and type(changed) is type(state) and effects == ()
+
+
+def test_what_never_was_written_cannot_become_durable() -> None:
+    with pytest.raises(ImpossibleEvent):
+        step(writing(), ev.SegmentSynced(0, 101))

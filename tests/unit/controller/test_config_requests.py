@@ -1,0 +1,363 @@
+"""DescribeConfigs, IncrementalAlterConfigs, AlterConfigs: values, sources, codes and words of a Kafka 4.3 node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+import pytest
+
+from bmq.controller.broker_configs import BROKER_CONFIGS, DYNAMIC_ONLY
+from bmq.controller.config_alter import decide_alter_configs, decide_incremental_alter_configs
+from bmq.controller.config_describe import describe_configs
+from bmq.controller.config_keys import ConfigSource
+from bmq.controller.topic_configs import TOPIC_CONFIGS
+from bmq.controller.topics import TopicLimits, decide_create_topics
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.messages.describe_configs_request import DescribeConfigsRequest
+from bmq.protocol.messages.describe_configs_response import DescribeConfigsResourceResult, DescribeConfigsResult
+from bmq.protocol.messages.incremental_alter_configs_request import IncrementalAlterConfigsRequest
+from tests.unit.controller.support import Cluster, create, describe, full, incremental, topic
+
+pytestmark = pytest.mark.unit
+
+TOPIC, BROKER, LOGGER = 2, 4, 8
+SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    made = Cluster(settings={"log.segment.bytes": "1073741824"})
+    request = create(topic("aa", 2, configs={"retention.ms": " 1000 "}), topic("ab"))
+    ids = [UUID(int=11), UUID(int=12)]
+    made.take(decide_create_topics(made.image, request, made.broker, TopicLimits(), ids).records)
+    return made
+
+
+def ask(cluster: Cluster, request: DescribeConfigsRequest) -> Sequence[DescribeConfigsResult]:
+    return describe_configs(cluster.image, request, cluster.broker, 1, {"root": "INFO"}).results
+
+
+def configs_of(cluster: Cluster, kind: int, name: str, *names: str) -> dict[str, DescribeConfigsResourceResult]:
+    (result,) = ask(cluster, describe((kind, name, names), synonyms=True))
+    assert result.error_code == ErrorCode.NONE, result.error_message
+    return {config.name: config for config in result.configs}
+
+
+def alter(cluster: Cluster, request: IncrementalAlterConfigsRequest) -> tuple[ErrorCode, str | None]:
+    decision = decide_incremental_alter_configs(cluster.image, request, cluster.broker, 1)
+    (result,) = decision.response.responses
+    if result.error_code:
+        assert not decision.records
+    cluster.take(decision.records)
+    return ErrorCode(result.error_code), result.error_message
+
+
+def synonyms_of(config: DescribeConfigsResourceResult) -> list[tuple[str, str | None, int]]:
+    return [(synonym.name, synonym.value, synonym.source) for synonym in config.synonyms]
+
+
+# --- describing
+
+
+def test_all_topic_configs_are_described(cluster: Cluster) -> None:
+    for keys in (None, ()):
+        (result,) = ask(cluster, describe((TOPIC, "aa", keys), documentation=True))
+        assert {config.name for config in result.configs} == set(TOPIC_CONFIGS)
+        assert all(config.documentation and not config.read_only for config in result.configs)
+        by_name = {config.name: config for config in result.configs}
+        assert (by_name["retention.ms"].value, by_name["retention.ms"].config_source) == ("1000", 1)
+        assert (by_name["cleanup.policy"].value, by_name["cleanup.policy"].config_source) == ("delete", 5)
+        assert by_name["cleanup.policy"].config_type == 7
+
+
+def test_only_named_configs_are_described_and_unknown_names_left_out(cluster: Cluster) -> None:
+    (result,) = ask(cluster, describe((TOPIC, "aa", ("retention.ms", "nope"))))
+    assert [(config.name, config.documentation, config.synonyms) for config in result.configs] == [
+        ("retention.ms", None, ())
+    ]
+
+
+def test_synonyms_show_where_a_value_would_come_from(cluster: Cluster) -> None:
+    found = configs_of(cluster, TOPIC, "aa", "retention.ms", "max.message.bytes", "segment.ms")
+    assert synonyms_of(found["retention.ms"]) == [("retention.ms", "1000", 1)]
+    assert synonyms_of(found["max.message.bytes"]) == [("message.max.bytes", "1048588", 5)]
+    assert synonyms_of(found["segment.ms"]) == []
+    for name in ("1", ""):
+        assert alter(cluster, incremental(BROKER, name, ("log.retention.ms", SET, "5000"))) == (ErrorCode.NONE, None)
+    behind = [("log.retention.ms", "5000", 2), ("log.retention.ms", "5000", 3), ("log.retention.hours", "168", 5)]
+    found = configs_of(cluster, TOPIC, "aa", "retention.ms")
+    assert synonyms_of(found["retention.ms"]) == [("retention.ms", "1000", 1), *behind]
+    found = configs_of(cluster, TOPIC, "ab", "retention.ms")
+    assert (found["retention.ms"].value, found["retention.ms"].config_source) == ("5000", 2)
+    assert synonyms_of(found["retention.ms"]) == behind
+    found = configs_of(cluster, BROKER, "1", "log.retention.ms")
+    assert (found["log.retention.ms"].value, found["log.retention.ms"].config_source) == ("5000", 2)
+    assert synonyms_of(found["log.retention.ms"]) == behind
+    assert cluster.image.topics["ab"].log_config.retention_ms == 5_000
+    assert cluster.image.topics["aa"].log_config.retention_ms == 1_000
+
+
+def test_broker_configs_are_described(cluster: Cluster) -> None:
+    found = configs_of(cluster, BROKER, "1")
+    assert set(found) == set(BROKER_CONFIGS) - DYNAMIC_ONLY
+    assert (found["node.id"].value, found["node.id"].config_source, found["node.id"].read_only) == ("1", 4, True)
+    assert (found["num.partitions"].value, found["num.partitions"].read_only) == ("1", True)
+    assert (found["log.retention.ms"].value, found["log.retention.ms"].read_only) == (None, False)
+    assert found["advertised.listeners"].value == "PLAINTEXT://127.0.0.1:9092"
+    assert configs_of(cluster, BROKER, "") == {}
+
+
+def test_cluster_wide_broker_configs_are_described_alone(cluster: Cluster) -> None:
+    alter(cluster, incremental(BROKER, "", ("message.max.bytes", SET, "7"), ("plugin.secret", SET, "x")))
+    found = configs_of(cluster, BROKER, "")
+    assert (found["message.max.bytes"].value, found["message.max.bytes"].config_source) == ("7", 3)
+    secret = found["plugin.secret"]
+    assert (secret.value, secret.is_sensitive, secret.read_only, secret.config_type) == (None, True, True, 0)
+    assert synonyms_of(secret) == [("plugin.secret", None, ConfigSource.DYNAMIC_DEFAULT_BROKER)]
+    assert set(found) == {"message.max.bytes", "plugin.secret"}
+
+
+def test_loggers_are_described(cluster: Cluster) -> None:
+    root = configs_of(cluster, LOGGER, "1")["root"]
+    assert (root.value, root.config_source) == ("INFO", 6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "code", "message"),
+    [
+        (TOPIC, "zz", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic 'zz' does not exist."),
+        (
+            TOPIC,
+            "",
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            "Topic name is invalid: the empty string is not allowed",
+        ),
+        (
+            BROKER,
+            "2",
+            ErrorCode.INVALID_REQUEST,
+            "Unexpected broker id, expected 1 or empty string, but received 2",
+        ),
+        (BROKER, "x", ErrorCode.INVALID_REQUEST, "Broker id must be an integer, but it is: x"),
+        (BROKER, "١", ErrorCode.INVALID_REQUEST, "Broker id must be an integer, but it is: ١"),
+        (LOGGER, "", ErrorCode.INVALID_REQUEST, "Broker id must not be empty"),
+        (LOGGER, "2", ErrorCode.INVALID_REQUEST, "Unexpected broker id, expected 1 but received 2"),
+        (16, "x", ErrorCode.INVALID_REQUEST, "Unsupported resource type: 16"),
+        (-1, "x", ErrorCode.INVALID_REQUEST, "Unsupported resource type: -1"),
+    ],
+)
+def test_what_cannot_be_described(cluster: Cluster, kind: int, name: str, code: ErrorCode, message: str) -> None:
+    bad, good = ask(cluster, describe((kind, name, None), (TOPIC, "aa", None)))
+    assert (bad.error_code, bad.error_message, bad.configs) == (code, message, ())
+    assert good.error_code == ErrorCode.NONE
+
+
+# --- altering
+
+
+def test_lists_are_appended_to_and_subtracted_from_as_in_kafka(cluster: Cluster) -> None:
+    def policy() -> tuple[str | None, int]:
+        config = configs_of(cluster, TOPIC, "aa", "cleanup.policy")["cleanup.policy"]
+        return config.value, config.config_source
+
+    steps = [
+        (APPEND, "compact", "delete,compact"),
+        (APPEND, "compact", "delete,compact"),
+        (SUBTRACT, "delete", "compact"),
+        (SUBTRACT, "compact", ""),
+        (SUBTRACT, "compact", ""),
+        (SET, "compact", "compact"),
+    ]
+    for operation, value, outcome in steps:
+        assert alter(cluster, incremental(TOPIC, "aa", ("cleanup.policy", operation, value))) == (ErrorCode.NONE, None)
+        assert policy() == (outcome, 1)
+    assert alter(cluster, incremental(TOPIC, "aa", ("cleanup.policy", DELETE, None)))[0] is ErrorCode.NONE
+    assert policy() == ("delete", 5)
+
+
+def test_what_is_not_there_is_deleted_in_peace(cluster: Cluster) -> None:
+    for name in ("segment.ms", "nope"):
+        assert alter(cluster, incremental(TOPIC, "aa", (name, DELETE, None))) == (ErrorCode.NONE, None)
+    assert alter(cluster, incremental(BROKER, "1", ("message.max.bytes", DELETE, None))) == (ErrorCode.NONE, None)
+
+
+def test_validate_only_changes_nothing_and_one_bad_config_spoils_the_others(cluster: Cluster) -> None:
+    alter(cluster, incremental(TOPIC, "aa", ("retention.ms", SET, "77"), validate_only=True))
+    code, _ = alter(cluster, incremental(TOPIC, "aa", ("retention.ms", SET, "88"), ("nope", SET, "1")))
+    assert code is ErrorCode.INVALID_CONFIG
+    assert cluster.image.topics["aa"].configs == {"retention.ms": " 1000 "}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "change", "code", "message"),
+    [
+        (
+            TOPIC,
+            "aa",
+            ("retention.ms", APPEND, "5"),
+            ErrorCode.INVALID_CONFIG,
+            "Can't APPEND to key retention.ms because its type is not LIST.",
+        ),
+        (
+            TOPIC,
+            "aa",
+            ("nope", SUBTRACT, "5"),
+            ErrorCode.INVALID_CONFIG,
+            "Can't SUBTRACT to key nope because its type is not LIST.",
+        ),
+        (
+            TOPIC,
+            "aa",
+            ("cleanup.policy", APPEND, "foo"),
+            ErrorCode.INVALID_CONFIG,
+            "Invalid value foo for configuration cleanup.policy: String must be one of: compact, delete",
+        ),
+        (
+            TOPIC,
+            "aa",
+            ("retention.ms", SET, None),
+            ErrorCode.INVALID_REQUEST,
+            "Null value not supported for : retention.ms",
+        ),
+        (
+            TOPIC,
+            "aa",
+            ("retention.ms", 7, "5"),
+            ErrorCode.INVALID_REQUEST,
+            "Unknown operation 7 for config retention.ms",
+        ),
+        (TOPIC, "aa", ("nope", SET, "5"), ErrorCode.INVALID_CONFIG, "Unknown topic config name: nope"),
+        (
+            TOPIC,
+            "zz",
+            ("retention.ms", SET, "5"),
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            "The topic 'zz' does not exist.",
+        ),
+        (
+            TOPIC,
+            "",
+            ("retention.ms", SET, "5"),
+            ErrorCode.INVALID_REQUEST,
+            "Default topic resources are not allowed.",
+        ),
+        (
+            BROKER,
+            "1",
+            ("num.partitions", SET, "5"),
+            ErrorCode.INVALID_REQUEST,
+            "Cannot update these configs dynamically: [num.partitions]",
+        ),
+        (
+            BROKER,
+            "",
+            ("log.retention.ms", SET, "x"),
+            ErrorCode.INVALID_REQUEST,
+            "Invalid value x for configuration log.retention.ms: Not a number of type LONG",
+        ),
+        (
+            BROKER,
+            "1",
+            ("log.retention.ms", SET, "-9"),
+            ErrorCode.INVALID_REQUEST,
+            "Invalid value -9 for configuration retention.ms: Value must be at least -1",
+        ),
+        (
+            BROKER,
+            "",
+            ("message.max.bytes", SET, "-3"),
+            ErrorCode.INVALID_REQUEST,
+            "Invalid value -3 for configuration message.max.bytes: Value must be at least 0",
+        ),
+        (
+            BROKER,
+            "2",
+            ("message.max.bytes", SET, "3"),
+            ErrorCode.INVALID_REQUEST,
+            "Unexpected broker id, expected 1, but received 2",
+        ),
+        (
+            BROKER,
+            "x",
+            ("message.max.bytes", SET, "3"),
+            ErrorCode.INVALID_REQUEST,
+            "Node id must be an integer, but it is: x",
+        ),
+        (
+            LOGGER,
+            "1",
+            ("kafka.server.KafkaApis", SET, "DEBUG"),
+            ErrorCode.INVALID_CONFIG,
+            "Logger kafka.server.KafkaApis does not exist!",
+        ),
+        (
+            LOGGER,
+            "1",
+            ("root", APPEND, "DEBUG"),
+            ErrorCode.INVALID_REQUEST,
+            "APPEND operation is not allowed for the BROKER_LOGGER resource",
+        ),
+        (
+            LOGGER,
+            "2",
+            ("root", SET, "DEBUG"),
+            ErrorCode.INVALID_REQUEST,
+            "Unexpected broker id, expected 1, but received 2",
+        ),
+        (99, "x", ("retention.ms", SET, "1"), ErrorCode.INVALID_REQUEST, "Unknown resource type 99"),
+    ],
+)
+def test_changes_that_are_refused(
+    cluster: Cluster, kind: int, name: str, change: tuple[str, int, str | None], code: ErrorCode, message: str
+) -> None:
+    assert alter(cluster, incremental(kind, name, change)) == (code, message)
+
+
+def test_duplicates_are_refused(cluster: Cluster) -> None:
+    twice = incremental(TOPIC, "aa", ("retention.ms", SET, "1"), ("retention.ms", SET, "2"))
+    assert alter(cluster, twice) == (ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    resource = incremental(TOPIC, "aa", ("retention.ms", SET, "1")).resources[0]
+    both = IncrementalAlterConfigsRequest(resources=[resource, resource])
+    decision = decide_incremental_alter_configs(cluster.image, both, cluster.broker, 1)
+    assert [result.error_message for result in decision.response.responses] == [
+        "Each resource must appear at most once."
+    ] * 2
+    assert not decision.records
+
+
+def test_alter_configs_replaces_everything(cluster: Cluster) -> None:
+    for request, outcome in (
+        (full(TOPIC, "aa", ("segment.ms", "6000")), {"segment.ms": "6000"}),
+        (
+            full(TOPIC, "aa", ("segment.ms", "6000"), ("preallocate", "true")),
+            {"segment.ms": "6000", "preallocate": "true"},
+        ),
+        (full(TOPIC, "aa"), {}),
+    ):
+        decision = decide_alter_configs(cluster.image, request, cluster.broker, 1)
+        assert decision.response.responses[0].error_code == ErrorCode.NONE
+        cluster.take(decision.records)
+        assert cluster.image.topics["aa"].configs == outcome
+    alter(cluster, incremental(BROKER, "1", ("message.max.bytes", SET, "5")))
+    cluster.take(decide_alter_configs(cluster.image, full(BROKER, "1"), cluster.broker, 1).records)
+    assert cluster.image.broker_configs == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "configs", "code", "message"),
+    [
+        (TOPIC, "aa", [("segment.ms", None)], ErrorCode.INVALID_REQUEST, "Null value not supported for : segment.ms"),
+        (TOPIC, "aa", [("nope", "1")], ErrorCode.INVALID_CONFIG, "Unknown topic config name: nope"),
+        (TOPIC, "aa", [("segment.ms", "1"), ("segment.ms", "2")], ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys"),
+        (TOPIC, "zz", [], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic 'zz' does not exist."),
+        (BROKER, "1", [("num.partitions", "7")], ErrorCode.INVALID_REQUEST, "Cannot update these configs dynamically: [num.partitions]"),
+        (LOGGER, "1", [("root", "INFO")], ErrorCode.INVALID_REQUEST, "Unknown resource type 8"),
+    ],
+)  # fmt: skip
+def test_replacements_that_are_refused(
+    cluster: Cluster, kind: int, name: str, configs: list[tuple[str, str | None]], code: ErrorCode, message: str
+) -> None:
+    decision = decide_alter_configs(cluster.image, full(kind, name, *configs), cluster.broker, 1)
+    (result,) = decision.response.responses
+    assert (result.error_code, result.error_message, decision.records) == (code, message, [])

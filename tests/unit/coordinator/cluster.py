@@ -1,0 +1,196 @@
+"""A coordinator over partition logs in memory, and a small picture of the topics there are."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from random import Random
+from uuid import UUID
+
+from bmq.coordinator.config import CoordinatorConfig
+from bmq.coordinator.coordinator import GroupCoordinator
+from bmq.coordinator.topics import OFFSETS_TOPIC
+from bmq.log.partition_log import PartitionLog, TopicPartition
+from bmq.protocol.errors import BmqError
+from bmq.protocol.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
+from bmq.protocol.messages.join_group_response import JoinGroupResponse
+from bmq.protocol.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from bmq.protocol.messages.offset_fetch_request import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from bmq.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
+from tests.fakes.clock import FakeClock
+from tests.fakes.partition_log import FakePartitionLog
+from tests.unit.coordinator.group_bench import subscription
+
+FAST = CoordinatorConfig(group_initial_rebalance_delay_ms=0, group_min_session_timeout_ms=10)
+
+
+@dataclass(frozen=True)
+class FakeContext:
+    api_version: int = 9
+    client_id: str | None = "client"
+    client_host: str = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class FakeTopic:
+    name: str
+    topic_id: UUID
+    partitions: tuple[int, ...] = (0, 1, 2, 3)
+
+
+@dataclass
+class FakeTopics:
+    topics: dict[str, FakeTopic] = field(default_factory=dict)
+
+    @property
+    def topics_by_id(self) -> dict[UUID, FakeTopic]:
+        return {topic.topic_id: topic for topic in self.topics.values()}
+
+    def add(self, name: str, number: int) -> UUID:
+        self.topics[name] = FakeTopic(name, UUID(int=number))
+        return UUID(int=number)
+
+
+class FakeShards:
+    """Makes the offsets topic on first use, as the wiring does."""
+
+    def __init__(self, topics: FakeTopics, count: int) -> None:
+        self.logs: dict[int, FakePartitionLog] = {}
+        self.opened: list[int] = []
+        self.error: BmqError | None = None
+        self.gate: asyncio.Event | None = None
+        self._topics = topics
+        self._count = count
+
+    def partition_count(self) -> int:
+        return self._count
+
+    async def open(self, shard: int) -> PartitionLog:
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        self.opened.append(shard)
+        topic_id = self._topics.add(OFFSETS_TOPIC, 999)
+        if shard not in self.logs:
+            self.logs[shard] = FakePartitionLog(TopicPartition(topic_id, shard))
+        return self.logs[shard]
+
+
+class Cluster:
+    """`restart` makes a new coordinator over the same logs."""
+
+    def __init__(self, config: CoordinatorConfig = FAST, shard_count: int = 4) -> None:
+        self.clock = FakeClock()
+        self.topics = FakeTopics()
+        self.topics.add("t", 1)
+        self.topics.add("u", 2)
+        self.shards = FakeShards(self.topics, shard_count)
+        self.config = config
+        self.coordinator = self.restart()
+
+    def restart(self) -> GroupCoordinator:
+        self.coordinator = GroupCoordinator(self.shards, self.clock, Random(7), self.config, lambda: self.topics)
+        return self.coordinator
+
+    def log_of(self, group_id: str) -> FakePartitionLog:
+        return self.shards.logs[self.coordinator.directory.number_of(group_id)]
+
+    # ---------------------------------------------------------------- clients
+
+    async def join(
+        self, group_id: str = "g", member_id: str = "", *, version: int = 3, session_ms: int = 30_000, **fields: object
+    ) -> JoinGroupResponse:
+        request = JoinGroupRequest(
+            group_id=group_id,
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=60_000,
+            member_id=member_id,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=subscription("t"))],
+        )
+        for name, value in fields.items():
+            setattr(request, name, value)
+        return await self.coordinator.join_group(request, FakeContext(version))
+
+    async def stable(self, group_id: str = "g", **fields: object) -> str:
+        """A group with one member that has its assignment; the member's id."""
+        joined = await self.join(group_id, **fields)  # type: ignore[arg-type]
+        synced = await self.coordinator.sync_group(
+            SyncGroupRequest(
+                group_id=group_id,
+                generation_id=joined.generation_id,
+                member_id=joined.member_id,
+                assignments=[SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"mine")],
+            ),
+            FakeContext(3),
+        )
+        assert (synced.error_code, synced.assignment) == (0, b"mine")
+        return joined.member_id
+
+    async def commit(
+        self,
+        group_id: str,
+        offsets: dict[tuple[str, int], int],
+        *,
+        member_id: str = "",
+        generation: int = -1,
+        version: int = 9,
+        metadata: str | None = None,
+        retention_ms: int = -1,
+    ) -> dict[tuple[str, int], int]:
+        """The error code of each partition."""
+        request = OffsetCommitRequest(
+            group_id=group_id,
+            generation_id_or_member_epoch=generation,
+            member_id=member_id,
+            retention_time_ms=retention_ms,
+            topics=[
+                OffsetCommitRequestTopic(
+                    name="" if version >= 10 else topic,
+                    topic_id=self.topics.topics[topic].topic_id if version >= 10 else None,
+                    partitions=[
+                        OffsetCommitRequestPartition(
+                            partition_index=partition, committed_offset=offset, committed_metadata=metadata
+                        )
+                    ],
+                )
+                for (topic, partition), offset in offsets.items()
+            ],
+        )
+        response = await self.coordinator.offset_commit(request, FakeContext(version))
+        return {asked: answer.partitions[0].error_code for asked, answer in zip(offsets, response.topics, strict=True)}
+
+    async def fetch_all(self, group_id: str, *, require_stable: bool = False) -> dict[tuple[str, int], int]:
+        """All that is committed."""
+        request = OffsetFetchRequest(
+            groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)], require_stable=require_stable
+        )
+        response = await self.coordinator.offset_fetch(request, FakeContext(8))
+        assert response.groups[0].error_code == 0
+        return {
+            (topic.name, part.partition_index): part.committed_offset
+            for topic in response.groups[0].topics
+            for part in topic.partitions
+        }
+
+    async def fetch(
+        self, group_id: str, topic: str, partition: int, *, version: int = 8, topic_id: UUID | None = None
+    ) -> tuple[int, int]:
+        """(error code, offset) of one partition."""
+        asked = OffsetFetchRequestTopics(name=topic, topic_id=topic_id, partition_indexes=[partition])
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=[asked])])
+        response = await self.coordinator.offset_fetch(request, FakeContext(version))
+        group = response.groups[0]
+        if group.error_code:
+            return group.error_code, -1
+        part = group.topics[0].partitions[0]
+        return part.error_code, part.committed_offset

@@ -1,0 +1,95 @@
+"""The manifest: what goes in comes out, damage and contradictions are refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bmq.log.aborted_transactions import AbortedEntry, AbortedTransactions
+from bmq.log.manifest import CorruptManifest, Cut, Extent, Manifest, SnapshotReference, cuts_by_segment
+
+pytestmark = pytest.mark.unit
+
+SMALL = st.integers(0, 1_000)
+
+
+@st.composite
+def manifests(draw: st.DrawFn) -> Manifest:
+    offset = log_start = draw(SMALL)
+    extents = []
+    for roll in range(draw(st.integers(0, 5))):
+        length, tail, end_offset = draw(SMALL), draw(SMALL), offset + draw(st.integers(1, 100))
+        file_id = draw(st.integers(-(2**70), 2**70))
+        epochs = draw(SMALL), draw(SMALL)
+        extents.append(Extent(epochs[0], roll, epochs[1], file_id, length + tail, 0, length, offset, end_offset, -1))
+        offset = end_offset
+    aborted = AbortedTransactions()
+    for marker in sorted(draw(st.sets(SMALL, max_size=4))):
+        aborted.add(AbortedEntry(draw(SMALL), 0, marker, marker + 1))
+    return Manifest(
+        leader_epoch=draw(SMALL),
+        next_roll=draw(SMALL),
+        log_start_offset=log_start,
+        end_offset=offset,
+        extents=tuple(extents),
+        cuts=tuple(draw(st.lists(st.builds(Cut, SMALL, SMALL, SMALL), max_size=3))),
+        epoch_history=tuple(draw(st.lists(st.tuples(SMALL, SMALL), max_size=3))),
+        snapshots=tuple(draw(st.lists(st.builds(SnapshotReference, SMALL, SMALL, SMALL, SMALL, SMALL), max_size=2))),
+        aborted=aborted,
+        producers=draw(st.none() | st.binary(max_size=30)),
+    )
+
+
+@given(manifests())
+def test_round_trip(manifest: Manifest) -> None:
+    decoded = Manifest.decode(manifest.encode())
+    assert list(decoded.aborted) == list(manifest.aborted)
+    assert replace(decoded, aborted=manifest.aborted) == manifest
+
+
+@given(manifests(), st.data())
+def test_every_flipped_bit_and_cut_is_found(manifest: Manifest, data: st.DataObject) -> None:
+    whole = manifest.encode()
+    damaged = bytearray(whole)
+    bit = data.draw(st.integers(0, len(damaged) * 8 - 1))
+    damaged[bit // 8] ^= 1 << bit % 8
+    with pytest.raises(CorruptManifest):
+        Manifest.decode(damaged)
+    with pytest.raises(CorruptManifest):
+        Manifest.decode(whole[: data.draw(st.integers(0, len(whole) - 1))])
+
+
+@given(st.binary(max_size=200))
+def test_nonsense_is_refused(data: bytes) -> None:
+    with pytest.raises(CorruptManifest):
+        Manifest.decode(data)
+
+
+FIRST = Extent(1, 0, 1, 11, 100, 0, 90, 0, 10, 5)
+SECOND = Extent(1, 1, 2, 12, 100, 0, 100, 10, 30, 5)
+GOOD = Manifest(3, 0, 0, 30, (FIRST, SECOND), snapshots=(SnapshotReference(0, 4, 5, 6, 7),))
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        replace(GOOD, extents=(FIRST, replace(SECOND, base_offset=11))),
+        replace(GOOD, extents=(SECOND, FIRST)),
+        replace(GOOD, end_offset=31),
+        replace(GOOD, extents=(replace(FIRST, file_bytes=89), SECOND)),
+        replace(GOOD, leader_epoch=-1),
+        replace(GOOD, snapshots=(SnapshotReference(0, 4, 5, 6, 2**32),)),
+    ],
+)
+def test_contradictions_are_refused(bad: Manifest) -> None:
+    with pytest.raises(CorruptManifest):
+        Manifest.decode(bad.encode())
+
+
+def test_the_directories_it_needs() -> None:
+    assert GOOD.epochs_named() == {0, 1, 2}
+    assert cuts_by_segment([Cut(1, 2, 3), Cut(1, 4, 0)]) == {(1, 2): 3, (1, 4): 0}
+    assert FIRST.valid_bytes == 90

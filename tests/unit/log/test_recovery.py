@@ -1,0 +1,422 @@
+"""Recovery: whatever an owner leaves behind, the next one finds every acknowledged batch, and reads no more than it must."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bmq.log.local import LocalStore
+from bmq.log.manifest import CorruptManifest, Cut, Manifest
+from bmq.log.names import PartitionPaths
+from bmq.log.partition_log import AbortedTransaction
+from bmq.log.producer_state import ProducerStates
+from bmq.log.store import FencedWriter, SegmentStore, StorageUnavailable
+from bmq.protocol.record_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
+from tests.fakes.store import FakeStore
+from tests.unit.log.owned_log import PARTITION, CountingStore, Owner, batch_of
+
+pytestmark = pytest.mark.unit
+
+
+def path_of(epoch: int, name: str) -> str:
+    return f"{PARTITION}/{epoch:08d}/{name}"
+
+
+def logs_of(store: FakeStore) -> list[str]:
+    return sorted(path for path in store.files() if path.endswith(".log"))
+
+
+async def produced(store: SegmentStore, epoch: int, segments: list[int], *, is_last_open: bool = True) -> Owner:
+    """An owner that wrote as many batches of two records as told into each segment; all indexed but an open one."""
+    owner = await Owner(store, epoch).start()
+    for number, count in enumerate(segments):
+        for _ in range(count):
+            await owner.produce(batch_of(2))
+        if number < len(segments) - 1 or not is_last_open:
+            await owner.roll_segment()
+    return owner
+
+
+async def test_a_new_partition_is_empty() -> None:
+    owner = await Owner(FakeStore().client("a"), 1).start()
+    recovered = owner.recovered
+    assert (recovered.log_start_offset, recovered.end_offset) == (0, 0)
+    assert recovered.extents == []
+    assert recovered.epochs.entries == ((1, 0),)
+    assert recovered.unnamed_directories == ()
+    assert await owner.read_all() == b""
+
+
+@given(reigns=st.lists(st.lists(st.integers(0, 4), max_size=3), min_size=1, max_size=4), is_indexed=st.booleans())
+async def test_every_owner_finds_what_all_before_it_wrote(reigns: list[list[int]], is_indexed: bool) -> None:
+    fake = FakeStore()
+    acknowledged: list[bytes] = []
+    starts: list[int] = []
+    for epoch, segments in enumerate(reigns):
+        owner = await Owner(fake.client(f"c{epoch}"), epoch).start()
+        starts.append(owner.files.end_offset)
+        assert await owner.read_all() == b"".join(acknowledged)
+        for count in segments:
+            await owner.open_segment()
+            for _ in range(count):
+                await owner.produce(batch_of(2))
+            await owner.roll_segment(is_indexed=is_indexed) if count else owner.files.end_segment(owner.roll)
+        acknowledged += owner.acknowledged
+    last = await Owner(fake.client("last"), len(reigns)).start()
+    assert await last.read_all() == b"".join(acknowledged)
+    assert last.recovered.end_offset == 2 * len(acknowledged)
+    for epoch, start in enumerate(starts[1:]):
+        assert last.files.epoch_end_offset(epoch, last.files.end_offset)[1] == start
+    assert last.recovered.cuts == ()
+
+
+async def test_only_what_lies_behind_the_last_checkpoint_is_read() -> None:
+    fake = FakeStore()
+    old = await produced(fake.client("a"), 1, [50, 50, 7])
+    store = CountingStore(fake.client("b"))
+    new = await Owner(store, 2).start()  # type: ignore[arg-type]
+    unindexed_bytes = len(fake.files()[path_of(1, "00000002.log")])
+    assert unindexed_bytes == sum(map(len, old.acknowledged[-7:]))
+    assert store.read_bytes == new.recovered.scanned_bytes == unindexed_bytes
+    assert new.recovered.scanned_segments == 1
+    assert await new.read_all() == b"".join(old.acknowledged)
+    # What was found out is kept: the next one reads nothing.
+    again = CountingStore(fake.client("c"))
+    newer = await Owner(again, 3).start()  # type: ignore[arg-type]
+    assert again.read_bytes == 0
+    assert newer.recovered.end_offset == 214
+
+
+async def test_an_idle_partition_takes_few_calls() -> None:
+    fake = FakeStore()
+    await produced(fake.client("a"), 1, [3], is_last_open=False)
+    await Owner(fake.client("b"), 2).start()
+    store = CountingStore(fake.client("c"))
+    owner = Owner(store, 3)  # type: ignore[arg-type]
+    await owner.claim()
+    store.calls.clear()
+    await owner.recover()
+    assert store.calls == ["list_directory", "read_file"]
+    # Epoch 2 wrote nothing and rebuilt nothing: only its manifest is of use, until ours is durable.
+    assert owner.recovered.unnamed_directories == (f"{PARTITION}/00000002",)
+    await owner.begin()
+    assert store.calls == ["list_directory", "read_file", "write_file"]
+
+
+async def test_directories_of_which_nothing_is_kept_are_named() -> None:
+    fake = FakeStore()
+    await Owner(fake.client("a"), 1).start()
+    await produced(fake.client("b"), 2, [3], is_last_open=False)
+    await Owner(fake.client("c"), 3).start()
+    owner = await Owner(fake.client("d"), 4).start()
+    assert set(owner.recovered.unnamed_directories) == {f"{PARTITION}/00000001", f"{PARTITION}/00000003"}
+    for path in owner.recovered.unnamed_directories:
+        await owner.store.delete(path, recursive=True)
+    newest = await Owner(fake.client("e"), 5).start()
+    assert newest.recovered.end_offset == 6
+    assert newest.recovered.unnamed_directories == (f"{PARTITION}/00000004",)
+
+
+def batch_end(acknowledged: list[bytes]) -> int:
+    return sum(map(len, acknowledged))
+
+
+async def test_a_tail_torn_at_any_byte_is_cut() -> None:
+    fake = FakeStore()
+    old = await produced(fake.client("a"), 1, [2, 3])
+    path = logs_of(fake)[-1]
+    whole = fake.files()[path]
+    last_bytes = len(old.acknowledged[-1])
+    for cut in range(last_bytes):
+        scratch = FakeStore()
+        for name, data in fake.files().items():
+            scratch.put_file(name, data, is_open=name == path, holder="owner-1")
+        scratch.truncate_file(path, len(whole) - last_bytes + cut)
+        # Indexes name file ids, and these files are new: so both segments are read again.
+        owner = await Owner(scratch.client("b"), 2).start()
+        assert owner.recovered.end_offset == 8
+        assert await owner.read_all() == b"".join(old.acknowledged[:-1])
+        expected = (Cut(1, 1, len(whole) - last_bytes),) if cut else ()
+        assert owner.recovered.cuts == expected
+        await owner.produce(batch_of(2))
+        assert await owner.read_all() == b"".join([*old.acknowledged[:-1], *owner.acknowledged])
+
+
+@settings(max_examples=30)
+@given(data=st.data())
+async def test_a_damaged_batch_ends_the_log(data: st.DataObject) -> None:
+    fake = FakeStore()
+    old = await produced(fake.client("a"), 1, [5])
+    path = logs_of(fake)[0]
+    number = data.draw(st.integers(0, 4))
+    start = batch_end(old.acknowledged[:number])
+    position = data.draw(st.integers(16, len(old.acknowledged[number]) - 1) | st.integers(0, 11))
+    fake.flip_bit(path, start + position)
+    owner = await Owner(fake.client("b"), 2).start()
+    assert owner.recovered.end_offset == 2 * number
+    assert await owner.read_all() == b"".join(old.acknowledged[:number])
+    assert owner.recovered.cuts == (Cut(1, 0, start),)
+
+
+async def test_the_log_goes_on_behind_a_torn_tail_that_its_owner_wrote_again() -> None:
+    fake = FakeStore()
+    old = await Owner(fake.client("a"), 1).start()
+    await old.produce(batch_of(2))
+    assert old.builder is not None
+    fake.extend_file(old.paths.segment(1, 0), bytes(batch_of(2))[:50])
+    await old.files.record_cut(0, old.builder.valid_bytes)
+    await old.roll_segment(is_indexed=False)
+    await old.produce(batch_of(2))
+    owner = await Owner(fake.client("b"), 2).start()
+    assert owner.recovered.end_offset == 4
+    assert await owner.read_all() == b"".join(old.acknowledged)
+    assert owner.recovered.cuts == (Cut(1, 0, len(old.acknowledged[0])),)
+
+
+async def test_what_its_owner_cut_is_not_read_though_it_is_whole() -> None:
+    fake = FakeStore()
+    old = await Owner(fake.client("a"), 1).start()
+    await old.produce(batch_of(2))
+    assert old.builder is not None
+    fake.extend_file(old.paths.segment(1, 0), bytes(batch_of(2, base_offset=2, leader_epoch=1)))
+    await old.files.record_cut(0, old.builder.valid_bytes)
+    owner = await Owner(fake.client("b"), 2).start()
+    assert owner.recovered.end_offset == 2
+    assert await owner.read_all() == old.acknowledged[0]
+
+
+async def test_nothing_is_read_across_a_gap() -> None:
+    fake = FakeStore()
+    old = await Owner(fake.client("a"), 1).start()
+    for _ in range(3):
+        await old.produce(batch_of(2))
+        await old.roll_segment(is_indexed=False)
+    await old.store.delete(old.paths.segment(1, 1))
+    owner = await Owner(fake.client("b"), 2).start()
+    assert owner.recovered.end_offset == 2
+    assert await owner.read_all() == old.acknowledged[0]
+    assert owner.recovered.cuts == (Cut(1, 2, 0),)
+    # What was cut stays cut, for later owners too.
+    await owner.produce(batch_of(1))
+    later = await Owner(fake.client("c"), 3).start()
+    assert await later.read_all() == old.acknowledged[0] + owner.acknowledged[0]
+
+
+async def test_a_gap_before_an_indexed_segment_counts_as_well() -> None:
+    fake = FakeStore()
+    await produced(fake.client("a"), 1, [2, 2, 2], is_last_open=False)
+    await fake.client("x").delete(f"{PARTITION}/00000001.open/00000001.log")
+    owner = await Owner(fake.client("b"), 2).start()
+    assert owner.recovered.end_offset == 4
+    assert [cut.roll for cut in owner.recovered.cuts] == [2]
+
+
+@pytest.mark.parametrize("damage", ["missing", "flipped", "other file", "longer segment"])
+async def test_an_index_that_is_not_trusted_is_rebuilt_in_the_own_directory(damage: str) -> None:
+    fake = FakeStore()
+    old = await produced(fake.client("a"), 1, [4, 4], is_last_open=False)
+    directory = f"{PARTITION}/00000001.open"
+    index_path, log_path = f"{directory}/00000001.index", f"{directory}/00000001.log"
+    if damage == "missing":
+        await fake.client("x").delete(index_path)
+    elif damage == "flipped":
+        fake.flip_bit(index_path, 70)
+    elif damage == "other file":
+        data = fake.files()[log_path]
+        await fake.client("x").delete(log_path)
+        fake.put_file(log_path, data)
+    else:
+        fake.extend_file(log_path, b"torn")
+    owner = await Owner(fake.client("b"), 2).start()
+    assert await owner.read_all() == b"".join(old.acknowledged)
+    assert owner.recovered.scanned_segments == 1
+    assert [extent.index_epoch for extent in owner.recovered.extents] == [1, 2]
+    rebuilt = f"{PARTITION}/00000002.open/00000001-00000001.index"
+    assert rebuilt in fake.files()
+    location = await owner.files.locate(13)
+    assert (location.base_offset, location.end_offset) == (8, 16)
+    assert location.valid_bytes == batch_end(old.acknowledged[4:])
+
+
+async def test_the_newest_valid_manifest_counts() -> None:
+    fake = FakeStore()
+    old = await produced(fake.client("a"), 1, [2, 2, 2], is_last_open=False)
+    await old.files.write_manifest()
+    await old.files.advance_log_start(5)
+    newest = f"{PARTITION}/00000001.open/manifest.00000002"
+    assert newest in fake.files()
+    fake.flip_bit(newest, 40)
+    owner = await Owner(fake.client("b"), 2).start()
+    # The one before it is older news, but no records are lost: the log start goes back, as far as files are there.
+    assert owner.recovered.log_start_offset == 0
+    assert owner.recovered.end_offset == 12
+
+
+async def test_a_manifest_that_is_lost_stops_the_partition() -> None:
+    fake = FakeStore()
+    await produced(fake.client("a"), 1, [2])
+    fake.flip_bit(f"{PARTITION}/00000001.open/manifest.00000000", 30)
+    with pytest.raises(CorruptManifest, match="no valid manifest"):
+        await Owner(fake.client("b"), 2).start()
+
+
+async def test_an_epoch_that_never_came_to_write_is_passed_over() -> None:
+    fake = FakeStore()
+    old = await produced(fake.client("a"), 1, [2])
+    claimer = Owner(fake.client("b"), 2)
+    await claimer.claim()
+    fake.put_file(f"{claimer.paths.own}/manifest.00000000", b"half", is_open=True, holder=claimer.holder)
+    fake.put_file(f"{claimer.paths.own}/00000000.log", b"", is_open=True, holder=claimer.holder)
+    owner = await Owner(fake.client("c"), 3).start()
+    assert await owner.read_all() == b"".join(old.acknowledged)
+
+
+async def test_a_manifest_under_another_epochs_name_is_not_believed() -> None:
+    fake = FakeStore()
+    old = await produced(fake.client("a"), 1, [2])
+    fake.put_file(f"{PARTITION}/00000000/manifest.00000009", Manifest(7, 0, 0, 0).encode())
+    fake.put_file(f"{old.paths.own}/manifest.00000009", Manifest(7, 0, 0, 0).encode())
+    owner = await Owner(fake.client("b"), 2).start()
+    assert await owner.read_all() == b"".join(old.acknowledged)
+
+
+async def test_a_file_that_is_still_open_is_no_end() -> None:
+    fake = FakeStore()
+    await produced(fake.client("a"), 1, [2])
+    owner = Owner(fake.client("b"), 2)
+    await owner.claim()
+    fake.put_file(path_of(1, "00000005.log"), b"x", is_open=True)
+    with pytest.raises(StorageUnavailable, match=r"00000005\.log"):
+        await owner.recover()
+
+
+async def test_an_owner_whose_directory_is_gone_is_fenced() -> None:
+    fake = FakeStore()
+    await produced(fake.client("a"), 1, [2])
+    late = Owner(fake.client("b"), 2)
+    await late.claim()
+    await Owner(fake.client("c"), 3).start()
+    with pytest.raises(FencedWriter):
+        await late.recover()  # rebuilds an index, which it may not any more
+    recovered = Owner(fake.client("d"), 4)
+    await recovered.claim()
+    await recovered.recover()
+    await fake.client("x").rename(recovered.paths.own, recovered.paths.own_sealed)
+    with pytest.raises(FencedWriter):
+        await recovered.begin()
+
+
+async def test_recovery_may_be_tried_again() -> None:
+    fake = FakeStore()
+    old = await produced(fake.client("a"), 1, [3])
+    owner = Owner(fake.client("b"), 2)
+    await owner.claim()
+    first = await owner.recover()
+    second = await owner.recover()
+    assert first.extents == second.extents
+    await owner.begin()
+    assert await owner.read_all() == b"".join(old.acknowledged)
+
+
+async def test_records_lost_below_the_log_start_leave_an_empty_log() -> None:
+    fake = FakeStore()
+    old = await produced(fake.client("a"), 1, [2])
+    await old.files.advance_log_start(3)
+    fake.truncate_file(logs_of(fake)[0], 10)
+    owner = await Owner(fake.client("b"), 2).start()
+    assert (owner.recovered.log_start_offset, owner.recovered.end_offset) == (3, 3)
+    assert owner.recovered.extents == []
+    assert await owner.produce(batch_of()) == 3
+
+
+def idempotent(sequence: int, *, is_transactional: bool = False, producer: int = 7) -> bytearray:
+    return batch_of(
+        1, producer_id=producer, producer_epoch=0, base_sequence=sequence, is_transactional=is_transactional
+    )
+
+
+def aborting(producer: int = 7) -> bytearray:
+    marker = EndTransactionMarker(ControlType.ABORT, 3)
+    return encode_end_transaction_marker(marker, producer_id=producer, producer_epoch=0, timestamp_ms=1_000)
+
+
+def entries_of(states: ProducerStates) -> dict[int, object]:
+    return {producer: states.entry(producer) for producer in range(100) if states.entry(producer) is not None}
+
+
+@settings(max_examples=40)
+@given(
+    steps=st.lists(
+        st.sampled_from(["data", "transaction", "abort", "roll", "roll unindexed", "takeover"]), max_size=25
+    ),
+    is_large=st.booleans(),
+)
+async def test_producers_and_aborted_transactions_come_back(steps: list[str], is_large: bool) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        if is_large:
+            patch.setattr("bmq.log.recovery.PRODUCERS_INLINE_BYTES_MAX", 0)
+            patch.setattr("bmq.log.partition_files.PRODUCERS_INLINE_BYTES_MAX", 0)
+        fake = FakeStore()
+        epoch, sequence, is_open = 1, 0, False
+        owner = await Owner(fake.client("c1"), epoch).start()
+        for step in [*steps, "takeover"]:
+            if step in ("data", "transaction"):
+                is_open |= step == "transaction"
+                await owner.produce(idempotent(sequence, is_transactional=is_open))
+                sequence += 1
+            elif step == "abort":
+                await owner.produce(aborting())
+                is_open = False
+            elif step.startswith("roll") and owner.writer is not None:
+                await owner.roll_segment(is_indexed=step == "roll")
+            elif step == "takeover":
+                epoch += 1
+                old, owner = owner, await Owner(fake.client(f"c{epoch}"), epoch).start()
+                end = old.files.end_offset
+                assert owner.files.end_offset == end
+                assert entries_of(owner.files.producers) == entries_of(old.files.producers)
+                assert list(owner.files.producers.aborted) == list(old.files.producers.aborted)
+                stable = owner.files.producers.last_stable_offset(end)
+                assert stable == old.files.producers.last_stable_offset(end)
+
+
+async def test_producers_come_back_though_the_index_that_had_them_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bmq.log.recovery.PRODUCERS_INLINE_BYTES_MAX", 0)
+    monkeypatch.setattr("bmq.log.partition_files.PRODUCERS_INLINE_BYTES_MAX", 0)
+    fake = FakeStore()
+    old = await Owner(fake.client("a"), 1).start()
+    for sequence in range(0, 9, 3):
+        await old.produce(idempotent(sequence, is_transactional=True))
+        await old.produce(idempotent(sequence + 1, is_transactional=True))
+        await old.produce(aborting())
+        await old.roll_segment()
+    await Owner(fake.client("b"), 2).start()
+    fake.flip_bit(path_of(1, "00000002.index"), 50)
+    await fake.client("x").delete(path_of(1, "00000001.index"))
+    owner = await Owner(fake.client("c"), 3).start()
+    assert owner.recovered.scanned_segments == 2
+    assert entries_of(owner.files.producers) == entries_of(old.files.producers)
+    assert owner.files.producers.aborted.overlapping(0, 9) == [AbortedTransaction(7, first) for first in (0, 3, 6)]
+    assert [extent.index_epoch for extent in owner.recovered.extents] == [1, 3, 3]
+
+
+async def test_on_real_files(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    old = await produced(store, 1, [3, 2])
+    assert old.writer is not None
+    old.writer.abandon()
+    segment = tmp_path / old.paths.segment(1, 1)
+    segment.write_bytes(segment.read_bytes() + bytes(batch_of(2, base_offset=10))[:77])
+    owner = await Owner(store, 2).start()
+    assert await owner.read_all() == b"".join(old.acknowledged)
+    assert owner.recovered.cuts == (Cut(1, 1, batch_end(old.acknowledged[3:])),)
+    await owner.produce(batch_of(2))
+    await owner.roll_segment()
+    again = await Owner(store, 3).start()
+    assert await again.read_all() == b"".join([*old.acknowledged, *owner.acknowledged])
+    assert again.recovered.scanned_bytes == 0
+    assert PartitionPaths(PARTITION, 3).own == again.paths.own
+    await store.close()

@@ -1,0 +1,60 @@
+"""Look-ups by time find what a plain search through all records finds."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bmq.log.timestamp_lookup import find_max_timestamp, find_offset
+from bmq.protocol.compression import Compression
+from bmq.protocol.record_batch import (
+    ControlType,
+    EndTransactionMarker,
+    Record,
+    encode_batch,
+    encode_end_transaction_marker,
+)
+from tests.fakes.store import FakeStore
+from tests.unit.log.owned_log import Owner
+
+pytestmark = pytest.mark.unit
+
+TIMES = st.lists(st.integers(0, 30), min_size=1, max_size=4)
+
+
+@settings(max_examples=50)
+@given(
+    batches=st.lists(st.tuples(TIMES, st.booleans()), max_size=12),
+    wanted=st.integers(0, 32),
+    log_start=st.integers(0, 20),
+    bound=st.integers(0, 50),
+)
+async def test_the_first_record_late_enough(
+    batches: list[tuple[list[int], bool]], wanted: int, log_start: int, bound: int
+) -> None:
+    owner = await Owner(FakeStore().client("a"), 1).start()
+    records: list[tuple[int, int]] = []
+    for number, (times, is_rolled) in enumerate(batches):
+        codec = Compression.GZIP if number % 2 else Compression.NONE
+        batch = encode_batch([Record(None, b"x", timestamp_ms=time) for time in times], compression=codec)
+        base = await owner.produce(batch)
+        records += [(base + place, time) for place, time in enumerate(times)]
+        if is_rolled:
+            await owner.roll_segment()
+    log_start = min(log_start, owner.files.end_offset)
+    await owner.files.advance_log_start(log_start)
+    expected = next((r for r in records if r[1] >= wanted and log_start <= r[0] < bound), None)
+    assert await find_offset(owner.files, wanted, bound) == expected
+    if log_start == 0:
+        newest = max((time for _, time in records), default=-1)
+        first = next((record for record in records if record[1] == newest), None)
+        assert await find_max_timestamp(owner.files) == first
+
+
+async def test_markers_are_no_records() -> None:
+    owner = await Owner(FakeStore().client("a"), 1).start()
+    marker = EndTransactionMarker(ControlType.COMMIT, 0)
+    await owner.produce(encode_end_transaction_marker(marker, producer_id=1, producer_epoch=0, timestamp_ms=50))
+    await owner.produce(encode_batch([Record(None, b"x", timestamp_ms=60)]))
+    assert await find_offset(owner.files, 40, 10) == (1, 60)

@@ -1,0 +1,245 @@
+"""The fake store keeps the contract, and its faults are the ones it says."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+from hypothesis import given
+
+from bmq.log.store import (
+    Durability,
+    FencedWriter,
+    FileMissing,
+    LeaseHeld,
+    StorageFull,
+    StorageUnavailable,
+    WriterBroken,
+)
+from tests.fakes.store import FakeClient, FakeStore, Faults
+from tests.unit.log_store.contract import Pair, StoreContract, claimed, create, read_all, sealed, until
+from tests.unit.log_store.history import STEPS, Driver, compare
+
+pytestmark = pytest.mark.unit
+
+
+class TestFakeStoreContract(StoreContract):
+    @pytest.fixture
+    def pair(self, fake_store: FakeStore) -> Pair:
+        return Pair(fake_store.client("owner"), fake_store.client("successor"))
+
+
+class TestSlowFakeStoreContract(StoreContract):
+    """The same with every message taking its own time."""
+
+    @pytest.fixture
+    def pair(self) -> Pair:
+        store = FakeStore(
+            Random(7), Faults(request_s=(0.0, 0.001), append_s=(0.0, 0.001), recover_lease_s=(0.0, 0.002))
+        )
+        return Pair(store.client("owner"), store.client("successor"))
+
+
+@given(steps=STEPS)
+def test_any_history_is_the_models(steps: list[tuple[object, ...]]) -> None:
+    asyncio.run(compare(steps, Driver(FakeStore().client("only"))))
+
+
+async def _settle() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_a_broken_writer_keeps_any_prefix_and_mends_to_it() -> None:
+    lengths = set()
+    for seed in range(30):
+        store = FakeStore(Random(seed))
+        client = store.client("a")
+        path = f"{await claimed(client)}/00000000.log"
+        writer = await create(client, path)
+        await writer.append([b"acknowledged"])
+        answers = [writer.append([b"flying"]) for _ in range(3)]
+        writer.break_off()
+        results = await asyncio.gather(*answers, return_exceptions=True)
+        assert all(isinstance(result, WriterBroken) for result in results)
+        with pytest.raises(WriterBroken):
+            await writer.append([b"later"])
+        length_bytes = await writer.mend()
+        assert 12 <= length_bytes <= 30
+        assert await read_all(client, path, length_bytes) == (b"acknowledged" + b"flying" * 3)[:length_bytes]
+        lengths.add(length_bytes)
+    assert len(lengths) > 8
+
+
+async def test_nothing_a_killed_client_waits_for_ends_and_a_prefix_arrives() -> None:
+    store = FakeStore(Random(3), Faults(request_s=(0.001, 0.002), append_s=(0.001, 0.002)))
+    client, other = store.client("victim"), store.client("other")
+    writer = await create(client, "file")
+    await writer.append([b"kept"])
+    answer = writer.append([b"x" * 1000])
+    looking = asyncio.ensure_future(client.status("file"))
+    await asyncio.sleep(0)
+    client.kill()
+    length_bytes = await other.take_over("file", previous_holder=None)
+    assert 4 <= length_bytes <= 1004
+    await asyncio.sleep(0.01)
+    assert not answer.done() and not looking.done()
+    looking.cancel()
+
+
+async def test_a_paused_client_wakes_up_as_a_zombie_and_is_fenced(fake_store: FakeStore) -> None:
+    zombie, successor = fake_store.client("zombie"), fake_store.client("successor")
+    path = await claimed(zombie)
+    writer = await create(zombie, f"{path}/00000000.log")
+    await writer.append([b"abc"])
+    zombie.pause()
+    late_append = writer.append([b"late"])
+    late_create = asyncio.ensure_future(create(zombie, f"{path}/00000001.log"))
+    await _settle()
+    assert not late_append.done()
+    await successor.rename(path, sealed(path))
+    assert await successor.take_over(f"{sealed(path)}/00000000.log", previous_holder="owner") == 3
+    zombie.resume()
+    with pytest.raises(FencedWriter):
+        await late_append
+    with pytest.raises(FileMissing):
+        await late_create
+    assert fake_store.files() == {f"{sealed(path)}/00000000.log": b"abc"}
+
+
+async def test_a_block_dropped_before_it_was_connected_swallows_appends(fake_store: FakeStore) -> None:
+    """FENCING.md rule 7: acknowledged into nowhere; only the look at the own directory tells."""
+    zombie, successor = fake_store.client("zombie"), fake_store.client("successor")
+    path = await claimed(zombie)
+    creating = asyncio.ensure_future(create(zombie, f"{path}/00000000.log"))
+    await until(lambda: f"{path}/00000000.log" in fake_store.files())
+    fake_store.namespace.rename(path, sealed(path))
+    zombie.pause()
+    assert await successor.take_over(f"{sealed(path)}/00000000.log", previous_holder=None) == 0
+    zombie.resume()
+    writer = await creating
+    assert await writer.append([b"swallowed"]) == 9
+    await writer.prove_ownership()
+    assert await zombie.status(f"{path}/00000000.log") is None
+    assert fake_store.files() == {f"{sealed(path)}/00000000.log": b""}
+    assert fake_store.counts.ghost_writers == 1
+    with pytest.raises(FencedWriter):
+        await writer.mend()
+
+
+async def test_a_named_takeover_refuses_the_late_connection(fake_store: FakeStore) -> None:
+    zombie, successor = fake_store.client("zombie"), fake_store.client("successor")
+    creating = asyncio.ensure_future(create(zombie, "file"))
+    await until(lambda: "file" in fake_store.files())
+    zombie.pause()
+    await successor.take_over("file", previous_holder="owner")
+    zombie.resume()
+    with pytest.raises(FileMissing):
+        await creating
+
+
+async def test_a_full_store_takes_what_fits_and_recovers(fake_store: FakeStore) -> None:
+    client = fake_store.client("a")
+    writer = await create(client, "file")
+    await writer.append([b"12345"])
+    fake_store.capacity_bytes = 8
+    with pytest.raises(StorageFull):
+        await writer.append([b"67890"])
+    assert await writer.mend() == 8
+    with pytest.raises(StorageFull):
+        await create(client, "next")
+    with pytest.raises(StorageFull):
+        await client.write_file("manifest", b"x", holder="a")
+    assert await read_all(client, "file", 8) == b"12345678"
+    fake_store.capacity_bytes = None
+    writer = await create(client, "next")
+    assert await writer.append([b"67890"]) == 5
+
+
+async def test_a_machine_crash_loses_only_what_was_not_synced() -> None:
+    kept = set()
+    for seed in range(20):
+        store = FakeStore(Random(seed))
+        client = store.client("a")
+        synced = await create(client, "synced", durability=Durability.HSYNC)
+        flushed = await create(client, "flushed")
+        await synced.append([b"x" * 50])
+        await flushed.append([b"y" * 50])
+        store.crash_machine()
+        assert store.files()["synced"] == b"x" * 50
+        kept.add(len(store.files()["flushed"]))
+    assert min(kept) < 25 < max(kept) <= 50
+
+
+async def test_a_lost_reply_is_a_thing_that_happened() -> None:
+    store = FakeStore(Random(0), Faults(lost_reply_rate=1.0))
+    client = store.client("a")
+    with pytest.raises(StorageUnavailable):
+        await client.write_file("file", b"abc", holder="a")
+    with pytest.raises(StorageUnavailable):
+        await client.make_directory("directory")
+    store.faults.lost_reply_rate = 0.0
+    assert {s.name for s in await client.list_directory("")} == {"file", "directory"}
+    store.faults.unavailable_rate = 1.0
+    with pytest.raises(StorageUnavailable):
+        await client.make_directory("other")
+    store.faults.unavailable_rate = 0.0
+    assert await client.status("other") is None
+
+
+async def test_half_a_takeover_stops_the_writer_and_can_be_repeated() -> None:
+    store = FakeStore(Random(0), Faults(half_takeover_rate=1.0))
+    owner, successor = store.client("owner"), store.client("successor")
+    writer = await create(owner, "file")
+    await writer.append([b"abc"])
+    with pytest.raises(StorageUnavailable):
+        await successor.take_over("file", previous_holder="owner")
+    with pytest.raises(FencedWriter):
+        await writer.append([b"late"])
+    store.faults.half_takeover_rate = 0.0
+    assert await successor.take_over("file", previous_holder="owner") == 3
+
+
+async def test_with_exclusive_leases_a_living_owner_keeps_its_directory() -> None:
+    store = FakeStore(is_lease_exclusive=True)
+    owner, successor = store.client("owner"), store.client("successor")
+    path = await claimed(owner)
+    writer = await create(owner, f"{path}/00000000.log")
+    for attempt in (
+        successor.rename(path, sealed(path)),
+        successor.take_over(f"{path}/00000000.log", previous_holder="owner"),
+        create(successor, f"{path}/00000001.log"),
+    ):
+        with pytest.raises(LeaseHeld):
+            await attempt
+    assert await writer.append([b"abc"]) == 3
+    owner.kill()
+    await successor.rename(path, sealed(path))
+    assert await successor.take_over(f"{sealed(path)}/00000000.log", previous_holder="owner") == 3
+
+
+async def _random_story(seed: int) -> list[object]:
+    store = FakeStore(
+        Random(seed),
+        Faults(request_s=(0.0, 0.002), append_s=(0.0, 0.002), break_writer_rate=0.1, lost_reply_rate=0.1),
+    )
+    clients: list[FakeClient] = [store.client("a"), store.client("b")]
+    luck = Random(seed + 1)
+    story: list[object] = []
+    for number in range(15):
+        client = luck.choice(clients)
+        try:
+            writer = await create(client, f"f{number}")
+            results = await asyncio.gather(*(writer.append([b"x" * n]) for n in range(9)), return_exceptions=True)
+            story.append([r if isinstance(r, int) else type(r).__name__ for r in results])
+            story.append(await luck.choice(clients).take_over(f"f{number}", previous_holder="owner"))
+        except StorageUnavailable:
+            story.append("unavailable")
+    return [*story, store.files(), store.counts]
+
+
+async def test_a_seed_replays() -> None:
+    first, second = await _random_story(5), await _random_story(5)
+    assert first == second
+    assert await _random_story(6) != first

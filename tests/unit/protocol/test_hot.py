@@ -1,0 +1,236 @@
+"""The hand-laid Produce and Fetch agree with the codec in every version: same values in, same bytes out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bmq.protocol import codec, hot
+from bmq.protocol.apis import APIS, ApiKey
+from bmq.protocol.errors import MalformedMessage
+from bmq.protocol.messages import fetch_response as fetch
+from bmq.protocol.messages import produce_request as produce
+from bmq.protocol.messages import produce_response as produced
+from bmq.protocol.wire import ELEMENTS_MAX
+from tests.unit.protocol.strategies import api_messages
+
+pytestmark = pytest.mark.unit
+
+PRODUCE_VERSIONS = st.integers(APIS[ApiKey.PRODUCE].version_min, APIS[ApiKey.PRODUCE].version_max)
+FETCH_VERSIONS = st.integers(APIS[ApiKey.FETCH].version_min, APIS[ApiKey.FETCH].version_max)
+
+
+def as_message(request: hot.Produce) -> produce.ProduceRequest:
+    return produce.ProduceRequest(
+        transactional_id=request.transactional_id,
+        acks=request.acks,
+        timeout_ms=request.timeout_ms,
+        topic_data=tuple(
+            produce.TopicProduceData(
+                name=topic.name or "",
+                topic_id=topic.topic_id,
+                partition_data=tuple(
+                    produce.PartitionProduceData(
+                        index=data.partition, records=None if data.records is None else bytes(data.records)
+                    )
+                    for data in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        ),
+    )
+
+
+@given(version=PRODUCE_VERSIONS, data=st.data())
+def test_produce_requests_parse_as_the_codec_parses_them(version: int, data: st.DataObject) -> None:
+    message = data.draw(api_messages("request", ApiKey.PRODUCE, version))
+    encoded = codec.encode("request", ApiKey.PRODUCE, version, message)
+    frame = memoryview(bytearray(b"header" + encoded))
+    assert as_message(hot.parse_produce(frame, 6, version)) == message
+    assert as_message(hot.parse_produce(bytes(frame), 6, version)) == message
+
+
+@given(version=PRODUCE_VERSIONS, data=st.data())
+def test_hostile_produce_requests_are_refused_as_the_codec_refuses_them(version: int, data: st.DataObject) -> None:
+    message = data.draw(api_messages("request", ApiKey.PRODUCE, version))
+    encoded = bytearray(codec.encode("request", ApiKey.PRODUCE, version, message))
+    place = data.draw(st.integers(0, len(encoded) - 1))
+    with pytest.raises(MalformedMessage):
+        hot.parse_produce(encoded[:place], 0, version)
+    encoded[place] ^= 1 << data.draw(st.integers(0, 7))
+    assert_same_verdict(encoded, version)
+
+
+@given(version=PRODUCE_VERSIONS, frame=st.binary(max_size=60))
+def test_bytes_of_no_meaning(version: int, frame: bytes) -> None:
+    assert_same_verdict(frame, version)
+
+
+def assert_same_verdict(frame: bytes | bytearray, version: int) -> None:
+    verdicts: list[Any] = []
+    for parse in (
+        lambda: as_message(hot.parse_produce(frame, 0, version)),
+        lambda: codec.decode("request", ApiKey.PRODUCE, version, frame),
+    ):
+        try:
+            verdicts.append(parse())
+        except MalformedMessage:
+            verdicts.append(None)
+    assert verdicts[0] == verdicts[1]
+
+
+def test_records_are_views_into_the_frame() -> None:
+    message = produce.ProduceRequest(
+        topic_data=(produce.TopicProduceData(partition_data=(produce.PartitionProduceData(records=b"abc"),)),)
+    )
+    for version in (3, 9, 13):
+        frame = bytearray(codec.encode("request", ApiKey.PRODUCE, version, message))
+        records = hot.parse_produce(frame, 0, version).topics[0].partitions[0].records
+        assert records is not None and not records.readonly
+        records[0] = ord("X")
+        assert b"Xbc" in frame
+        read_only = hot.parse_produce(bytes(frame), 0, version).topics[0].partitions[0].records
+        assert read_only is not None and read_only.readonly
+
+
+def test_produce_requests_with_absurd_counts() -> None:
+    plain = b"\xff\xff\0\x01\0\0\0\0"
+    for version, frame in (
+        (3, plain + b"\x7f\xff\xff\xff" + bytes(50)),
+        (3, plain + b"\xff\xff\xff\xff"),
+        (3, plain + b"\0\0\0\x01\0\x01t\x7f\xff\xff\xff" + bytes(50)),
+        (3, plain + b"\0\0\0\x01\xff\xff" + bytes(50)),
+        (9, b"\0\0\x01\0\0\0\0" + b"\xff\xff\xff\xff\x0f" + bytes(50)),
+        (9, b"\0\0\x01\0\0\0\0" + b"\x02\x02t" + b"\xff\xff\xff\xff\x0f" + bytes(50)),
+        (13, b"\0\0\x01\0\0\0\0" + b"\x02" + bytes(16) + b"\0"),
+    ):
+        with pytest.raises(MalformedMessage):
+            hot.parse_produce(frame, 0, version)
+    many = (ELEMENTS_MAX + 1).to_bytes(4, "big")
+    with pytest.raises(MalformedMessage):
+        hot.parse_produce(plain + b"\0\0\0\x01\0\x01t" + many + bytes(8 * (ELEMENTS_MAX + 1)), 0, 3)
+
+
+def some(value: tuple[int, int], wrap: Any = tuple) -> Any:
+    """None for what the codec leaves out: a nested entity with its defaults."""
+    return None if value == (-1, -1) else wrap(value)
+
+
+def produce_results(response: produced.ProduceResponse) -> list[hot.ProduceTopicResult]:
+    return [
+        hot.ProduceTopicResult(
+            topic.name,
+            topic.topic_id,
+            [
+                hot.ProduceResult(
+                    p.index,
+                    p.error_code,
+                    p.base_offset,
+                    p.log_append_time_ms,
+                    p.log_start_offset,
+                    p.error_message,
+                    [hot.RecordError(e.batch_index, e.batch_index_error_message) for e in p.record_errors],
+                    some((p.current_leader.leader_id, p.current_leader.leader_epoch), hot.LeaderHint._make),
+                )
+                for p in topic.partition_responses
+            ],
+        )
+        for topic in response.responses
+    ]
+
+
+@given(version=PRODUCE_VERSIONS, correlation_id=st.integers(0, 2**31 - 1), data=st.data())
+def test_produce_responses_are_written_as_the_codec_writes_them(
+    version: int, correlation_id: int, data: st.DataObject
+) -> None:
+    # Drawn with all fields of the newest version, so that older ones have something to leave out.
+    message = data.draw(api_messages("response", ApiKey.PRODUCE, data.draw(st.sampled_from((version, 13)))))
+    endpoints = [hot.NodeEndpoint(e.node_id, e.host, e.port, e.rack) for e in message.node_endpoints]
+    written = hot.encode_produce_response(
+        version,
+        correlation_id,
+        produce_results(message),
+        throttle_time_ms=message.throttle_time_ms,
+        node_endpoints=endpoints,
+    )
+    assert written == codec.encode_response(ApiKey.PRODUCE, version, correlation_id, message)
+
+
+def test_a_leader_hint_of_no_leader_is_left_out() -> None:
+    for hint in (None, hot.LeaderHint(-1, -1)):
+        topics = [hot.ProduceTopicResult(None, None, [hot.ProduceResult(0, 6, current_leader=hint)])]
+        message = produced.ProduceResponse(
+            responses=(
+                produced.TopicProduceResponse(
+                    partition_responses=(produced.PartitionProduceResponse(error_code=6, base_offset=-1),)
+                ),
+            )
+        )
+        assert hot.encode_produce_response(13, 1, topics) == codec.encode_response(ApiKey.PRODUCE, 13, 1, message)
+
+
+def fetch_results(response: fetch.FetchResponse, pieces: int) -> list[hot.FetchTopicResult]:
+    def split(records: bytes | None) -> list[memoryview] | None:
+        if records is None:
+            return None
+        step = max(1, -(-len(records) // pieces))
+        return [memoryview(records)[at : at + step] for at in range(0, len(records), step)]
+
+    return [
+        hot.FetchTopicResult(
+            topic.topic,
+            topic.topic_id,
+            [
+                hot.FetchResult(
+                    p.partition_index,
+                    p.error_code,
+                    p.high_watermark,
+                    p.last_stable_offset,
+                    p.log_start_offset,
+                    split(p.records),
+                    None
+                    if p.aborted_transactions is None
+                    else [(a.producer_id, a.first_offset) for a in p.aborted_transactions],
+                    p.preferred_read_replica,
+                    some((p.current_leader.leader_id, p.current_leader.leader_epoch), hot.LeaderHint._make),
+                    some((p.diverging_epoch.epoch, p.diverging_epoch.end_offset)),
+                )
+                for p in topic.partitions
+            ],
+        )
+        for topic in response.responses
+    ]
+
+
+@given(version=FETCH_VERSIONS, correlation_id=st.integers(0, 2**31 - 1), pieces=st.integers(1, 3), data=st.data())
+def test_fetch_responses_are_written_as_the_codec_writes_them(
+    version: int, correlation_id: int, pieces: int, data: st.DataObject
+) -> None:
+    drawn = data.draw(st.sampled_from((version, 18)))
+    message: fetch.FetchResponse = data.draw(api_messages("response", ApiKey.FETCH, drawn))
+    for topic in message.responses:
+        for partition in topic.partitions:
+            partition.snapshot_id = fetch.SnapshotId()  # only KRaft's own replicas are told of snapshots
+    endpoints = [hot.NodeEndpoint(e.node_id, e.host, e.port, e.rack) for e in message.node_endpoints]
+    buffers = hot.encode_fetch_response(
+        version,
+        correlation_id,
+        fetch_results(message, pieces),
+        error_code=message.error_code,
+        session_id=message.session_id,
+        throttle_time_ms=message.throttle_time_ms,
+        node_endpoints=endpoints,
+    )
+    assert b"".join(buffers) == codec.encode_response(ApiKey.FETCH, version, correlation_id, message)
+
+
+def test_fetched_records_are_not_copied() -> None:
+    records = [memoryview(b"one"), memoryview(b"two")]
+    for version in (4, 11, 12, 18):
+        topics = [hot.FetchTopicResult("t", None, [hot.FetchResult(0, records=records), hot.FetchResult(1)])]
+        buffers = hot.encode_fetch_response(version, 1, topics)
+        assert [buffer for buffer in buffers if isinstance(buffer, memoryview)] == records
+        assert len(buffers) == 4

@@ -1,0 +1,175 @@
+"""Every served version of the admin APIs, from bytes to bytes, through the handlers and a controller in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from random import Random
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+import bmq.proxy.handlers.alter_configs
+import bmq.proxy.handlers.create_partitions
+import bmq.proxy.handlers.create_topics
+import bmq.proxy.handlers.delete_topics
+import bmq.proxy.handlers.describe_configs
+import bmq.proxy.handlers.incremental_alter_configs  # noqa: F401  (importing registers them)
+from bmq.controller.config import ControllerConfig
+from bmq.controller.image import METADATA_TOPIC_ID
+from bmq.controller.runtime import Controller
+from bmq.log.partition_log import TopicPartition
+from bmq.protocol.apis import APIS, ApiKey
+from bmq.protocol.codec import decode_request, decode_response, encode_request, encode_response, parse_request_header
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.messages.delete_topics_request import DeleteTopicsRequest
+from bmq.proxy.dispatch import HANDLERS, RequestContext
+from bmq.proxy.services import Services
+from tests.fakes.clock import FakeClock
+from tests.fakes.partition_log import FakePartitionLog, FakePartitions
+from tests.fakes.store import FakeStore
+from tests.unit.controller.support import NODE, create, delete, describe, full, grow, incremental, topic
+
+pytestmark = pytest.mark.unit
+
+
+class Server:
+    """`ask` does what the proxy does with a frame, without the socket."""
+
+    def __init__(self, controller: Controller, store: FakeStore) -> None:
+        self.controller = controller
+        self.services = Services(
+            node=NODE,
+            store=store.client("proxy"),
+            partitions=FakePartitions(store),
+            controller=controller,
+            groups=object(),  # type: ignore[arg-type]
+            clock=FakeClock(),
+        )
+
+    async def ask(self, api_key: ApiKey, version: int, request: Any) -> Any:
+        frame = encode_request(api_key, version, 7, "test", request)
+        header = parse_request_header(frame)
+        context = RequestContext(api_version=version, client_id="test", client_host="127.0.0.1")
+        response = await HANDLERS[api_key](decode_request(header, frame), context, self.services)
+        return decode_response(api_key, version, encode_response(api_key, version, 7, response))[1]
+
+
+async def start(broker_configs: dict[str, str] | None = None) -> Server:
+    store = FakeStore()
+    config = ControllerConfig(cluster_id="cluster", broker_configs=broker_configs or {})
+    log = FakePartitionLog(TopicPartition(METADATA_TOPIC_ID, 0))
+    controller = Controller(log, store.client("c"), NODE, FakeClock(), Random(1), config, lambda old, new: None)
+    await controller.start()
+    return Server(controller, store)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    made = await start()
+    yield made
+    await made.controller.close()
+
+
+def versions(api_key: ApiKey) -> list[int]:
+    return list(range(APIS[api_key].version_min, APIS[api_key].version_max + 1))
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.CREATE_TOPICS))
+async def test_create_topics(server: Server, version: int) -> None:
+    request = create(topic("t", 2, configs={"retention.ms": "5"}), topic("a b"), topic("x"), topic("x"))
+    response = await server.ask(ApiKey.CREATE_TOPICS, version, request)
+    made, bad, twice = response.topics
+    assert (made.name, made.error_code) == ("t", ErrorCode.NONE)
+    assert bad.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION and "'a b'" in bad.error_message
+    assert (twice.error_code, twice.error_message) == (ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    assert (made.num_partitions, made.replication_factor) == ((2, 1) if version >= 5 else (-1, -1))
+    values = {config.name: (config.value, config.config_source) for config in made.configs or ()}
+    assert values.get("retention.ms") == (("5", 1) if version >= 5 else None)
+    assert made.topic_id == (server.controller.image.topics["t"].topic_id if version >= 7 else None)
+    again = await server.ask(ApiKey.CREATE_TOPICS, version, create(topic("t"), topic("v"), validate_only=True))
+    assert [result.error_code for result in again.topics] == [ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.NONE]
+    assert set(server.controller.image.topics) == {"t"}
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.DELETE_TOPICS))
+async def test_delete_topics(server: Server, version: int) -> None:
+    await server.ask(ApiKey.CREATE_TOPICS, 7, create(topic("a"), topic("b")))
+    b = server.controller.image.topics["b"].topic_id
+    if version < 6:
+        request = DeleteTopicsRequest(topic_names=("a", "b", "nono"), timeout_ms=5_000)
+    else:
+        request = delete("a", b, "nono", UUID(int=9))
+    results = (await server.ask(ApiKey.DELETE_TOPICS, version, request)).responses
+    assert [result.name for result in results[:3]] == ["a", "b", "nono"]
+    assert [result.error_code for result in results[:3]] == [0, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert (results[2].error_message is not None) == (version >= 5)
+    if version >= 6:
+        assert (results[1].topic_id, results[3].error_code) == (b, ErrorCode.UNKNOWN_TOPIC_ID)
+    assert not server.controller.image.topics
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.DELETE_TOPICS))
+async def test_disabled_deletion_has_the_code_each_version_knows(version: int) -> None:
+    server = await start({"delete.topic.enable": "false"})
+    await server.ask(ApiKey.CREATE_TOPICS, 7, create(topic("a")))
+    request = DeleteTopicsRequest(topic_names=("a",)) if version < 6 else delete("a")
+    (result,) = (await server.ask(ApiKey.DELETE_TOPICS, version, request)).responses
+    expected = ErrorCode.INVALID_REQUEST if version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
+    assert result.error_code == expected
+    assert "a" in server.controller.image.topics
+    await server.controller.close()
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.CREATE_PARTITIONS))
+async def test_create_partitions(server: Server, version: int) -> None:
+    await server.ask(ApiKey.CREATE_TOPICS, 7, create(topic("a")))
+    (grown,) = (await server.ask(ApiKey.CREATE_PARTITIONS, version, grow("a", 3))).results
+    assert (grown.name, grown.error_code, grown.error_message) == ("a", ErrorCode.NONE, None)
+    (shrunk,) = (await server.ask(ApiKey.CREATE_PARTITIONS, version, grow("a", 2))).results
+    assert shrunk.error_code == ErrorCode.INVALID_PARTITIONS and "2 would not be an increase" in shrunk.error_message
+    assert len(server.controller.image.topics["a"].partitions) == 3
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.DESCRIBE_CONFIGS))
+async def test_describe_configs(server: Server, version: int) -> None:
+    await server.ask(ApiKey.CREATE_TOPICS, 7, create(topic("a", configs={"retention.ms": "5"})))
+    request = describe((2, "a", ("retention.ms",)), (4, "1", None), (8, "1", None), synonyms=True, documentation=True)
+    found, broker, loggers = (await server.ask(ApiKey.DESCRIBE_CONFIGS, version, request)).results
+    (config,) = found.configs
+    assert (config.name, config.value, config.config_source) == ("retention.ms", "5", 1)
+    assert [synonym.value for synonym in config.synonyms] == ["5"]
+    assert config.config_type == (5 if version >= 3 else 0)
+    assert (config.documentation is not None) == (version >= 3)
+    assert {"node.id", "log.retention.ms", "num.partitions"} <= {config.name for config in broker.configs}
+    assert [config.name for config in loggers.configs] == ["root"]
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.INCREMENTAL_ALTER_CONFIGS))
+async def test_incremental_alter_configs(server: Server, version: int) -> None:
+    await server.ask(ApiKey.CREATE_TOPICS, 7, create(topic("a")))
+    request = incremental(2, "a", ("cleanup.policy", 2, "compact"))
+    (done,) = (await server.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, version, request)).responses
+    assert (done.error_code, done.error_message, done.resource_name) == (0, None, "a")
+    assert server.controller.image.topics["a"].configs == {"cleanup.policy": "delete,compact"}
+    request = incremental(2, "a", ("retention.ms", 0, "eternity"))
+    (bad,) = (await server.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, version, request)).responses
+    assert bad.error_code == ErrorCode.INVALID_CONFIG and "eternity" in bad.error_message
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.ALTER_CONFIGS))
+async def test_alter_configs(server: Server, version: int) -> None:
+    await server.ask(ApiKey.CREATE_TOPICS, 7, create(topic("a", configs={"retention.ms": "5"})))
+    request = full(2, "a", ("segment.ms", "9"))
+    (done,) = (await server.ask(ApiKey.ALTER_CONFIGS, version, request)).responses
+    assert (done.error_code, done.resource_type, done.resource_name) == (0, 2, "a")
+    assert server.controller.image.topics["a"].configs == {"segment.ms": "9"}
+
+
+async def test_requests_of_many_connections_at_once(server: Server) -> None:
+    answers = await asyncio.gather(
+        *(server.ask(ApiKey.CREATE_TOPICS, 7, create(topic(f"t{number % 10}"))) for number in range(50))
+    )
+    codes = [answer.topics[0].error_code for answer in answers]
+    assert codes.count(ErrorCode.NONE) == 10 and codes.count(ErrorCode.TOPIC_ALREADY_EXISTS) == 40
