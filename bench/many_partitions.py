@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -98,7 +97,3 @@ def _all_answer(port: int) -> bool:
         return False
     expected = dict.fromkeys(range(PARTITIONS), (NONE, RECORDS_PER_PARTITION))
     return ends == expected and set(begins.values()) == {(NONE, 0)}
-
-
-def median_or_none(values: list[float]) -> float | None:
-    return statistics.median(values) if values else None

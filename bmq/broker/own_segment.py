@@ -1,4 +1,4 @@
-"""One segment file of this reign: its writer, and how far it is written, durable and indexed."""
+"""One segment file of this reign: its writer, how far it is written, and its index while it grows."""
 
 from __future__ import annotations
 
@@ -14,34 +14,28 @@ class OwnSegment:
     """`written_bytes` were handed to the writer; what is durable is in `index`, which exists from the first write on.
 
     `closed_bytes` is the file's length once it is closed (-1 before); more than the valid bytes if a torn batch lies
-    behind the last whole one.
+    behind the last whole one. Times: seconds of the event loop, milliseconds of the wall clock.
     """
 
     __slots__ = (
         "closed_bytes",
         "file_id",
         "index",
-        "interval_bytes",
         "last_append_s",
         "leader_epoch",
         "opened_ms",
-        "path",
         "roll",
         "writer",
         "written_bytes",
     )
 
-    def __init__(
-        self, leader_epoch: int, roll: int, writer: SegmentWriter, *, now_s: float, now_ms: int, interval_bytes: int
-    ) -> None:
+    def __init__(self, leader_epoch: int, roll: int, writer: SegmentWriter, *, now_s: float, now_ms: int) -> None:
         self.leader_epoch = leader_epoch
         self.roll = roll
-        self.path = writer.path
         self.file_id = writer.file_id
         self.writer = writer
         self.opened_ms = now_ms
         self.last_append_s = now_s
-        self.interval_bytes = interval_bytes
         self.written_bytes = 0
         self.closed_bytes = -1
         self.index: IndexBuilder | None = None
@@ -51,16 +45,8 @@ class OwnSegment:
         """Durable and acknowledged."""
         return 0 if self.index is None else self.index.valid_bytes
 
-    def place(self, batches: tuple[PendingBatch, ...]) -> list[Buffer]:
+    def place(self, batches: Iterable[PendingBatch]) -> list[Buffer]:
         """Give each batch its place in the file and finish its header; the buffers to append."""
-        if self.index is None:
-            self.index = IndexBuilder(
-                self.leader_epoch,
-                self.roll,
-                self.file_id,
-                batches[0].base_offset,
-                interval_bytes=self.interval_bytes,
-            )
         position = self.written_bytes
         buffers: list[Buffer] = []
         for batch in batches:
@@ -77,9 +63,9 @@ class OwnSegment:
 
         `written`: batches not durable yet. A file shorter than what is durable has the end offset -1.
         """
-        if length_bytes < self.valid_bytes:
-            return length_bytes, -1
         valid_bytes = self.valid_bytes
+        if length_bytes < valid_bytes:
+            return length_bytes, -1
         end_offset = self.index.end_offset if self.index is not None and valid_bytes else None
         for batch in written:
             if batch.position + batch.size_bytes > length_bytes:

@@ -80,15 +80,12 @@ class Offsets:
             if not topics:
                 del self.by_group[key.group]
 
-    def records(self) -> Iterator[Record]:
-        """The records that bring all of this back."""
+    def items(self) -> Iterator[tuple[OffsetCommitKey, OffsetCommitValue]]:
+        """Everything that is committed."""
         for group_id, topics in self.by_group.items():
             for topic, partitions in topics.items():
                 for partition, value in partitions.items():
-                    yield (
-                        encode_key(OffsetCommitKey(group=group_id, topic=topic, partition=partition)),
-                        encode_value(value),
-                    )
+                    yield OffsetCommitKey(group=group_id, topic=topic, partition=partition), value
 
     def begin(self, group_id: str, partitions: Sequence[Partition]) -> int:
         """A decided commit is on its way to the log; the ticket goes to `end`, whatever became of it."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import structlog
@@ -30,8 +30,10 @@ from bmq.log.store import FencedWriter
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError, MalformedMessage
 from bmq.protocol.group_records import (
+    GroupKey,
     GroupMetadataKey,
     GroupMetadataValue,
+    GroupValue,
     OffsetCommitKey,
     OffsetCommitValue,
     UnknownKey,
@@ -282,16 +284,19 @@ class Shard:
 
     # ---------------------------------------------------------------- snapshots
 
-    def snapshot_records(self) -> Iterator[Record]:
-        """The records that bring the shard's durable state back."""
-        for group_id, group in self.groups.items():
-            if group.written is not None:
-                yield encode_key(GroupMetadataKey(group=group_id)), encode_value(group.written)
-        yield from self.offsets.records()
+    def durable_state(self) -> list[tuple[GroupKey, GroupValue]]:
+        """Keys and values of the records that bring the shard's durable state back, as they are now."""
+        state: list[tuple[GroupKey, GroupValue]] = [
+            (GroupMetadataKey(group=group_id), group.written)
+            for group_id, group in self.groups.items()
+            if group.written is not None
+        ]
+        state += self.offsets.items()
+        return state
 
     async def save_snapshot(self, *, force: bool = False) -> bool:
         """Save the state if the log since the last snapshot is long, or at once; whether it was. Raises BmqError."""
-        return await self.state_log.save_snapshot(lambda: encode_snapshot(self.snapshot_records()), force=force)
+        return await self.state_log.save_snapshot(lambda: encode_snapshot(self.durable_state()), force=force)
 
     def _apply_snapshot(self, data: bytes) -> None:
         for key, value in decode_snapshot(data):

@@ -11,7 +11,7 @@ applied all or none). A snapshot is the state after everything applied, encoded 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -150,18 +150,21 @@ class StateLog:
             or self.bytes_since_snapshot >= self._policy.bytes_max
         )
 
-    async def save_snapshot(self, encode: Callable[[], bytes], *, force: bool = False) -> bool:
-        """Save the state that `encode` returns (called once, at once), if one is due or `force`; whether it was saved.
+    async def save_snapshot(self, encode: Callable[[], bytes | Awaitable[bytes]], *, force: bool = False) -> bool:
+        """Save the state that `encode` returns, if one is due or `force`; whether it was saved.
 
-        A failure is raised (KafkaError, StoreError) and costs nothing but a longer replay; the next call tries again.
+        `encode` is called once, at once, and has to take the state as it is then. A big one takes a cheap copy and returns
+        an awaitable that makes the bytes in small turns. A failure is raised (KafkaError, StoreError) and costs nothing
+        but a longer replay; the next call tries again.
         """
         if self._is_snapshot_running or not (force or self.is_snapshot_due):
             return False
-        records, size = self.records_since_snapshot, self.bytes_since_snapshot
-        snapshot = StateSnapshot(self.applied_offset, encode())
+        records, size, next_offset = self.records_since_snapshot, self.bytes_since_snapshot, self.applied_offset
         self._is_snapshot_running = True
         try:
-            await self.log.save_snapshot(snapshot)
+            encoded = encode()
+            data = encoded if isinstance(encoded, bytes) else await encoded
+            await self.log.save_snapshot(StateSnapshot(next_offset, data))
         finally:
             self._is_snapshot_running = False
         self.records_since_snapshot -= records

@@ -24,6 +24,14 @@ class RequestContext:
     principal: str = "User:ANONYMOUS"
 
 
+@dataclass(frozen=True, slots=True)
+class EncodedBody:
+    """A response body that is bytes already (a cached answer), in the version of the request."""
+
+    data: bytes
+    error_code: int = 0
+
+
 Handler = Callable[[Any, RequestContext, Services], Awaitable[Any]]
 _H = TypeVar("_H", bound=Callable[..., Awaitable[Any]])
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from asyncio import AbstractEventLoop
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from bmq.controller.image import MetadataImage, Node
 from bmq.log.clock import Clock
 from bmq.log.partition_log import PartitionLog, TopicPartition
 from bmq.log.store import SegmentStore
+from bmq.proxy.appender import Appender
+from bmq.proxy.metrics import ProxyStats
+
+if TYPE_CHECKING:
+    from bmq.proxy.fetcher import Fetcher
 
 
 class Partitions(Protocol):
@@ -50,7 +56,7 @@ class Groups(Protocol):
 
 @dataclass(slots=True)
 class Services:
-    """Handed to every handler."""
+    """Handed to every handler. `loop` is the time; `node` is who we are to clients."""
 
     node: Node
     store: SegmentStore
@@ -58,4 +64,8 @@ class Services:
     controller: Controller
     groups: Groups
     clock: Clock
+    appender: Appender
+    fetcher: Fetcher
+    stats: ProxyStats
+    loop: AbstractEventLoop
     is_auto_create_enabled: bool = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -18,6 +19,7 @@ from bmq.controller.topics import TopicLimits, decide_create_topics, decide_dele
 from bmq.protocol.metadata_records import (
     BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
+    ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
     NoOpRecord,
@@ -70,7 +72,7 @@ class MetadataHistory(RuleBasedStateMachine):
             self.log.append(encode_record(record))
             self.live.replay(decode_record(self.log[-1]))
 
-    def take(self, decision: Decision[object]) -> None:
+    def take(self, decision: Decision[Any]) -> None:
         self.write(list(decision.records))
 
     @rule(target=ids, name=NAMES, partitions=st.integers(0, 4), retention=st.sampled_from([None, "-1", "5000", "bad"]))
@@ -242,7 +244,8 @@ def test_image_is_the_same_object_until_something_changes() -> None:
     assert cluster.image.topics is first.topics and cluster.image.nodes is first.nodes
 
 
-def test_a_topic_remade_under_its_name_between_two_images() -> None:
+@pytest.mark.parametrize("is_everything_changed", [False, True])
+def test_a_topic_remade_under_its_name_between_two_images(is_everything_changed: bool) -> None:
     cluster = Cluster()
     cluster.take(
         decide_create_topics(cluster.image, create(topic("t", 2)), BROKER, TopicLimits(), [UUID(int=8)]).records
@@ -251,6 +254,8 @@ def test_a_topic_remade_under_its_name_between_two_images() -> None:
     empty = Cluster().image
     again = decide_create_topics(empty, create(topic("t", 3)), BROKER, TopicLimits(), [UUID(int=9)]).records
     cluster.take([*removal, *again])
+    if is_everything_changed:
+        cluster.take([ConfigRecord(resource_type=4, resource_name="", name="message.max.bytes", value="9")])
     assert cluster.image.topics["t"].topic_id == UUID(int=9)
     assert set(cluster.image.topics_by_id) == {UUID(int=9)}
     assert cluster.image.partition_count == 3

@@ -427,3 +427,38 @@ def test_unloading_tells_everybody_to_look_for_the_coordinator() -> None:
     assert (waiting.error, waiting.response.member_id) == (ErrorCode.NOT_COORDINATOR, leader)
     assert bench.heartbeat(follower, 1) == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert bench.join().error == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_a_heartbeat_while_waiting_for_the_assignment_sets_no_deadline_without_a_wake_up() -> None:
+    bench = GroupBench(is_log_instant=False)
+    call = bench.join(instance_id="i")
+    bench.pass_time(DELAY_MS)
+    member_id = call.response.member_id
+    bench.sync(member_id, 1, {}, instance_id="i")
+    bench.pass_time(SESSION_MS)
+    bench.heartbeat(member_id, 1, "i")
+    assert bench.group.wake_ms <= bench.group.members.by_id[member_id].deadline_ms
+
+
+def test_a_static_member_whose_assignment_was_refused_does_not_stay_for_ever() -> None:
+    bench = GroupBench(is_log_instant=False)
+    call = bench.join(instance_id="i")
+    bench.pass_time(DELAY_MS)
+    bench.sync(call.response.member_id, 1, {}, instance_id="i")
+    bench.pass_time(SESSION_MS)
+    bench.refuse()
+    bench.pass_time(REBALANCE_MS)
+    assert bench.group.state is GroupState.EMPTY
+
+
+def test_a_session_that_became_shorter_counts() -> None:
+    bench = GroupBench()
+    leader, follower = bench.stable(2, session_ms=60_000)
+    bench.join(follower, session_ms=6_000, protocols=[("range", b"new")])
+    bench.join(leader, session_ms=6_000, protocols=[("range", b"new")])
+    bench.pass_time(3_000)
+    assert bench.heartbeat(leader, 2) == ErrorCode.NONE
+    bench.pass_time(3_000)
+    assert follower not in bench.group.members
+    bench.pass_time(3_000)
+    assert leader not in bench.group.members

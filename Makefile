@@ -1,0 +1,87 @@
+# Two commands set everything up on a fresh machine: `make run` and `make test`. `make help` lists the rest.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+JARS := .cache/jars
+SEEDS ?= 1000
+
+.PHONY: help run install tools jars check test bench plot simulate mutants clean
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; do \
+		printf '  make %-10s %s\n' "$$name" "$$what"; done
+
+run: install ## start bmq on 127.0.0.1:9092 (Kafka) and 127.0.0.1:8080 (REST); data in ./data
+	@exec $(BIN)/bmq standalone
+
+install: $(VENV)/.installed ## make .venv with the `bmq` command in it
+
+tools: ## install what the tests need besides Python: Java, Maven, kcat (apt as root, else a sentence)
+	@deploy/dev/install-tools.sh java mvn kcat
+
+# Java and Maven are looked for only when something has to be fetched.
+jars: $(JARS)/kafka/.fetched $(JARS)/spark/.fetched $(JARS)/hadoop/.fetched $(JARS)/zookeeper/.fetched ## fetch jars
+
+check: $(VENV)/.installed-dev ## lint, types, import contracts and unit tests; under a minute
+	@$(BIN)/python tools/stages.py check
+
+test: $(VENV)/.installed-spark tools jars ## every test, after installing what they need
+	@$(BIN)/python tools/stages.py test
+
+bench: $(VENV)/.installed-bench tools $(JARS)/kafka/.fetched ## bmq beside Apache Kafka -> bench/results/standalone.json
+	@$(BIN)/python -m bench.standalone
+	@$(BIN)/python -m bench.plot
+
+plot: $(VENV)/.installed-bench ## draw bench/results/standalone.svg again
+	@$(BIN)/python -m bench.plot
+
+simulate: $(VENV)/.installed-dev ## simulate SEEDS=n histories
+	@$(BIN)/python -m tests.simulation --seeds $(SEEDS)
+
+mutants: $(VENV)/.installed-dev ## take each safety rule out and see that the simulation finds it
+	@$(BIN)/python -m tests.simulation.mutants
+
+clean: ## remove everything that was made, except ./data
+	rm -rf $(VENV) .cache build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A stamp is newer than pyproject.toml once what it names is installed, so that a second run has nothing to do.
+# PYTHON=… chooses the interpreter; else it is the first that is new enough.
+$(BIN)/python:
+	@PYTHON="$(PYTHON)" deploy/dev/install-tools.sh python
+	@for python in $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11; do \
+		"$$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \
+		exec "$$python" -m venv $(VENV); \
+	done; exit 1
+
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
+	@echo "installing bmq into $(VENV)"
+	@$(PIP) install --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
+	@echo "installing bmq and its development tools into $(VENV)"
+	@$(PIP) install --editable '.[dev]'
+	@touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-spark: pyproject.toml | $(BIN)/python
+	@echo "installing bmq, its development tools and PySpark into $(VENV)"
+	@$(PIP) install --editable '.[dev,spark]'
+	@touch $@ $(VENV)/.installed $(VENV)/.installed-dev
+
+$(VENV)/.installed-bench: pyproject.toml | $(BIN)/python
+	@echo "installing bmq and what its benchmarks need into $(VENV)"
+	@$(PIP) install --editable '.[dev,bench]'
+	@touch $@ $(VENV)/.installed $(VENV)/.installed-dev
+
+$(JARS)/%/.fetched: deploy/dev/%/pom.xml
+	@deploy/dev/install-tools.sh java mvn
+	@echo "fetching the jars of $*"
+	@rm -rf $(@D)
+	@mvn -q -B -Dstyle.color=never --no-transfer-progress -f $< dependency:copy-dependencies \
+		-DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$(@D)
+	@touch $@

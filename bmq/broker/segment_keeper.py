@@ -1,0 +1,258 @@
+"""Opens, mends, seals and discards the segment files of one reign; reports to the machine through `report`.
+
+Everything but the appends themselves: those are on the hot path, in runtime.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import structlog
+
+from bmq.broker.acknowledgement import PendingBatch
+from bmq.broker.own_segment import OwnSegment
+from bmq.broker.partition import AcknowledgedDataLost
+from bmq.broker.partition_events import (
+    DirectoryReleased,
+    Event,
+    OwnershipLost,
+    Segment,
+    SegmentMended,
+    SegmentOpened,
+    SegmentOpenFailed,
+    SegmentSealed,
+    SegmentSealFailed,
+)
+from bmq.broker.surroundings import Surroundings
+from bmq.log.config import LogConfig
+from bmq.log.names import PartitionPaths
+from bmq.log.partition_files import PartitionFiles
+from bmq.log.store import (
+    AlreadyExists,
+    FencedWriter,
+    FileMissing,
+    SegmentWriter,
+    StorageFull,
+    StoreError,
+    WriterBroken,
+)
+
+CREATE_TRIES_MAX: Final = 3
+
+_log = structlog.get_logger("bmq.broker")
+
+
+class SegmentKeeper:
+    """`segments`: by roll, open or not sealed yet. `is_over` tells that the machine has come to its end."""
+
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        paths: PartitionPaths,
+        config: LogConfig,
+        report: Callable[[Event], None],
+        is_over: Callable[[], bool],
+    ) -> None:
+        self.config = config
+        self.segments: dict[int, OwnSegment] = {}
+        self.files: PartitionFiles | None = None  # there before the first segment is opened
+        self._surroundings = surroundings
+        self._store = surroundings.store
+        self._paths = paths
+        self._report = report
+        self._is_over = is_over
+        self._cuts_due: dict[int, int] = {}
+        self._discards: set[asyncio.Future[None]] = set()
+
+    async def look(self) -> None:
+        """Rule 7: raises FencedWriter unless our directory is there, by a look that began now."""
+        if await self._store.status(self._paths.own) is None:
+            raise FencedWriter(f"{self._paths.own} is gone")
+
+    def abandon(self) -> None:
+        """Let go of every writer; touch nothing in the store."""
+        for segment in self.segments.values():
+            segment.writer.abandon()
+        self.segments.clear()
+
+    async def open(self, roll: int) -> None:
+        """Create the segment's file, then look at our directory. Raises StoreError when it did not work."""
+        await self._record_cuts()
+        writer = await self._create(roll)
+        try:
+            await self.look()
+        except StoreError:
+            writer.abandon()
+            raise
+        if self._is_over():
+            writer.abandon()
+            return
+        now_s = asyncio.get_running_loop().time()
+        self.segments[roll] = OwnSegment(
+            self._paths.leader_epoch, roll, writer, now_s=now_s, now_ms=self._surroundings.clock.now_ms()
+        )
+        self._surroundings.counts.rolls += 1
+        self._report(SegmentOpened(roll))
+
+    async def open_or_report(self, roll: int) -> None:
+        """As `open`, but a failure is told to the machine, which decides when to try again."""
+        try:
+            await self.open(roll)
+        except (FencedWriter, FileMissing):
+            self._report(OwnershipLost())
+        except StoreError as error:
+            _log.warning("segment_not_opened", partition=self._paths.partition, roll=roll, reason=str(error))
+            self._report(SegmentOpenFailed(roll))
+
+    async def _create(self, roll: int) -> SegmentWriter:
+        path = self._paths.segment(self._paths.leader_epoch, roll)
+        for _ in range(CREATE_TRIES_MAX):
+            try:
+                return await self._store.create_segment(
+                    path,
+                    holder=self._surroundings.holder,
+                    durability=self.config.durability,
+                    segment_bytes=self.config.segment_bytes,
+                )
+            except AlreadyExists:
+                # Left by an earlier try of ours that was never confirmed, so nothing was written to it.
+                await self._store.delete(path)
+        return await self._store.create_segment(
+            path,
+            holder=self._surroundings.holder,
+            durability=self.config.durability,
+            segment_bytes=self.config.segment_bytes,
+        )
+
+    async def mend(self, segment: Segment, written: Iterable[PendingBatch], *, is_full: bool) -> None:
+        """Close a broken segment and find out what it holds (rules 7 and 9). Keeps trying; ends in an event."""
+        own = self.segments[segment.roll]
+        batches = tuple(written)
+        self._surroundings.counts.mends += 1
+        failures = 0
+        while not self._is_over():
+            try:
+                await self.look()
+                if own.closed_bytes < 0:
+                    own.closed_bytes = await own.writer.mend()
+                valid_bytes, end_offset = own.valid_end(own.closed_bytes, batches)
+                await self._settle_tail(own, valid_bytes, is_full=is_full)
+                await self.look()
+            except FencedWriter:
+                self._report(OwnershipLost())
+                return
+            except StoreError as error:
+                if failures == 0:
+                    _log.warning("segment_not_mended_yet", path=own.writer.path, reason=str(error))
+                await asyncio.sleep(self._surroundings.backoff_s(failures))
+                failures += 1
+                continue
+            _log.warning("segment_mended", path=own.writer.path, valid_bytes=valid_bytes, closed_bytes=own.closed_bytes)
+            self._report(SegmentMended(segment.roll, segment.base_offset if end_offset is None else end_offset))
+            return
+
+    async def _settle_tail(self, own: OwnSegment, valid_bytes: int, *, is_full: bool) -> None:
+        """A torn batch behind the last whole one: say so durably before anything is written behind it (rule 4)."""
+        if own.closed_bytes <= valid_bytes:
+            return
+        if valid_bytes == 0:
+            await self._store.delete(own.writer.path)
+            return
+        assert self.files is not None
+        try:
+            await self.files.record_cut(own.roll, valid_bytes)
+        except StorageFull:
+            if not is_full:
+                raise
+            # There is no room for the note either. Nothing is written before there is: the next opening makes it first.
+            self._cuts_due[own.roll] = valid_bytes
+
+    async def _record_cuts(self) -> None:
+        while self._cuts_due:
+            roll, valid_bytes = next(iter(self._cuts_due.items()))
+            assert self.files is not None
+            await self.files.record_cut(roll, valid_bytes)
+            self._cuts_due.pop(roll, None)
+
+    def end(self, roll: int) -> None:
+        """Nothing more is written to this segment; called in the same step that decides it."""
+        own = self.segments.get(roll)
+        if own is not None and own.index is not None and self.files is not None:
+            self.files.end_segment(roll)
+
+    async def seal(self, segment: Segment, end_offset: int) -> None:
+        """Close it and make its index durable ("save checkpoint"). Keeps trying in the background; ends in an event."""
+        own = self.segments[segment.roll]
+        failures = 0
+        while not self._is_over():
+            try:
+                await self._close_and_index(own, end_offset)
+            except (FencedWriter, FileMissing):
+                self._report(OwnershipLost())
+                return
+            except StoreError as error:
+                if failures == 0:
+                    _log.warning("checkpoint_not_saved_yet", path=own.writer.path, reason=str(error))
+                self._report(SegmentSealFailed(segment.roll))
+                await asyncio.sleep(self._surroundings.backoff_s(failures))
+                failures += 1
+                continue
+            self.segments.pop(segment.roll, None)
+            self._report(SegmentSealed(segment.roll))
+            return
+
+    async def _close_and_index(self, own: OwnSegment, end_offset: int) -> None:
+        assert self.files is not None
+        if own.closed_bytes < 0:
+            try:
+                own.closed_bytes = await own.writer.close()
+            except FencedWriter:
+                raise
+            except WriterBroken:
+                await self.look()
+                own.closed_bytes = await own.writer.mend()
+                await self.look()
+            if own.closed_bytes < own.valid_bytes:
+                raise AcknowledgedDataLost(own.leader_epoch, -1, end_offset)
+        await self.files.save_index(self.files.seal_segment(own.roll, own.closed_bytes))
+
+    def discard(self, roll: int, spawn: Callable[[asyncio.Future[None]], None]) -> None:
+        """Close and remove a segment without a batch, in the background. What is left behind does no harm."""
+        own = self.segments.pop(roll, None)
+        if own is None:
+            return
+        task = asyncio.ensure_future(self._discard(own))
+        self._discards.add(task)
+        task.add_done_callback(self._discards.discard)
+        spawn(task)
+
+    async def _discard(self, own: OwnSegment) -> None:
+        try:
+            if own.closed_bytes < 0:
+                await own.writer.close()
+            await self._store.delete(own.writer.path)
+        except StoreError as error:
+            own.writer.abandon()
+            _log.info("empty_segment_not_removed", path=own.writer.path, reason=str(error))
+
+    async def release(self) -> None:
+        """Seal our own directory. Keeps trying; ends in an event."""
+        if self._discards:
+            await asyncio.wait(self._discards)
+        failures = 0
+        while not self._is_over():
+            try:
+                await self._store.rename(self._paths.own, self._paths.own_sealed)
+            except (FileMissing, AlreadyExists):
+                self._report(OwnershipLost())
+                return
+            except StoreError as error:
+                if failures == 0:
+                    _log.warning("directory_not_sealed_yet", path=self._paths.own, reason=str(error))
+                await asyncio.sleep(self._surroundings.backoff_s(failures))
+                failures += 1
+                continue
+            self._report(DirectoryReleased())
+            return

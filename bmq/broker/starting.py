@@ -1,0 +1,82 @@
+"""Performs the first effects of a partition's machine: claim, seal, close, walk, record. The machine decides the order.
+
+Each method does one effect once and returns the event that reports it. Whoever calls tries again when the store does
+not answer; every step finds what an earlier try has done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from bmq.broker.claim import OpenFile, claim_directory, find_open_files, seal_directories
+from bmq.broker.partition_events import (
+    CloseFile,
+    DirectoriesSealed,
+    DirectoryClaimed,
+    FileClosed,
+    LogWalked,
+    ManifestWritten,
+    SealDirectories,
+)
+from bmq.broker.surroundings import Surroundings
+from bmq.log.names import EpochListing, PartitionPaths
+from bmq.log.partition_files import PartitionFiles
+from bmq.log.recovery import RecoveredLog, recover_log
+from bmq.log.store import FileMissing
+
+
+@dataclass(slots=True)
+class Start:
+    """What one start has found so far. `files` is there once the log was walked."""
+
+    surroundings: Surroundings
+    paths: PartitionPaths
+    index_interval_bytes: int
+    listing: EpochListing = field(default_factory=lambda: EpochListing(frozenset(), frozenset()))
+    open_files: dict[str, OpenFile] = field(default_factory=dict)
+    recovered: RecoveredLog | None = None
+    files: PartitionFiles | None = None
+
+    async def claim(self) -> DirectoryClaimed:
+        self.listing = await claim_directory(self.surroundings.store, self.paths, self.surroundings.holder)
+        return DirectoryClaimed(self.listing.open_epochs, self.listing.sealed_epochs)
+
+    async def seal(self, effect: SealDirectories) -> DirectoriesSealed:
+        store, paths = self.surroundings.store, self.paths
+        await seal_directories(store, paths, effect.epochs, effect.leftovers)
+        older = self.listing.older_epochs(paths.leader_epoch)
+        found = await find_open_files(store, paths, older, frozenset(effect.epochs))
+        self.open_files = {file.path: file for file in found}
+        return DirectoriesSealed(frozenset(self.open_files))
+
+    async def close(self, effect: CloseFile) -> FileClosed:
+        file = self.open_files[effect.file]
+        try:
+            await self.surroundings.store.take_over(file.path, previous_holder=file.holder)
+        except FileMissing:
+            pass  # deleted by a former owner's retention, so nothing counts on it
+        self.surroundings.counts.takeovers += 1
+        return FileClosed(effect.file)
+
+    async def walk(self) -> LogWalked:
+        self.recovered = recovered = await recover_log(
+            self.surroundings.store,
+            self.paths,
+            self.listing.older_epochs(self.paths.leader_epoch),
+            holder=self.surroundings.holder,
+            index_interval_bytes=self.index_interval_bytes,
+        )
+        self.files = PartitionFiles(
+            self.surroundings.store,
+            self.paths,
+            recovered,
+            holder=self.surroundings.holder,
+            indexes=self.surroundings.indexes,
+            index_interval_bytes=self.index_interval_bytes,
+        )
+        return LogWalked(recovered.end_offset)
+
+    async def record(self) -> ManifestWritten:
+        assert self.files is not None
+        await self.files.write_manifest()
+        return ManifestWritten()

@@ -1,0 +1,64 @@
+"""What all partitions of a process share: the store, clocks and chance, budgets, and the broker's own settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+
+from bmq.broker.append_budget import AppendBudget
+from bmq.broker.metrics import PartitionCounts
+from bmq.broker.tail_cache import TailCache
+from bmq.log.clock import Clock
+from bmq.log.index_cache import INDEX_CACHE_BYTES_MAX, IndexCache
+from bmq.log.store import SegmentStore
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """`starts_max`: partitions being started at once. `start_wait_max_s`: how long a caller waits for one of them.
+
+    `backoff_first_s` doubles up to `backoff_max_s` while the store fails. `is_transactional_served`: whether clients may
+    write transactional batches (something has to end their transactions).
+    """
+
+    tail_cache_bytes_max: int = 256 * 1024 * 1024
+    append_bytes_max: int = 64 * 1024 * 1024
+    index_cache_bytes_max: int = INDEX_CACHE_BYTES_MAX
+    appends_outstanding_max: int = 64
+    starts_max: int = 16
+    start_wait_max_s: float = 10.0
+    stop_wait_max_s: float = 4.5
+    deletions_max: int = 4
+    backoff_first_s: float = 0.02
+    backoff_max_s: float = 5.0
+    upkeep_interval_s: float = 1.0
+    retention_check_interval_ms: int = 300_000
+    producer_id_expiration_ms: int = 86_400_000
+    is_transactional_served: bool = False
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """Handed to every partition. `holder` names this process incarnation in the store."""
+
+    store: SegmentStore
+    holder: str
+    clock: Clock
+    random: Random
+    settings: BrokerSettings
+    tail_cache: TailCache = field(init=False)
+    budget: AppendBudget = field(init=False)
+    indexes: IndexCache = field(init=False)
+    counts: PartitionCounts = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.tail_cache = TailCache(self.settings.tail_cache_bytes_max)
+        self.budget = AppendBudget(self.settings.append_bytes_max)
+        self.indexes = IndexCache(self.settings.index_cache_bytes_max)
+        self.counts = PartitionCounts()
+
+    def backoff_s(self, failures: int) -> float:
+        """How long to wait after this many failures in a row; spread, so that partitions do not try all at once."""
+        settings = self.settings
+        longest = min(settings.backoff_max_s, settings.backoff_first_s * 2.0 ** min(failures, 30))
+        return longest * (0.5 + 0.5 * self.random.random())

@@ -1,0 +1,87 @@
+"""Brings produced batches to their partitions' logs in the order in which they came, also while a partition starts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from bmq.log.partition_log import AppendDone, AppendResult, PartitionLog, TopicPartition
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError
+
+_QUEUED_BYTES_MAX: Final = 64 * 1024 * 1024
+
+
+class Expiring(Protocol):
+    """A produce that must be answered by `deadline_s`."""
+
+    deadline_s: float
+
+    def expire(self) -> None: ...
+
+
+class Partitions(Protocol):
+    def ready(self, topic_partition: TopicPartition) -> PartitionLog | None: ...
+    async def leader_of(self, topic_partition: TopicPartition) -> PartitionLog: ...
+
+
+class Appender:
+    """Per partition that is not ready, a queue; behind it nobody overtakes."""
+
+    def __init__(self, partitions: Partitions) -> None:
+        self._partitions = partitions
+        self._queues: dict[TopicPartition, list[tuple[memoryview, AppendDone]]] = {}
+        self._queued_bytes = 0
+        self._waiting: set[Expiring] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def append(self, topic_partition: TopicPartition, records: memoryview, done: AppendDone) -> None:
+        """As PartitionLog.append, wherever the partition is in its life."""
+        queue = self._queues.get(topic_partition) if self._queues else None
+        if queue is None:
+            log = self._partitions.ready(topic_partition)
+            if log is not None:
+                log.append(records, done)
+                return
+            queue = self._queues[topic_partition] = []
+            task = asyncio.get_running_loop().create_task(self._start(topic_partition))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        if self._queued_bytes + len(records) > _QUEUED_BYTES_MAX:
+            done(AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message="too much waits for partitions that start"))
+            return
+        self._queued_bytes += len(records)
+        queue.append((records, done))
+
+    async def _start(self, topic_partition: TopicPartition) -> None:
+        perform: Callable[[memoryview, AppendDone], None]
+        try:
+            perform = (await self._partitions.leader_of(topic_partition)).append
+        except BmqError as error:
+            refusal = AppendResult(error.code, message=str(error))
+
+            def perform(records: memoryview, done: AppendDone) -> None:
+                done(refusal)
+
+        finally:
+            queue = self._queues.pop(topic_partition)
+            self._queued_bytes -= sum(len(records) for records, _ in queue)
+        for records, done in queue:
+            perform(records, done)
+
+    # --- deadlines
+    def wait(self, produce: Expiring) -> None:
+        self._waiting.add(produce)
+
+    def done(self, produce: Expiring) -> None:
+        self._waiting.discard(produce)
+
+    def expire(self, now_s: float) -> None:
+        """Answer what waited too long."""
+        for produce in [produce for produce in self._waiting if produce.deadline_s <= now_s]:
+            produce.expire()
+
+    def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()

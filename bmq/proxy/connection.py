@@ -1,0 +1,327 @@
+"""One client's connection: frames in, answers out in the order of their requests, never more at once than is allowed.
+
+Requests run concurrently; each has a slot in a queue, and what leaves is the run of finished slots at its head. At a limit
+(requests or bytes in flight, here or in all; answers the client does not take) the socket stops being read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import structlog
+
+from bmq.log.store import Buffer
+from bmq.protocol.apis import APIS, ApiKey
+from bmq.protocol.codec import (
+    RequestHeader,
+    decode_request,
+    encode_response,
+    encode_response_header,
+    parse_request_header,
+    unsupported_api_versions_response,
+)
+from bmq.protocol.errors import BmqError, MalformedMessage, UnsupportedVersion
+from bmq.proxy.dispatch import HANDLERS, HOT_HANDLERS, EncodedBody, Handler, RequestContext
+from bmq.proxy.frames import FrameSplitter
+from bmq.proxy.whole_errors import error_response
+
+if TYPE_CHECKING:
+    from bmq.proxy.server import KafkaServer
+
+log = structlog.get_logger("bmq.proxy")
+
+_NO_ANSWER: Final[Sequence[Buffer]] = ()
+
+
+class Slot:
+    """One request's place in the order of answers. Calling it answers; see bmq.proxy.dispatch.Reply."""
+
+    __slots__ = ("_connection", "api_key", "buffers", "is_done", "request_bytes", "started_s")
+
+    def __init__(self, connection: Connection, api_key: int, request_bytes: int, started_s: float) -> None:
+        self._connection = connection
+        self.api_key = api_key
+        self.request_bytes = request_bytes
+        self.started_s = started_s
+        self.is_done = False
+        self.buffers: Sequence[Buffer] = _NO_ANSWER
+
+    def __call__(self, buffers: Sequence[Buffer] | None) -> None:
+        if not self.is_done:
+            self.is_done = True
+            if buffers is None:
+                self._connection.close("the request cannot be answered")
+            else:
+                self.buffers = buffers
+                self._connection.answered()
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Made by KafkaServer for each client."""
+
+    def __init__(self, server: KafkaServer) -> None:
+        self._server = server
+        self._limits = server.limits
+        self._loop = server.loop
+        self._splitter = FrameSplitter(
+            server.receive_buffer, server.limits.request_bytes_max, server.limits.frame_bytes_at_first_max
+        )
+        self._transport: asyncio.Transport | None = None
+        self._slots: deque[Slot] = deque()
+        self._frames: deque[bytearray] = deque()  # received, not begun
+        self._in_flight_bytes = 0
+        self._is_reading_paused = False
+        self._is_writing_paused = False
+        self._is_flush_due = False
+        self._is_turn_due = False
+        self._is_stopping = False
+        self._context: RequestContext | None = None
+        self._software = ("unknown", "unknown")
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.host = ""
+        self.active_at_s = 0.0
+
+    # --- the transport's side
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=self._limits.unsent_bytes_max)
+        peer = transport.get_extra_info("peername")
+        self.host = str(peer[0]) if peer else "unknown"
+        self.active_at_s = self._loop.time()
+        if not self._server.admit(self):
+            self._transport.abort()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._splitter.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._server.stats.received_bytes += nbytes
+        self.active_at_s = self._loop.time()
+        try:
+            frames = self._splitter.feed(nbytes)
+        except MalformedMessage as error:
+            self.close(str(error))
+            return
+        if frames and not self._is_stopping:
+            if self._frames:
+                self._frames.extend(frames)
+            else:
+                self._frames = deque(frames)
+                self._begin_frames()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._is_writing_paused = True
+
+    def resume_writing(self) -> None:
+        self._is_writing_paused = False
+        self.active_at_s = self._loop.time()
+        self._begin_frames()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._frames.clear()
+        for slot in self._slots:
+            slot.is_done = True
+        self._slots.clear()
+        for task in self._tasks:
+            task.cancel()
+        self._server.give_back(self._in_flight_bytes)
+        self._in_flight_bytes = 0
+        self._server.forget(self)
+
+    # --- requests
+    @property
+    def _is_full(self) -> bool:
+        limits = self._limits
+        return (
+            self._is_writing_paused
+            or len(self._slots) >= limits.in_flight_requests_max
+            or self._in_flight_bytes >= limits.in_flight_bytes_max
+            or self._server.is_full
+        )
+
+    def _begin_frames(self) -> None:
+        """Begin what may be begun; others have their turn after so many. Reads the socket only when all is begun."""
+        left = self._limits.frames_per_turn_max
+        while self._frames and not self._is_full and self._transport is not None:
+            if left == 0:
+                self._turn_soon()
+                break
+            left -= 1
+            self._begin(self._frames.popleft())
+        if self._transport is None:
+            return
+        if self._frames or self._is_full:
+            self._pause_reading()
+        elif self._is_reading_paused and not self._transport.is_closing():
+            self._is_reading_paused = False
+            self._transport.resume_reading()
+
+    def _turn_soon(self) -> None:
+        if not self._is_turn_due:
+            self._is_turn_due = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._is_turn_due = False
+        self._begin_frames()
+
+    def room(self) -> None:
+        """The server has room again."""
+        self._begin_frames()
+
+    def _pause_reading(self) -> None:
+        if not self._is_reading_paused and self._transport is not None and not self._transport.is_closing():
+            self._is_reading_paused = True
+            self._server.stats.reads_paused += 1
+            self._transport.pause_reading()
+        if self._server.is_full:
+            self._server.wait_for_room(self)
+
+    def _begin(self, frame: bytearray) -> None:
+        try:
+            header = parse_request_header(frame)
+            api_key = ApiKey(header.api_key)
+        except ValueError:
+            self.close(f"API {header.api_key} is not served")
+            return
+        except MalformedMessage as error:
+            self.close(str(error))
+            return
+        size = len(frame)
+        slot = Slot(self, api_key, size, self._loop.time())
+        self._slots.append(slot)
+        self._in_flight_bytes += size
+        self._server.take(size)
+        self._server.stats.requests[api_key] += 1
+        try:
+            self._dispatch(api_key, header, frame, slot)
+        except (MalformedMessage, UnsupportedVersion) as error:
+            self.close(f"{api_key.name} version {header.api_version}: {error}")
+
+    def _dispatch(self, api_key: ApiKey, header: RequestHeader, frame: bytearray, slot: Slot) -> None:
+        api = APIS[api_key]
+        if not api.version_min <= header.api_version <= api.version_max:
+            if api_key is not ApiKey.API_VERSIONS:
+                raise UnsupportedVersion(f"{api.version_min} to {api.version_max} are served")
+            slot((unsupported_api_versions_response(header.correlation_id),))
+            return
+        context = self._context_of(header)
+        hot = HOT_HANDLERS.get(api_key)
+        if hot is not None:
+            hot(frame, header, context, self._server.services, slot)
+            return
+        request = decode_request(header, frame)
+        if api_key is ApiKey.API_VERSIONS and header.api_version >= 3:
+            self._software = (request.client_software_name, request.client_software_version)
+            self._context = None
+        task = self._loop.create_task(self._answer(HANDLERS[api_key], api_key, header, request, context, slot))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _context_of(self, header: RequestHeader) -> RequestContext:
+        context = self._context
+        if context is None or context.api_version != header.api_version or context.client_id != header.client_id:
+            context = self._context = RequestContext(
+                header.api_version, header.client_id, self.host, self._software[0], self._software[1]
+            )
+        return context
+
+    async def _answer(
+        self,
+        handler: Handler,
+        api_key: ApiKey,
+        header: RequestHeader,
+        request: Any,
+        context: RequestContext,
+        slot: Slot,
+    ) -> None:
+        try:
+            response = await handler(request, context, self._server.services)
+        except BmqError as error:
+            response = error_response(api_key, error.code, str(error))
+        except Exception as error:
+            log.error(
+                "handler_failed", api=api_key.name, client=self.host, error=repr(error), exc_info=self._server.is_debug
+            )
+            response = error_response(api_key, BmqError.code, "")
+        if response is None:
+            slot(None)
+            return
+        code = getattr(response, "error_code", 0)
+        if code:
+            self._server.stats.note_error(api_key, code)
+        if isinstance(response, EncodedBody):
+            slot((encode_response_header(api_key, header.api_version, header.correlation_id), response.data))
+        else:
+            slot((encode_response(api_key, header.api_version, header.correlation_id, response),))
+
+    # --- answers
+    def answered(self) -> None:
+        if not self._is_flush_due and self._slots and self._slots[0].is_done:
+            self._is_flush_due = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._is_flush_due = False
+        transport, slots = self._transport, self._slots
+        if transport is None:
+            return
+        now_s = self._loop.time()
+        stats = self._server.stats
+        out: list[Buffer] = []
+        sent = released = 0
+        while slots and slots[0].is_done:
+            slot = slots.popleft()
+            released += slot.request_bytes
+            if slot.buffers:
+                size = sum(map(len, slot.buffers))
+                out.append(size.to_bytes(4, "big"))
+                out.extend(slot.buffers)
+                sent += size + 4
+            if slot.api_key == ApiKey.PRODUCE:
+                stats.produce_latency.observe(now_s - slot.started_s)
+            elif slot.api_key == ApiKey.FETCH:
+                stats.fetch_latency.observe(now_s - slot.started_s)
+        self._in_flight_bytes -= released
+        if out and not transport.is_closing():
+            stats.sent_bytes += sent
+            self.active_at_s = now_s
+            transport.writelines(out)
+        self._server.give_back(released)
+        if self._is_stopping:
+            self._close_when_idle()
+        elif self._frames or self._is_reading_paused:
+            self._begin_frames()
+
+    # --- ending
+    def close(self, reason: str) -> None:
+        """Close at once because of what the client sent, or did not take."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._server.note_bad(self, reason)
+            self._transport.abort()
+
+    def close_if_idle(self, before_s: float) -> None:
+        """Close when nothing has moved since `before_s`: the client is silent, or does not take its answers."""
+        if self.active_at_s < before_s and self._transport is not None and (not self._slots or self._is_writing_paused):
+            self._transport.abort()
+
+    def stop(self) -> None:
+        """Begin nothing more; close once everything begun is answered."""
+        self._is_stopping = True
+        self._frames.clear()
+        self._close_when_idle()
+
+    def _close_when_idle(self) -> None:
+        if self._transport is not None and not self._slots:
+            self._transport.close()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()

@@ -1,0 +1,99 @@
+"""Cuts a byte stream into request frames (int32 length, then as many bytes). No I/O.
+
+All connections share one receive buffer: `get_buffer`, the read and `buffer_updated` follow each other without anything in
+between. Small frames are copied out of it; one that is not whole gets a buffer of its own, into which the rest is received
+directly, so that a big produce is copied nowhere. Frames are writable and belong to the receiver of `feed`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bmq.protocol.errors import MalformedMessage
+
+_PREFIX_BYTES: Final = 4
+
+
+class ReceiveBuffer:
+    """The memory all connections of a server receive into."""
+
+    __slots__ = ("view",)
+
+    def __init__(self, size_bytes: int) -> None:
+        self.view = memoryview(bytearray(size_bytes))
+
+
+class FrameSplitter:
+    """One connection's position in its stream."""
+
+    __slots__ = ("_at_first_max", "_filled", "_frame", "_frame_bytes_max", "_needed", "_prefix", "_shared")
+
+    def __init__(self, shared: ReceiveBuffer, frame_bytes_max: int, at_first_max: int) -> None:
+        self._shared = shared.view
+        self._frame_bytes_max = frame_bytes_max
+        self._at_first_max = at_first_max
+        self._prefix = b""  # of the next frame's length, fewer than 4 bytes
+        self._frame: bytearray | None = None  # a frame that is not whole, `_filled` of `_needed` bytes are there
+        self._filled = 0
+        self._needed = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory held for a frame that is not whole yet."""
+        return 0 if self._frame is None else len(self._frame)
+
+    def get_buffer(self) -> memoryview:
+        """Where the next bytes are to be received. Never empty."""
+        if self._frame is None:
+            return self._shared
+        return memoryview(self._frame)[self._filled :]
+
+    def feed(self, count: int) -> list[bytearray]:
+        """`count` bytes were received into `get_buffer()`: the frames they complete. Raises MalformedMessage."""
+        if self._frame is None:
+            return self._cut(count)
+        self._filled += count
+        if self._filled == self._needed:
+            frame, self._frame = self._frame, None
+            return [frame]
+        if self._filled == len(self._frame):
+            # Doubling a new buffer, since the old one may still be exported to the reader.
+            larger = bytearray(min(self._needed, 2 * len(self._frame)))
+            larger[: self._filled] = self._frame
+            self._frame = larger
+        return []
+
+    def _cut(self, count: int) -> list[bytearray]:
+        view = self._shared[:count]
+        if self._prefix:
+            missing = _PREFIX_BYTES - len(self._prefix)
+            self._prefix += bytes(view[:missing])
+            if len(self._prefix) < _PREFIX_BYTES:
+                return []
+            length, position = int.from_bytes(self._prefix, "big", signed=True), missing
+            self._prefix = b""
+        elif count < _PREFIX_BYTES:
+            self._prefix = bytes(view)
+            return []
+        else:
+            length, position = int.from_bytes(view[:_PREFIX_BYTES], "big", signed=True), _PREFIX_BYTES
+        frames: list[bytearray] = []
+        while True:
+            if not 0 <= length <= self._frame_bytes_max:
+                raise MalformedMessage(f"a request announces {length} bytes, 0 to {self._frame_bytes_max} are allowed")
+            end = position + length
+            if end > count:
+                self._begin(view[position:], length)
+                return frames
+            frames.append(bytearray(view[position:end]))
+            position = end + _PREFIX_BYTES
+            if position > count:
+                self._prefix = bytes(view[end:])
+                return frames
+            length = int.from_bytes(view[end:position], "big", signed=True)
+
+    def _begin(self, start: memoryview, length: int) -> None:
+        self._filled = len(start)
+        self._needed = length
+        self._frame = bytearray(min(length, max(self._at_first_max, 2 * self._filled)))
+        self._frame[: self._filled] = start

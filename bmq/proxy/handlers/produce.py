@@ -1,0 +1,187 @@
+"""Produce: each partition's batch to its log; one partition's failure never fails its neighbours."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bmq.controller.image import INTERNAL_TOPICS, MetadataImage, TopicImage
+from bmq.log.partition_log import AppendResult, TopicPartition
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.codec import RequestHeader
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.hot import (
+    LeaderHint,
+    NodeEndpoint,
+    Produce,
+    ProducedTopic,
+    ProduceResult,
+    ProduceTopicResult,
+    encode_produce_response,
+    parse_produce,
+)
+from bmq.proxy.dispatch import Reply, RequestContext, handles_hot
+from bmq.proxy.services import Services
+
+_ADMIN_CLIENT_ID: Final = "__admin_client"
+_TIMED_OUT: Final = AppendResult(
+    ErrorCode.REQUEST_TIMED_OUT, message="the records were not durable within the request's timeout"
+)
+_HINTED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+@handles_hot(ApiKey.PRODUCE)
+def produce(frame: bytearray, header: RequestHeader, context: RequestContext, services: Services, reply: Reply) -> None:
+    """Source: ProduceRequest.json; KIP-98 (idempotence), KIP-516 (topic ids), KIP-951 (leader hints)."""
+    request = parse_produce(frame, header.body_position, header.api_version)
+    refusal = _refusal(request)
+    pending = _PendingProduce(header, request, services, reply)
+    image = services.controller.image
+    for topic_index, produced in enumerate(request.topics):
+        topic, code = _topic_of(produced, image, context)
+        for partition_index, (partition, records) in enumerate(produced.partitions):
+            done = pending.slot(topic_index, partition_index)
+            if refusal is not None:
+                done(refusal)
+            elif topic is None:
+                done(AppendResult(code))
+            elif not 0 <= partition < len(topic.partitions):
+                done(AppendResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            elif records is None:
+                done(AppendResult(ErrorCode.INVALID_RECORD, message="no records"))
+            else:
+                services.appender.append(TopicPartition(topic.topic_id, partition), records, done)
+    pending.all_begun()
+
+
+def _refusal(request: Produce) -> AppendResult | None:
+    if request.acks not in (-1, 0, 1):
+        return AppendResult(ErrorCode.INVALID_REQUIRED_ACKS, message=f"acks {request.acks} is not -1, 0 or 1")
+    if request.transactional_id is not None:
+        return AppendResult(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, message="transactions are not served")
+    return None
+
+
+def _topic_of(
+    produced: ProducedTopic, image: MetadataImage, context: RequestContext
+) -> tuple[TopicImage | None, ErrorCode]:
+    if produced.name is None:
+        topic = image.topics_by_id.get(produced.topic_id) if produced.topic_id is not None else None
+        code = ErrorCode.UNKNOWN_TOPIC_ID
+    else:
+        topic = image.topics.get(produced.name)
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if topic is not None and topic.name in INTERNAL_TOPICS and context.client_id != _ADMIN_CLIENT_ID:
+        return None, ErrorCode.INVALID_TOPIC_EXCEPTION
+    return topic, code
+
+
+class _PendingProduce:
+    """One request's results as they come in; answered when the last is there or the time is over."""
+
+    __slots__ = ("_header", "_left", "_reply", "_request", "_results", "_services", "deadline_s")
+
+    def __init__(self, header: RequestHeader, request: Produce, services: Services, reply: Reply) -> None:
+        self._header = header
+        self._request = request
+        self._services = services
+        self._reply = reply
+        self._results: list[list[AppendResult | None]] = [[None] * len(topic.partitions) for topic in request.topics]
+        self._left = 1  # for all_begun: an append may be done before the next one is begun
+        self.deadline_s = 0.0
+
+    def slot(self, topic_index: int, partition_index: int) -> _Done:
+        self._left += 1
+        return _Done(self, topic_index, partition_index)
+
+    def all_begun(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self._answer()
+        else:
+            self.deadline_s = self._services.loop.time() + max(self._request.timeout_ms, 0) / 1000
+            self._services.appender.wait(self)
+
+    def put(self, topic_index: int, partition_index: int, result: AppendResult) -> None:
+        results = self._results[topic_index]
+        if results[partition_index] is None and self._left:
+            results[partition_index] = result
+            self._left -= 1
+            if self._left == 0:
+                self._services.appender.done(self)
+                self._answer()
+
+    def expire(self) -> None:
+        self._services.appender.done(self)
+        self._left = 0
+        for results in self._results:
+            results[:] = [_TIMED_OUT if result is None else result for result in results]
+        self._answer()
+
+    def _answer(self) -> None:
+        stats = self._services.stats
+        endpoints: dict[int, NodeEndpoint] = {}
+        topics = []
+        has_failed = False
+        for topic, results in zip(self._request.topics, self._results, strict=True):
+            answers = []
+            for (partition, _), result in zip(topic.partitions, results, strict=True):
+                assert result is not None
+                hint = None
+                if result.error_code:
+                    has_failed = True
+                    stats.note_error(ApiKey.PRODUCE, result.error_code)
+                    hint = self._hint(topic, partition, result.error_code, endpoints)
+                answers.append(
+                    ProduceResult(
+                        partition,
+                        result.error_code,
+                        result.base_offset,
+                        result.log_append_time_ms,
+                        result.log_start_offset,
+                        result.message,
+                        (),
+                        hint,
+                    )
+                )
+            topics.append(ProduceTopicResult(topic.name, topic.topic_id, answers))
+        if self._request.acks == 0:
+            # Nobody reads an answer, so a closed connection is how the producer learns of the failure.
+            self._reply(None if has_failed else ())
+            return
+        header = self._header
+        self._reply(
+            (
+                encode_produce_response(
+                    header.api_version, header.correlation_id, topics, node_endpoints=tuple(endpoints.values())
+                ),
+            )
+        )
+
+    def _hint(
+        self, topic: ProducedTopic, partition: int, code: ErrorCode, endpoints: dict[int, NodeEndpoint]
+    ) -> LeaderHint | None:
+        if code not in _HINTED:
+            return None
+        image = self._services.controller.image
+        found = image.topics.get(topic.name) if topic.name is not None else image.topics_by_id.get(topic.topic_id)  # type: ignore[arg-type]
+        if found is None or not 0 <= partition < len(found.partitions):
+            return None
+        leader = found.partitions[partition]
+        node = image.nodes.get(leader.leader)
+        if node is not None:
+            endpoints[node.node_id] = NodeEndpoint(node.node_id, node.host, node.port, node.rack)
+        return LeaderHint(leader.leader, leader.leader_epoch)
+
+
+class _Done:
+    """Where one partition's result goes."""
+
+    __slots__ = ("_partition_index", "_pending", "_topic_index")
+
+    def __init__(self, pending: _PendingProduce, topic_index: int, partition_index: int) -> None:
+        self._pending = pending
+        self._topic_index = topic_index
+        self._partition_index = partition_index
+
+    def __call__(self, result: AppendResult) -> None:
+        self._pending.put(self._topic_index, self._partition_index, result)

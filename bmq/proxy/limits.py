@@ -1,0 +1,29 @@
+"""How much clients may ask of one server at once. Names and defaults follow Kafka's where it has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyLimits:
+    """At each limit a socket stops being read; nothing is dropped and nothing grows."""
+
+    request_bytes_max: int = 100 * 1024 * 1024
+    """`socket.request.max.bytes`: a longer frame closes its connection."""
+    in_flight_requests_max: int = 64
+    """Requests of one connection that are not answered yet."""
+    in_flight_bytes_max: int = 16 * 1024 * 1024
+    """Their bytes, of one connection; a single larger request still passes."""
+    in_flight_total_bytes_max: int = 256 * 1024 * 1024
+    """Their bytes, of all connections together."""
+    unsent_bytes_max: int = 4 * 1024 * 1024
+    """Answers of one connection the client has not taken: beyond it no further request of it is begun."""
+    connections_max: int = 10_000
+    connections_max_idle_ms: int = 600_000
+    """`connections.max.idle.ms`: a connection on which nothing moves is closed."""
+    frames_per_turn_max: int = 64
+    """Requests of one connection that are begun before the others have their turn."""
+    frame_bytes_at_first_max: int = 1024 * 1024
+    """What an announced frame gets before its bytes are there."""
+    receive_buffer_bytes: int = 256 * 1024

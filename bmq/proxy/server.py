@@ -1,0 +1,128 @@
+"""The Kafka listener: accepts connections, keeps the budgets they share, closes the idle, stops without losing an answer."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import structlog
+
+from bmq.proxy import handlers
+from bmq.proxy.connection import Connection
+from bmq.proxy.frames import ReceiveBuffer
+from bmq.proxy.limits import ProxyLimits
+from bmq.proxy.services import Services
+
+log = structlog.get_logger("bmq.proxy")
+
+_HOUSEKEEPING_S: Final = 0.5
+_IDLE_CHECK_S: Final = 10.0
+_BAD_LOGS_PER_SECOND_MAX: Final = 10
+
+
+class KafkaServer:
+    """`start` listens and returns the address, `stop` ends. All on one event loop."""
+
+    def __init__(self, services: Services, limits: ProxyLimits, *, is_debug: bool = False) -> None:
+        handlers.load_all()
+        self.services = services
+        self.limits = limits
+        self.is_debug = is_debug
+        self.stats = services.stats
+        self.loop = asyncio.get_running_loop()
+        self.receive_buffer = ReceiveBuffer(limits.receive_buffer_bytes)
+        self._connections: set[Connection] = set()
+        self._waiting: dict[Connection, None] = {}
+        self._server: asyncio.Server | None = None
+        self._is_stopping = False
+        self._all_gone: asyncio.Event = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._next_idle_check_s = 0.0
+        self._bad_window_s = 0.0
+        self._bad_in_window = 0
+
+    async def start(self, host: str, port: int) -> tuple[str, int]:
+        """Listen; the address with the real port. Raises OSError."""
+        self._server = await self.loop.create_server(lambda: Connection(self), host, port, backlog=1024)
+        self._timer = self.loop.call_later(_HOUSEKEEPING_S, self._housekeeping)
+        name = self._server.sockets[0].getsockname()
+        return str(name[0]), int(name[1])
+
+    async def stop(self, timeout_s: float) -> None:
+        """Accept nothing more, let what has begun be answered for at most `timeout_s`, then close."""
+        self._is_stopping = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._server is not None:
+            self._server.close()
+        for connection in tuple(self._connections):
+            connection.stop()
+        if self._connections:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._all_gone.wait()
+            except TimeoutError:
+                log.warning("connections_cut", connections=len(self._connections))
+                for connection in tuple(self._connections):
+                    connection.abort()
+        self.services.appender.stop()
+
+    # --- connections
+    def admit(self, connection: Connection) -> bool:
+        """Whether a new connection may stay."""
+        if self._is_stopping or len(self._connections) >= self.limits.connections_max:
+            self.stats.connections_refused += 1
+            if not self._is_stopping:
+                self.note_bad(connection, f"there are {len(self._connections)} connections already")
+            return False
+        self._connections.add(connection)
+        self.stats.connections = len(self._connections)
+        return True
+
+    def forget(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        self._waiting.pop(connection, None)
+        self.stats.connections = len(self._connections)
+        if self._is_stopping and not self._connections:
+            self._all_gone.set()
+
+    def note_bad(self, connection: Connection, reason: str) -> None:
+        """One line for a connection that is closed; not more than some a second."""
+        self.stats.connections_closed_bad += 1
+        now_s = self.loop.time()
+        if now_s - self._bad_window_s >= 1:
+            if self._bad_in_window > _BAD_LOGS_PER_SECOND_MAX:
+                log.warning("connections_closed", count=self._bad_in_window - _BAD_LOGS_PER_SECOND_MAX)
+            self._bad_window_s, self._bad_in_window = now_s, 0
+        self._bad_in_window += 1
+        if self._bad_in_window <= _BAD_LOGS_PER_SECOND_MAX:
+            log.warning("connection_closed", client=connection.host, reason=reason)
+
+    # --- the shared budget
+    @property
+    def is_full(self) -> bool:
+        return self.stats.in_flight_bytes >= self.limits.in_flight_total_bytes_max
+
+    def take(self, size_bytes: int) -> None:
+        self.stats.in_flight_bytes += size_bytes
+
+    def give_back(self, size_bytes: int) -> None:
+        self.stats.in_flight_bytes -= size_bytes
+        if self._waiting and not self.is_full:
+            waiting, self._waiting = self._waiting, {}
+            for connection in waiting:
+                self.loop.call_soon(connection.room)
+
+    def wait_for_room(self, connection: Connection) -> None:
+        self._waiting[connection] = None
+
+    # --- time
+    def _housekeeping(self) -> None:
+        now_s = self.loop.time()
+        self.services.appender.expire(now_s)
+        if now_s >= self._next_idle_check_s:
+            self._next_idle_check_s = now_s + _IDLE_CHECK_S
+            before_s = now_s - self.limits.connections_max_idle_ms / 1000
+            for connection in tuple(self._connections):
+                connection.close_if_idle(before_s)
+        self._timer = self.loop.call_later(_HOUSEKEEPING_S, self._housekeeping)

@@ -1,0 +1,52 @@
+#!/bin/sh
+# Make sure that the programs named as arguments are there: python, java, mvn, kcat.
+# As root with apt they are installed, without asking; otherwise one sentence says what to install, and this fails.
+set -eu
+
+java_major() {
+    "${JAVA_HOME:+$JAVA_HOME/bin/}java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1
+}
+
+# Python 3.11 or newer that can make virtual environments with pip in them.
+python_is_there() {
+    for python in ${PYTHON:-} python3 python3.14 python3.13 python3.12 python3.11; do
+        if "$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            return 0
+        fi
+    done
+    return 1
+}
+
+missing=""
+packages=""
+for tool in "$@"; do
+    case "$tool" in
+    python)
+        python_is_there || { missing="$missing Python>=3.11-with-venv"; packages="$packages python3 python3-venv"; }
+        ;;
+    java)
+        major=$(java_major 2>/dev/null || true)
+        [ "${major:-0}" -ge 17 ] || { missing="$missing Java>=17"; packages="$packages default-jre-headless"; }
+        ;;
+    mvn)
+        command -v mvn >/dev/null || { missing="$missing Maven"; packages="$packages maven"; }
+        ;;
+    *)
+        command -v "$tool" >/dev/null || { missing="$missing $tool"; packages="$packages $tool"; }
+        ;;
+    esac
+done
+[ -n "$missing" ] || exit 0
+
+if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+    echo "Please install:$missing (on Debian or Ubuntu, as root: apt-get install$packages)." >&2
+    exit 1
+fi
+echo "installing$packages"
+export DEBIAN_FRONTEND=noninteractive
+# shellcheck disable=SC2086  # the packages are words
+if ! { apt-get update -qq && apt-get install -y -qq --no-install-recommends $packages; } >/tmp/bmq-apt.log 2>&1; then
+    tail -n 20 /tmp/bmq-apt.log >&2
+    echo "apt-get could not install$packages; its output is in /tmp/bmq-apt.log." >&2
+    exit 1
+fi
