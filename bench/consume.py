@@ -16,6 +16,9 @@ from confluent_kafka import Consumer, TopicPartition
 
 BATCH_RECORDS_MAX = 10_000
 SILENCE_MAX_S = 20.0
+QUEUE_BACKOFF_MS = 1
+QUEUED_MESSAGES_MIN = 200_000
+QUEUED_KIB_MAX = 256 * 1024
 
 
 class ConsumeFailed(Exception):
@@ -47,7 +50,17 @@ def read_pass(consumer: Consumer, topic: str, ends: dict[int, int]) -> float:
 def main() -> None:
     bootstrap, topic, record_bytes, passes = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False, "auto.offset.reset": "error"}
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            # By default librdkafka pauses a partition for a whole second whenever its queue is full: that pause, and not
+            # the server, would be what is measured.
+            "fetch.queue.backoff.ms": QUEUE_BACKOFF_MS,
+            "queued.min.messages": QUEUED_MESSAGES_MIN,
+            "queued.max.messages.kbytes": QUEUED_KIB_MAX,
+        }
     )
     partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions
     ends = {

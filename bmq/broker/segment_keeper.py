@@ -64,7 +64,6 @@ class SegmentKeeper:
         self._report = report
         self._is_over = is_over
         self._cuts_due: dict[int, int] = {}
-        self._discards: set[asyncio.Future[None]] = set()
 
     async def look(self) -> None:
         """Rule 7: raises FencedWriter unless our directory is there, by a look that began now."""
@@ -208,8 +207,6 @@ class SegmentKeeper:
         if own.closed_bytes < 0:
             try:
                 own.closed_bytes = await own.writer.close()
-            except FencedWriter:
-                raise
             except WriterBroken:
                 await self.look()
                 own.closed_bytes = await own.writer.mend()
@@ -218,17 +215,11 @@ class SegmentKeeper:
                 raise AcknowledgedDataLost(own.leader_epoch, -1, end_offset)
         await self.files.save_index(self.files.seal_segment(own.roll, own.closed_bytes))
 
-    def discard(self, roll: int, spawn: Callable[[asyncio.Future[None]], None]) -> None:
-        """Close and remove a segment without a batch, in the background. What is left behind does no harm."""
+    async def discard(self, roll: int) -> None:
+        """Close and remove a segment without a batch. What is left behind when that fails does no harm."""
         own = self.segments.pop(roll, None)
         if own is None:
             return
-        task = asyncio.ensure_future(self._discard(own))
-        self._discards.add(task)
-        task.add_done_callback(self._discards.discard)
-        spawn(task)
-
-    async def _discard(self, own: OwnSegment) -> None:
         try:
             if own.closed_bytes < 0:
                 await own.writer.close()
@@ -239,8 +230,6 @@ class SegmentKeeper:
 
     async def release(self) -> None:
         """Seal our own directory. Keeps trying; ends in an event."""
-        if self._discards:
-            await asyncio.wait(self._discards)
         failures = 0
         while not self._is_over():
             try:

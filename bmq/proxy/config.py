@@ -16,6 +16,7 @@ class ProxyConfig:
     frames_per_turn_max: int = 64  # requests of one connection handled before the others get their turn
     connection_requests_max: int = 256  # in flight
     connection_request_bytes_max: int = 16 * 1024 * 1024  # in flight; one longer request is let through alone
+    stalled_request_ms: int = 30_000  # a half-sent request may sit on a full budget for so long
     request_bytes_max: int = 192 * 1024 * 1024  # in flight on all connections
     connection_response_bytes_max: int = 1024 * 1024  # unsent; beyond it the connection's requests wait
     fetch_max_bytes: int = 55 * 1024 * 1024  # of one response

@@ -11,7 +11,7 @@ from bmq.log.clock import Clock
 from bmq.log.partition_log import PartitionLog, TopicPartition
 from bmq.log.store import SegmentStore
 from bmq.proxy.appender import Appender
-from bmq.proxy.metrics import ProxyStats
+from bmq.proxy.stats import ProxyStats
 
 if TYPE_CHECKING:
     from bmq.proxy.fetcher import Fetcher

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Any, cast
 from uuid import UUID
 
 import pytest
 
 from bmq.controller.image import Node
+from bmq.coordinator.coordinator import GroupCoordinator
 from bmq.protocol.apis import APIS, ApiKey
 from bmq.protocol.codec import decode_request, decode_response, encode_request, encode_response, parse_request_header
 from bmq.protocol.error_codes import ErrorCode
@@ -39,7 +41,6 @@ from bmq.protocol.messages.offset_fetch_request import (
 )
 from bmq.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from bmq.proxy.dispatch import HANDLERS, RequestContext
-from bmq.proxy.services import Services
 from tests.unit.coordinator.cluster import Cluster
 
 pytestmark = pytest.mark.unit
@@ -61,19 +62,20 @@ for key in GROUP_APIS:
     importlib.import_module(f"bmq.proxy.handlers.{key.name.lower()}")
 
 
+@dataclass(frozen=True)
+class GroupServices:
+    """The part of bmq.proxy.services.Services that these handlers use."""
+
+    node: Node
+    groups: GroupCoordinator
+
+
 class Wire:
     """A client's view: messages go through the codec in both directions."""
 
     def __init__(self) -> None:
         self.cluster = Cluster()
-        self.services = Services(
-            node=Node(3, "broker.example", 9092),
-            store=cast(Any, None),
-            partitions=cast(Any, None),
-            controller=cast(Any, None),
-            groups=self.cluster.coordinator,
-            clock=self.cluster.clock,
-        )
+        self.services = cast(Any, GroupServices(Node(3, "broker.example", 9092), self.cluster.coordinator))
 
     async def ask(self, key: ApiKey, version: int, message: Any) -> Any:
         frame = encode_request(key, version, 7, "client", message)

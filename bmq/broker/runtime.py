@@ -1,0 +1,557 @@
+"""One partition at its owner: performs what partition.py decides, and is the PartitionLog that everybody uses.
+
+The hot path has no task and no await: `append` checks a batch and lets the machine place it; what arrived in one loop
+iteration goes out as one append; when that is durable the batches enter the tail cache, the high watermark moves, and
+then the callbacks run. Callbacks always run after a step is complete, so they may append again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any, Final, cast
+
+import structlog
+
+from bmq.broker import partition_events as ev
+from bmq.broker.acknowledgement import PendingBatch, Waiters, call
+from bmq.broker.admission import Admission
+from bmq.broker.own_segment import OwnSegment
+from bmq.broker.partition import AcknowledgedDataLost, ImpossibleEvent, offline, start, step
+from bmq.broker.partition_states import Draining, Fenced, Mending, Offline, Opening, Owning, State, Unsynced, Writing
+from bmq.broker.reading import LogReader
+from bmq.broker.segment_keeper import SegmentKeeper
+from bmq.broker.starting import Start
+from bmq.broker.surroundings import Surroundings
+from bmq.log.config import LogConfig
+from bmq.log.names import PartitionPaths, partition_directory
+from bmq.log.partition_files import PartitionFiles
+from bmq.log.partition_log import AppendDone, AppendResult, TopicPartition
+from bmq.log.producer_state import PlacedBatch, ProducerStates
+from bmq.log.retention import is_roll_due
+from bmq.log.store import FencedWriter, FileMissing, LeaseHeld, StorageFull, StorageUnavailable, StoreError
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError, KafkaError
+from bmq.protocol.record_batch import BatchHeader, parse_end_transaction_marker
+
+INDEX_ENTRIES_MAX: Final = 1_000_000
+PREOPEN_SHARE: Final = 0.75  # of a segment that is written when the next one is opened
+
+_WRITE_DUE: Final = ev.WriteDue()
+_RETRIED: Final = (StorageUnavailable, LeaseHeld, StorageFull, FileMissing)
+
+_log = structlog.get_logger("bmq.broker")
+
+
+def limits_of(config: LogConfig, appends_outstanding_max: int) -> ev.Limits:
+    """What the machine has to know of the topic's settings."""
+    segment_bytes = config.segment_bytes
+    return ev.Limits(segment_bytes, int(segment_bytes * PREOPEN_SHARE), appends_outstanding_max)
+
+
+class PartitionRuntime(LogReader):
+    """See the module's head. `on_change` is called when it begins to own the partition and when it comes to its end."""
+
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        topic_partition: TopicPartition,
+        topic_name: str,
+        leader_epoch: int,
+        config: LogConfig,
+        floor: int,
+        on_change: Callable[[PartitionRuntime], None],
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.topic_name = topic_name
+        self.config = config
+        self.tasks: set[asyncio.Task[None]] = set()
+        self._surroundings = surroundings
+        self._epoch = leader_epoch
+        self._floor = floor
+        self._on_change = on_change
+        self._loop = asyncio.get_running_loop()
+        self._paths = PartitionPaths(partition_directory(topic_partition), leader_epoch)
+        self._admission = Admission(config)
+        self._keeper = SegmentKeeper(surroundings, self._paths, config, self._feed, lambda: self._state.is_final)
+        self._start = Start(surroundings, self._paths, config.segment_index_interval_bytes)
+        self._tail = surroundings.tail_cache.partition()
+        self._log: Unsynced | None = None
+        self._files: PartitionFiles | None = None
+        self._producers = ProducerStates()
+        self._current: OwnSegment | None = None
+        self._waiters = Waiters()
+        self._open_failures = 0
+        self._started_s = self._loop.time()
+        self._is_feeding = False
+        self._is_telling = False
+        self._is_wake_due = False
+        self._freed_bytes = 0
+        self._events: deque[ev.Event] = deque()
+        self._outbox: deque[tuple[PendingBatch, ErrorCode]] = deque()
+        self._retry: asyncio.TimerHandle | None = None
+        self.started: asyncio.Future[None] = self._loop.create_future()
+        self.ended: asyncio.Future[None] = self._loop.create_future()
+        limits = limits_of(config, surroundings.settings.appends_outstanding_max)
+        self._state, effects = start(leader_epoch, limits, floor)
+        self._perform(effects)
+
+    # --- what it is
+
+    @property
+    def state(self) -> State:
+        return self._state
+
+    @property
+    def state_name(self) -> str:
+        """For metrics: the machine's state in lower case."""
+        return type(self._state).__name__.lower()
+
+    @property
+    def is_owning(self) -> bool:
+        return isinstance(self._state, Owning)
+
+    @property
+    def leader_epoch(self) -> int:
+        return self._epoch
+
+    @property
+    def high_watermark(self) -> int:
+        return 0 if self._log is None else self._log.high_watermark
+
+    @property
+    def log_end_offset(self) -> int:
+        return 0 if self._log is None else self._log.log_end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        return self._producers.last_stable_offset(self.high_watermark)
+
+    def on_advance(self, wake: Callable[[], None]) -> Callable[[], None]:
+        return self._waiters.add(wake)
+
+    # --- the write path
+
+    def append(self, records: memoryview, done: AppendDone, *, is_internal: bool = False) -> None:
+        """As PartitionLog.append."""
+        if self._files is None or self._state.is_final:
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            if isinstance(self._state, Offline):
+                code = ErrorCode.KAFKA_STORAGE_ERROR
+            call(done, AppendResult(code))
+            return
+        try:
+            if is_internal:
+                self._append_internal(records, done)
+                return
+            now_ms = self._surroundings.clock.now_ms()
+            view, header = self._admission.admit(records, now_ms)
+            if header.producer_id >= 0:
+                if header.is_transactional and not self._surroundings.settings.is_transactional_served:
+                    raise KafkaError(ErrorCode.INVALID_TXN_STATE, "no transaction of this producer is open here")
+                repeated = self._producers.check(header)
+                if repeated is not None:
+                    self._answer_repeated(repeated, done)
+                    return
+        except BmqError as error:
+            self._surroundings.counts.refused_batches += 1
+            call(done, AppendResult(error.code, message=str(error)))
+            return
+        batch = PendingBatch(view, header, done, now_ms if self.config.message_timestamp_type_is_append_time else -1)
+        if not self._surroundings.budget.take(batch.size_bytes):
+            self._refuse_for_want_of_room(done)
+            return
+        self._feed(ev.ProduceArrived(batch))
+        if header.producer_id >= 0 and batch.base_offset >= 0:
+            self._producers.place(header, batch.base_offset)
+
+    def _append_internal(self, records: memoryview, done: AppendDone) -> None:
+        """Several batches may share one append; its answer is that of the last. Raises BmqError, and nothing happened."""
+        admitted = self._admission.admit_internal(records)
+        for view, header in admitted:
+            if header.producer_id >= 0:
+                marker = parse_end_transaction_marker(view) if header.is_control else None
+                if marker is not None:
+                    self._producers.check_marker(header, marker)
+                elif not header.is_control:
+                    self._producers.check(header, is_client=False)
+        if not self._surroundings.budget.take(len(records)):
+            self._refuse_for_want_of_room(done)
+            return
+        batches = [PendingBatch(view, header, None, -1) for view, header in admitted]
+        batches[-1].done = done
+        batches[-1].first = batches[0]
+        for batch in batches:
+            self._feed(ev.ProduceArrived(batch))
+            if batch.header.producer_id >= 0 and batch.base_offset >= 0:
+                self._place_internal(batch.header, batch)
+
+    def _place_internal(self, header: BatchHeader, batch: PendingBatch) -> None:
+        marker = parse_end_transaction_marker(batch.view) if header.is_control else None
+        if marker is not None:
+            self._producers.place_marker(header, batch.base_offset, marker)
+        elif not header.is_control:
+            self._producers.place(header, batch.base_offset)
+
+    def _refuse_for_want_of_room(self, done: AppendDone) -> None:
+        self._surroundings.counts.refused_batches += 1
+        message = "too many bytes are on their way into the log"
+        call(done, AppendResult(ErrorCode.REQUEST_TIMED_OUT, message=message))
+
+    def _answer_repeated(self, repeated: PlacedBatch, done: AppendDone) -> None:
+        """A duplicate: answered with the first one's offset, once that is durable (rule 11)."""
+        self._surroundings.counts.duplicates += 1
+        log = self._log
+        assert log is not None
+        if repeated.last_offset >= log.high_watermark:
+            for batch in (*log.written, *log.waiting):
+                if batch.base_offset == repeated.base_offset:
+                    pending = cast(PendingBatch, batch)
+                    if pending.followers is None:
+                        pending.followers = []
+                    pending.followers.append(done)
+                    return
+        call(done, AppendResult(ErrorCode.NONE, repeated.base_offset, -1, self.log_start_offset))
+
+    def _write(self, effect: ev.WriteBatches) -> None:
+        batches = cast("tuple[PendingBatch, ...]", effect.batches)
+        segment = self._keeper.segments[effect.segment.roll]
+        if segment.index is None:
+            assert self._files is not None
+            segment.index = self._files.begin_segment(segment.roll, segment.file_id)
+        self._current = segment
+        now_s = self._loop.time()
+        segment.last_append_s = now_s
+        answer = segment.writer.append(segment.place(batches))
+        written = partial(self._written, segment.roll, batches[-1].end_offset, now_s)
+        if answer.done():
+            written(answer)
+        else:
+            answer.add_done_callback(written)
+
+    def _written(self, roll: int, end_offset: int, began_s: float, answer: asyncio.Future[int]) -> None:
+        error = None if answer.cancelled() else answer.exception()
+        if error is None and not answer.cancelled():
+            counts = self._surroundings.counts
+            counts.appends += 1
+            counts.store_latency.observe(self._loop.time() - began_s)
+            self._feed(ev.SegmentSynced(roll, end_offset))
+        elif isinstance(error, FencedWriter):
+            self._feed(ev.OwnershipLost())
+        else:
+            self._feed(ev.WriterBroken(roll, isinstance(error, StorageFull)))
+
+    def _acknowledge(self, effect: ev.Acknowledge) -> None:
+        batches = cast("tuple[PendingBatch, ...]", effect.batches)
+        if not batches:
+            return
+        segment = self._current
+        assert segment is not None and segment.index is not None
+        add, keep, tell = segment.index.add, self._tail.append, self._outbox.append
+        size_bytes = 0
+        for batch in batches:
+            base_offset = batch.base_offset
+            add(batch.header, base_offset)
+            keep(base_offset, base_offset + batch.offset_count, batch.view, batch.position)
+            size_bytes += batch.size_bytes
+            tell((batch, ErrorCode.NONE))
+        self._producers.synced(effect.high_watermark)
+        counts = self._surroundings.counts
+        counts.appended_batches += len(batches)
+        counts.appended_bytes += size_bytes
+        self._freed_bytes += size_bytes
+        self._open_failures = 0
+        self._is_wake_due = True
+        if segment.index.entry_count >= INDEX_ENTRIES_MAX:
+            self._feed(ev.RollDue(segment.roll))
+
+    def _reject(self, effect: ev.Reject) -> None:
+        for batch in cast("tuple[PendingBatch, ...]", effect.batches):
+            self._freed_bytes += batch.size_bytes
+            self._surroundings.counts.refused_batches += 1
+            self._outbox.append((batch, effect.error_code))
+        if isinstance(self._state, Owning):
+            self._producers.rollback(self._state.log.log_end_offset)
+
+    # --- the machine
+
+    def _feed(self, event: ev.Event) -> None:
+        """Step, perform, and afterwards tell everybody. An event that comes up on the way waits for its turn."""
+        if self._is_feeding:
+            self._events.append(event)
+            return
+        self._is_feeding = True
+        try:
+            self._take(event)
+            while self._events:
+                self._take(self._events.popleft())
+        finally:
+            self._is_feeding = False
+        if self._freed_bytes or self._outbox or self._is_wake_due:
+            self._tell()
+
+    def _take(self, event: ev.Event) -> None:
+        before = self._state
+        try:
+            after, effects = step(before, event)
+        except (AcknowledgedDataLost, ImpossibleEvent) as error:
+            self._report_offline(error)
+            after, effects = offline(before)
+        self._state = after
+        if type(after) is not type(before):
+            self._changed(before, after)
+        self._perform(effects)
+
+    def _perform(self, effects: tuple[ev.Effect, ...]) -> None:
+        for effect in effects:
+            _PERFORMERS[type(effect)](self, effect)
+
+    def _changed(self, before: State, after: State) -> None:
+        if isinstance(after, Owning) and not isinstance(before, Owning):
+            self._log = after.log
+            self._surroundings.counts.starts += 1
+            self._report_started()
+            self._is_wake_due = True
+            if not self.started.done():
+                self.started.set_result(None)
+            self._on_change(self)
+        elif isinstance(before, Mending) and isinstance(after, Writing):
+            self._current = None
+
+    def _tell(self) -> None:
+        if self._is_telling:
+            return
+        self._is_telling = True
+        try:
+            while self._freed_bytes or self._outbox or self._is_wake_due:
+                freed, self._freed_bytes = self._freed_bytes, 0
+                outbox = self._outbox
+                log_start_offset = self.log_start_offset
+                while outbox:
+                    batch, error_code = outbox.popleft()
+                    if batch.done is None:
+                        continue
+                    if error_code is ErrorCode.NONE:
+                        first = batch.first or batch
+                        result = AppendResult(error_code, first.base_offset, batch.append_time_ms, log_start_offset)
+                    else:
+                        result = AppendResult(error_code)
+                    batch.tell(result)
+                if self._is_wake_due:
+                    self._is_wake_due = False
+                    self._waiters.wake_all()
+                if freed:
+                    self._surroundings.budget.give_back(freed)
+        finally:
+            self._is_telling = False
+
+    # --- effects with a life of their own
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self._task_done)
+
+    def _task_done(self, task: asyncio.Task[None]) -> None:
+        self.tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """Something no retry helps against: offline, loudly."""
+        if self._state.is_final:
+            return
+        self._report_offline(error)
+        self._state, effects = offline(self._state)
+        self._perform(effects)
+        self._tell()
+
+    async def _persist(self, action: Callable[[], Awaitable[ev.Event]]) -> None:
+        """An effect of the start: tried again, with growing pauses, until it ends in an event or we have lost."""
+        failures = 0
+        while not self._state.is_final:
+            try:
+                event = await action()
+            except FencedWriter:
+                event = ev.OwnershipLost()
+            except _RETRIED as error:
+                if failures == 0:
+                    _log.warning("partition_start_waits", **self._names(), reason=f"{type(error).__name__}: {error}")
+                await asyncio.sleep(self._surroundings.backoff_s(failures))
+                failures += 1
+                if await self._is_directory_lost():
+                    self._feed(ev.OwnershipLost())
+                continue
+            self._feed(event)
+            return
+
+    async def _is_directory_lost(self) -> bool:
+        if not self._start.listing.open_epochs:
+            return False  # not made yet
+        try:
+            await self._keeper.look()
+        except FencedWriter:
+            return True
+        except StoreError:
+            return False
+        return False
+
+    async def _walk(self) -> ev.Event:
+        event = await self._start.walk()
+        files = self._start.files
+        assert files is not None
+        self._keeper.files = files
+        self._producers = files.producers
+        return event
+
+    async def _record(self) -> ev.Event:
+        event = await self._start.record()
+        self._files = self._keeper.files
+        return event
+
+    async def _open_first(self, roll: int) -> None:
+        async def opened() -> ev.Event:
+            await self._keeper.open(roll)
+            return _WRITE_DUE  # the keeper has reported already
+
+        await self._persist(opened)
+
+    def _open_segment(self, effect: ev.OpenSegment) -> None:
+        is_first = isinstance(self._state, Opening)
+        self._spawn(self._open_first(effect.roll) if is_first else self._keeper.open_or_report(effect.roll))
+
+    def _mend(self, effect: ev.MendSegment) -> None:
+        state = self._state
+        assert isinstance(state, Mending)
+        written = cast("deque[PendingBatch]", state.log.written)
+        self._spawn(self._keeper.mend(effect.segment, written, is_full=state.is_full))
+
+    def _seal(self, effect: ev.SealSegment) -> None:
+        self._keeper.end(effect.segment.roll)
+        self._spawn(self._keeper.seal(effect.segment, effect.end_offset))
+
+    def _discard(self, effect: ev.DiscardSegment) -> None:
+        self._keeper.end(effect.roll)
+        self._spawn(self._keeper.discard(effect.roll))
+
+    def _retry_later(self, _: ev.RetryLater) -> None:
+        if self._open_failures == 0:
+            _log.warning("partition_blocked", **self._names(), reason="the store takes nothing now; trying again")
+        delay_s = self._surroundings.backoff_s(self._open_failures)
+        self._open_failures += 1
+        self._retry = self._loop.call_later(delay_s, self._feed, ev.RetryDue())
+
+    def _abandon(self, _: ev.Abandon) -> None:
+        """The machine has come to its end."""
+        self._keeper.abandon()
+        self._current = None
+        if self._retry is not None:
+            self._retry.cancel()
+        self._tail.clear()
+        self._surroundings.indexes.drop_partition(self._paths.partition)
+        if isinstance(self._state, Fenced):
+            self._surroundings.counts.fenced += 1
+            _log.warning("partition_fenced", **self._names(), high_watermark=self.high_watermark)
+        if not self.started.done():
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            if isinstance(self._state, Offline):
+                code = ErrorCode.KAFKA_STORAGE_ERROR
+            self.started.set_exception(KafkaError(code, f"the partition is {self.state_name}"))
+            self.started.exception()  # whoever waits still gets it; nobody may
+        if not self.ended.done():
+            self.ended.set_result(None)
+        self._is_wake_due = True
+        self._on_change(self)
+
+    # --- orders from the manager
+
+    def stop(self) -> None:
+        """Drain, seal, save the checkpoint, seal the directory; `ended` says when."""
+        self._feed(ev.StopRequested())
+
+    def give_up(self) -> None:
+        """The topic is deleted or somebody else owns the partition: refuse what is on its way and let go."""
+        self._feed(ev.OwnershipLost())
+
+    def update_config(self, config: LogConfig) -> None:
+        self.config = config
+        self._keeper.config = config
+        self._admission = Admission(config)
+        self._feed(ev.LimitsChanged(limits_of(config, self._surroundings.settings.appends_outstanding_max)))
+
+    def upkeep(self, now_s: float, now_ms: int) -> None:
+        """Called every second or so: roll by age, close a segment that nobody writes to."""
+        state = self._state
+        if type(state) is not Writing:
+            return
+        segment = self._keeper.segments.get(state.segment.roll)
+        if segment is None:
+            return
+        index, config = segment.index, self.config
+        if index is not None and is_roll_due(
+            config,
+            now_ms=now_ms,
+            opened_ms=segment.opened_ms,
+            first_timestamp_ms=index.first_timestamp_ms,
+            max_timestamp_ms=index.max_timestamp_ms,
+            valid_bytes=index.valid_bytes,
+        ):
+            self._feed(ev.RollDue(segment.roll))
+        elif now_s - segment.last_append_s >= config.segment_idle_close_ms / 1000:
+            self._feed(ev.IdleDue(segment.roll))
+
+    # --- what an operator reads
+
+    def _names(self) -> dict[str, Any]:
+        return {
+            "topic": self.topic_name,
+            "partition": self.topic_partition.partition,
+            "leader_epoch": self._epoch,
+        }
+
+    def _report_started(self) -> None:
+        recovered = self._start.recovered
+        assert recovered is not None
+        was_clean = not recovered.scanned_bytes and not self._start.open_files
+        (_log.debug if was_clean else _log.info)(
+            "partition_started",
+            **self._names(),
+            end_offset=recovered.end_offset,
+            scanned_bytes=recovered.scanned_bytes,
+            files_closed=len(self._start.open_files),
+            seconds=round(self._loop.time() - self._started_s, 4),
+        )
+
+    def _report_offline(self, error: BaseException) -> None:
+        self._surroundings.counts.offline += 1
+        _log.error("partition_offline", **self._names(), reason=f"{type(error).__name__}: {error}", exc_info=error)
+
+    def _open_segment_now(self) -> OwnSegment | None:
+        """The segment whose writer is in use; None while there is none."""
+        state = self._state
+        if isinstance(state, Writing | Draining):
+            return self._keeper.segments.get(state.segment.roll)
+        return None
+
+
+_PERFORMERS: Final[dict[type[ev.Effect], Callable[[PartitionRuntime, Any], None]]] = {
+    ev.ClaimDirectory: lambda self, _: self._spawn(self._persist(self._start.claim)),
+    ev.SealDirectories: lambda self, effect: self._spawn(self._persist(partial(self._start.seal, effect))),
+    ev.CloseFile: lambda self, effect: self._spawn(self._persist(partial(self._start.close, effect))),
+    ev.WalkLog: lambda self, _: self._spawn(self._persist(self._walk)),
+    ev.WriteManifest: lambda self, _: self._spawn(self._persist(self._record)),
+    ev.OpenSegment: PartitionRuntime._open_segment,
+    ev.ScheduleWrite: lambda self, _: self._loop.call_soon(self._feed, _WRITE_DUE) and None,
+    ev.WriteBatches: PartitionRuntime._write,
+    ev.Acknowledge: PartitionRuntime._acknowledge,
+    ev.Reject: PartitionRuntime._reject,
+    ev.MendSegment: PartitionRuntime._mend,
+    ev.SealSegment: PartitionRuntime._seal,
+    ev.DiscardSegment: PartitionRuntime._discard,
+    ev.RetryLater: PartitionRuntime._retry_later,
+    ev.SealOwnDirectory: lambda self, _: self._spawn(self._keeper.release()),
+    ev.Abandon: PartitionRuntime._abandon,
+}
