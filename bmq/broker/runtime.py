@@ -31,6 +31,7 @@ from bmq.log.partition_files import PartitionFiles
 from bmq.log.partition_log import AppendDone, AppendResult, TopicPartition
 from bmq.log.producer_state import PlacedBatch, ProducerStates
 from bmq.log.retention import is_roll_due
+from bmq.log.segment_index import IndexBuilder
 from bmq.log.store import FencedWriter, FileMissing, LeaseHeld, StorageFull, StorageUnavailable, StoreError
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
@@ -84,7 +85,8 @@ class PartitionRuntime(LogReader):
         self._current: OwnSegment | None = None
         self._waiters = Waiters()
         self._open_failures = 0
-        self._started_s = self._loop.time()
+        self._started_s = 0.0
+        self._is_given_up = False
         self._is_feeding = False
         self._is_telling = False
         self._is_wake_due = False
@@ -95,7 +97,12 @@ class PartitionRuntime(LogReader):
         self.started: asyncio.Future[None] = self._loop.create_future()
         self.ended: asyncio.Future[None] = self._loop.create_future()
         limits = limits_of(config, surroundings.settings.appends_outstanding_max)
-        self._state, effects = start(leader_epoch, limits, floor)
+        self._state, self._first_effects = start(leader_epoch, limits, floor)
+
+    def begin(self) -> None:
+        """Start. `started` says when it owns the partition, or why not."""
+        self._started_s = self._loop.time()
+        effects, self._first_effects = self._first_effects, ()
         self._perform(effects)
 
     # --- what it is
@@ -219,8 +226,13 @@ class PartitionRuntime(LogReader):
         batches = cast("tuple[PendingBatch, ...]", effect.batches)
         segment = self._keeper.segments[effect.segment.roll]
         if segment.index is None:
-            assert self._files is not None
-            segment.index = self._files.begin_segment(segment.roll, segment.file_id)
+            files = self._files
+            assert files is not None
+            first = batches[0].base_offset
+            segment.index = IndexBuilder(
+                self._epoch, segment.roll, segment.file_id, first, interval_bytes=files.index_interval_bytes
+            )
+            files.begin_segment(segment.index)
         self._current = segment
         now_s = self._loop.time()
         segment.last_append_s = now_s
@@ -312,13 +324,11 @@ class PartitionRuntime(LogReader):
         if isinstance(after, Owning) and not isinstance(before, Owning):
             self._log = after.log
             self._surroundings.counts.starts += 1
-            self._report_started()
             self._is_wake_due = True
             if not self.started.done():
                 self.started.set_result(None)
             self._on_change(self)
-        elif isinstance(before, Mending) and isinstance(after, Writing):
-            self._current = None
+            self._report_started()
 
     def _tell(self) -> None:
         if self._is_telling:
@@ -349,10 +359,11 @@ class PartitionRuntime(LogReader):
 
     # --- effects with a life of their own
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(work)
         self.tasks.add(task)
         task.add_done_callback(self._task_done)
+        return task
 
     def _task_done(self, task: asyncio.Task[None]) -> None:
         self.tasks.discard(task)
@@ -369,12 +380,12 @@ class PartitionRuntime(LogReader):
         self._perform(effects)
         self._tell()
 
-    async def _persist(self, action: Callable[[], Awaitable[ev.Event]]) -> None:
+    async def _persist(self, action: Callable[[], Awaitable[ev.Event | None]]) -> None:
         """An effect of the start: tried again, with growing pauses, until it ends in an event or we have lost."""
         failures = 0
         while not self._state.is_final:
             try:
-                event = await action()
+                event: ev.Event | None = await action()
             except FencedWriter:
                 event = ev.OwnershipLost()
             except _RETRIED as error:
@@ -385,7 +396,8 @@ class PartitionRuntime(LogReader):
                 if await self._is_directory_lost():
                     self._feed(ev.OwnershipLost())
                 continue
-            self._feed(event)
+            if event is not None:
+                self._feed(event)
             return
 
     async def _is_directory_lost(self) -> bool:
@@ -410,18 +422,16 @@ class PartitionRuntime(LogReader):
     async def _record(self) -> ev.Event:
         event = await self._start.record()
         self._files = self._keeper.files
+        recovered = self._start.recovered
+        if recovered is not None and recovered.unnamed_directories:
+            self._remove_later(recovered.unnamed_directories)
         return event
 
-    async def _open_first(self, roll: int) -> None:
-        async def opened() -> ev.Event:
-            await self._keeper.open(roll)
-            return _WRITE_DUE  # the keeper has reported already
-
-        await self._persist(opened)
-
     def _open_segment(self, effect: ev.OpenSegment) -> None:
-        is_first = isinstance(self._state, Opening)
-        self._spawn(self._open_first(effect.roll) if is_first else self._keeper.open_or_report(effect.roll))
+        if isinstance(self._state, Opening):
+            self._spawn(self._persist(partial(self._keeper.open, effect.roll)))
+        else:
+            self._spawn(self._keeper.open_or_report(effect.roll))
 
     def _mend(self, effect: ev.MendSegment) -> None:
         state = self._state
@@ -435,7 +445,9 @@ class PartitionRuntime(LogReader):
 
     def _discard(self, effect: ev.DiscardSegment) -> None:
         self._keeper.end(effect.roll)
-        self._spawn(self._keeper.discard(effect.roll))
+        discard = self._spawn(self._keeper.discard(effect.roll))
+        self._keeper.discards.add(discard)
+        discard.add_done_callback(self._keeper.discards.discard)
 
     def _retry_later(self, _: ev.RetryLater) -> None:
         if self._open_failures == 0:
@@ -452,7 +464,7 @@ class PartitionRuntime(LogReader):
             self._retry.cancel()
         self._tail.clear()
         self._surroundings.indexes.drop_partition(self._paths.partition)
-        if isinstance(self._state, Fenced):
+        if isinstance(self._state, Fenced) and not self._is_given_up:
             self._surroundings.counts.fenced += 1
             _log.warning("partition_fenced", **self._names(), high_watermark=self.high_watermark)
         if not self.started.done():
@@ -474,6 +486,7 @@ class PartitionRuntime(LogReader):
 
     def give_up(self) -> None:
         """The topic is deleted or somebody else owns the partition: refuse what is on its way and let go."""
+        self._is_given_up = True
         self._feed(ev.OwnershipLost())
 
     def update_config(self, config: LogConfig) -> None:
@@ -537,14 +550,14 @@ class PartitionRuntime(LogReader):
         return None
 
 
-_PERFORMERS: Final[dict[type[ev.Effect], Callable[[PartitionRuntime, Any], None]]] = {
+_PERFORMERS: Final[dict[type[ev.Effect], Callable[[PartitionRuntime, Any], object]]] = {
     ev.ClaimDirectory: lambda self, _: self._spawn(self._persist(self._start.claim)),
     ev.SealDirectories: lambda self, effect: self._spawn(self._persist(partial(self._start.seal, effect))),
     ev.CloseFile: lambda self, effect: self._spawn(self._persist(partial(self._start.close, effect))),
     ev.WalkLog: lambda self, _: self._spawn(self._persist(self._walk)),
     ev.WriteManifest: lambda self, _: self._spawn(self._persist(self._record)),
     ev.OpenSegment: PartitionRuntime._open_segment,
-    ev.ScheduleWrite: lambda self, _: self._loop.call_soon(self._feed, _WRITE_DUE) and None,
+    ev.ScheduleWrite: lambda self, _: self._loop.call_soon(self._feed, _WRITE_DUE),
     ev.WriteBatches: PartitionRuntime._write,
     ev.Acknowledge: PartitionRuntime._acknowledge,
     ev.Reject: PartitionRuntime._reject,

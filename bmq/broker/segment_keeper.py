@@ -63,6 +63,7 @@ class SegmentKeeper:
         self._paths = paths
         self._report = report
         self._is_over = is_over
+        self.discards: set[asyncio.Task[None]] = set()  # under way
         self._cuts_due: dict[int, int] = {}
 
     async def look(self) -> None:
@@ -230,6 +231,8 @@ class SegmentKeeper:
 
     async def release(self) -> None:
         """Seal our own directory. Keeps trying; ends in an event."""
+        if self.discards:
+            await asyncio.wait(self.discards)
         failures = 0
         while not self._is_over():
             try:

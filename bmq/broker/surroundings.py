@@ -8,6 +8,7 @@ from random import Random
 from bmq.broker.append_budget import AppendBudget
 from bmq.broker.metrics import PartitionCounts
 from bmq.broker.tail_cache import TailCache
+from bmq.broker.trash import Trash
 from bmq.log.clock import Clock
 from bmq.log.index_cache import INDEX_CACHE_BYTES_MAX, IndexCache
 from bmq.log.store import SegmentStore
@@ -50,12 +51,14 @@ class Surroundings:
     budget: AppendBudget = field(init=False)
     indexes: IndexCache = field(init=False)
     counts: PartitionCounts = field(init=False)
+    trash: Trash = field(init=False)
 
     def __post_init__(self) -> None:
         self.tail_cache = TailCache(self.settings.tail_cache_bytes_max)
         self.budget = AppendBudget(self.settings.append_bytes_max)
         self.indexes = IndexCache(self.settings.index_cache_bytes_max)
         self.counts = PartitionCounts()
+        self.trash = Trash(self.store, self.settings.deletions_max)
 
     def backoff_s(self, failures: int) -> float:
         """How long to wait after this many failures in a row; spread, so that partitions do not try all at once."""

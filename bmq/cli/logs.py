@@ -29,4 +29,6 @@ def configure_logs(level: str, form: str) -> None:
         cache_logger_on_first_use=True,
     )
     # Libraries (asyncio, uvicorn) log through the standard module: only what an operator should see.
-    logging.basicConfig(stream=sys.stderr, level=max(threshold, logging.WARNING), format="%(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(
+        stream=sys.stderr, level=max(threshold, logging.WARNING), format="%(levelname)s %(name)s: %(message)s"
+    )

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import gc
 import os
 import random
-import resource
 import signal
 import sys
 import time
@@ -23,6 +21,7 @@ from bmq.cli.rest_server import RestServer
 from bmq.cli.settings import Settings, split_address
 from bmq.cli.standalone import StandaloneServer, open_store
 from bmq.controller.rest import RestSources, rest_application
+from bmq.log.local_root import raise_open_files_limit
 from bmq.protocol.errors import BmqError
 
 log = structlog.get_logger("bmq.cli")
@@ -42,7 +41,8 @@ class SystemClock:
 def run_standalone(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT. Raises BmqError with one sentence when it cannot start."""
     configure_logs(settings.log_level, settings.log_format)
-    _raise_file_limit()
+    # Each open segment and each connection is a descriptor: use all we may have.
+    raise_open_files_limit()
     # Frames and batches die by reference count; a full collection over a million live objects only costs latency.
     gc.set_threshold(100_000, 20, 100)
     uvloop.run(_serve(settings))
@@ -61,6 +61,7 @@ async def _serve(settings: Settings) -> None:
     try:
         await rest.start(application)
         kafka_host, kafka_port = await _start(server, settings)
+        server.register_metrics(REGISTRY)
         is_ready = True
         gc.collect()
         gc.freeze()
@@ -118,11 +119,3 @@ def _stop_on_signals() -> asyncio.Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ask)
     return stop
-
-
-def _raise_file_limit() -> None:
-    """Each open segment and each connection is a descriptor: use all we may have."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -22,7 +22,10 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from bmq.broker.surroundings import BrokerSettings
 from bmq.protocol.errors import BmqError
+from bmq.proxy.fetch_config import FetchConfig
+from bmq.proxy.limits import ProxyLimits
 
 DEFAULT_FILE: Final = Path("bmq.toml")
 FILE_VARIABLE: Final = "BMQ_CONFIG"
@@ -51,7 +54,13 @@ def split_address(address: str) -> tuple[str, int]:
 class Settings(BaseSettings):
     """Everything `bmq standalone` can be told."""
 
-    model_config = SettingsConfigDict(env_prefix="BMQ_", env_nested_delimiter="__", extra="forbid", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix="BMQ_",
+        env_nested_delimiter="__",
+        extra="forbid",
+        frozen=True,
+        coerce_numbers_to_str=True,  # [kafka] "num.partitions" = 3
+    )
 
     listen: Address = Field("127.0.0.1:9092", description="address for Kafka clients")
     advertised: str = Field("", description="address clients are told to use, HOST:PORT; empty: the one listened on")
@@ -61,8 +70,14 @@ class Settings(BaseSettings):
     node_id: int = Field(1, ge=0, description="this node's id, stable for its address")
     rack: str | None = Field(None, description="rack or zone of this node")
     log_level: str = Field("info", pattern="^(debug|info|warning|error)$", description="least level that is logged")
-    log_format: str = Field("auto", pattern="^(auto|text|json)$", description="auto: text on a terminal, json otherwise")
+    log_format: str = Field(
+        "auto", pattern="^(auto|text|json)$", description="auto: text on a terminal, json otherwise"
+    )
     stop_timeout_ms: int = Field(5_000, ge=0, description="how long a clean stop may take")
+    kafka: dict[str, str] = Field(default_factory=dict, description="broker configs under Kafka's own names")
+    proxy: ProxyLimits = ProxyLimits()
+    fetch: FetchConfig = FetchConfig()
+    broker: BrokerSettings = BrokerSettings()
 
     @classmethod
     def settings_customise_sources(

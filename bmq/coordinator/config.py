@@ -18,6 +18,10 @@ class CoordinatorConfig:
     offsets_retention_ms: int = 7 * 24 * 3600 * 1000
     offsets_retention_check_interval_ms: int = 600_000
 
+    group_pending_members_max: int = 10_000
+    """Member ids given out and not joined yet, per group; beyond it GROUP_MAX_SIZE_REACHED."""
+    groups_per_shard_max: int = 50_000
+    """Groups with members or a record, per shard; a new one beyond it gets COORDINATOR_NOT_AVAILABLE."""
     load_wait_max_ms: int = 5_000
     """How long a request waits for its shard to load before COORDINATOR_LOAD_IN_PROGRESS."""
     shards_loading_max: int = 8

@@ -112,6 +112,8 @@ class GroupCoordinator(OffsetApi):
         if group is None:
             if request.member_id:
                 return join_error(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
+            if len(shard.groups) >= config.groups_per_shard_max:
+                return join_error(ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
             group = shard.groups[request.group_id] = Group(request.group_id, config)
         uuid = UUID(int=self._rng.getrandbits(128), version=4)
         # Kafka shows hosts as Java's InetAddress does, with a slash in front; tools expect it.

@@ -326,6 +326,8 @@ class Group:
             return self._add_then_rebalance(new_id, joining, now)
         new_id = f"{joining.client_id}-{joining.new_member_uuid}"
         if joining.api_version >= 4:
+            if len(self.members.pending) >= self._config.group_pending_members_max:
+                return [Answer(joining.caller, join_error(ErrorCode.GROUP_MAX_SIZE_REACHED, ""))]
             # KIP-394: a member id first, so that a client that retries does not leave a ghost behind each time.
             self.members.pending[new_id] = self._wake_by(now.loop_ms + joining.request.session_timeout_ms)
             return [Answer(joining.caller, join_error(ErrorCode.MEMBER_ID_REQUIRED, new_id))]

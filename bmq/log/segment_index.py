@@ -183,6 +183,11 @@ class IndexBuilder:
         self._positions = array("q")
         self._timestamps_ms = array("q")
 
+    @property
+    def entry_count(self) -> int:
+        """How many entries it keeps in memory, 24 bytes each."""
+        return len(self._positions)
+
     def add(self, header: BatchHeader, base_offset: int) -> None:
         """Count in the batch that follows. `base_offset` is where it was placed; the header's own may be the client's."""
         position = self.valid_bytes

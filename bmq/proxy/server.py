@@ -1,4 +1,7 @@
-"""The Kafka listener: accepts connections, keeps the budgets they share, closes the idle, stops without losing an answer."""
+"""The Kafka listener: accepts connections, keeps the budgets they share, closes the idle, stops without losing an answer.
+
+`bind` takes the address, `serve` begins to accept: what stands behind the listener has to know its port before it is ready.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from bmq.proxy.connection import Connection
 from bmq.proxy.frames import ReceiveBuffer
 from bmq.proxy.limits import ProxyLimits
 from bmq.proxy.services import Services
+from bmq.proxy.stats import ProxyStats
 
 log = structlog.get_logger("bmq.proxy")
 
@@ -21,14 +25,15 @@ _BAD_LOGS_PER_SECOND_MAX: Final = 10
 
 
 class KafkaServer:
-    """`start` listens and returns the address, `stop` ends. All on one event loop."""
+    """All on one event loop."""
 
-    def __init__(self, services: Services, limits: ProxyLimits, *, is_debug: bool = False) -> None:
+    services: Services
+
+    def __init__(self, limits: ProxyLimits, stats: ProxyStats, *, is_debug: bool = False) -> None:
         handlers.load_all()
-        self.services = services
         self.limits = limits
         self.is_debug = is_debug
-        self.stats = services.stats
+        self.stats = stats
         self.loop = asyncio.get_running_loop()
         self.receive_buffer = ReceiveBuffer(limits.receive_buffer_bytes)
         self._connections: set[Connection] = set()
@@ -41,12 +46,20 @@ class KafkaServer:
         self._bad_window_s = 0.0
         self._bad_in_window = 0
 
-    async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen; the address with the real port. Raises OSError."""
-        self._server = await self.loop.create_server(lambda: Connection(self), host, port, backlog=1024)
-        self._timer = self.loop.call_later(_HOUSEKEEPING_S, self._housekeeping)
+    async def bind(self, host: str, port: int) -> tuple[str, int]:
+        """Take the address; the answer has the real port. Raises OSError."""
+        self._server = await self.loop.create_server(
+            lambda: Connection(self), host, port, backlog=1024, start_serving=False
+        )
         name = self._server.sockets[0].getsockname()
         return str(name[0]), int(name[1])
+
+    async def serve(self, services: Services) -> None:
+        """Accept connections. Raises OSError when the port turns out to be taken."""
+        assert self._server is not None
+        self.services = services
+        await self._server.start_serving()
+        self._timer = self.loop.call_later(_HOUSEKEEPING_S, self._housekeeping)
 
     async def stop(self, timeout_s: float) -> None:
         """Accept nothing more, let what has begun be answered for at most `timeout_s`, then close."""
@@ -65,7 +78,6 @@ class KafkaServer:
                 log.warning("connections_cut", connections=len(self._connections))
                 for connection in tuple(self._connections):
                     connection.abort()
-        self.services.appender.stop()
 
     # --- connections
     def admit(self, connection: Connection) -> bool:

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bmq.controller.image import MetadataImage, Node
+from bmq.coordinator.coordinator import GroupCoordinator
 from bmq.log.clock import Clock
 from bmq.log.partition_log import PartitionLog, TopicPartition
 from bmq.log.store import SegmentStore
 from bmq.proxy.appender import Appender
+from bmq.proxy.producer_ids import ProducerIds
 from bmq.proxy.stats import ProxyStats
 
 if TYPE_CHECKING:
@@ -48,12 +50,6 @@ class Controller(Protocol):
         """A block of producer ids never given before (durable)."""
 
 
-class Groups(Protocol):
-    """The group coordinators. One method per API, `async def join_group(request, context) -> response` and so on."""
-
-    def __getattr__(self, name: str) -> Any: ...
-
-
 @dataclass(slots=True)
 class Services:
     """Handed to every handler. `loop` is the time; `node` is who we are to clients."""
@@ -62,10 +58,11 @@ class Services:
     store: SegmentStore
     partitions: Partitions
     controller: Controller
-    groups: Groups
+    groups: GroupCoordinator
     clock: Clock
     appender: Appender
     fetcher: Fetcher
+    producer_ids: ProducerIds
     stats: ProxyStats
     loop: AbstractEventLoop
     is_auto_create_enabled: bool = True

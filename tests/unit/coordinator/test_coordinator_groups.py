@@ -187,6 +187,13 @@ async def test_a_shard_that_cannot_be_opened_is_tried_again(cluster: Cluster) ->
     assert (await cluster.join()).error_code == ErrorCode.NONE
 
 
+async def test_groups_are_not_made_without_end() -> None:
+    cluster = Cluster(CoordinatorConfig(group_initial_rebalance_delay_ms=0, groups_per_shard_max=1), shard_count=1)
+    assert (await cluster.join("one")).error_code == ErrorCode.NONE
+    assert (await cluster.join("two")).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    await cluster.coordinator.close()
+
+
 async def test_closing_answers_who_waits_and_refuses_newcomers(cluster: Cluster) -> None:
     await cluster.stable()
     joining = asyncio.create_task(cluster.join())

@@ -43,6 +43,14 @@ def test_a_pending_member_that_never_comes_is_forgotten() -> None:
     assert bench.group.wake_ms == NEVER_MS
 
 
+def test_member_ids_are_not_given_out_without_end() -> None:
+    bench = GroupBench(group_pending_members_max=2)
+    errors = [bench.join().error for _ in range(3)]
+    assert errors == [ErrorCode.MEMBER_ID_REQUIRED] * 2 + [ErrorCode.GROUP_MAX_SIZE_REACHED]
+    bench.pass_time(SESSION_MS)
+    assert bench.join().error == ErrorCode.MEMBER_ID_REQUIRED
+
+
 def test_first_rebalance_waits_for_latecomers_and_gives_the_roster_to_the_leader() -> None:
     bench = GroupBench()
     one = bench.join_known(protocols=[("range", b"1")])

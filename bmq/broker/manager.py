@@ -1,0 +1,302 @@
+"""All partitions this process may own: idle until somebody needs them, started once for all who wait, stopped in order.
+
+A partition that was only assigned costs one small object. `ready` is the hot path: one look into a dict. One timer
+serves the upkeep of all partitions, another one their retention.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from random import Random
+from typing import Final
+
+import structlog
+
+from bmq.broker.metrics import BrokerCollector
+from bmq.broker.partition_states import Fenced, Offline
+from bmq.broker.runtime import PartitionRuntime
+from bmq.broker.surroundings import BrokerSettings, Surroundings
+from bmq.log.clock import Clock
+from bmq.log.config import LogConfig
+from bmq.log.names import EpochListing, partition_directory
+from bmq.log.partition_log import TopicPartition
+from bmq.log.store import SegmentStore, StoreError
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError
+
+LISTINGS_MAX: Final = 8
+
+_log = structlog.get_logger("bmq.broker")
+
+
+class _Assignment:
+    """What was assigned, and its runtime once somebody asked for it."""
+
+    __slots__ = ("config", "floor", "leader_epoch", "runtime", "topic_name", "topic_partition")
+
+    def __init__(
+        self, topic_partition: TopicPartition, leader_epoch: int, topic_name: str, config: LogConfig, floor: int
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.leader_epoch = leader_epoch
+        self.topic_name = topic_name
+        self.config = config
+        self.floor = floor
+        self.runtime: PartitionRuntime | None = None
+
+
+class PartitionManager:
+    """Implements bmq.proxy.services.Partitions. All calls come from one event loop, which runs when it is made.
+
+    `holder` names this process incarnation in the store: never the same for two of them.
+    """
+
+    def __init__(
+        self,
+        store: SegmentStore,
+        holder: str,
+        clock: Clock,
+        random: Random,
+        settings: BrokerSettings | None = None,
+    ) -> None:
+        self.settings = settings or BrokerSettings()
+        self.surroundings = Surroundings(store, holder, clock, random, self.settings)
+        self.budget = self.surroundings.budget
+        self.tail_cache = self.surroundings.tail_cache
+        self.counts = self.surroundings.counts
+        self.collector = BrokerCollector(self.counts, self.tail_cache, self.budget, self.states)
+        self._assignments: dict[TopicPartition, _Assignment] = {}
+        self._ready: dict[TopicPartition, PartitionRuntime] = {}
+        self._started: dict[PartitionRuntime, None] = {}  # every runtime that has not come to its end
+        self._loop = asyncio.get_running_loop()
+        self._starts = asyncio.Semaphore(self.settings.starts_max)
+        self._starting: set[asyncio.Task[None]] = set()
+        self._retention: asyncio.Task[None] | None = None
+        self._upkeep_timer = self._loop.call_later(self.settings.upkeep_interval_s, self._upkeep)
+        self._retention_timer = self._loop.call_later(
+            self.settings.retention_check_interval_ms / 1000, self._begin_retention
+        )
+        self._is_closed = False
+
+    # --- assignments
+
+    def assign(
+        self,
+        topic_partition: TopicPartition,
+        leader_epoch: int,
+        topic_name: str,
+        config: LogConfig,
+        high_watermark_floor: int = 0,
+    ) -> None:
+        """Make the partition known at this epoch, idle. An older reign of it here ends at once; same epoch: no news.
+
+        `high_watermark_floor`: what was acknowledged for certain (rule 5).
+        """
+        known = self._assignments.get(topic_partition)
+        if known is not None:
+            if known.leader_epoch >= leader_epoch:
+                return
+            if known.runtime is not None:
+                high_watermark_floor = max(high_watermark_floor, known.runtime.high_watermark)
+                known.runtime.give_up()
+        self._assignments[topic_partition] = _Assignment(
+            topic_partition, leader_epoch, topic_name, config, high_watermark_floor
+        )
+
+    async def unassign(self, topic_partition: TopicPartition) -> None:
+        """Hand it over in order: drain, seal, save the checkpoint, release (rule 8). Returns when that is done."""
+        assignment = self._assignments.pop(topic_partition, None)
+        if assignment is None or assignment.runtime is None:
+            return
+        runtime = assignment.runtime
+        runtime.stop()
+        await asyncio.wait({runtime.ended}, timeout=self.settings.stop_wait_max_s)
+        runtime.give_up()
+
+    def drop(self, topic_partition: TopicPartition) -> None:
+        """The topic is deleted: close and let go. Its files are the controller's to delete."""
+        assignment = self._assignments.pop(topic_partition, None)
+        if assignment is not None and assignment.runtime is not None:
+            assignment.runtime.give_up()
+
+    def update_config(self, topic_partition: TopicPartition, config: LogConfig) -> None:
+        """The topic's settings changed."""
+        assignment = self._assignments.get(topic_partition)
+        if assignment is None:
+            return
+        assignment.config = config
+        if assignment.runtime is not None:
+            assignment.runtime.update_config(config)
+
+    def assigned(self) -> Mapping[TopicPartition, int]:
+        """Leader epochs of everything assigned here."""
+        return {key: assignment.leader_epoch for key, assignment in self._assignments.items()}
+
+    def high_watermarks(self) -> Mapping[TopicPartition, int]:
+        """Of the partitions owned here, for heartbeats (rule 5)."""
+        return {key: runtime.high_watermark for key, runtime in self._ready.items()}
+
+    # --- the way to a partition
+
+    def ready(self, topic_partition: TopicPartition) -> PartitionRuntime | None:
+        """The log, if it is owned here and started."""
+        return self._ready.get(topic_partition)
+
+    async def leader_of(self, topic_partition: TopicPartition) -> PartitionRuntime:
+        """The log, started if it was idle; concurrent callers share one start.
+
+        Raises KafkaError NOT_LEADER_OR_FOLLOWER (not assigned here, fenced), KAFKA_STORAGE_ERROR (offline, or the store
+        does not let it start now; it goes on trying).
+        """
+        runtime = self._ready.get(topic_partition)
+        if runtime is not None:
+            return runtime
+        assignment = self._assignments.get(topic_partition)
+        if assignment is None or self._is_closed:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition is not assigned here")
+        if assignment.runtime is None:
+            runtime = self._start(assignment)
+        else:
+            runtime = assignment.runtime
+            if isinstance(runtime.state, Offline):
+                raise KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR, "the partition is offline: acknowledged data is missing"
+                )
+            if runtime.state.is_final:
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the partition is {runtime.state_name}")
+        await asyncio.wait({runtime.started}, timeout=self.settings.start_wait_max_s)
+        if not runtime.started.done():
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the partition is still {runtime.state_name}")
+        runtime.started.result()
+        return runtime
+
+    def _start(self, assignment: _Assignment) -> PartitionRuntime:
+        runtime = PartitionRuntime(
+            self.surroundings,
+            assignment.topic_partition,
+            assignment.topic_name,
+            assignment.leader_epoch,
+            assignment.config,
+            assignment.floor,
+            self._changed,
+        )
+        assignment.runtime = runtime
+        self._started[runtime] = None
+        task = self._loop.create_task(self._begin(runtime))
+        self._starting.add(task)
+        task.add_done_callback(self._starting.discard)
+        return runtime
+
+    async def _begin(self, runtime: PartitionRuntime) -> None:
+        """Takes one of the places for starts, and gives it back when the start is over or takes too long."""
+        async with self._starts:
+            if not runtime.state.is_final:
+                runtime.begin()
+                await asyncio.wait({runtime.started}, timeout=self.settings.start_wait_max_s)
+
+    def _changed(self, runtime: PartitionRuntime) -> None:
+        key = runtime.topic_partition
+        if runtime.is_owning:
+            assignment = self._assignments.get(key)
+            if assignment is not None and assignment.runtime is runtime:
+                self._ready[key] = runtime
+            return
+        self._started.pop(runtime, None)
+        if self._ready.get(key) is runtime:
+            del self._ready[key]
+
+    async def start_all(self, concurrency_max: int | None = None) -> int:
+        """Start every assigned partition, those first whose last owner did not seal its directory; how many started.
+
+        One that cannot start now is reported and goes on trying by itself.
+        """
+        pending = [key for key, assignment in self._assignments.items() if assignment.runtime is None]
+        listings = asyncio.Semaphore(LISTINGS_MAX)
+
+        async def is_clean(key: TopicPartition) -> bool:
+            async with listings:
+                try:
+                    entries = await self.surroundings.store.list_directory(partition_directory(key))
+                except StoreError:
+                    return True  # never written, or not to be read now
+            return not EpochListing.of(entries).open_epochs
+
+        cleanliness = await asyncio.gather(*(is_clean(key) for key in pending))
+        ordered = [key for _, key in sorted(zip(cleanliness, pending, strict=True), key=lambda pair: pair[0])]
+        gate = asyncio.Semaphore(concurrency_max or self.settings.starts_max)
+
+        async def begin(key: TopicPartition) -> bool:
+            async with gate:
+                try:
+                    await self.leader_of(key)
+                except KafkaError as error:
+                    _log.warning("partition_not_started", partition=partition_directory(key), reason=str(error))
+                    return False
+                return True
+
+        return sum(await asyncio.gather(*(begin(key) for key in ordered)))
+
+    # --- everything at once
+
+    def states(self) -> Mapping[str, int]:
+        """How many partitions are in which state; `idle`: assigned, never needed since."""
+        return Counter(
+            "idle" if assignment.runtime is None else assignment.runtime.state_name
+            for assignment in self._assignments.values()
+        )
+
+    def fenced(self) -> tuple[TopicPartition, ...]:
+        """Assigned partitions that a newer owner has taken; they need a new assignment."""
+        return tuple(
+            key
+            for key, assignment in self._assignments.items()
+            if assignment.runtime is not None and isinstance(assignment.runtime.state, Fenced)
+        )
+
+    async def apply_retention(self) -> None:
+        """One round over all started partitions, one after the other."""
+        for runtime in tuple(self._started):
+            await runtime.apply_retention(self.surroundings.clock.now_ms())
+
+    async def close(self) -> None:
+        """Stop in order, at most `stop_wait_max_s`: in-flight produces finish, checkpoints are saved, epochs sealed."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._upkeep_timer.cancel()
+        self._retention_timer.cancel()
+        if self._retention is not None:
+            self._retention.cancel()
+            await asyncio.wait({self._retention})
+        runtimes = tuple(self._started)
+        for runtime in runtimes:
+            runtime.stop()
+        waiting = {runtime.ended for runtime in runtimes if not runtime.ended.done()}
+        if waiting:
+            _, late = await asyncio.wait(waiting, timeout=self.settings.stop_wait_max_s)
+            if late:
+                _log.warning("partitions_not_sealed", count=len(late))
+        for runtime in runtimes:
+            runtime.give_up()
+        tasks = {task for runtime in runtimes for task in runtime.tasks} | self._starting
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        await self.surroundings.trash.close()
+        _log.info("partitions_closed", count=len(runtimes))
+
+    def _upkeep(self) -> None:
+        now_s, now_ms = self._loop.time(), self.surroundings.clock.now_ms()
+        for runtime in tuple(self._ready.values()):
+            runtime.upkeep(now_s, now_ms)
+        self._upkeep_timer = self._loop.call_later(self.settings.upkeep_interval_s, self._upkeep)
+
+    def _begin_retention(self) -> None:
+        self._retention_timer = self._loop.call_later(
+            self.settings.retention_check_interval_ms / 1000, self._begin_retention
+        )
+        if self._retention is None or self._retention.done():
+            self._retention = self._loop.create_task(self.apply_retention())

@@ -1,0 +1,211 @@
+"""Everything of a PartitionLog that is not appending: reads, look-ups, snapshots, and what removes the log's head."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, Final, TypeVar
+
+import structlog
+
+from bmq.broker.own_segment import OwnSegment
+from bmq.broker.partition_events import Event, OwnershipLost
+from bmq.broker.segment_keeper import SegmentKeeper
+from bmq.broker.surroundings import Surroundings
+from bmq.broker.tail_cache import PartitionTail
+from bmq.log.config import LogConfig
+from bmq.log.partition_files import PartitionFiles
+from bmq.log.partition_log import AbortedTransaction, Location, StateSnapshot, WholeBatches
+from bmq.log.producer_state import ProducerStates
+from bmq.log.retention import retained_from
+from bmq.log.segment_reader import read_whole_batches
+from bmq.log.store import FencedWriter, FileMissing, StoreError, WriterBroken
+from bmq.log.timestamp_lookup import find_max_timestamp, find_offset
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError, KafkaError
+from bmq.protocol.record_batch import BatchHeader
+
+T = TypeVar("T")
+
+READ_TRIES_MAX: Final = 3
+
+_log = structlog.get_logger("bmq.broker")
+
+
+class LogReader(ABC):
+    """Base of PartitionRuntime, which has the attributes named here."""
+
+    config: LogConfig
+    _surroundings: Surroundings
+    _keeper: SegmentKeeper
+    _tail: PartitionTail
+    _files: PartitionFiles | None
+    _producers: ProducerStates
+    _is_wake_due: bool
+
+    @property
+    @abstractmethod
+    def is_owning(self) -> bool: ...
+
+    @property
+    @abstractmethod
+    def high_watermark(self) -> int: ...
+
+    @abstractmethod
+    def _feed(self, event: Event) -> None: ...
+
+    @abstractmethod
+    def _open_segment_now(self) -> OwnSegment | None: ...
+
+    @abstractmethod
+    def _names(self) -> dict[str, Any]: ...
+
+    @property
+    def log_start_offset(self) -> int:
+        return 0 if self._files is None else self._files.log_start_offset
+
+    def tail_read(self, offset: int, length_bytes_max: int, bound_offset: int) -> Sequence[memoryview] | None:
+        """As PartitionLog.tail_read."""
+        return self._tail.read(offset, length_bytes_max, bound_offset)
+
+    async def locate(self, offset: int) -> Location:
+        """As PartitionLog.locate."""
+        return await self._reading(lambda files: files.locate(offset))
+
+    async def read(self, offset: int, length_bytes_max: int) -> WholeBatches | None:
+        """As PartitionLog.read."""
+        self._own_files()
+        if not self.log_start_offset <= offset <= self.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is not in [{self.log_start_offset}, {self.high_watermark}]",
+            )
+        if offset == self.high_watermark:
+            return None
+        views = self._tail.read(offset, length_bytes_max, self.high_watermark)
+        if views:
+            return WholeBatches(BatchHeader.parse(views[0]).base_offset, b"".join(views))
+
+        async def from_store(files: PartitionFiles) -> tuple[int, memoryview] | None:
+            bound_offset = self.high_watermark
+            place = offset
+            while place < bound_offset:
+                location = await files.locate(place)
+                found = await read_whole_batches(files.store, location, place, length_bytes_max, bound_offset)
+                if found is not None:
+                    return found
+                place = location.end_offset  # compaction may have left nothing behind `place` in this file
+            return None
+
+        found = await self._reading(from_store)
+        return None if found is None else WholeBatches(*found)
+
+    async def latest_snapshot(self) -> StateSnapshot | None:
+        """As PartitionLog.latest_snapshot."""
+        return await self._reading(lambda files: files.latest_snapshot(self.high_watermark))
+
+    async def offset_for_timestamp(self, timestamp_ms: int, bound_offset: int) -> tuple[int, int] | None:
+        """As PartitionLog.offset_for_timestamp."""
+        bound_offset = min(bound_offset, self.high_watermark)
+        return await self._reading(lambda files: find_offset(files, timestamp_ms, bound_offset))
+
+    async def max_timestamp(self) -> tuple[int, int] | None:
+        """As PartitionLog.max_timestamp."""
+        return await self._reading(find_max_timestamp)
+
+    def aborted_transactions(self, from_offset: int, to_offset: int) -> Sequence[AbortedTransaction]:
+        """As PartitionLog.aborted_transactions."""
+        return self._producers.aborted.overlapping(from_offset, to_offset)
+
+    def epoch_end_offset(self, leader_epoch: int) -> tuple[int, int]:
+        """As PartitionLog.epoch_end_offset."""
+        return (-1, -1) if self._files is None else self._files.epoch_end_offset(leader_epoch, self.high_watermark)
+
+    async def prove_ownership(self) -> None:
+        """As PartitionLog.prove_ownership."""
+        if not self.is_owning:
+            raise FencedWriter("the partition is not owned here")
+        segment = self._open_segment_now()
+        try:
+            if segment is None:
+                await self._keeper.look()
+            else:
+                try:
+                    await segment.writer.prove_ownership()
+                except WriterBroken:
+                    await self._keeper.look()  # no block of ours is open any more
+        except FencedWriter:
+            self._feed(OwnershipLost())
+            raise
+        if not self.is_owning:
+            raise FencedWriter("the partition is not owned here any more")
+
+    async def save_snapshot(self, snapshot: StateSnapshot) -> None:
+        """As PartitionLog.save_snapshot."""
+        if snapshot.next_offset > self.high_watermark:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, "a snapshot of what is not durable yet")
+        await self._change_past(lambda files: files.save_snapshot(snapshot))
+
+    async def delete_records(self, before_offset: int) -> int:
+        """As PartitionLog.delete_records."""
+        self._own_files()
+        wanted = self.high_watermark if before_offset == -1 else before_offset
+        if not 0 <= wanted <= self.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {before_offset} is past the high watermark {self.high_watermark}",
+            )
+        if wanted > self.log_start_offset:
+            await self._change_past(lambda files: files.advance_log_start(wanted))
+        return self.log_start_offset
+
+    async def apply_retention(self, now_ms: int) -> None:
+        """Drop what retention.ms and retention.bytes no longer keep, and producers not heard of for long."""
+        files = self._files
+        if files is None or not self.is_owning:
+            return
+        self._producers.expire(now_ms, self._surroundings.settings.producer_id_expiration_ms)
+        before = files.log_start_offset
+        wanted = retained_from(
+            files.extents, self.config, now_ms=now_ms, log_start_offset=before, open_bytes=files.open_bytes
+        )
+        if wanted <= before:
+            return
+        try:
+            await self._change_past(lambda files: files.advance_log_start(wanted))
+        except BmqError as error:
+            _log.warning("retention_failed", **self._names(), reason=str(error))
+        else:
+            _log.info("retention_applied", **self._names(), log_start_offset=self.log_start_offset)
+
+    async def _change_past(self, change: Callable[[PartitionFiles], Coroutine[Any, Any, tuple[str, ...]]]) -> None:
+        """Write a newer manifest; what it no longer names is deleted after file.delete.delay.ms (rule 2)."""
+        paths = await self._reading(change)
+        self._remove_later(paths)
+        self._tail.drop_below(self.log_start_offset)
+
+    def _remove_later(self, paths: Iterable[str]) -> None:
+        self._surroundings.trash.put(paths, self.config.file_delete_delay_ms / 1000)
+
+    async def _reading(self, action: Callable[[PartitionFiles], Coroutine[Any, Any, T]]) -> T:
+        """Raises KafkaError for whatever goes wrong: NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR."""
+        tries = 0
+        while True:
+            files = self._own_files()
+            try:
+                return await action(files)
+            except FencedWriter as error:
+                self._feed(OwnershipLost())
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, str(error)) from error
+            except FileMissing as error:
+                # Retention may have removed it since we looked; then the newer picture says so (rule 13).
+                tries += 1
+                if tries == READ_TRIES_MAX:
+                    raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+            except StoreError as error:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+
+    def _own_files(self) -> PartitionFiles:
+        if self._files is None or not self.is_owning:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition is not owned here")
+        return self._files

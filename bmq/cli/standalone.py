@@ -1,0 +1,276 @@
+"""Puts all roles together in one process: store, broker, controller, coordinator, proxy. The same for every store.
+
+Nothing here knows a socket, a clock or chance of its own: the simulation runs this very class.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Protocol
+
+import structlog
+from prometheus_client import CollectorRegistry
+
+from bmq.broker.manager import PartitionManager
+from bmq.cli.live_summary import Summary
+from bmq.cli.settings import Settings, split_address
+from bmq.controller.broker_configs import BrokerConfigs
+from bmq.controller.config import ControllerConfig
+from bmq.controller.image import (
+    METADATA_TOPIC_ID,
+    METADATA_TOPIC_NAME,
+    OFFSETS_TOPIC_NAME,
+    MetadataImage,
+    Node,
+    TopicImage,
+)
+from bmq.controller.runtime import Controller
+from bmq.coordinator.config import CoordinatorConfig
+from bmq.coordinator.coordinator import GroupCoordinator
+from bmq.log.clock import Clock
+from bmq.log.config import LogConfig
+from bmq.log.local import LocalStore
+from bmq.log.names import EpochListing, partition_directory
+from bmq.log.partition_log import PartitionLog, TopicPartition
+from bmq.log.root import cluster_id_from, open_root
+from bmq.log.store import SegmentStore
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError, KafkaError
+from bmq.proxy.appender import Appender
+from bmq.proxy.fetcher import Fetcher
+from bmq.proxy.producer_ids import ProducerIds
+from bmq.proxy.server import KafkaServer
+from bmq.proxy.services import Services
+from bmq.proxy.stats import ProxyStats
+
+log = structlog.get_logger("bmq.cli")
+
+_METADATA: Final = TopicPartition(METADATA_TOPIC_ID, 0)
+_METADATA_LOG: Final = LogConfig(segment_bytes=64 * 1024 * 1024, retention_ms=-1, segment_idle_close_ms=2**62)
+_DEFAULT_KAFKA_CONFIGS: Final = {
+    # What Kafka's own server.properties for one node say: nobody else will join a group of one node's developer.
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.replication.factor": "1",
+}
+
+
+class UnknownStore(BmqError):
+    """A store URL nobody here understands."""
+
+
+class Closing(Protocol):
+    async def close(self) -> None: ...
+
+
+async def open_store(settings: Settings) -> SegmentStore:
+    """The store the settings name. Raises UnknownStore, RootError."""
+    if settings.store and not settings.store.startswith("file:"):
+        scheme = settings.store.partition(":")[0]
+        raise UnknownStore(f"store {settings.store!r}: there is no store for {scheme!r} URLs; file:DIR is served")
+    path = Path(settings.store.removeprefix("file:").removeprefix("//")) if settings.store else settings.data
+    return LocalStore(path)
+
+
+class OffsetsTopic:
+    """The shards of the group coordinator: partitions of `__consumer_offsets`, made when first needed."""
+
+    def __init__(self, controller: Controller, partitions: PartitionManager) -> None:
+        self._controller = controller
+        self._partitions = partitions
+
+    def partition_count(self) -> int:
+        topic = self._controller.image.topics.get(OFFSETS_TOPIC_NAME)
+        if topic is not None:
+            return len(topic.partitions)
+        return self._controller.broker_configs.number("offsets.topic.num.partitions")
+
+    async def open(self, shard: int) -> PartitionLog:
+        topic = self._controller.image.topics.get(OFFSETS_TOPIC_NAME)
+        if topic is None:
+            try:
+                await self._controller.auto_create_topic(OFFSETS_TOPIC_NAME)
+            except BmqError as error:
+                if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                    raise
+            topic = self._controller.image.topics.get(OFFSETS_TOPIC_NAME)
+        if topic is None:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC_NAME} could not be made")
+        return await self._partitions.leader_of(TopicPartition(topic.topic_id, shard))
+
+
+class StandaloneServer:
+    """`start` takes everything over and serves, `stop` hands everything back. One event loop."""
+
+    def __init__(self, settings: Settings, store: SegmentStore, clock: Clock, rng: random.Random) -> None:
+        self._settings = settings
+        self._store = store
+        self._clock = clock
+        self._rng = rng
+        self._stats = ProxyStats()
+        self._partitions: PartitionManager | None = None
+        self._controller: Controller | None = None
+        self._groups: GroupCoordinator | None = None
+        self._fetcher: Fetcher | None = None
+        self._appender: Appender | None = None
+        self._proxy: KafkaServer | None = None
+        self._starting: asyncio.Task[int] | None = None
+        self._started_s = asyncio.get_running_loop().time()
+
+    # --- what others look at
+    @property
+    def image(self) -> MetadataImage:
+        return MetadataImage() if self._controller is None else self._controller.image
+
+    def partition_states(self) -> Mapping[str, int]:
+        return {} if self._partitions is None else self._partitions.states()
+
+    def summary(self) -> Summary:
+        stats = self._stats
+        return Summary(
+            connections=stats.connections,
+            requests=stats.requests.total(),
+            received_bytes=stats.received_bytes,
+            sent_bytes=stats.sent_bytes,
+            topics=len(self.image.topics),
+            partition_states=self.partition_states(),
+        )
+
+    def register_metrics(self, registry: CollectorRegistry) -> None:
+        """Show everything this server counts on /metrics; after `start`."""
+        assert self._partitions is not None and self._controller is not None and self._groups is not None
+        assert self._fetcher is not None
+        registry.register(self._stats)
+        registry.register(self._partitions.collector)
+        registry.register(self._fetcher.collector)
+        self._controller.metrics.register(registry)
+        self._groups.metrics.register(registry)
+
+    # --- start
+    async def start(self) -> tuple[str, int]:
+        """Serve; the address clients reach. Raises OSError (the port), RootError, StoreError, KafkaError."""
+        settings, loop = self._settings, asyncio.get_running_loop()
+        holder = f"node-{settings.node_id}-{self._rng.getrandbits(64):016x}"
+        self._proxy = KafkaServer(settings.proxy, self._stats, is_debug=settings.log_level == "debug")
+        host, port = await self._proxy.bind(*split_address(settings.listen))
+        node = Node(settings.node_id, *self._advertised(host, port), settings.rack)
+        root = await open_root(self._store, holder=holder, new_cluster_id=cluster_id_from(self._rng.randbytes(16)))
+        partitions = PartitionManager(self._store, holder, self._clock, self._rng, settings.broker)
+        self._partitions = partitions
+        controller = Controller(
+            await self._metadata_log(partitions),
+            self._store,
+            node,
+            self._clock,
+            self._rng,
+            ControllerConfig(cluster_id=root.cluster_id, broker_configs=self._kafka_configs()),
+            self._image_changed,
+        )
+        self._controller = controller
+        await controller.start()
+        self._groups = GroupCoordinator(
+            OffsetsTopic(controller, partitions),
+            self._clock,
+            self._rng,
+            coordinator_config(controller.broker_configs),
+            lambda: controller.image,
+        )
+        self._fetcher = Fetcher(self._store, settings.fetch)
+        self._appender = Appender(partitions)
+        services = Services(
+            node=node,
+            store=self._store,
+            partitions=partitions,
+            controller=controller,
+            groups=self._groups,
+            clock=self._clock,
+            appender=self._appender,
+            fetcher=self._fetcher,
+            producer_ids=ProducerIds(controller.allocate_producer_ids),
+            stats=self._stats,
+            loop=loop,
+            is_auto_create_enabled=controller.broker_configs.value_of("auto.create.topics.enable") == "true",
+        )
+        await self._proxy.serve(services)
+        # Whoever asks for a partition starts it; the others follow behind, those that were not sealed cleanly first.
+        self._starting = loop.create_task(partitions.start_all())
+        log.info("roles_started", cluster_id=root.cluster_id, seconds=round(loop.time() - self._started_s, 3))
+        return host, port
+
+    def _advertised(self, host: str, port: int) -> tuple[str, int]:
+        return split_address(self._settings.advertised) if self._settings.advertised else (host, port)
+
+    def _kafka_configs(self) -> dict[str, str]:
+        settings = self._settings
+        own = {
+            "log.dirs": settings.store or str(settings.data),
+            "socket.request.max.bytes": str(settings.proxy.request_bytes_max),
+            "connections.max.idle.ms": str(settings.proxy.connections_max_idle_ms),
+            "max.connections": str(settings.proxy.connections_max),
+        }
+        return {**_DEFAULT_KAFKA_CONFIGS, **own, **settings.kafka}
+
+    async def _metadata_log(self, partitions: PartitionManager) -> PartitionLog:
+        """Own `__cluster_metadata` at an epoch above every one its directory shows."""
+        directory = partition_directory(_METADATA)
+        await self._store.make_directories(directory)
+        listing = EpochListing.of(await self._store.list_directory(directory))
+        epoch = 1 + max(listing.open_epochs | listing.sealed_epochs, default=0)
+        partitions.assign(_METADATA, epoch, METADATA_TOPIC_NAME, _METADATA_LOG)
+        return await partitions.leader_of(_METADATA)
+
+    def _image_changed(self, old: MetadataImage, new: MetadataImage) -> None:
+        """Hand the broker what it owns now. Called for each new image, before anybody is told of it."""
+        assert self._partitions is not None
+        for topic_id, topic in new.topics_by_id.items():
+            before = old.topics_by_id.get(topic_id)
+            if before is not topic:
+                self._topic_changed(before, topic)
+        gone = [topic for topic_id, topic in old.topics_by_id.items() if topic_id not in new.topics_by_id]
+        for topic in gone:
+            for partition in topic.partitions:
+                self._partitions.drop(TopicPartition(topic.topic_id, partition.partition))
+        if gone and self._groups is not None:
+            self._groups.topics_deleted([topic.name for topic in gone if topic.name not in new.topics])
+
+    def _topic_changed(self, before: TopicImage | None, topic: TopicImage) -> None:
+        assert self._partitions is not None
+        has_new_config = before is not None and before.log_config != topic.log_config
+        for partition in topic.partitions:
+            key = TopicPartition(topic.topic_id, partition.partition)
+            if partition.leader == self._settings.node_id:
+                self._partitions.assign(key, partition.leader_epoch, topic.name, topic.log_config)
+                if has_new_config:
+                    self._partitions.update_config(key, topic.log_config)
+            else:
+                self._partitions.drop(key)
+
+    # --- stop
+    async def stop(self) -> None:
+        """Answer what has begun, save checkpoints, seal every epoch. Fine after a start that failed half-way."""
+        if self._starting is not None:
+            self._starting.cancel()
+            await asyncio.wait({self._starting})
+        if self._proxy is not None:
+            await self._proxy.stop(self._settings.stop_timeout_ms / 1000 / 2)
+        closing: list[Closing | None] = [self._fetcher, self._groups, self._controller, self._partitions]
+        if self._appender is not None:
+            self._appender.stop()
+        for role in closing:
+            if role is not None:
+                await role.close()
+
+
+def coordinator_config(configs: BrokerConfigs) -> CoordinatorConfig:
+    """Kafka's `group.*` and `offsets.*` settings in the coordinator's terms."""
+    return CoordinatorConfig(
+        group_min_session_timeout_ms=configs.number("group.min.session.timeout.ms"),
+        group_max_session_timeout_ms=configs.number("group.max.session.timeout.ms"),
+        group_initial_rebalance_delay_ms=configs.number("group.initial.rebalance.delay.ms"),
+        group_max_size=configs.number("group.max.size"),
+        offset_metadata_max_bytes=configs.number("offset.metadata.max.bytes"),
+        offsets_retention_ms=configs.number("offsets.retention.minutes") * 60_000,
+        offsets_retention_check_interval_ms=configs.number("offsets.retention.check.interval.ms"),
+    )

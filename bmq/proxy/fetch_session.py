@@ -1,0 +1,240 @@
+"""Incremental fetch sessions (KIP-227): what a consumer asked for before and need not say again. Decisions only.
+
+`SessionCache.resolve` finds what a request asks for; `FetchScope.answer` finds what of the results it has to hear, and
+opens a session for a full fetch. Time and session numbers are handed in. Sessions are evicted as Kafka does it: one not
+used for the eviction time goes first; else, among those older than that, the one with the fewest partitions, if it has
+fewer than the new one.
+Source: KIP-227, Kafka's FetchSession.scala.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from bmq.log.partition_log import TopicPartition
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.hot import FetchResult
+from bmq.protocol.messages.fetch_request import FetchRequest
+
+NO_SESSION_ID: Final = 0
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+_EPOCH_MAX: Final = 2**31 - 1
+_TOPIC_IDS_FROM: Final = 13
+_NO_WATERMARK: Final = -1
+
+TopicKey = str | UUID | None
+PartitionKey = tuple[TopicKey, int]
+
+
+class Interest:
+    """One partition a request asks for. In a session it lives on and remembers what the client was told last."""
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "last_fetched_epoch",
+        "max_bytes",
+        "name",
+        "partition",
+        "told_high_watermark",
+        "told_start_offset",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(self, name: str | None, topic_id: UUID | None, partition: int) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.partition = partition
+        self.topic_partition: TopicPartition | None = None  # kept here by the fetcher once it is known
+        self.fetch_offset = 0
+        self.max_bytes = 0
+        self.current_leader_epoch = -1
+        self.last_fetched_epoch = -1
+        self.told_high_watermark = _NO_WATERMARK
+        self.told_start_offset = -1
+
+    def must_tell(self, result: FetchResult) -> bool:
+        """Whether an incremental response has to carry this; remembers it as told."""
+        is_news = bool(result[5]) or result[9] is not None
+        if result[2] != self.told_high_watermark:
+            self.told_high_watermark = result[2]
+            is_news = True
+        if result[4] != self.told_start_offset:
+            self.told_start_offset = result[4]
+            is_news = True
+        if result[1]:
+            # An error is told each time, and so is what follows it.
+            self.told_high_watermark = _NO_WATERMARK
+            is_news = True
+        return is_news
+
+
+class Session:
+    """What one consumer fetches, in the order in which its partitions are looked at."""
+
+    __slots__ = ("created_ms", "epoch", "has_topic_ids", "interests", "session_id", "size", "used_ms")
+
+    def __init__(
+        self, session_id: int, has_topic_ids: bool, interests: dict[PartitionKey, Interest], now_ms: int
+    ) -> None:
+        self.session_id = session_id
+        self.has_topic_ids = has_topic_ids
+        self.interests = interests
+        self.size = len(interests)  # as the cache counted it
+        self.epoch = 1  # the one the next request must carry
+        self.created_ms = now_ms
+        self.used_ms = now_ms
+
+
+@dataclass(slots=True)
+class FetchScope:
+    """What one request asks for, and how it is to be answered. With an `error_code` it asks for nothing."""
+
+    interests: Sequence[Interest]
+    error_code: int = ErrorCode.NONE
+    session: Session | None = None  # of an incremental fetch
+    epoch: int = FINAL_EPOCH  # that the session has while this request runs
+    is_opening: bool = False  # a full fetch that wants a session
+    has_topic_ids: bool = False
+
+
+class SessionCache:
+    """All sessions of this proxy. `new_id()` draws a number from 1 to 2**31 - 1."""
+
+    def __init__(self, *, slots_max: int, partitions_max: int, eviction_ms: int, new_id: Callable[[], int]) -> None:
+        self.slots_max = slots_max
+        self.partitions_max = partitions_max
+        self.eviction_ms = eviction_ms
+        self.partition_count = 0
+        self.evicted = 0
+        self._new_id = new_id
+        self._sessions: OrderedDict[int, Session] = OrderedDict()  # used longest ago first
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def resolve(self, request: FetchRequest, version: int, now_ms: int) -> FetchScope:
+        """What a request (4-18) asks for. `now_ms` is monotonic."""
+        has_topic_ids = version >= _TOPIC_IDS_FROM
+        epoch = request.session_epoch
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if request.session_id != NO_SESSION_ID:
+                self._remove(self._sessions.get(request.session_id))
+            interests: dict[PartitionKey, Interest] = {}
+            _update(interests, request, has_topic_ids)
+            return FetchScope(
+                tuple(interests.values()), is_opening=epoch == INITIAL_EPOCH, has_topic_ids=has_topic_ids
+            )
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            return FetchScope((), ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != epoch:
+            return FetchScope((), ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.has_topic_ids != has_topic_ids:
+            return FetchScope((), ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        _update(session.interests, request, has_topic_ids)
+        for topic in request.forgotten_topics_data:
+            key = topic.topic_id if has_topic_ids else topic.topic
+            for partition in topic.partitions:
+                session.interests.pop((key, partition), None)
+        self._touch(session, now_ms)
+        if not session.interests:
+            self._remove(session)
+            return FetchScope((), has_topic_ids=has_topic_ids)
+        if self.partition_count > self.partitions_max:
+            # The client begins again with a full fetch, which then gets no session.
+            self._remove(session)
+            return FetchScope((), ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        session.epoch = epoch + 1 if epoch < _EPOCH_MAX else 1
+        return FetchScope(
+            tuple(session.interests.values()), session=session, epoch=session.epoch, has_topic_ids=has_topic_ids
+        )
+
+    def answer(
+        self, scope: FetchScope, results: Iterable[tuple[Interest, FetchResult]], now_ms: int
+    ) -> tuple[int, int, list[tuple[Interest, FetchResult]]]:
+        """(error code, session id, what to tell), in order."""
+        session = scope.session
+        if session is None:
+            told = list(results)
+            return scope.error_code, self._open(scope, told, now_ms) if scope.is_opening else NO_SESSION_ID, told
+        if session.epoch != scope.epoch:
+            # The client went on with the session without waiting for this answer.
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH, NO_SESSION_ID, []
+        told = []
+        interests = session.interests
+        for pair in results:
+            interest, result = pair
+            if not interest.must_tell(result):
+                continue
+            told.append(pair)
+            if result[5]:
+                # Who got records is looked at last the next time, or one busy partition would starve the others.
+                key = (interest.topic_id if session.has_topic_ids else interest.name, interest.partition)
+                if interests.pop(key, None) is not None:
+                    interests[key] = interest
+        return ErrorCode.NONE, session.session_id, told
+
+    def _open(self, scope: FetchScope, told: list[tuple[Interest, FetchResult]], now_ms: int) -> int:
+        size = len(told)
+        if not size or self.partition_count + size > self.partitions_max or not self._make_room(size, now_ms):
+            return NO_SESSION_ID
+        interests: dict[PartitionKey, Interest] = {}
+        for interest, result in told:
+            interest.must_tell(result)
+            interests[(interest.topic_id if scope.has_topic_ids else interest.name, interest.partition)] = interest
+        session_id = self._new_id()
+        while session_id in self._sessions or session_id <= NO_SESSION_ID:
+            session_id = self._new_id()
+        self._sessions[session_id] = Session(session_id, scope.has_topic_ids, interests, now_ms)
+        self.partition_count += size
+        return session_id
+
+    def _make_room(self, size: int, now_ms: int) -> bool:
+        sessions = self._sessions
+        if len(sessions) < self.slots_max:
+            return True
+        if not sessions:
+            return False
+        victim = next(iter(sessions.values()))
+        if now_ms - victim.used_ms <= self.eviction_ms:
+            old = [session for session in sessions.values() if session.used_ms - session.created_ms > self.eviction_ms]
+            if not old:
+                return False
+            victim = min(old, key=lambda session: (session.size, session.session_id))
+            if victim.size >= size:
+                return False
+        self._remove(victim)
+        self.evicted += 1
+        return True
+
+    def _touch(self, session: Session, now_ms: int) -> None:
+        session.used_ms = now_ms
+        self._sessions.move_to_end(session.session_id)
+        self.partition_count += len(session.interests) - session.size
+        session.size = len(session.interests)
+
+    def _remove(self, session: Session | None) -> None:
+        if session is not None and self._sessions.pop(session.session_id, None) is not None:
+            self.partition_count -= session.size
+
+
+def _update(interests: dict[PartitionKey, Interest], request: FetchRequest, has_topic_ids: bool) -> None:
+    for topic in request.topics:
+        topic_id = topic.topic_id if has_topic_ids else None
+        name = None if has_topic_ids else topic.topic
+        for wanted in topic.partitions:
+            key = (topic_id if has_topic_ids else name, wanted.partition)
+            interest = interests.get(key)
+            if interest is None:
+                interest = interests[key] = Interest(name, topic_id, wanted.partition)
+            interest.fetch_offset = wanted.fetch_offset
+            interest.max_bytes = wanted.partition_max_bytes
+            interest.current_leader_epoch = wanted.current_leader_epoch
+            interest.last_fetched_epoch = wanted.last_fetched_epoch

@@ -1,0 +1,65 @@
+"""ApiVersions: what this server speaks. Clients choose the versions of everything else by it.
+
+Finalized features are the metadata log's and nothing more: a feature steers clients (transaction.version turns another
+transaction protocol on), so none may be named that is not served. Sources: KIP-35, KIP-511, KIP-584, KIP-1242.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from bmq.protocol.apis import APIS, ApiKey
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.messages.api_versions_request import ApiVersionsRequest
+from bmq.protocol.messages.api_versions_response import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from bmq.proxy.dispatch import HANDLERS, HOT_HANDLERS, RequestContext, handles
+from bmq.proxy.services import Services
+
+_SOFTWARE_FROM_VERSION: Final = 3
+_SERVER_FROM_VERSION: Final = 5
+_NO_NODE: Final = -1
+_FEATURE_LEVEL_MIN: Final = 1
+_SOFTWARE_PATTERN: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+@handles(ApiKey.API_VERSIONS)
+async def api_versions(request: ApiVersionsRequest, context: RequestContext, services: Services) -> ApiVersionsResponse:
+    """ApiVersions 0-5. Other versions never get here: the connection answers them in the form of version 0."""
+    version = context.api_version
+    if version >= _SOFTWARE_FROM_VERSION and not _is_software_valid(request):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    image = services.controller.image
+    if version >= _SERVER_FROM_VERSION and (
+        (request.cluster_id is not None and request.cluster_id != image.cluster_id)
+        or request.node_id not in (_NO_NODE, services.node.node_id)
+    ):
+        # The address now belongs to another server than the one the client means: it has to find the cluster anew.
+        return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
+    features = sorted(image.features.items())
+    return ApiVersionsResponse(
+        api_keys=[
+            ApiVersion(api_key=key, min_version=APIS[key].advertised_min, max_version=APIS[key].version_max)
+            for key in sorted({*HANDLERS, *HOT_HANDLERS})
+        ],
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=_FEATURE_LEVEL_MIN, max_version=level)
+            for name, level in features
+        ],
+        finalized_features_epoch=image.offset,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level) for name, level in features
+        ],
+    )
+
+
+def _is_software_valid(request: ApiVersionsRequest) -> bool:
+    return all(
+        _SOFTWARE_PATTERN.fullmatch(text) is not None
+        for text in (request.client_software_name, request.client_software_version)
+    )

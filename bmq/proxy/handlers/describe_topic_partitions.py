@@ -1,0 +1,93 @@
+"""DescribeTopicPartitions: topics and their partitions, page by page (KIP-966).
+
+Topics come in the order of their names. A page ends after so many partitions; its cursor names the partition that the
+next page begins with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from bmq.controller.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest
+from bmq.protocol.messages.describe_topic_partitions_response import (
+    Cursor,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from bmq.proxy.authorized_operations import TOPIC_OPERATIONS
+from bmq.proxy.dispatch import RequestContext, handles
+from bmq.proxy.services import Services
+from bmq.proxy.topic_views import is_valid_name, leader_error, offline_replicas
+
+PARTITIONS_PER_PAGE_MAX: Final = 2000
+"""Kafka's max.request.partition.size.limit."""
+
+
+@handles(ApiKey.DESCRIBE_TOPIC_PARTITIONS)
+async def describe_topic_partitions(
+    request: DescribeTopicPartitionsRequest, context: RequestContext, services: Services
+) -> DescribeTopicPartitionsResponse:
+    """DescribeTopicPartitions 0. No topics in the request: all of them; then unknown ones cannot occur."""
+    return page_of(services.controller.image, request)
+
+
+def page_of(image: MetadataImage, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    """One page. At least one partition, whatever limit is asked for."""
+    names: Iterable[str] = {topic.name for topic in request.topics} or image.topics
+    first_name, first_partition = "", 0
+    if request.cursor is not None:
+        first_name, first_partition = request.cursor.topic_name, max(request.cursor.partition_index, 0)
+    left = max(min(PARTITIONS_PER_PAGE_MAX, request.response_partition_limit), 1)
+    described: list[DescribeTopicPartitionsResponseTopic] = []
+    for name in sorted(name for name in names if name >= first_name):
+        if left <= 0:
+            return DescribeTopicPartitionsResponse(topics=described, next_cursor=Cursor(topic_name=name))
+        topic = image.topics.get(name)
+        if topic is None:
+            described.append(_unknown(name))
+            continue
+        begin = first_partition if name == first_name else 0
+        chosen = topic.partitions[begin : begin + left]
+        described.append(_described(image, topic, chosen))
+        left -= len(chosen)
+        if begin + len(chosen) < len(topic.partitions):
+            cursor = Cursor(topic_name=name, partition_index=begin + len(chosen))
+            return DescribeTopicPartitionsResponse(topics=described, next_cursor=cursor)
+    return DescribeTopicPartitionsResponse(topics=described)
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_valid_name(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code, name=name, topic_authorized_operations=TOPIC_OPERATIONS
+    )
+
+
+def _described(
+    image: MetadataImage, topic: TopicImage, partitions: Iterable[PartitionImage]
+) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        topic_authorized_operations=TOPIC_OPERATIONS,
+        partitions=[
+            DescribeTopicPartitionsResponsePartition(
+                error_code=leader_error(partition, image),
+                partition_index=partition.partition,
+                leader_id=partition.leader if partition.leader in image.nodes else NO_LEADER,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=partition.replicas,
+                isr_nodes=partition.isr,
+                eligible_leader_replicas=(),
+                last_known_elr=(),
+                offline_replicas=offline_replicas(partition, image),
+            )
+            for partition in partitions
+        ],
+    )

@@ -1,0 +1,50 @@
+"""InitProducerId: an id, never given before, for a producer that wants its retries to leave no copy (KIP-98, KIP-360).
+
+Ids come in blocks, each made durable by the controller before the first is handed out; what is left of a block when the
+server stops is never used. An idempotent producer always gets a new id at epoch 0, also when it asks for a higher epoch
+of the one it has: as Kafka does. Transactions are not served: this is the coordinator of no transactional id.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import structlog
+
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError
+from bmq.protocol.messages.init_producer_id_request import InitProducerIdRequest
+from bmq.protocol.messages.init_producer_id_response import InitProducerIdResponse
+from bmq.proxy.dispatch import RequestContext, handles
+from bmq.proxy.services import Services
+
+_NONE: Final = -1
+_log = structlog.get_logger("bmq.proxy")
+
+
+@handles(ApiKey.INIT_PRODUCER_ID)
+async def init_producer_id(
+    request: InitProducerIdRequest, context: RequestContext, services: Services
+) -> InitProducerIdResponse:
+    """InitProducerId 0-5."""
+    code = _refusal(request)
+    if code is not ErrorCode.NONE:
+        return InitProducerIdResponse(error_code=code, producer_id=_NONE, producer_epoch=_NONE)
+    try:
+        producer_id = await services.producer_ids.next()
+    except BmqError as error:
+        # Kafka's word for "no ids at the moment": other codes would be the end of the producer.
+        _log.warning("producer_ids_unavailable", error=str(error), code=error.code.name)
+        return InitProducerIdResponse(
+            error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, producer_id=_NONE, producer_epoch=_NONE
+        )
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+def _refusal(request: InitProducerIdRequest) -> ErrorCode:
+    if request.transactional_id == "" or (request.producer_id == _NONE) != (request.producer_epoch == _NONE):
+        return ErrorCode.INVALID_REQUEST
+    if request.transactional_id is not None:
+        return ErrorCode.NOT_COORDINATOR
+    return ErrorCode.NONE

@@ -1,0 +1,1 @@
+"""What the benchmarks decide from their figures."""
