@@ -22,10 +22,11 @@ class OpenFile:
     holder: str | None
 
 
-async def claim_directory(store: SegmentStore, paths: PartitionPaths, holder: str) -> EpochListing:
+async def claim_directory(store: SegmentStore, paths: PartitionPaths, holder: str, *, is_retry: bool) -> EpochListing:
     """Make our directory once, write our name into it, and only then look at the partition (rule 1).
 
-    `holder` names this process incarnation. Raises FencedWriter when the epoch is, or was, somebody else's.
+    `holder` names this process incarnation; `is_retry`: an earlier try of ours may have come half-way. Raises
+    FencedWriter when the epoch is, or was, somebody else's.
     """
     try:
         await store.make_directory(paths.own)
@@ -37,7 +38,11 @@ async def claim_directory(store: SegmentStore, paths: PartitionPaths, holder: st
         await store.write_file(owner_path, holder.encode(), holder=holder)
     except AlreadyExists as error:
         # Ours, if the reply to an earlier try was lost. Epochs are never used twice, so anybody else's ends us.
-        if await read_owner(store, owner_path) != holder:
+        owner = await read_owner(store, owner_path)
+        if owner is None and is_retry:
+            await store.delete(owner_path)
+            await store.write_file(owner_path, holder.encode(), holder=holder)
+        elif owner != holder:
             raise FencedWriter(f"{paths.own} belongs to another owner") from error
     except FileMissing as error:
         raise FencedWriter(f"{paths.own} was sealed while it was being claimed") from error

@@ -225,6 +225,8 @@ class SegmentKeeper:
             if own.closed_bytes < 0:
                 await own.writer.close()
             await self._store.delete(own.writer.path)
+        except FencedWriter:
+            self._report(OwnershipLost())
         except StoreError as error:
             own.writer.abandon()
             _log.info("empty_segment_not_removed", path=own.writer.path, reason=str(error))

@@ -32,13 +32,16 @@ class Start:
     surroundings: Surroundings
     paths: PartitionPaths
     index_interval_bytes: int
+    has_tried_to_claim: bool = False
     listing: EpochListing = field(default_factory=lambda: EpochListing(frozenset(), frozenset()))
     open_files: dict[str, OpenFile] = field(default_factory=dict)
     recovered: RecoveredLog | None = None
     files: PartitionFiles | None = None
 
     async def claim(self) -> DirectoryClaimed:
-        self.listing = await claim_directory(self.surroundings.store, self.paths, self.surroundings.holder)
+        is_retry, self.has_tried_to_claim = self.has_tried_to_claim, True
+        store, holder = self.surroundings.store, self.surroundings.holder
+        self.listing = await claim_directory(store, self.paths, holder, is_retry=is_retry)
         return DirectoryClaimed(self.listing.open_epochs, self.listing.sealed_epochs)
 
     async def seal(self, effect: SealDirectories) -> DirectoriesSealed:

@@ -22,7 +22,7 @@ class BrokerSettings:
     write transactional batches (something has to end their transactions).
     """
 
-    tail_cache_bytes_max: int = 256 * 1024 * 1024
+    tail_cache_bytes_max: int = 64 * 1024 * 1024
     append_bytes_max: int = 64 * 1024 * 1024
     index_cache_bytes_max: int = INDEX_CACHE_BYTES_MAX
     appends_outstanding_max: int = 64

@@ -13,7 +13,12 @@ from rich.table import Table
 from bmq.cli.settings import LoadedSettings, load_settings
 from bmq.protocol.errors import BmqError
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="A Kafka-compatible message queue on HDFS.")
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="A Kafka-compatible message queue on HDFS.",
+)
 config_app = typer.Typer(no_args_is_help=True, help="Look at the settings.")
 app.add_typer(config_app, name="config")
 

@@ -177,7 +177,7 @@ class StandaloneServer:
             coordinator_config(controller.broker_configs),
             lambda: controller.image,
         )
-        self._fetcher = Fetcher(self._store, settings.fetch)
+        self._fetcher = Fetcher(self._store, settings.fetch, random=self._rng)
         self._appender = Appender(partitions)
         services = Services(
             node=node,

@@ -34,6 +34,7 @@ class Leases:
 
     def __init__(self) -> None:
         self._held: dict[str, Lease] = {}
+        self._borrowed: dict[str, tuple[int, int]] = {}  # descriptor (-1: held anyway), how many borrow it
         self._mutex = Lock()
 
     def hold(self, path: str) -> Lease | None:
@@ -63,12 +64,20 @@ class Leases:
     def borrowed(self, path: str) -> Iterator[None]:
         """Held for the length of a rename or a takeover, by this process anyway or for the moment. Raises LeaseHeld."""
         with self._mutex:
-            descriptor = -1 if path in self._held else _lock(path)
+            # Two files of one directory may be taken over at once, and a second lock of our own would be refused too.
+            descriptor, users = self._borrowed.get(path, (-1, 0))
+            if not users and path not in self._held:
+                descriptor = _lock(path)
+            self._borrowed[path] = descriptor, users + 1
         try:
             yield
         finally:
-            if descriptor >= 0:
-                os.close(descriptor)
+            with self._mutex:
+                descriptor, users = self._borrowed.pop(path)
+                if users > 1:
+                    self._borrowed[path] = descriptor, users - 1
+                elif descriptor >= 0:
+                    os.close(descriptor)
 
     def moved(self, source: str, target: str) -> None:
         """The directory `source` is now `target`. Its lock goes on while somebody writes there."""

@@ -41,6 +41,7 @@ class Interest:
         "max_bytes",
         "name",
         "partition",
+        "seen_image",
         "told_high_watermark",
         "told_start_offset",
         "topic_id",
@@ -51,7 +52,9 @@ class Interest:
         self.name = name
         self.topic_id = topic_id
         self.partition = partition
-        self.topic_partition: TopicPartition | None = None  # kept here by the fetcher once it is known
+        # Kept by the fetcher: which partition it is, according to this metadata image.
+        self.topic_partition: TopicPartition | None = None
+        self.seen_image: object = None
         self.fetch_offset = 0
         self.max_bytes = 0
         self.current_leader_epoch = -1
@@ -128,9 +131,7 @@ class SessionCache:
                 self._remove(self._sessions.get(request.session_id))
             interests: dict[PartitionKey, Interest] = {}
             _update(interests, request, has_topic_ids)
-            return FetchScope(
-                tuple(interests.values()), is_opening=epoch == INITIAL_EPOCH, has_topic_ids=has_topic_ids
-            )
+            return FetchScope(tuple(interests.values()), is_opening=epoch == INITIAL_EPOCH, has_topic_ids=has_topic_ids)
         session = self._sessions.get(request.session_id)
         if session is None:
             return FetchScope((), ErrorCode.FETCH_SESSION_ID_NOT_FOUND)

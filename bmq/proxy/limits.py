@@ -15,8 +15,8 @@ class ProxyLimits:
     """Requests of one connection that are not answered yet."""
     in_flight_bytes_max: int = 16 * 1024 * 1024
     """Their bytes, of one connection; a single larger request still passes."""
-    in_flight_total_bytes_max: int = 256 * 1024 * 1024
-    """Their bytes, of all connections together."""
+    in_flight_total_bytes_max: int = 64 * 1024 * 1024
+    """Their bytes, of all connections together; not above the broker's `append_bytes_max`, so that no append is refused."""
     unsent_bytes_max: int = 4 * 1024 * 1024
     """Answers of one connection the client has not taken: beyond it no further request of it is begun."""
     connections_max: int = 10_000

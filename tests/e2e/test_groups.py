@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from tests.e2e.conftest import TopicMaker, unique_name
 from tests.support.processes import eventually
@@ -50,7 +50,12 @@ class Member:
         return {assigned.partition for assigned in self._consumer.assignment()}
 
     def commit(self) -> None:
-        self._consumer.commit(asynchronous=False)
+        try:
+            self._consumer.commit(asynchronous=False)
+        except KafkaException as error:
+            # A member that read nothing since it got its partitions has nothing to commit.
+            if error.args[0].code() != KafkaError._NO_OFFSET:
+                raise
 
     def close(self) -> None:
         self._consumer.close()

@@ -11,18 +11,20 @@ import os
 import sys
 import time
 from collections.abc import Iterable
+from functools import partial
 
 import structlog
 
-from tests.simulation.scenario import Outcome, run_seed
+from tests.simulation.outcome import Outcome
+from tests.simulation.seeds import HISTORIES, run_seed
 
 # Floors on the sum over all seeds, per seed: a run in which little happened proves little.
 KILLS_MIN, TAKEOVERS_MIN, ACKNOWLEDGED_MIN = 0.5, 1.5, 60
 
 
-def run_seeds(seeds: Iterable[int], processes: int) -> Iterable[Outcome]:
+def run_seeds(seeds: Iterable[int], processes: int, names: tuple[str, ...]) -> Iterable[Outcome]:
     with multiprocessing.get_context("fork").Pool(processes, maxtasksperchild=1) as pool:
-        yield from pool.imap_unordered(run_seed, seeds)
+        yield from pool.imap_unordered(partial(run_seed, names=names), seeds)
 
 
 def quiet_floor(outcomes: list[Outcome]) -> str | None:
@@ -40,9 +42,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="replay one, with the server's log on standard error")
     parser.add_argument("--seeds", type=int, default=200, help="how many")
     parser.add_argument("--first", type=int, default=1)
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--processes", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument("--stop-at-first", action="store_true", help="end with the first violation")
+    parser.add_argument("--history", choices=sorted(HISTORIES), action="append", help="only this kind; default: each")
     arguments = parser.parse_args()
+    names = tuple(arguments.history or HISTORIES)
     if os.environ.get("PYTHONHASHSEED") != "0":
         # The order of sets of strings is part of a history.
         os.execve(
@@ -52,17 +56,18 @@ def main() -> int:
         )
     if arguments.seed is not None:
         structlog.configure(logger_factory=structlog.PrintLoggerFactory(file=sys.stderr))
-        outcome = run_seed(arguments.seed)
+        outcome = run_seed(arguments.seed, names)
         print(outcome.line())
         return 1 if outcome.violation else 0
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(60))
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     outcomes = []
     started = time.monotonic()
-    for outcome in run_seeds(range(arguments.first, arguments.first + arguments.seeds), arguments.processes):
+    for outcome in run_seeds(range(arguments.first, arguments.first + arguments.seeds), arguments.processes, names):
         outcomes.append(outcome)
         print(outcome.line(), flush=True)
         if outcome.violation:
-            print(f"  replay it with: python -m tests.simulation --seed {outcome.seed}", flush=True)
+            only = "".join(f" --history {name}" for name in arguments.history or ())
+            print(f"  replay it with: python -m tests.simulation --seed {outcome.seed}{only}", flush=True)
             if arguments.stop_at_first:
                 break
     failed = sorted(outcome.seed for outcome in outcomes if outcome.violation)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.messages.delete_groups_request import DeleteGroupsRequest
 from bmq.protocol.messages.delete_groups_response import DeleteGroupsResponse
@@ -16,4 +14,4 @@ async def delete_groups(
     request: DeleteGroupsRequest, context: RequestContext, services: Services
 ) -> DeleteGroupsResponse:
     """See GroupCoordinator.delete_groups."""
-    return cast(DeleteGroupsResponse, await services.groups.delete_groups(request, context))
+    return await services.groups.delete_groups(request, context)

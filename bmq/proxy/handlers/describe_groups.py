@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.messages.describe_groups_request import DescribeGroupsRequest
 from bmq.protocol.messages.describe_groups_response import DescribeGroupsResponse
@@ -16,4 +14,4 @@ async def describe_groups(
     request: DescribeGroupsRequest, context: RequestContext, services: Services
 ) -> DescribeGroupsResponse:
     """See GroupCoordinator.describe_groups."""
-    return cast(DescribeGroupsResponse, await services.groups.describe_groups(request, context))
+    return await services.groups.describe_groups(request, context)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.messages.heartbeat_request import HeartbeatRequest
 from bmq.protocol.messages.heartbeat_response import HeartbeatResponse
@@ -14,4 +12,4 @@ from bmq.proxy.services import Services
 @handles(ApiKey.HEARTBEAT)
 async def heartbeat(request: HeartbeatRequest, context: RequestContext, services: Services) -> HeartbeatResponse:
     """See GroupCoordinator.heartbeat."""
-    return cast(HeartbeatResponse, await services.groups.heartbeat(request, context))
+    return await services.groups.heartbeat(request, context)

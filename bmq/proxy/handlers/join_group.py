@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.messages.join_group_request import JoinGroupRequest
 from bmq.protocol.messages.join_group_response import JoinGroupResponse
@@ -14,4 +12,4 @@ from bmq.proxy.services import Services
 @handles(ApiKey.JOIN_GROUP)
 async def join_group(request: JoinGroupRequest, context: RequestContext, services: Services) -> JoinGroupResponse:
     """See GroupCoordinator.join_group."""
-    return cast(JoinGroupResponse, await services.groups.join_group(request, context))
+    return await services.groups.join_group(request, context)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.messages.leave_group_request import LeaveGroupRequest
 from bmq.protocol.messages.leave_group_response import LeaveGroupResponse
@@ -14,4 +12,4 @@ from bmq.proxy.services import Services
 @handles(ApiKey.LEAVE_GROUP)
 async def leave_group(request: LeaveGroupRequest, context: RequestContext, services: Services) -> LeaveGroupResponse:
     """See GroupCoordinator.leave_group."""
-    return cast(LeaveGroupResponse, await services.groups.leave_group(request, context))
+    return await services.groups.leave_group(request, context)

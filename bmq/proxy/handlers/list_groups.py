@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.messages.list_groups_request import ListGroupsRequest
 from bmq.protocol.messages.list_groups_response import ListGroupsResponse
@@ -14,4 +12,4 @@ from bmq.proxy.services import Services
 @handles(ApiKey.LIST_GROUPS)
 async def list_groups(request: ListGroupsRequest, context: RequestContext, services: Services) -> ListGroupsResponse:
     """See GroupCoordinator.list_groups."""
-    return cast(ListGroupsResponse, await services.groups.list_groups(request, context))
+    return await services.groups.list_groups(request, context)

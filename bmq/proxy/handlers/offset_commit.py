@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.messages.offset_commit_request import OffsetCommitRequest
 from bmq.protocol.messages.offset_commit_response import OffsetCommitResponse
@@ -16,4 +14,4 @@ async def offset_commit(
     request: OffsetCommitRequest, context: RequestContext, services: Services
 ) -> OffsetCommitResponse:
     """See GroupCoordinator.offset_commit."""
-    return cast(OffsetCommitResponse, await services.groups.offset_commit(request, context))
+    return await services.groups.offset_commit(request, context)

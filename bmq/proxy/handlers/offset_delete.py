@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.messages.offset_delete_request import OffsetDeleteRequest
 from bmq.protocol.messages.offset_delete_response import OffsetDeleteResponse
@@ -16,4 +14,4 @@ async def offset_delete(
     request: OffsetDeleteRequest, context: RequestContext, services: Services
 ) -> OffsetDeleteResponse:
     """See GroupCoordinator.offset_delete."""
-    return cast(OffsetDeleteResponse, await services.groups.offset_delete(request, context))
+    return await services.groups.offset_delete(request, context)

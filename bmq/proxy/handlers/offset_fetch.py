@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.messages.offset_fetch_request import OffsetFetchRequest
 from bmq.protocol.messages.offset_fetch_response import OffsetFetchResponse
@@ -14,4 +12,4 @@ from bmq.proxy.services import Services
 @handles(ApiKey.OFFSET_FETCH)
 async def offset_fetch(request: OffsetFetchRequest, context: RequestContext, services: Services) -> OffsetFetchResponse:
     """See GroupCoordinator.offset_fetch."""
-    return cast(OffsetFetchResponse, await services.groups.offset_fetch(request, context))
+    return await services.groups.offset_fetch(request, context)

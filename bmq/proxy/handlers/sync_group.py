@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.messages.sync_group_request import SyncGroupRequest
 from bmq.protocol.messages.sync_group_response import SyncGroupResponse
@@ -14,4 +12,4 @@ from bmq.proxy.services import Services
 @handles(ApiKey.SYNC_GROUP)
 async def sync_group(request: SyncGroupRequest, context: RequestContext, services: Services) -> SyncGroupResponse:
     """See GroupCoordinator.sync_group."""
-    return cast(SyncGroupResponse, await services.groups.sync_group(request, context))
+    return await services.groups.sync_group(request, context)

@@ -61,7 +61,6 @@ class PartitionHistory(RuleBasedStateMachine):
         for effect in effects:
             match effect:
                 case ev.ScheduleWrite():
-                    assert not self.is_write_due
                     self.is_write_due = True
                 case ev.WriteBatches(segment, batches):
                     assert batches and segment.base_offset <= batches[0].base_offset

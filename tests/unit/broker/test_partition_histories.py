@@ -11,9 +11,7 @@ from tests.unit.broker.partition_histories import STATES_SEEN, run
 
 pytestmark = pytest.mark.unit
 
-HISTORIES = int(
-    os.environ.get("BMQ_PARTITION_HISTORIES", "20000" if os.environ.get("HYPOTHESIS_PROFILE") == "deep" else "400")
-)
+HISTORIES = 20_000 if os.environ.get("HYPOTHESIS_PROFILE") == "deep" else 400
 
 
 def test_acknowledged_batches_are_kept_once_and_in_place() -> None:

@@ -25,50 +25,17 @@ from tests.simulation.clients import (
     fetch,
     latest_offset,
 )
+from tests.simulation.clock import SimulatedClock
 from tests.simulation.history import History, Violation
 from tests.simulation.loop import VirtualTimeLoop
 from tests.simulation.network import Network
+from tests.simulation.outcome import Outcome
 from tests.simulation.process import Process
 
 PARTITIONS = 3
 BATCHES_PER_PRODUCER = 40
 _TIME_LIMIT_S = 900.0
 _PORT = 9092
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What a seed went through; floors on these are asserted, so that a quiet run does not pass for a good one."""
-
-    seed: int
-    kills: int = 0
-    pauses: int = 0
-    takeovers: int = 0
-    resets: int = 0
-    store_faults: int = 0
-    acknowledged_batches: int = 0
-    records: int = 0
-    commits: int = 0
-    simulated_s: float = 0.0
-    violation: str | None = None
-
-    def line(self) -> str:
-        verdict = f"VIOLATION {self.violation}" if self.violation else "ok"
-        return (
-            f"seed {self.seed}: {self.kills} kills, {self.pauses} pauses, {self.takeovers} takeovers, "
-            f"{self.resets} resets, {self.acknowledged_batches} batches acknowledged, {self.records} records, "
-            f"{self.commits} commits, {self.simulated_s:.0f} s simulated: {verdict}"
-        )
-
-
-class SimulatedClock:
-    """Wall time that follows the loop's."""
-
-    def __init__(self, loop: VirtualTimeLoop) -> None:
-        self._loop = loop
-
-    def now_ms(self) -> int:
-        return 1_700_000_000_000 + int(self._loop.time() * 1000)
 
 
 @dataclass(slots=True)
@@ -80,7 +47,7 @@ class ServerProcess:
     starting: asyncio.Task[Any] | None = field(default=None)
 
 
-class World:
+class Servers:
     """The hosts, the store and whoever serves at the moment."""
 
     def __init__(self, seed: int) -> None:
@@ -191,12 +158,12 @@ class World:
         reading = [self.loop.create_task(consumer.run()) for consumer in consumers]
         chaos = self.loop.create_task(self.chaos())
         writing = [self.loop.create_task(producer.run(BATCHES_PER_PRODUCER)) for producer in producers]
-        done, _ = await asyncio.wait([*writing, *reading, chaos], return_when=asyncio.FIRST_EXCEPTION)
+        written = asyncio.gather(*writing)
+        done, _ = await asyncio.wait([written, *reading, chaos], return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            await task
         for task in [*reading, chaos]:
             task.cancel()
-        for task in done:
-            task.result()
-        await asyncio.gather(*writing)
         await self._calm()
         self.history.check_final({partition: await self._read_all(admin, partition) for partition in range(PARTITIONS)})
 
@@ -220,24 +187,3 @@ class World:
             return records
 
         return await client.until_done(attempt)
-
-
-def run_seed(seed: int) -> Outcome:
-    """One whole history; a violation, a deadlock or an endless wait is in the outcome."""
-    world = World(seed)
-    asyncio.set_event_loop(world.loop)
-    outcome = world.outcome
-    try:
-        world.loop.run_until_complete(world.run())
-    except AssertionError as error:
-        outcome.violation = f"{type(error).__name__}: {error}"
-    except Unhappy as error:
-        outcome.violation = f"an answer nobody expected: {error}"
-    finally:
-        asyncio.set_event_loop(None)
-        world.loop.discard()
-    history = world.history
-    outcome.acknowledged_batches, outcome.commits = history.acknowledged_batches, history.commits
-    outcome.records = len(history.acknowledged)
-    outcome.simulated_s = world.loop.time()
-    return outcome

@@ -1,0 +1,269 @@
+"""Catch-up reads: whole record batches from the store's chunks to the response, as views, copied nowhere.
+
+`ExtentWalk` decides, from batch headers alone, where a read begins and ends and which chunk it needs next; `CatchUp`
+brings the chunks. Where a read ended is remembered, so that a consumer's next read begins there without a look-up, and
+shows that it reads in sequence: then the chunks that follow are read ahead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Mapping
+from struct import Struct
+from typing import Final, NamedTuple
+
+from bmq.log.partition_log import Location, PartitionLog, TopicPartition
+from bmq.log.store import FileMissing
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError
+from bmq.protocol.record_batch import HEADER_BYTES, LENGTH_OVERHEAD_BYTES, CorruptRecords
+from bmq.proxy.fetch_config import FetchConfig
+from bmq.proxy.read_cache import ReadCache
+
+_HEAD: Final = Struct(">qi11xi")  # base offset, length, last offset delta
+_HEAD_BYTES: Final = 27
+_LENGTH: Final = Struct(">i")
+_LENGTH_POSITION: Final = 8
+
+CursorKey = tuple[TopicPartition, int, int]  # partition, leader epoch, offset
+
+
+class CaughtUp(NamedTuple):
+    """Whole batches, in any number of views; `next_offset` follows the last of them."""
+
+    views: list[memoryview]
+    next_offset: int
+
+
+class ExtentWalk:
+    """From a batch boundary at or before `offset` to the end of what may be given.
+
+    At least one batch when there is one below the bound, even past `length_bytes_max` (KIP-74).
+    """
+
+    __slots__ = (
+        "_bound_offset",
+        "_chunk_bytes",
+        "_length_bytes_max",
+        "_location",
+        "_offset",
+        "next_offset",
+        "position",
+        "start",
+    )
+
+    def __init__(
+        self, location: Location, offset: int, length_bytes_max: int, bound_offset: int, chunk_bytes: int
+    ) -> None:
+        self._location = location
+        self._offset = offset
+        self._length_bytes_max = length_bytes_max
+        self._bound_offset = bound_offset
+        self._chunk_bytes = chunk_bytes
+        self.start = location.position  # the data is [start, position) of the file
+        self.position = location.position
+        self.next_offset = offset
+
+    def expected_chunks(self) -> range:
+        """The chunks that will probably be needed."""
+        first = self.position // self._chunk_bytes
+        stop = min(self.position + max(self._length_bytes_max, 1), self._location.valid_bytes)
+        return range(first, max(first, (stop - 1) // self._chunk_bytes) + 1)
+
+    def advance(self, chunks: Mapping[int, memoryview]) -> int | None:
+        """Go as far as the chunks reach: the number of the chunk needed next, or None at the end.
+
+        Raises CorruptRecords for a length no batch has.
+        """
+        valid_bytes = self._location.valid_bytes
+        chunk_bytes = self._chunk_bytes
+        while self.position + HEADER_BYTES <= valid_bytes:
+            number, at = divmod(self.position, chunk_bytes)
+            chunk = chunks.get(number)
+            if chunk is None:
+                return number
+            is_unbound = self.position > self.start and self._bound_offset >= self._location.end_offset
+            if is_unbound and self._skip_along(chunk, number * chunk_bytes, at):
+                continue
+            if at + _HEAD_BYTES <= len(chunk):
+                base_offset, length, last_delta = _HEAD.unpack_from(chunk, at)
+            else:
+                following = chunks.get(number + 1)
+                if following is None:
+                    return number + 1
+                base_offset, length, last_delta = _HEAD.unpack_from(bytes(chunk[at:]) + bytes(following[:_HEAD_BYTES]))
+            size = length + LENGTH_OVERHEAD_BYTES
+            if size < HEADER_BYTES:
+                raise CorruptRecords(f"{self._location.path} at {self.position}: a batch of {size} bytes")
+            end = self.position + size
+            last_offset = base_offset + last_delta
+            if end > valid_bytes or last_offset >= self._bound_offset:
+                break
+            if last_offset < self._offset:
+                self.start = self.position = end
+                continue
+            if end - self.start > self._length_bytes_max and self.position > self.start:
+                break
+            self.position = end
+            self.next_offset = last_offset + 1
+        return self._first_missing(chunks)
+
+    def views(self, chunks: Mapping[int, memoryview]) -> list[memoryview]:
+        """The data, after `advance` came to the end."""
+        chunk_bytes = self._chunk_bytes
+        views = []
+        position = self.start
+        while position < self.position:
+            number, at = divmod(position, chunk_bytes)
+            stop = min(chunk_bytes, at + self.position - position)
+            views.append(chunks[number][at:stop])
+            position += stop - at
+        return views
+
+    def _skip_along(self, chunk: memoryview, chunk_position: int, at: int) -> bool:
+        """Take the batches whose headers lie in this chunk by their lengths alone, as no bound lies in the extent.
+
+        Most of a read's batches are taken here; whatever is unusual is left to the caller's closer look. False when
+        there is none to take.
+        """
+        limit = min(self.start + self._length_bytes_max, self._location.valid_bytes) - chunk_position
+        last_at = len(chunk) - _HEAD_BYTES
+        length_at = _LENGTH.unpack_from
+        taken = -1
+        while at <= last_at:
+            size = length_at(chunk, at + _LENGTH_POSITION)[0] + LENGTH_OVERHEAD_BYTES
+            if size < HEADER_BYTES or at + size > limit:
+                break
+            taken = at
+            at += size
+        if taken >= 0:
+            base_offset, _, last_delta = _HEAD.unpack_from(chunk, taken)
+            self.next_offset = base_offset + last_delta + 1
+            self.position = chunk_position + at
+        return taken >= 0
+
+    def _first_missing(self, chunks: Mapping[int, memoryview]) -> int | None:
+        if self.start == self.position:
+            return None
+        wanted = range(self.start // self._chunk_bytes, (self.position - 1) // self._chunk_bytes + 1)
+        return next((number for number in wanted if number not in chunks), None)
+
+
+class CatchUp:
+    """Reads what the tail cache no longer has."""
+
+    def __init__(self, cache: ReadCache, config: FetchConfig) -> None:
+        self._cache = cache
+        self._read_ahead_chunks_max = config.read_ahead_chunks_max
+        self._cursors_max = config.read_cursors_max
+        self._attempts_max = config.read_attempts_max
+        self._cursors: OrderedDict[CursorKey, Location] = OrderedDict()
+
+    def read_cached(self, log: PartitionLog, offset: int, length_bytes_max: int, bound_offset: int) -> CaughtUp | None:
+        """At once, when it is known where to read and all of it is in memory; else None. May raise CorruptRecords."""
+        location = self._cursors.get((log.topic_partition, log.leader_epoch, offset))
+        if location is None:
+            return None
+        cache = self._cache
+        walk = ExtentWalk(location, offset, length_bytes_max, bound_offset, cache.chunk_bytes)
+        chunks: dict[int, memoryview] = {}
+        for number in walk.expected_chunks():
+            chunk = cache.peek(location, number)
+            if chunk is None:
+                return None
+            chunks[number] = chunk
+        while (missing := walk.advance(chunks)) is not None:
+            chunk = cache.peek(location, missing)
+            if chunk is None:
+                return None
+            chunks[missing] = chunk
+        if walk.start == walk.position:
+            return None
+        return self._finish(log, location, walk, chunks, is_sequential=True)
+
+    async def read(self, log: PartitionLog, offset: int, length_bytes_max: int, bound_offset: int) -> CaughtUp:
+        """Whole batches from the one that holds `offset`, none ending past `bound_offset`; of one file.
+
+        Empty when the first batch is not wholly below the bound. Raises KafkaError OFFSET_OUT_OF_RANGE,
+        KAFKA_STORAGE_ERROR (also when the file is gone each time), CorruptRecords, StoreError.
+        """
+        key = (log.topic_partition, log.leader_epoch, offset)
+        for _ in range(self._attempts_max):
+            location = self._cursors.get(key)
+            is_sequential = location is not None
+            try:
+                if location is None:
+                    location = await log.locate(offset)
+                done = await self._read_at(log, location, offset, length_bytes_max, bound_offset, is_sequential)
+            except FileMissing:
+                # Retention, or the rename of a sealed directory: the owner knows where the bytes are now (rule 13).
+                self._cursors.pop(key, None)
+                continue
+            if done.views or not is_sequential:
+                return done
+            # What was valid when the earlier read ended is used up: the owner knows how much is valid now.
+            self._cursors.pop(key, None)
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the file that holds offset {offset} is gone")
+
+    async def _read_at(
+        self,
+        log: PartitionLog,
+        location: Location,
+        offset: int,
+        length_bytes_max: int,
+        bound_offset: int,
+        is_sequential: bool,
+    ) -> CaughtUp:
+        cache = self._cache
+        walk = ExtentWalk(location, offset, length_bytes_max, bound_offset, cache.chunk_bytes)
+        chunks: dict[int, memoryview] = {}
+        missing: list[int] = []
+        for number in walk.expected_chunks():
+            chunk = cache.peek(location, number)
+            if chunk is None:
+                missing.append(number)
+            else:
+                chunks[number] = chunk
+        if len(missing) == 1:
+            chunks[missing[0]] = await cache.chunk(location, missing[0])
+        elif missing:
+            chunks.update(zip(missing, await asyncio.gather(*(cache.chunk(location, n) for n in missing)), strict=True))
+        while (needed := walk.advance(chunks)) is not None:
+            chunks[needed] = await cache.chunk(location, needed)
+        return self._finish(log, location, walk, chunks, is_sequential=is_sequential)
+
+    def _finish(
+        self,
+        log: PartitionLog,
+        location: Location,
+        walk: ExtentWalk,
+        chunks: Mapping[int, memoryview],
+        *,
+        is_sequential: bool,
+    ) -> CaughtUp:
+        views = walk.views(chunks)
+        if views and walk.position < location.valid_bytes:
+            self._remember(log, walk, location)
+            if is_sequential:
+                following = (walk.position - 1) // self._cache.chunk_bytes + 1
+                # As far ahead as the reader just went, so that a slow one takes no memory from the others.
+                count = min(self._read_ahead_chunks_max, (walk.position - walk.start) // self._cache.chunk_bytes + 1)
+                self._cache.read_ahead(location, following, count)
+        return CaughtUp(views, walk.next_offset)
+
+    def _remember(self, log: PartitionLog, walk: ExtentWalk, location: Location) -> None:
+        cursors = self._cursors
+        key = (log.topic_partition, log.leader_epoch, walk.next_offset)
+        cursors[key] = Location(
+            location.path,
+            location.file_id,
+            walk.position,
+            location.valid_bytes,
+            location.base_offset,
+            location.end_offset,
+            location.is_closed,
+        )
+        cursors.move_to_end(key)
+        if len(cursors) > self._cursors_max:
+            cursors.popitem(last=False)

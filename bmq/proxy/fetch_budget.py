@@ -1,0 +1,58 @@
+"""How many bytes of records responses may hold in memory that are not sent yet.
+
+A response counts until its last buffer is let go of, which is when the transport has sent it, or dropped it with its
+connection. That is noticed by a weak reference, so no one has to report it. Beyond the limit responses carry one batch
+each: consumers get slower, and none is stuck.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+
+from bmq.log.store import Buffer
+
+
+class _Held(weakref.ref[memoryview]):
+    __slots__ = ("size_bytes",)
+
+    def __init__(self, tail: memoryview, let_go: Callable[[_Held], None], size_bytes: int) -> None:
+        super().__init__(tail, let_go)  # type: ignore[call-arg]
+        self.size_bytes = size_bytes
+
+    def __new__(cls, tail: memoryview, let_go: Callable[[_Held], None], size_bytes: int) -> _Held:
+        return super().__new__(cls, tail, let_go)
+
+
+class ResponseBudget:
+    """`bytes_used` may pass `bytes_max` by one response, and by one batch for each of the others."""
+
+    __slots__ = ("__weakref__", "_held", "bytes_max", "bytes_used")
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.bytes_used = 0
+        self._held: dict[int, _Held] = {}  # a reference to a writable buffer has no hash
+
+    @property
+    def room_bytes(self) -> int:
+        return max(0, self.bytes_max - self.bytes_used)
+
+    def hold(self, buffers: list[Buffer], size_bytes: int) -> None:
+        """Count `size_bytes` until the last of `buffers` is gone; it is replaced by a view of itself to notice that."""
+        tail = memoryview(buffers[-1])
+        buffers[-1] = tail
+        held = _Held(tail, self._let_go, size_bytes)
+        self._held[id(held)] = held
+        self.bytes_used += size_bytes
+
+    def reserve(self, size_bytes: int) -> None:
+        """Count bytes that are being read for a response."""
+        self.bytes_used += size_bytes
+
+    def release(self, size_bytes: int) -> None:
+        self.bytes_used -= size_bytes
+
+    def _let_go(self, held: _Held) -> None:
+        if self._held.pop(id(held), None) is not None:
+            self.bytes_used -= held.size_bytes

@@ -1,0 +1,498 @@
+"""One Fetch request from its scope to its answer: look at all partitions, wait, look again, read from the store, reply.
+
+A look is one synchronous pass. It ends in an answer when there are enough bytes, an error, or no time left. What a look
+cannot settle at once goes three ways: a partition that is not ready is started and waited for; an offset that is not in
+memory is read by a task; an offset out of range is confirmed with the owner first (rule 14).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import structlog
+
+from bmq.log.partition_log import PartitionLog, TopicPartition
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.codec import RequestHeader
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError
+from bmq.protocol.hot import (
+    FetchResult,
+    FetchTopicResult,
+    LeaderHint,
+    NodeEndpoint,
+    encode_fetch_response,
+)
+from bmq.protocol.messages.fetch_request import FetchRequest
+from bmq.proxy.catch_up import CaughtUp
+from bmq.proxy.fetch_session import FetchScope, Interest
+
+if TYPE_CHECKING:
+    from bmq.proxy.dispatch import Reply
+    from bmq.proxy.fetcher import Fetcher
+    from bmq.proxy.services import Services
+
+_DEBUGGING_REPLICA_ID: Final = -2
+_CONSUMER_REPLICA_ID: Final = -1
+_READ_COMMITTED: Final = 1
+_TOPIC_IDS_FROM: Final = 13
+_REPLICA_STATE_FROM: Final = 15
+_LEADER_HINTS_FROM: Final = 16
+_LOOKS_MAX: Final = 3  # that go straight from a task into another look
+_HINTED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+_log = structlog.get_logger("bmq.proxy")
+
+
+class _Slow(NamedTuple):
+    """A partition that a look could not settle: to be read from the store, or (no limit) to be confirmed out of range."""
+
+    place: int  # in the results
+    interest: Interest
+    log: PartitionLog
+    length_bytes_max: int | None
+    bound_offset: int
+
+
+class FetchJob:
+    """Calls `reply` exactly once. `run`, `wake` and `expire` may come in any order."""
+
+    __slots__ = (
+        "_begun_s",
+        "_deadline_s",
+        "_fetcher",
+        "_has_error",
+        "_header",
+        "_is_done",
+        "_is_replica",
+        "_is_scheduled",
+        "_is_waiting",
+        "_logs",
+        "_looks",
+        "_max_bytes",
+        "_min_bytes",
+        "_read_committed",
+        "_reply",
+        "_results",
+        "_scope",
+        "_services",
+        "_slow",
+        "_starting",
+        "_starts",
+        "_total_bytes",
+    )
+
+    def __init__(
+        self,
+        fetcher: Fetcher,
+        services: Services,
+        header: RequestHeader,
+        request: FetchRequest,
+        scope: FetchScope,
+        reply: Reply,
+    ) -> None:
+        config = fetcher.config
+        self._fetcher = fetcher
+        self._services = services
+        self._header = header
+        self._scope = scope
+        self._reply = reply
+        self._begun_s = fetcher.loop.time()
+        self._deadline_s = self._begun_s + min(max(request.max_wait_ms, 0), config.fetch_wait_ms_max) / 1000
+        self._max_bytes = min(request.max_bytes, config.fetch_max_bytes)
+        self._min_bytes = min(request.min_bytes, self._max_bytes)
+        self._read_committed = request.isolation_level == _READ_COMMITTED
+        replica_id = (
+            request.replica_state.replica_id if header.api_version >= _REPLICA_STATE_FROM else request.replica_id
+        )
+        self._is_replica = replica_id not in (_CONSUMER_REPLICA_ID, _DEBUGGING_REPLICA_ID)
+        self._is_done = self._is_scheduled = self._is_waiting = self._has_error = False
+        self._looks = 0
+        self._total_bytes = 0
+        self._results: list[FetchResult] = []
+        self._logs: list[PartitionLog] = []
+        self._slow: list[_Slow] = []
+        self._starting = 0
+        self._starts: dict[TopicPartition, ErrorCode] = {}
+
+    # --- what may happen to it
+
+    def run(self) -> None:
+        """Look, and then answer or wait."""
+        try:
+            self._look()
+            self._decide()
+        except Exception:
+            self._fail()
+
+    def wake(self) -> None:
+        """Something it waits for has moved; others may have in the same turn of the loop, so look a moment later."""
+        if not self._is_scheduled and not self._is_done:
+            self._is_scheduled = True
+            self._fetcher.loop.call_soon(self._look_again)
+
+    def expire(self) -> None:
+        """The deadline of its wait has come."""
+        if self._is_waiting and not self._is_done:
+            self._stop_waiting()
+            self.run()
+
+    def started(self, topic_partition: TopicPartition, code: ErrorCode) -> None:
+        """A partition it asked for is ready, or could not be started."""
+        if not self._is_done:
+            self._starts[topic_partition] = code
+            self.wake()
+
+    # --- looking
+
+    def _look(self) -> None:
+        self._results = []
+        self._logs = []
+        self._slow = []
+        self._starting = 0
+        self._total_bytes = 0
+        self._has_error = False
+        left = min(self._max_bytes, self._fetcher.budget.room_bytes)
+        is_first = True
+        tail_bytes = 0
+        results = self._results
+        for interest in self._scope.interests:
+            log = self._log_of(interest)
+            if log is None:
+                continue
+            high_watermark = log.high_watermark
+            stable_offset = log.last_stable_offset
+            start_offset = log.log_start_offset
+            bound_offset = stable_offset if self._read_committed else high_watermark
+            offset = interest.fetch_offset
+            self._logs.append(log)
+            views: Any = ()
+            end_offset = bound_offset
+            if not start_offset <= offset < bound_offset:
+                if not start_offset <= offset <= log.log_end_offset:
+                    self._slow.append(_Slow(len(results), interest, log, None, bound_offset))
+            elif left > 0 or is_first:
+                limit = max(0, min(interest.max_bytes, left))
+                views = log.tail_read(offset, limit, bound_offset)
+                is_tail = views is not None
+                if views is None:
+                    caught_up = self._fetcher.catch_up.read_cached(log, offset, limit, bound_offset)
+                    if caught_up is None:
+                        self._slow.append(_Slow(len(results), interest, log, limit, bound_offset))
+                        left -= limit
+                        is_first = False
+                        views = ()
+                    else:
+                        views, end_offset = caught_up
+                size = sum(map(len, views))
+                if size > limit and not is_first:
+                    # Only the first partition with records may go past the limits (KIP-74).
+                    views = ()
+                elif size:
+                    is_first = False
+                    left -= size
+                    self._total_bytes += size
+                    if is_tail:
+                        tail_bytes += size
+            results.append(
+                FetchResult(
+                    interest.partition,
+                    0,
+                    high_watermark,
+                    stable_offset,
+                    start_offset,
+                    views,
+                    self._aborted(log, offset, end_offset) if self._read_committed and views else self._none_aborted(),
+                )
+            )
+        counts = self._fetcher.counts
+        counts.tail_bytes += tail_bytes
+        counts.catch_up_bytes += self._total_bytes - tail_bytes
+
+    def _log_of(self, interest: Interest) -> PartitionLog | None:
+        """The partition's log; None when that is an error, or not ready: then its result is there already."""
+        image = self._services.controller.image
+        if interest.seen_image is not image:
+            topic = (
+                image.topics.get(interest.name)
+                if interest.name is not None
+                else image.topics_by_id.get(interest.topic_id)  # type: ignore[arg-type]
+            )
+            if topic is None:
+                is_id = self._header.api_version >= _TOPIC_IDS_FROM
+                return self._refuse(
+                    interest, ErrorCode.UNKNOWN_TOPIC_ID if is_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                )
+            if not 0 <= interest.partition < len(topic.partitions):
+                return self._refuse(interest, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            interest.topic_partition = TopicPartition(topic.topic_id, interest.partition)
+            interest.seen_image = image
+        if self._is_replica:
+            # As Kafka answers a follower that is not among the partition's replicas: there are none here.
+            return self._refuse(interest, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        topic_partition = interest.topic_partition
+        assert topic_partition is not None
+        log = self._services.partitions.ready(topic_partition)
+        if log is None:
+            return self._start(interest, topic_partition)
+        epoch = interest.current_leader_epoch
+        if epoch >= 0 and epoch != log.leader_epoch:
+            is_old = epoch < log.leader_epoch
+            return self._refuse(interest, ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH)
+        if interest.last_fetched_epoch >= 0:
+            return self._check_divergence(interest, log)
+        return log
+
+    def _start(self, interest: Interest, topic_partition: TopicPartition) -> PartitionLog | None:
+        code = self._starts.get(topic_partition)
+        if code is None:
+            self._fetcher.start(self._services.partitions, topic_partition, self)
+            self._starting += 1
+            # What is told if it is not ready in time.
+            self._results.append(self._error_result(interest, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            return None
+        return self._refuse(interest, code or ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def _check_divergence(self, interest: Interest, log: PartitionLog) -> PartitionLog | None:
+        """KIP-595: a reader that says which epoch it read last hears where its log and ours part."""
+        epoch, end_offset = log.epoch_end_offset(interest.last_fetched_epoch)
+        if epoch < 0 or end_offset < 0:
+            return self._refuse(interest, ErrorCode.OFFSET_OUT_OF_RANGE)
+        if epoch == interest.last_fetched_epoch and end_offset >= interest.fetch_offset:
+            return log
+        result = FetchResult(
+            interest.partition,
+            0,
+            log.high_watermark,
+            log.last_stable_offset,
+            log.log_start_offset,
+            aborted_transactions=self._none_aborted(),
+            diverging_epoch=(epoch, end_offset),
+        )
+        self._results.append(result)
+        self._has_error = True
+        return None
+
+    def _refuse(self, interest: Interest, code: ErrorCode) -> PartitionLog | None:
+        """Nothing to read: the error is the partition's result."""
+        self._has_error = True
+        self._results.append(self._error_result(interest, code))
+        return None
+
+    def _error_result(self, interest: Interest, code: ErrorCode) -> FetchResult:
+        hint = None
+        if code in _HINTED and self._header.api_version >= _LEADER_HINTS_FROM and interest.topic_partition is not None:
+            topic = self._services.controller.image.topics_by_id.get(interest.topic_partition.topic_id)
+            if topic is not None and interest.partition < len(topic.partitions):
+                leader = topic.partitions[interest.partition]
+                hint = LeaderHint(leader.leader, leader.leader_epoch)
+        return FetchResult(interest.partition, code, current_leader=hint)
+
+    def _none_aborted(self) -> tuple[()] | None:
+        return () if self._read_committed else None
+
+    def _aborted(self, log: PartitionLog, from_offset: int, to_offset: int) -> list[tuple[int, int]]:
+        return [(one.producer_id, one.first_offset) for one in log.aborted_transactions(from_offset, to_offset)]
+
+    # --- deciding
+
+    def _decide(self) -> None:
+        fetcher = self._fetcher
+        now_s = fetcher.loop.time()
+        is_enough = (
+            self._has_error
+            or self._total_bytes >= self._min_bytes
+            or now_s >= self._deadline_s
+            or not self._scope.interests
+            or len(fetcher.deadlines) >= fetcher.config.fetch_waiting_max
+        )
+        if self._starting:
+            due_s = self._begun_s + fetcher.config.fetch_start_wait_ms / 1000
+            if not is_enough and not self._slow:
+                due_s = max(due_s, self._deadline_s)
+            if now_s < due_s:
+                self._wait(due_s)
+                return
+            is_enough = True
+        if self._slow:
+            fetcher.spawn(self._settle(self._slow, is_enough))
+        elif is_enough:
+            self._finish()
+        else:
+            self._wait(self._deadline_s)
+
+    def _wait(self, due_s: float) -> None:
+        self._is_waiting = True
+        fetcher = self._fetcher
+        for log in self._logs:
+            fetcher.waits.add(log, self.wake)
+        fetcher.deadlines.add(self.expire, due_s)
+
+    def _stop_waiting(self) -> None:
+        if self._is_waiting:
+            self._is_waiting = False
+            fetcher = self._fetcher
+            for log in self._logs:
+                fetcher.waits.discard(log, self.wake)
+            fetcher.deadlines.discard(self.expire)
+
+    def _look_again(self) -> None:
+        self._is_scheduled = False
+        if self._is_waiting and not self._is_done:
+            self._stop_waiting()
+            self.run()
+
+    # --- what takes a task
+
+    async def _settle(self, slow: list[_Slow], is_enough: bool) -> None:
+        budget = self._fetcher.budget
+        reserved_bytes = sum(max(one.length_bytes_max or 0, 0) for one in slow)
+        budget.reserve(reserved_bytes)
+        try:
+            if len(slow) == 1:
+                settled = [await self._settle_one(slow[0])]
+            else:
+                settled = await asyncio.gather(*(self._settle_one(one) for one in slow))
+        except asyncio.CancelledError:
+            # The server stops; its connections are closed already or will be.
+            self._is_done = True
+            self._reply(None)
+            raise
+        except Exception:
+            self._fail()
+            return
+        finally:
+            budget.release(reserved_bytes)
+        self._looks += 1
+        if all(settled) or self._looks >= _LOOKS_MAX:
+            has_news = self._has_error or any(self._results[one.place].records for one in slow)
+            if is_enough or has_news:
+                self._guarded_finish()
+            else:
+                self._wait(self._deadline_s)
+                if self._fetcher.loop.time() >= self._deadline_s:
+                    self.expire()
+        else:
+            self.run()
+
+    async def _settle_one(self, slow: _Slow) -> bool:
+        """Put the partition's result in place; False when the log has moved and another look is needed."""
+        place, interest, log, limit, bound_offset = slow
+        offset = interest.fetch_offset
+        try:
+            if limit is None:
+                await log.prove_ownership()
+                if log.log_start_offset <= offset <= log.log_end_offset:
+                    return False
+                self._put_error(place, interest, ErrorCode.OFFSET_OUT_OF_RANGE)
+                return True
+            caught_up = await self._fetcher.catch_up.read(log, offset, limit, bound_offset)
+        except BmqError as error:
+            return await self._settle_error(slow, error)
+        self._put_records(slow, caught_up)
+        return True
+
+    async def _settle_error(self, slow: _Slow, error: BmqError) -> bool:
+        place, interest, log, limit, _ = slow
+        if error.code == ErrorCode.OFFSET_OUT_OF_RANGE and limit is not None:
+            # Retention may have overtaken the look: that decides anew, with the owner's word.
+            if self._looks + 1 < _LOOKS_MAX:
+                return False
+            try:
+                await log.prove_ownership()
+            except BmqError as lost:
+                error = lost
+        if error.code not in _HINTED and error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
+            _log.warning(
+                "fetch_read_failed",
+                topic_id=str(log.topic_partition.topic_id),
+                partition=log.topic_partition.partition,
+                offset=interest.fetch_offset,
+                error=str(error),
+            )
+        self._put_error(place, interest, error.code)
+        return True
+
+    def _put_error(self, place: int, interest: Interest, code: ErrorCode) -> None:
+        self._has_error = True
+        self._results[place] = self._error_result(interest, code)
+
+    def _put_records(self, slow: _Slow, caught_up: CaughtUp) -> None:
+        place, interest, log, limit, _ = slow
+        views, end_offset = caught_up
+        size = sum(map(len, views))
+        if limit is not None and size > limit and self._total_bytes:
+            # A batch longer than its share, and it is not the first one (KIP-74).
+            return
+        self._total_bytes += size
+        self._fetcher.counts.catch_up_bytes += size
+        result = self._results[place]._replace(records=views)
+        if self._read_committed and views:
+            result = result._replace(aborted_transactions=self._aborted(log, interest.fetch_offset, end_offset))
+        self._results[place] = result
+
+    # --- answering
+
+    def _guarded_finish(self) -> None:
+        try:
+            self._finish()
+        except Exception:
+            self._fail()
+
+    def _finish(self) -> None:
+        fetcher = self._fetcher
+        scope = self._scope
+        error_code, session_id, told = fetcher.sessions.answer(
+            scope, zip(scope.interests, self._results, strict=True), int(fetcher.loop.time() * 1000)
+        )
+        if error_code:
+            self._services.stats.note_error(ApiKey.FETCH, error_code)
+        topics: list[FetchTopicResult] = []
+        hinted: set[int] = set()
+        partitions: list[FetchResult] = []
+        previous: Interest | None = None
+        for interest, result in told:
+            if previous is None or interest.name != previous.name or interest.topic_id != previous.topic_id:
+                partitions = []
+                topics.append(FetchTopicResult(interest.name, interest.topic_id, partitions))
+                previous = interest
+            partitions.append(result)
+            if result[1]:
+                self._services.stats.note_error(ApiKey.FETCH, result[1])
+            if result[8] is not None:
+                hinted.add(result[8].leader_id)
+        buffers = encode_fetch_response(
+            self._header.api_version,
+            self._header.correlation_id,
+            topics,
+            error_code=error_code,
+            session_id=session_id,
+            node_endpoints=self._endpoints(hinted) if hinted else (),
+        )
+        if self._total_bytes:
+            fetcher.budget.hold(buffers, self._total_bytes)
+        fetcher.counts.fetches += 1
+        self._is_done = True
+        self._reply(buffers)
+
+    def _endpoints(self, node_ids: set[int]) -> list[NodeEndpoint]:
+        nodes = self._services.controller.image.nodes
+        found = (nodes[node_id] for node_id in sorted(node_ids) if node_id in nodes)
+        return [NodeEndpoint(node.node_id, node.host, node.port, node.rack) for node in found]
+
+    def _fail(self) -> None:
+        """A fault of ours: the request is answered all the same, and the log says why."""
+        _log.exception("fetch_failed")
+        if self._is_done:
+            return
+        self._is_done = True
+        self._stop_waiting()
+        self._reply(
+            encode_fetch_response(
+                self._header.api_version,
+                self._header.correlation_id,
+                (),
+                error_code=ErrorCode.UNKNOWN_SERVER_ERROR,
+            )
+        )

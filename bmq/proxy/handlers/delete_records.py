@@ -1,0 +1,72 @@
+"""DeleteRecords: raise the log start offset of partitions (KIP-107)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bmq.controller.image import INTERNAL_TOPICS
+from bmq.log.partition_log import PartitionLog
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError, KafkaError
+from bmq.protocol.messages.delete_records_request import DeleteRecordsPartition, DeleteRecordsRequest
+from bmq.protocol.messages.delete_records_response import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from bmq.proxy.dispatch import RequestContext, handles
+from bmq.proxy.partition_access import for_each, leader_log, topic_named
+from bmq.proxy.services import Services
+
+_NO_WATERMARK: Final = -1
+_TO_HIGH_WATERMARK: Final = -1
+
+
+@handles(ApiKey.DELETE_RECORDS)
+async def delete_records(
+    request: DeleteRecordsRequest, context: RequestContext, services: Services
+) -> DeleteRecordsResponse:
+    """DeleteRecords 0-2. The answer comes when the new start is durable, whatever the request's timeout says: there are
+    no followers to wait for, and a deletion that was begun must not be reported as not done."""
+
+    async def one(pair: tuple[str, DeleteRecordsPartition]) -> DeleteRecordsPartitionResult:
+        name, wanted = pair
+        try:
+            low_watermark = await _delete(services, name, wanted)
+        except BmqError as error:
+            services.stats.note_error(ApiKey.DELETE_RECORDS, error.code)
+            return DeleteRecordsPartitionResult(
+                partition_index=wanted.partition_index, low_watermark=_NO_WATERMARK, error_code=error.code
+            )
+        return DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=low_watermark)
+
+    pairs = [(topic.name, wanted) for topic in request.topics for wanted in topic.partitions]
+    results = iter(await for_each(pairs, one))
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(name=topic.name, partitions=[next(results) for _ in topic.partitions])
+            for topic in request.topics
+        ]
+    )
+
+
+async def _delete(services: Services, name: str, wanted: DeleteRecordsPartition) -> int:
+    topic = topic_named(services, name)
+    if name in INTERNAL_TOPICS:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is an internal topic")
+    log = await leader_log(services, topic, wanted.partition_index)
+    if "delete" not in topic.log_config.cleanup_policy:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, f"cleanup.policy of {name} does not include delete")
+    if wanted.offset < _TO_HIGH_WATERMARK or wanted.offset > log.high_watermark:
+        await _confirm_out_of_range(log, wanted.offset)
+    return await log.delete_records(wanted.offset)
+
+
+async def _confirm_out_of_range(log: PartitionLog, offset: int) -> None:
+    """Rule 14: only the current owner may say so. Returns if the offset is in range by then."""
+    await log.prove_ownership()
+    if offset < _TO_HIGH_WATERMARK or offset > log.high_watermark:
+        raise KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is past the high watermark {log.high_watermark}"
+        )

@@ -1,0 +1,109 @@
+"""ListOffsets: the first, the last, or the first offset at or past a timestamp, of each partition.
+
+There is no tiered storage: "local" is everything, and "tiered" and "pending upload" are nothing (KIP-405, KIP-1005,
+KIP-1023). Offsets past the high watermark are told nobody, replicas and debuggers neither.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from bmq.log.partition_log import PartitionLog
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError, KafkaError
+from bmq.protocol.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest
+from bmq.protocol.messages.list_offsets_response import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from bmq.proxy.dispatch import RequestContext, handles
+from bmq.proxy.partition_access import check_leader_epoch, for_each, leader_log, topic_named
+from bmq.proxy.services import Services
+
+_LATEST: Final = -1
+_EARLIEST: Final = -2
+_MAX_TIMESTAMP: Final = -3
+_EARLIEST_LOCAL: Final = -4
+_LATEST_TIERED: Final = -5
+_EARLIEST_PENDING_UPLOAD: Final = -6
+_SINCE_VERSION: Final = {
+    _LATEST: 1,
+    _EARLIEST: 1,
+    _MAX_TIMESTAMP: 7,
+    _EARLIEST_LOCAL: 8,
+    _LATEST_TIERED: 9,
+    _EARLIEST_PENDING_UPLOAD: 11,
+}
+_READ_COMMITTED: Final = 1
+_NONE: Final = -1
+
+
+@handles(ApiKey.LIST_OFFSETS)
+async def list_offsets(request: ListOffsetsRequest, context: RequestContext, services: Services) -> ListOffsetsResponse:
+    """ListOffsets 1-11. A partition named twice is INVALID_REQUEST; an unknown special timestamp UNSUPPORTED_VERSION."""
+    named = Counter((topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions)
+
+    async def one(pair: tuple[str, ListOffsetsPartition]) -> ListOffsetsPartitionResponse:
+        name, wanted = pair
+        try:
+            if named[name, wanted.partition_index] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"partition {wanted.partition_index} is named twice")
+            if wanted.timestamp < 0 and context.api_version < _SINCE_VERSION.get(wanted.timestamp, 2**15):
+                raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {wanted.timestamp} is not served")
+            log = await leader_log(services, topic_named(services, name), wanted.partition_index)
+            check_leader_epoch(log, wanted.current_leader_epoch)
+            offset, timestamp_ms, epoch = await _look_up(log, wanted.timestamp, request.isolation_level)
+        except BmqError as error:
+            services.stats.note_error(ApiKey.LIST_OFFSETS, error.code)
+            return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=error.code)
+        return ListOffsetsPartitionResponse(
+            partition_index=wanted.partition_index, timestamp=timestamp_ms, offset=offset, leader_epoch=epoch
+        )
+
+    results = iter(
+        await for_each([(topic.name, wanted) for topic in request.topics for wanted in topic.partitions], one)
+    )
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(name=topic.name, partitions=[next(results) for _ in topic.partitions])
+            for topic in request.topics
+        ]
+    )
+
+
+async def _look_up(log: PartitionLog, timestamp: int, isolation_level: int) -> tuple[int, int, int]:
+    """(offset, timestamp, leader epoch); -1 for what there is not."""
+    is_committed = isolation_level == _READ_COMMITTED
+    if timestamp == _LATEST:
+        # Rule 15: an owner that was replaced without knowing would tell an end long passed.
+        await log.prove_ownership()
+        return log.last_stable_offset if is_committed else log.high_watermark, _NONE, log.leader_epoch
+    if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
+        return log.log_start_offset, _NONE, epoch_at(log, log.log_start_offset)
+    if timestamp in (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD):
+        return _NONE, _NONE, _NONE
+    bound_offset = log.last_stable_offset if is_committed else log.high_watermark
+    if timestamp == _MAX_TIMESTAMP:
+        found = await log.max_timestamp()
+    else:
+        found = await log.offset_for_timestamp(timestamp, bound_offset)
+    if found is None or found[0] >= bound_offset:
+        return _NONE, _NONE, _NONE
+    offset, timestamp_ms = found
+    return offset, timestamp_ms, epoch_at(log, offset)
+
+
+def epoch_at(log: PartitionLog, offset: int) -> int:
+    """The leader epoch in which `offset` was or will be written: the first whose end is past it."""
+    low, high = 0, log.leader_epoch
+    while low < high:
+        middle = (low + high) // 2
+        if log.epoch_end_offset(middle)[1] > offset:
+            high = middle
+        else:
+            low = middle + 1
+    epoch, end_offset = log.epoch_end_offset(low)
+    return epoch if end_offset > offset else log.leader_epoch

@@ -1,0 +1,45 @@
+"""OffsetForLeaderEpoch: where an epoch ended, so that a consumer notices a log that was cut under it (KIP-101, KIP-320)."""
+
+from __future__ import annotations
+
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.errors import BmqError
+from bmq.protocol.messages.offset_for_leader_epoch_request import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+)
+from bmq.protocol.messages.offset_for_leader_epoch_response import (
+    EpochEndOffset,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from bmq.proxy.dispatch import RequestContext, handles
+from bmq.proxy.partition_access import check_leader_epoch, for_each, leader_log, topic_named
+from bmq.proxy.services import Services
+
+
+@handles(ApiKey.OFFSET_FOR_LEADER_EPOCH)
+async def offset_for_leader_epoch(
+    request: OffsetForLeaderEpochRequest, context: RequestContext, services: Services
+) -> OffsetForLeaderEpochResponse:
+    """OffsetForLeaderEpoch 2-4. An epoch the log does not know is answered with (-1, -1)."""
+
+    async def one(pair: tuple[str, OffsetForLeaderPartition]) -> EpochEndOffset:
+        name, wanted = pair
+        try:
+            log = await leader_log(services, topic_named(services, name), wanted.partition)
+            check_leader_epoch(log, wanted.current_leader_epoch)
+            epoch, end_offset = log.epoch_end_offset(wanted.leader_epoch)
+        except BmqError as error:
+            services.stats.note_error(ApiKey.OFFSET_FOR_LEADER_EPOCH, error.code)
+            return EpochEndOffset(partition=wanted.partition, error_code=error.code)
+        return EpochEndOffset(partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset)
+
+    pairs = [(topic.topic, wanted) for topic in request.topics for wanted in topic.partitions]
+    results = iter(await for_each(pairs, one))
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(topic=topic.topic, partitions=[next(results) for _ in topic.partitions])
+            for topic in request.topics
+        ]
+    )

@@ -1,0 +1,55 @@
+"""From what a request names to the partition's log, for the handlers off the hot path: topics, owners, epochs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeVar
+
+from bmq.controller.image import TopicImage
+from bmq.log.partition_log import PartitionLog, TopicPartition
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError
+from bmq.proxy.services import Services
+
+_CONCURRENCY_MAX: Final = 64
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def topic_named(services: Services, name: str) -> TopicImage:
+    """Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION."""
+    topic = services.controller.image.topics.get(name)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+    return topic
+
+
+async def leader_log(services: Services, topic: TopicImage, partition: int) -> PartitionLog:
+    """The partition's log, started if it was idle. Raises KafkaError."""
+    if not 0 <= partition < len(topic.partitions):
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name} has no partition {partition}")
+    topic_partition = TopicPartition(topic.topic_id, partition)
+    return services.partitions.ready(topic_partition) or await services.partitions.leader_of(topic_partition)
+
+
+def check_leader_epoch(log: PartitionLog, current_leader_epoch: int) -> None:
+    """Raises KafkaError FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH (KIP-320); -1: the client knows none."""
+    if current_leader_epoch < 0 or current_leader_epoch == log.leader_epoch:
+        return
+    is_old = current_leader_epoch < log.leader_epoch
+    raise KafkaError(
+        ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH,
+        f"the leader epoch is {log.leader_epoch}, not {current_leader_epoch}",
+    )
+
+
+async def for_each(items: Sequence[T], perform: Callable[[T], Awaitable[R]]) -> list[R]:
+    """The results in the items' order; some at a time, so that one huge request starts no crowd of tasks."""
+    if len(items) == 1:
+        return [await perform(items[0])]
+    results: list[R] = []
+    for first in range(0, len(items), _CONCURRENCY_MAX):
+        results += await asyncio.gather(*(perform(item) for item in items[first : first + _CONCURRENCY_MAX]))
+    return results

@@ -1,0 +1,150 @@
+"""Chunks of segment files in memory, for reads that the tail cache cannot serve: shared by all consumers, LRU by bytes.
+
+A chunk is cached as far as it was valid when it was read, never further (rule 13), and read again once more of it is
+valid. Misses of the same chunk share one read. A chunk that was let go stays alive as long as a response holds views
+of it; those bytes are the response budget's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import Task
+from collections import OrderedDict, deque
+from functools import partial
+
+from bmq.log.partition_log import Location
+from bmq.log.store import SegmentStore
+from bmq.proxy.fetch_config import FetchConfig
+from bmq.proxy.fetch_metrics import FetchCounts
+
+ChunkKey = tuple[int, int]  # file id, number of the chunk in the file
+
+
+class ReadCache:
+    """`chunk_bytes` is the size of all chunks but a file's last."""
+
+    def __init__(self, store: SegmentStore, config: FetchConfig, counts: FetchCounts) -> None:
+        self.chunk_bytes = config.read_chunk_bytes
+        self.bytes_max = config.read_cache_bytes_max
+        self.bytes_used = 0
+        self.read_ahead_bytes = 0
+        self._read_ahead_bytes_max = config.read_ahead_bytes_max
+        self._store = store
+        self._counts = counts
+        self._chunks: OrderedDict[ChunkKey, memoryview] = OrderedDict()
+        self._ahead: deque[tuple[Location, int, int]] = deque()  # bounded by the bytes they count
+        self._reading: dict[ChunkKey, tuple[int, Task[memoryview]]] = {}
+
+    def valid_bytes_of(self, location: Location, number: int) -> int:
+        """How much of a chunk may be read."""
+        return min(self.chunk_bytes, location.valid_bytes - number * self.chunk_bytes)
+
+    def peek(self, location: Location, number: int) -> memoryview | None:
+        """The chunk, if all of it that is valid is in memory."""
+        key = (location.file_id, number)
+        chunk = self._chunks.get(key)
+        if chunk is None or len(chunk) < self.valid_bytes_of(location, number):
+            return None
+        self._chunks.move_to_end(key)
+        self._counts.cache_hits += 1
+        return chunk
+
+    async def chunk(self, location: Location, number: int) -> memoryview:
+        """The chunk, at least as far as it is valid. Raises FileMissing, CorruptFile, StorageUnavailable."""
+        found = self.peek(location, number)
+        if found is not None:
+            return found
+        self._counts.cache_misses += 1
+        # A reader that gives up must not take the chunk from the others who wait for it.
+        return await asyncio.shield(self._begin(location, number))
+
+    def read_ahead(self, location: Location, number: int, count: int) -> None:
+        """Read `count` chunks from `number` on, as far as they are valid, missing and within the budget.
+
+        Not before the answer is on its way that made this a sequential read, and one chunk in each turn of the loop: a
+        local store reads them on the loop, and sockets must not wait for what nobody has asked for yet.
+        """
+        for ahead in range(number, number + count):
+            size = self.valid_bytes_of(location, ahead)
+            if size <= 0 or self.read_ahead_bytes + size > self._read_ahead_bytes_max:
+                return
+            if not self._is_there(location, ahead, size):
+                self.read_ahead_bytes += size
+                if not self._ahead:
+                    asyncio.get_running_loop().call_soon(self._read_next_ahead)
+                self._ahead.append((location, ahead, size))
+
+    def _read_next_ahead(self) -> None:
+        if not self._ahead:
+            return
+        location, number, size = self._ahead.popleft()
+        if self._is_there(location, number, size):
+            self.read_ahead_bytes -= size
+        else:
+            self._counts.read_ahead_chunks += 1
+            self._begin(location, number).add_done_callback(partial(self._end_read_ahead, size))
+        if self._ahead:
+            asyncio.get_running_loop().call_soon(self._read_next_ahead)
+
+    def _is_there(self, location: Location, number: int, size: int) -> bool:
+        key = (location.file_id, number)
+        chunk = self._chunks.get(key)
+        reading = self._reading.get(key)
+        return (chunk is not None and len(chunk) >= size) or (reading is not None and reading[0] >= size)
+
+    async def close(self) -> None:
+        """Stop what is being read and let go of everything."""
+        self.read_ahead_bytes -= sum(size for _, _, size in self._ahead)
+        self._ahead.clear()
+        tasks = [task for _, task in self._reading.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._chunks.clear()
+        self.bytes_used = 0
+
+    def _begin(self, location: Location, number: int) -> Task[memoryview]:
+        key = (location.file_id, number)
+        size = self.valid_bytes_of(location, number)
+        reading = self._reading.get(key)
+        if reading is not None and reading[0] >= size:
+            return reading[1]
+        task = asyncio.get_running_loop().create_task(self._read(location, number, size))
+        self._reading[key] = (size, task)
+        task.add_done_callback(lambda done: self._end(key, done))
+        return task
+
+    async def _read(self, location: Location, number: int, size: int) -> memoryview:
+        data = await self._store.read(
+            location.path, file_id=location.file_id, position=number * self.chunk_bytes, length_bytes=size
+        )
+        self._counts.store_bytes += size
+        chunk = memoryview(data).toreadonly()
+        self._keep((location.file_id, number), chunk)
+        return chunk
+
+    def _end(self, key: ChunkKey, task: Task[memoryview]) -> None:
+        reading = self._reading.get(key)
+        if reading is not None and reading[1] is task:
+            del self._reading[key]
+        if not task.cancelled():
+            # Who waits for it hears of a failure; nobody may be waiting for what was read ahead.
+            task.exception()
+
+    def _end_read_ahead(self, size: int, _: Task[memoryview]) -> None:
+        self.read_ahead_bytes -= size
+
+    def _keep(self, key: ChunkKey, chunk: memoryview) -> None:
+        chunks = self._chunks
+        old = chunks.get(key)
+        if old is not None:
+            if len(old) >= len(chunk):
+                return
+            self.bytes_used -= len(old)
+        chunks[key] = chunk
+        chunks.move_to_end(key)
+        self.bytes_used += len(chunk)
+        while self.bytes_used > self.bytes_max:
+            _, evicted = chunks.popitem(last=False)
+            self.bytes_used -= len(evicted)
+            self._counts.cache_evicted_bytes += len(evicted)

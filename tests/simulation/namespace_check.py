@@ -1,0 +1,25 @@
+"""One writer per epoch, as the store itself shows it."""
+
+from __future__ import annotations
+
+from bmq.log.names import parse_epoch_directory
+from tests.fakes.namespace import Directory, File, Namespace
+from tests.simulation.history import Violation
+
+
+def check_one_writer_per_epoch(namespace: Namespace) -> None:
+    """All files of an epoch's directory were made by one process incarnation. Raises Violation."""
+    _check(namespace.root, "")
+
+
+def _check(directory: Directory, path: str) -> None:
+    for name, node in directory.children.items():
+        if not isinstance(node, Directory):
+            continue
+        here = f"{path}/{name}" if path else name
+        if parse_epoch_directory(name) is None:
+            _check(node, here)
+            continue
+        holders = {child.holder for child in node.children.values() if isinstance(child, File)}
+        if len(holders) > 1:
+            raise Violation(f"{here} was written by {', '.join(sorted(holders))}")

@@ -1,0 +1,256 @@
+"""The partition manager: idle until needed, started once, stopped in order, counted."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from random import Random
+from uuid import UUID
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from bmq.broker.manager import PartitionManager
+from bmq.broker.partition_states import Fenced, Released
+from bmq.log.partition_log import TopicPartition
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError
+from tests.unit.broker.world import (
+    CONFIG,
+    KEY,
+    SETTINGS,
+    World,
+    append,
+    batch_of,
+    produce,
+    read_from_store,
+    virtual,
+)
+
+pytestmark = pytest.mark.unit
+
+
+def keys(count: int) -> list[TopicPartition]:
+    return [TopicPartition(UUID(int=9), number) for number in range(count)]
+
+
+def manager_of(world: World, name: str = "node", **settings: object) -> PartitionManager:
+    client = world.store.client(name)
+    return PartitionManager(client, name, world.clock, Random(1), replace(SETTINGS, **settings))  # type: ignore[arg-type]
+
+
+def test_an_assigned_partition_is_idle_until_somebody_asks() -> None:
+    async def main() -> None:
+        world = World()
+        owner = world.owner()
+        assert owner.manager.ready(KEY) is None
+        assert owner.manager.states() == {"idle": 1}
+        await asyncio.sleep(10)
+        assert world.store.files() == {}
+        logs = await asyncio.gather(*(owner.manager.leader_of(KEY) for _ in range(10)))
+        assert len(set(logs)) == 1 and owner.manager.ready(KEY) is logs[0]
+        assert owner.manager.counts.starts == 1
+        assert owner.manager.states() == {"writing": 1}
+        assert owner.manager.assigned() == {KEY: 1}
+        await owner.manager.close()
+        assert owner.manager.states() == {"released": 1}
+
+    virtual(main)
+
+
+def test_nobody_leads_what_was_not_assigned() -> None:
+    async def main() -> None:
+        owner = World().owner()
+        with pytest.raises(KafkaError) as caught:
+            await owner.manager.leader_of(keys(1)[0])
+        assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        await owner.manager.unassign(keys(1)[0])
+        owner.manager.drop(keys(1)[0])
+        owner.manager.update_config(keys(1)[0], CONFIG)
+        await owner.manager.close()
+        with pytest.raises(KafkaError):
+            await owner.manager.leader_of(KEY)
+
+    virtual(main)
+
+
+def test_starts_are_bounded_and_unclean_ones_come_first() -> None:
+    async def main() -> None:
+        world = World()
+        world.store.faults.request_s = (0.01, 0.01)
+        first = manager_of(world, "first")
+        for key in keys(40):
+            first.assign(key, 1, "topic", CONFIG)
+        assert await first.start_all() == 40
+        unclean = keys(40)[25:]
+        for key in keys(25):
+            await first.unassign(key)
+        world.store.clients[0].kill()
+        second = manager_of(world, "second", starts_max=4)
+        for key in keys(40):
+            second.assign(key, 2, "topic", CONFIG)
+        started: list[TopicPartition] = []
+        real = second._changed
+        second._changed = lambda runtime: (started.append(runtime.topic_partition), real(runtime))[1]  # type: ignore[method-assign,func-returns-value,assignment]
+        most = 0
+
+        async def watch() -> None:
+            nonlocal most
+            while True:
+                states = second.states()
+                most = max(most, sum(states.get(name, 0) for name in ("sealing", "recovering", "opening")))
+                await asyncio.sleep(0.005)
+
+        watcher = asyncio.ensure_future(watch())
+        assert await second.start_all() == 40
+        watcher.cancel()
+        assert 1 <= most <= 4
+        assert set(started[: len(unclean) - 4]) <= set(unclean), "a clean one came first"
+        world.store.faults.request_s = (0.0, 0.0)
+        await second.close()
+        first._upkeep_timer.cancel()
+        first._retention_timer.cancel()
+
+    virtual(main)
+
+
+def test_a_hand_over_leaves_nothing_to_recover() -> None:
+    async def main() -> None:
+        world = World()
+        old = world.owner()
+        log = await old.log()
+        await produce(log, b"a")
+        pending = append(log, batch_of(b"b"))
+        await old.manager.unassign(KEY)
+        assert (await pending).error_code is ErrorCode.NONE
+        assert isinstance(log.state, Released)
+        assert old.manager.ready(KEY) is None and old.manager.states() == {}
+        new = world.owner()
+        assert await read_from_store(new) == [(0, b"a"), (1, b"b")]
+        assert world.store.counts.takeovers == 0
+        assert new.manager.counts.takeovers == 0
+        await old.manager.close()
+        await new.manager.close()
+
+    virtual(main)
+
+
+def test_a_deleted_topics_partition_lets_go() -> None:
+    async def main() -> None:
+        world = World()
+        owner = world.owner()
+        log = await owner.log()
+        pending = append(log, batch_of(b"a"))
+        owner.manager.drop(KEY)
+        assert (await pending).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert isinstance(log.state, Fenced)
+        assert owner.manager.counts.fenced == 0, "a deletion is no news of a newer owner"
+        assert await owner.client.delete("topics", recursive=True)
+        await owner.manager.close()
+        assert world.store.files() == {}
+
+    virtual(main)
+
+
+def test_a_fenced_partition_is_reported_and_started_again_at_a_newer_epoch() -> None:
+    async def main() -> None:
+        world = World()
+        old, new = world.owner(), None
+        log = await old.log()
+        await produce(log, b"a")
+        new = world.owner()
+        await new.log()
+        assert (await append(log, batch_of(b"b"))).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert old.manager.fenced() == (KEY,)
+        assert old.manager.counts.fenced == 1
+        with pytest.raises(KafkaError) as caught:
+            await old.log()
+        assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        old.manager.assign(KEY, 2, "topic", CONFIG)
+        old.manager.assign(KEY, 3, "topic", CONFIG, high_watermark_floor=1)
+        assert await read_from_store(old) == [(0, b"a")]
+        assert old.manager.high_watermarks() == {KEY: 1}
+        await old.manager.close()
+        await new.manager.close()
+
+    virtual(main)
+
+
+def test_a_stop_never_takes_longer_than_its_bound() -> None:
+    async def main() -> None:
+        world = World()
+        owner = world.owner()
+        log = await owner.log()
+        owner.client.pause()
+        pending = append(log, batch_of(b"a"))
+        began_s = asyncio.get_running_loop().time()
+        await owner.manager.close()
+        assert asyncio.get_running_loop().time() - began_s < 5
+        assert (await pending).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert not log.tasks
+
+    virtual(main)
+
+
+def test_a_start_that_waits_for_the_store_says_so_and_goes_on() -> None:
+    async def main() -> None:
+        world = World()
+        world.store.faults.unavailable_rate = 1.0
+        owner = world.owner()
+        with pytest.raises(KafkaError) as caught:
+            await owner.log()
+        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        world.calm()
+        await asyncio.sleep(5)
+        assert owner.manager.ready(KEY) is not None
+        await owner.manager.close()
+
+    virtual(main)
+
+
+def test_a_thousand_partitions_need_few_requests_each() -> None:
+    async def main() -> None:
+        world = World()
+        manager = manager_of(world)
+        for key in keys(1000):
+            manager.assign(key, 1, "topic", CONFIG)
+        client = world.store.clients[0]
+        count = 0
+        real = client.request
+
+        async def request(*arguments: object, **options: object) -> object:
+            nonlocal count
+            count += 1
+            return await real(*arguments, **options)  # type: ignore[arg-type]
+
+        client.request = request  # type: ignore[method-assign,assignment]
+        assert await manager.start_all() == 1000
+        # List, make, make with parents, make; owner file (2), list; manifest (2); segment (2), look.
+        assert count <= 12_000
+        await manager.close()
+
+    virtual(main)
+
+
+def test_metrics_tell_what_happened() -> None:
+    async def main() -> None:
+        owner = World().owner()
+        registry = CollectorRegistry()
+        registry.register(owner.manager.collector)
+        log = await owner.log()
+        await produce(log, b"a")
+        log.tail_read(0, 100, 1)
+        text = generate_latest(registry).decode()
+        for line in (
+            'bmq_partitions{state="writing"} 1.0',
+            "bmq_appended_batches_total 1.0",
+            "bmq_store_appends_total 1.0",
+            "bmq_store_append_seconds_count 1.0",
+            "bmq_tail_cache_hits_total 1.0",
+            "bmq_partition_starts_total 1.0",
+            "bmq_append_in_flight_bytes 0.0",
+        ):
+            assert line in text.splitlines(), line
+        await owner.manager.close()
+
+    virtual(main)

@@ -1,0 +1,369 @@
+"""The partition runtime over the fake store: the write path, reads, rolling, resting, stopping."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from bmq.broker.partition_states import Resting, Writing
+from bmq.log.config import LogConfig
+from bmq.log.partition_log import StateSnapshot
+from bmq.log.store import FencedWriter
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError
+from bmq.protocol.record_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
+from tests.unit.broker.world import (
+    CONFIG,
+    KEY,
+    World,
+    append,
+    batch_of,
+    header_of,
+    produce,
+    read_all,
+    read_from_store,
+    sequenced,
+    virtual,
+)
+
+pytestmark = pytest.mark.unit
+
+
+def test_what_is_produced_is_read_back() -> None:
+    async def main() -> None:
+        world = World()
+        owner = world.owner()
+        log = await owner.log()
+        assert await produce(log, b"a", b"b") == 0
+        assert await produce(log, b"c") == 2
+        assert (log.log_start_offset, log.high_watermark, log.log_end_offset, log.last_stable_offset) == (0, 3, 3, 3)
+        views = log.tail_read(1, 10_000, 3)
+        assert views is not None and [header_of(view).base_offset for view in views] == [0, 2]
+        assert {header_of(view).leader_epoch for view in views} == {1}
+        assert log.tail_read(3, 10_000, 3) == ()
+        assert await read_all(log) == await read_from_store(owner) == [(0, b"a"), (1, b"b"), (2, b"c")]
+        location = await log.locate(2)
+        assert location.end_offset == 3 and not location.is_closed
+        assert log.epoch_end_offset(1) == (1, 3)
+        now_ms = world.clock.now_ms()
+        assert await log.offset_for_timestamp(now_ms, 3) == (0, now_ms)
+        assert await log.offset_for_timestamp(now_ms + 1, 3) is None
+        assert await log.max_timestamp() == (0, now_ms)
+        await log.prove_ownership()
+        await owner.manager.close()
+
+    virtual(main)
+
+
+def test_one_iterations_batches_are_one_append() -> None:
+    async def main() -> None:
+        owner = World().owner()
+        log = await owner.log()
+        results = [append(log, batch_of(b"%d" % number)) for number in range(10)]
+        answers = await asyncio.gather(*results)
+        assert [answer.base_offset for answer in answers] == list(range(10))
+        assert owner.manager.counts.appends == 1
+        assert owner.manager.budget.bytes_used == 0
+        await owner.manager.close()
+
+    virtual(main)
+
+
+def test_callbacks_may_append_and_waiters_wake_once() -> None:
+    async def main() -> None:
+        owner = World().owner()
+        log = await owner.log()
+        woken: list[int] = []
+        log.on_advance(lambda: woken.append(log.high_watermark))
+        log.on_advance(lambda: woken.append(-1))()
+        second: list[asyncio.Future[object]] = []
+        first = asyncio.get_running_loop().create_future()
+
+        def done(_: object) -> None:
+            second.append(append(log, batch_of(b"2")))  # type: ignore[arg-type]
+            first.set_result(None)
+
+        log.append(memoryview(batch_of(b"1")), done)
+        await first
+        await second[0]
+        assert woken == [1]
+        assert [value for _, value in await read_all(log)] == [b"1", b"2"]
+        await owner.manager.close()
+
+    virtual(main)
+
+
+def test_a_refused_batch_leaves_nothing() -> None:
+    async def main() -> None:
+        owner = World().owner()
+        log = await owner.log()
+        broken = batch_of(b"a")
+        broken[-1] ^= 1
+        assert (await append(log, broken)).error_code is ErrorCode.CORRUPT_MESSAGE
+        marker = encode_end_transaction_marker(
+            EndTransactionMarker(ControlType.COMMIT, 0), producer_id=9, producer_epoch=0, timestamp_ms=0
+        )
+        assert (await append(log, marker)).error_code is ErrorCode.INVALID_RECORD
+        transactional = batch_of(b"a", producer_id=9, producer_epoch=0, base_sequence=0, is_transactional=True)
+        assert (await append(log, transactional)).error_code is ErrorCode.INVALID_TXN_STATE
+        assert log.log_end_offset == 0 and owner.manager.budget.bytes_used == 0
+        await owner.manager.close()
+
+    virtual(main)
+
+
+def test_log_append_time_is_told_and_kept() -> None:
+    async def main() -> None:
+        world = World()
+        owner = world.owner(replace(CONFIG, message_timestamp_type_is_append_time=True))
+        log = await owner.log()
+        world.clock.advance(500)
+        result = await append(log, batch_of(b"a"))
+        assert result.log_append_time_ms == world.clock.now_ms()
+        assert await log.max_timestamp() == (0, world.clock.now_ms())
+        await owner.manager.close()
+
+    virtual(main)
+
+
+def test_the_budget_bounds_what_is_on_its_way() -> None:
+    async def main() -> None:
+        owner = World(append_bytes_max=300).owner()
+        log = await owner.log()
+        results = [append(log, batch_of(b"x" * 100)) for _ in range(10)]
+        answers = await asyncio.gather(*results)
+        codes = [answer.error_code for answer in answers]
+        taken = codes.count(ErrorCode.NONE)
+        assert 2 <= taken < 10 and codes == [ErrorCode.NONE] * taken + [ErrorCode.REQUEST_TIMED_OUT] * (10 - taken)
+        assert not owner.manager.budget.is_full
+        assert await produce(log, b"y") == taken
+        await owner.manager.close()
+
+    virtual(main)
+
+
+def test_several_batches_of_the_server_itself_share_one_answer() -> None:
+    async def main() -> None:
+        owner = World().owner()
+        log = await owner.log()
+        await produce(log, b"0")
+        result = await append(log, batch_of(b"1", b"2") + batch_of(b"3"), is_internal=True)
+        assert (result.error_code, result.base_offset, log.high_watermark) == (ErrorCode.NONE, 1, 4)
+        await owner.manager.close()
+
+    virtual(main)
+
+
+def test_transactions_bound_the_last_stable_offset() -> None:
+    async def main() -> None:
+        owner = World(is_transactional_served=True).owner()
+        log = await owner.log()
+        batch = batch_of(b"a", producer_id=9, producer_epoch=0, base_sequence=0, is_transactional=True)
+        assert (await append(log, batch)).error_code is ErrorCode.NONE
+        await produce(log, b"b")
+        assert (log.last_stable_offset, log.high_watermark) == (0, 2)
+        marker = encode_end_transaction_marker(
+            EndTransactionMarker(ControlType.ABORT, 0), producer_id=9, producer_epoch=0, timestamp_ms=0
+        )
+        assert (await append(log, marker, is_internal=True)).base_offset == 2
+        assert (log.last_stable_offset, log.high_watermark) == (3, 3)
+        assert [(entry.producer_id, entry.first_offset) for entry in log.aborted_transactions(0, 3)] == [(9, 0)]
+        await owner.manager.close()
+
+    virtual(main)
+
+
+def test_a_duplicate_is_answered_with_the_first_offset() -> None:
+    async def main() -> None:
+        world = World()
+        owner = world.owner()
+        log = await owner.log()
+        await produce(log, b"before")
+        first, again = append(log, sequenced(0, b"a", b"b")), append(log, sequenced(0, b"a", b"b"))
+        following = append(log, sequenced(2, b"c"))
+        assert not again.done()
+        answers = await asyncio.gather(first, again, following, append(log, sequenced(9, b"z")))
+        assert [answer.base_offset for answer in answers] == [1, 1, 3, -1]
+        assert answers[3].error_code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert (await append(log, sequenced(2, b"c"))).base_offset == 3
+        assert (await append(log, sequenced(0, b"d", producer_epoch=1))).base_offset == 4
+        assert (await append(log, sequenced(3, b"e"))).error_code is ErrorCode.INVALID_PRODUCER_EPOCH
+        owner.kill()
+        log = await world.owner().log()
+        assert (await append(log, sequenced(0, b"d", producer_epoch=1))).base_offset == 4
+        assert (await append(log, sequenced(1, b"f", producer_epoch=1))).base_offset == 5
+
+    virtual(main)
+
+
+def test_rolling_keeps_everything_readable_and_indexed() -> None:
+    async def main() -> None:
+        world = World()
+        owner = world.owner(replace(CONFIG, segment_bytes=1500))
+        log = await owner.log()
+        expected = []
+        for round_number in range(10):
+            values = [b"%d-%d" % (round_number, number) * 20 for number in range(8)]
+            answers = await asyncio.gather(*(append(log, batch_of(value)) for value in values))
+            expected += [(answer.base_offset, value) for answer, value in zip(answers, values, strict=True)]
+        assert [offset for offset, _ in expected] == list(range(80))
+        assert await read_from_store(owner) == expected
+        await owner.manager.close()
+        files = world.store.files()
+        logs = [path for path in files if path.endswith(".log")]
+        assert len(logs) >= 8
+        assert all(len(files[path]) <= 1500 for path in logs)
+        assert {path[:-4] for path in logs if files[path]} == {path[:-6] for path in files if path.endswith(".index")}
+        after = world.owner()
+        assert await read_from_store(after) == expected
+        log = await after.log()
+        assert log._start.recovered is not None and log._start.recovered.scanned_bytes == 0
+        assert not log._start.open_files
+        await after.manager.close()
+
+    virtual(main)
+
+
+def test_an_idle_segment_is_closed_and_the_next_produce_opens_another() -> None:
+    async def main() -> None:
+        world = World()
+        owner = world.owner(replace(CONFIG, segment_idle_close_ms=5_000))
+        log = await owner.log()
+        await produce(log, b"a")
+        await asyncio.sleep(8)
+        assert isinstance(log.state, Resting)
+        assert owner.manager.ready(KEY) is log
+        await log.prove_ownership()
+        assert await read_from_store(owner) == [(0, b"a")]
+        assert (await log.locate(0)).is_closed
+        assert await produce(log, b"b") == 1
+        assert isinstance(log.state, Writing)
+        await asyncio.sleep(8)
+        assert await read_from_store(owner) == [(0, b"a"), (1, b"b")]
+        await owner.manager.close()
+        assert not [path for path, data in world.store.files().items() if path.endswith(".log") and not data]
+
+    virtual(main)
+
+
+def test_a_segment_rolls_by_age() -> None:
+    async def main() -> None:
+        world = World()
+        owner = world.owner(replace(CONFIG, segment_ms=60_000))
+        log = await owner.log()
+        await produce(log, b"a")
+        world.clock.advance(61_000)
+        await asyncio.sleep(3)
+        await produce(log, b"b")
+        assert isinstance(log.state, Writing) and log.state.segment.roll == 1
+        assert await read_from_store(owner) == [(0, b"a"), (1, b"b")]
+        await owner.manager.close()
+
+    virtual(main)
+
+
+def test_retention_drops_old_segments_and_their_files() -> None:
+    async def main() -> None:
+        world = World(retention_check_interval_ms=10_000)
+        config = replace(CONFIG, segment_bytes=200, retention_ms=30_000, file_delete_delay_ms=1_000)
+        owner = world.owner(config)
+        log = await owner.log()
+        for number in range(6):
+            await produce(log, b"%d" % number * 100)
+        world.clock.advance(31_000)
+        await asyncio.sleep(15)
+        assert log.log_start_offset == 6 == log.high_watermark
+        assert log.tail_read(0, 1000, 6) is None
+        with pytest.raises(KafkaError) as caught:
+            await log.read(0, 1000)
+        assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+        await asyncio.sleep(5)
+        assert not [path for path in world.store.files() if "00000000.log" in path]
+        await owner.manager.close()
+        log = await world.owner(config).log()
+        assert (log.log_start_offset, log.high_watermark) == (6, 6)
+
+    virtual(main)
+
+
+def test_records_are_deleted_on_request() -> None:
+    async def main() -> None:
+        world = World()
+        owner = world.owner()
+        log = await owner.log()
+        for number in range(5):
+            await produce(log, b"%d" % number)
+        assert await log.delete_records(3) == 3
+        assert await log.delete_records(1) == 3
+        assert await read_all(log) == [(3, b"3"), (4, b"4")]
+        for offset in (6, -2):
+            with pytest.raises(KafkaError) as caught:
+                await log.delete_records(offset)
+            assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+        owner.kill()
+        after = world.owner()
+        assert await read_from_store(after) == [(3, b"3"), (4, b"4")]
+        assert await (await after.log()).delete_records(-1) == 5
+        assert await read_from_store(after) == []
+
+    virtual(main)
+
+
+def test_a_snapshot_replaces_what_lies_before_it() -> None:
+    async def main() -> None:
+        world = World()
+        owner = world.owner(replace(CONFIG, segment_bytes=200))
+        log = await owner.log()
+        assert await log.latest_snapshot() is None
+        for number in range(6):
+            await produce(log, b"%d" % number * 100)
+        await log.save_snapshot(StateSnapshot(4, b"state"))
+        assert await log.latest_snapshot() == StateSnapshot(4, b"state")
+        with pytest.raises(KafkaError):
+            await log.save_snapshot(StateSnapshot(7, b"state"))
+        owner.kill()
+        log = await world.owner().log()
+        assert await log.latest_snapshot() == StateSnapshot(4, b"state")
+        assert log.log_start_offset > 0
+        chunk = await log.read(4, 10_000)
+        assert chunk is not None and chunk.base_offset == 4
+
+    virtual(main)
+
+
+def test_settings_may_change_while_it_writes() -> None:
+    async def main() -> None:
+        owner = World().owner()
+        log = await owner.log()
+        await produce(log, b"a" * 100)
+        owner.manager.update_config(KEY, LogConfig(segment_bytes=300, max_message_bytes=200))
+        for _ in range(3):
+            await produce(log, b"a" * 100)
+        assert isinstance(log.state, Writing) and log.state.segment.roll >= 1
+        assert (await append(log, batch_of(b"a" * 200))).error_code is ErrorCode.MESSAGE_TOO_LARGE
+        await owner.manager.close()
+
+    virtual(main)
+
+
+def test_after_the_end_nothing_is_served() -> None:
+    async def main() -> None:
+        world = World()
+        owner = world.owner()
+        log = await owner.log()
+        await produce(log, b"a")
+        pending = append(log, batch_of(b"b"))
+        await owner.manager.close()
+        assert (await pending).error_code is ErrorCode.NONE
+        assert (await append(log, batch_of(b"c"))).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        for call in (log.locate(0), log.read(0, 100), log.max_timestamp(), log.delete_records(0)):
+            with pytest.raises(KafkaError) as caught:
+                await call
+            assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        with pytest.raises(FencedWriter):
+            await log.prove_ownership()
+        assert await read_from_store(world.owner()) == [(0, b"a"), (1, b"b")]
+
+    virtual(main)

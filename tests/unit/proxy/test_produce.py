@@ -1,0 +1,177 @@
+"""Produce over a socket: each partition by itself, Kafka's codes, order kept while a partition starts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from bmq.controller.image import Node
+from bmq.log.partition_log import TopicPartition
+from bmq.protocol.apis import APIS, ApiKey
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.messages.api_versions_request import ApiVersionsRequest
+from bmq.protocol.messages.produce_request import ProduceRequest, TopicProduceData
+from tests.unit.proxy.harness import (
+    NODE,
+    TOPIC_ID,
+    Client,
+    Proxy,
+    batch,
+    image_of,
+    produce_request,
+    topic_image,
+    until,
+)
+
+pytestmark = pytest.mark.unit
+
+PRODUCE = ApiKey.PRODUCE
+KNOWN = ApiVersionsRequest(client_software_name="tester", client_software_version="1.0")
+
+
+def codes(response: Any) -> dict[int, int]:
+    return {p.index: p.error_code for topic in response.responses for p in topic.partition_responses}
+
+
+@pytest.mark.parametrize("version", range(APIS[PRODUCE].version_min, APIS[PRODUCE].version_max + 1))
+async def test_every_version_appends_and_tells_the_offset(proxy: Proxy, client: Client, version: int) -> None:
+    for expected in (0, 2):
+        response = await client.ask(PRODUCE, version, produce_request({0: batch(b"a", b"b"), 5: batch(b"c")}))
+        (topic,) = response.responses
+        assert topic.topic_id == TOPIC_ID if version >= 13 else topic.name == "t"
+        assert codes(response) == {0: 0, 5: 0}
+        assert topic.partition_responses[0].base_offset == expected
+    assert proxy.log(0).high_watermark == 4 and proxy.log(5).high_watermark == 2
+    assert proxy.log(0).batches[1].data[61:] == batch(b"a", b"b")[61:]
+
+
+@pytest.mark.parametrize("acks", [0, 1, -1])
+async def test_acks_zero_has_no_answer_the_others_have_one(proxy: Proxy, client: Client, acks: int) -> None:
+    client.send(PRODUCE, 9, produce_request({0: batch()}, acks=acks))
+    after = client.send(ApiKey.API_VERSIONS, 3, KNOWN)
+    if acks != 0:
+        assert codes((await client.answer(PRODUCE, 9))[1]) == {0: 0}
+    assert (await client.answer(ApiKey.API_VERSIONS, 3))[0] == after
+    assert proxy.log(0).high_watermark == 1
+
+
+async def test_acks_zero_with_an_error_closes_the_connection(proxy: Proxy, client: Client) -> None:
+    proxy.log(0).refuse_with = ErrorCode.CORRUPT_MESSAGE
+    client.send(PRODUCE, 9, produce_request({0: batch()}, acks=0))
+    assert await client.is_closed_by_server()
+
+
+@pytest.mark.parametrize("acks", [-2, 2, 32767])
+async def test_other_acks_are_refused_for_every_partition(proxy: Proxy, client: Client, acks: int) -> None:
+    response = await client.ask(PRODUCE, 9, produce_request({0: batch(), 1: batch()}, acks=acks))
+    assert codes(response) == {0: ErrorCode.INVALID_REQUIRED_ACKS, 1: ErrorCode.INVALID_REQUIRED_ACKS}
+    assert proxy.log(0).log_end_offset == 0
+
+
+async def test_one_partitions_failure_never_fails_its_neighbours(proxy: Proxy, client: Client) -> None:
+    proxy.log(1).refuse_with = ErrorCode.MESSAGE_TOO_LARGE
+    response = await client.ask(PRODUCE, 9, produce_request({0: batch(), 1: batch(), 2: batch(), 99: batch(), 3: None}))
+    assert codes(response) == {
+        0: 0,
+        1: ErrorCode.MESSAGE_TOO_LARGE,
+        2: 0,
+        99: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        3: ErrorCode.INVALID_RECORD,
+    }
+    failed = response.responses[0].partition_responses[1]
+    assert failed.base_offset == -1
+    assert proxy.log(0).high_watermark == proxy.log(2).high_watermark == 1
+
+
+@pytest.mark.parametrize("partition", [-1, 6, 2**31 - 1, -(2**31)])
+async def test_partitions_that_are_not_there(proxy: Proxy, client: Client, partition: int) -> None:
+    response = await client.ask(PRODUCE, 9, produce_request({partition: batch()}))
+    assert codes(response) == {partition: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+async def test_unknown_topics_by_name_and_by_id(proxy: Proxy, client: Client) -> None:
+    by_name = await client.ask(PRODUCE, 12, produce_request({0: batch()}, topic="nope"))
+    by_id = await client.ask(PRODUCE, 13, produce_request({0: batch()}, topic_id=UUID(int=99)))
+    no_id = await client.ask(PRODUCE, 13, produce_request({0: batch()}, topic_id=None))
+    assert codes(by_name) == {0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert codes(by_id) == codes(no_id) == {0: ErrorCode.UNKNOWN_TOPIC_ID}
+
+
+async def test_transactions_are_refused_for_good(proxy: Proxy, client: Client) -> None:
+    response = await client.ask(PRODUCE, 9, produce_request({0: batch()}, transactional_id="tx"))
+    assert codes(response) == {0: ErrorCode.TRANSACTIONAL_ID_NOT_FOUND}
+    assert proxy.log(0).log_end_offset == 0
+
+
+@pytest.mark.parametrize(("client_id", "code"), [("test", ErrorCode.INVALID_TOPIC_EXCEPTION), ("__admin_client", 0)])
+async def test_internal_topics_are_for_the_admin_client(
+    proxy: Proxy, client: Client, client_id: str, code: int
+) -> None:
+    topic_id = UUID(int=77)
+    proxy.partitions.add(topic_id, 0)
+    proxy.controller.image = image_of(topic_image("__consumer_offsets", topic_id, 1, is_internal=True))
+    request = produce_request({0: batch()}, topic="__consumer_offsets")
+    assert codes(await client.ask(PRODUCE, 9, request, client_id)) == {0: code}
+
+
+async def test_an_empty_request_is_answered(proxy: Proxy, client: Client) -> None:
+    assert (await client.ask(PRODUCE, 9, ProduceRequest(acks=-1, timeout_ms=1))).responses == ()
+    no_partitions = ProduceRequest(acks=-1, timeout_ms=1, topic_data=[TopicProduceData(name="t")])
+    assert codes(await client.ask(PRODUCE, 9, no_partitions)) == {}
+
+
+async def test_what_takes_longer_than_the_timeout_is_answered_so(proxy: Proxy, client: Client) -> None:
+    proxy.log(1).is_acknowledging = False
+    client.send(PRODUCE, 9, produce_request({0: batch(), 1: batch()}, timeout_ms=1_000))
+    await until(lambda: proxy.log(1).pending_count == 1)
+    proxy.services.appender.expire(proxy.services.loop.time() + 0.5)
+    proxy.services.appender.expire(proxy.services.loop.time() + 2)
+    response = (await client.answer(PRODUCE, 9))[1]
+    assert codes(response) == {0: 0, 1: ErrorCode.REQUEST_TIMED_OUT}
+    proxy.log(1).acknowledge()  # too late for this answer, and no second one comes
+    assert (await client.ask(ApiKey.API_VERSIONS, 3, KNOWN)).error_code == 0
+
+
+async def test_a_partition_that_starts_gets_batches_in_order_from_all_connections(proxy: Proxy, client: Client) -> None:
+    key = TopicPartition(TOPIC_ID, 0)
+    proxy.partitions.idle.add(key)
+    other = await proxy.connect()
+    for value in (b"1", b"2", b"3"):
+        client.send(PRODUCE, 9, produce_request({0: batch(value)}))
+    assert codes((await client.answer(PRODUCE, 9))[1]) == {0: 0}
+    assert codes(await other.ask(PRODUCE, 9, produce_request({0: batch(b"4")}))) == {0: 0}
+    await client.answer(PRODUCE, 9)
+    await client.answer(PRODUCE, 9)
+    stored = [stored.data[61:] for stored in proxy.log(0).batches]
+    assert [part for part in stored if part != batch(b"4")[61:]] == [batch(v)[61:] for v in (b"1", b"2", b"3")]
+    assert len(stored) == 4
+    await other.close()
+
+
+@pytest.mark.parametrize("version", [9, 10, 13])
+async def test_not_leader_comes_with_a_hint_where_the_version_has_one(
+    proxy: Proxy, client: Client, version: int
+) -> None:
+    other = Node(node_id=2, host="elsewhere", port=9093, rack=None)
+    proxy.controller.image = image_of(topic_image("t", TOPIC_ID, 1, leader=2), nodes=(NODE, other))
+    proxy.partitions.errors[TopicPartition(TOPIC_ID, 0)] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    response = await client.ask(PRODUCE, version, produce_request({0: batch()}))
+    assert codes(response) == {0: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    leader = response.responses[0].partition_responses[0].current_leader
+    endpoints = [(e.node_id, e.host, e.port) for e in response.node_endpoints]
+    if version >= 10:
+        assert (leader.leader_id, leader.leader_epoch) == (2, 3)
+        assert endpoints == [(2, "elsewhere", 9093)]
+    else:
+        assert (leader.leader_id, endpoints) == (-1, [])
+
+
+async def test_a_topic_deleted_between_two_produces(proxy: Proxy, client: Client) -> None:
+    assert codes(await client.ask(PRODUCE, 9, produce_request({0: batch()}))) == {0: 0}
+    proxy.controller.image = replace(image_of(), offset=43)
+    assert codes(await client.ask(PRODUCE, 9, produce_request({0: batch()}))) == {
+        0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    }
