@@ -13,7 +13,6 @@ from bmq.protocol.compression import Compression
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.record_batch import (
-    HEADER_BYTES,
     LENGTH_OVERHEAD_BYTES,
     NO_TIMESTAMP_MS,
     BatchHeader,
@@ -67,8 +66,6 @@ class Admission:
     def admit(self, records: memoryview, now_ms: int) -> AdmittedBatch:
         """The one batch of a client's produce, perhaps rewritten. Raises BmqError with the code for the client."""
         length = len(records)
-        if length < HEADER_BYTES:
-            raise CorruptRecords(f"{length} bytes are too few for a record batch")
         header = BatchHeader.parse(records)
         size = header.length + LENGTH_OVERHEAD_BYTES
         if size != length:

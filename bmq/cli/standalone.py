@@ -253,6 +253,8 @@ class StandaloneServer:
         if self._starting is not None:
             self._starting.cancel()
             await asyncio.wait({self._starting})
+        if self._fetcher is not None:
+            self._fetcher.stop_waiting()  # a long max_wait must not hold the stop up
         if self._proxy is not None:
             await self._proxy.stop(self._settings.stop_timeout_ms / 1000 / 2)
         closing: list[Closing | None] = [self._fetcher, self._groups, self._controller, self._partitions]

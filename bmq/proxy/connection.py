@@ -73,6 +73,7 @@ class Connection(asyncio.BufferedProtocol):
         self._slots: deque[Slot] = deque()
         self._frames: deque[bytearray] = deque()  # received, not begun
         self._in_flight_bytes = 0
+        self._unfinished_bytes = 0  # of a frame that is not whole, counted in the shared budget
         self._is_reading_paused = False
         self._is_writing_paused = False
         self._is_flush_due = False
@@ -105,7 +106,11 @@ class Connection(asyncio.BufferedProtocol):
         except MalformedMessage as error:
             self.close(str(error))
             return
-        if frames and not self._is_stopping:
+        self._count_unfinished()
+        if not frames:
+            if self._unfinished_bytes and self._is_full:
+                self._pause_reading()
+        elif not self._is_stopping:
             if self._frames:
                 self._frames.extend(frames)
             else:
@@ -131,8 +136,9 @@ class Connection(asyncio.BufferedProtocol):
         self._slots.clear()
         for task in self._tasks:
             task.cancel()
-        self._server.give_back(self._in_flight_bytes)
-        self._in_flight_bytes = 0
+        self._server.give_back(self._in_flight_bytes + self._unfinished_bytes)
+        self._in_flight_bytes = self._unfinished_bytes = 0
+        self._server.end_overdraft(self)
         self._server.forget(self)
 
     # --- requests
@@ -143,8 +149,19 @@ class Connection(asyncio.BufferedProtocol):
             self._is_writing_paused
             or len(self._slots) >= limits.in_flight_requests_max
             or self._in_flight_bytes >= limits.in_flight_bytes_max
-            or self._server.is_full
+            or (self._server.is_full and not (self._unfinished_bytes and self._server.may_overdraw(self)))
         )
+
+    def _count_unfinished(self) -> None:
+        held_bytes = self._splitter.held_bytes
+        grown_bytes = held_bytes - self._unfinished_bytes
+        self._unfinished_bytes = held_bytes
+        if grown_bytes > 0:
+            self._server.take(grown_bytes)
+        elif grown_bytes < 0:
+            self._server.give_back(-grown_bytes)
+        if not held_bytes:
+            self._server.end_overdraft(self)
 
     def _begin_frames(self) -> None:
         """Begin what may be begun; others have their turn after so many. Reads the socket only when all is begun."""
@@ -204,6 +221,9 @@ class Connection(asyncio.BufferedProtocol):
             self._dispatch(api_key, header, frame, slot)
         except (MalformedMessage, UnsupportedVersion) as error:
             self.close(f"{api_key.name} version {header.api_version}: {error}")
+        except Exception as error:
+            self._note_failure(api_key, error)
+            slot(None)
 
     def _dispatch(self, api_key: ApiKey, header: RequestHeader, frame: bytearray, slot: Slot) -> None:
         api = APIS[api_key]
@@ -247,9 +267,7 @@ class Connection(asyncio.BufferedProtocol):
         except BmqError as error:
             response = error_response(api_key, error.code, str(error))
         except Exception as error:
-            log.error(
-                "handler_failed", api=api_key.name, client=self.host, error=repr(error), exc_info=self._server.is_debug
-            )
+            self._note_failure(api_key, error)
             response = error_response(api_key, BmqError.code, "")
         if response is None:
             slot(None)
@@ -261,6 +279,11 @@ class Connection(asyncio.BufferedProtocol):
             slot((encode_response_header(api_key, header.api_version, header.correlation_id), response.data))
         else:
             slot((encode_response(api_key, header.api_version, header.correlation_id, response),))
+
+    def _note_failure(self, api_key: ApiKey, error: Exception) -> None:
+        log.error(
+            "handler_failed", api=api_key.name, client=self.host, error=repr(error), exc_info=self._server.is_debug
+        )
 
     # --- answers
     def answered(self) -> None:
@@ -311,6 +334,11 @@ class Connection(asyncio.BufferedProtocol):
         """Close when nothing has moved since `before_s`: the client is silent, or does not take its answers."""
         if self.active_at_s < before_s and self._transport is not None and (not self._slots or self._is_writing_paused):
             self._transport.abort()
+
+    def close_if_stalled(self, before_s: float) -> None:
+        """Close when others wait for the room that a half-sent request takes and nothing of it has come lately."""
+        if self._unfinished_bytes and not self._is_reading_paused and self.active_at_s < before_s:
+            self.close("a half-sent request stalled while the shared budget was full")
 
     def stop(self) -> None:
         """Begin nothing more; close once everything begun is answered."""

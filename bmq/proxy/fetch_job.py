@@ -305,13 +305,14 @@ class FetchJob:
             or self._total_bytes >= self._min_bytes
             or now_s >= self._deadline_s
             or not self._scope.interests
+            or fetcher.is_stopping
             or len(fetcher.deadlines) >= fetcher.config.fetch_waiting_max
         )
         if self._starting:
             due_s = self._begun_s + fetcher.config.fetch_start_wait_ms / 1000
             if not is_enough and not self._slow:
                 due_s = max(due_s, self._deadline_s)
-            if now_s < due_s:
+            if now_s < due_s and not fetcher.is_stopping:
                 self._wait(due_s)
                 return
             is_enough = True

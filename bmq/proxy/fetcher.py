@@ -59,6 +59,7 @@ class Fetcher:
         self.read_cache = ReadCache(store, config, self.counts)
         self.catch_up = CatchUp(self.read_cache, config)
         self.collector = FetchCollector(self.counts, self._levels)
+        self.is_stopping = False
         self._starting: dict[TopicPartition, dict[FetchJob, None]] = {}
         self._tasks: set[Task[None]] = set()
 
@@ -67,6 +68,11 @@ class Fetcher:
         request = decode_request(header, frame)
         scope = self.sessions.resolve(request, header.api_version, int(self.loop.time() * 1000))
         FetchJob(self, services, header, request, scope, reply).run()
+
+    def stop_waiting(self) -> None:
+        """The server stops: answer everybody who waits with what there is, and let nobody wait any more."""
+        self.is_stopping = True
+        self.deadlines.expire_all()
 
     async def close(self) -> None:
         """Forget who waits and stop what is being read. Requests that still wait are not answered."""

@@ -44,9 +44,15 @@ class FrameSplitter:
 
     def get_buffer(self) -> memoryview:
         """Where the next bytes are to be received. Never empty."""
-        if self._frame is None:
+        frame = self._frame
+        if frame is None:
             return self._shared
-        return memoryview(self._frame)[self._filled :]
+        if self._filled == len(frame):
+            # Only now, so that a connection that is not read does not grow; a new one, since the old may be exported.
+            larger = bytearray(min(self._needed, 2 * len(frame)))
+            larger[: self._filled] = frame
+            frame = self._frame = larger
+        return memoryview(frame)[self._filled :]
 
     def feed(self, count: int) -> list[bytearray]:
         """`count` bytes were received into `get_buffer()`: the frames they complete. Raises MalformedMessage."""
@@ -56,11 +62,6 @@ class FrameSplitter:
         if self._filled == self._needed:
             frame, self._frame = self._frame, None
             return [frame]
-        if self._filled == len(self._frame):
-            # Doubling a new buffer, since the old one may still be exported to the reader.
-            larger = bytearray(min(self._needed, 2 * len(self._frame)))
-            larger[: self._filled] = self._frame
-            self._frame = larger
         return []
 
     def _cut(self, count: int) -> list[bytearray]:

@@ -19,11 +19,13 @@ class ProxyLimits:
     """Their bytes, of all connections together; not above the broker's `append_bytes_max`, so that no append is refused."""
     unsent_bytes_max: int = 4 * 1024 * 1024
     """Answers of one connection the client has not taken: beyond it no further request of it is begun."""
+    stalled_request_ms: int = 30_000
+    """A half-sent request may sit on a full shared budget for so long without another byte."""
     connections_max: int = 10_000
     connections_max_idle_ms: int = 600_000
     """`connections.max.idle.ms`: a connection on which nothing moves is closed."""
     frames_per_turn_max: int = 64
     """Requests of one connection that are begun before the others have their turn."""
-    frame_bytes_at_first_max: int = 1024 * 1024
+    frame_bytes_at_first_max: int = 128 * 1024
     """What an announced frame gets before its bytes are there."""
     receive_buffer_bytes: int = 256 * 1024

@@ -38,6 +38,7 @@ class KafkaServer:
         self.receive_buffer = ReceiveBuffer(limits.receive_buffer_bytes)
         self._connections: set[Connection] = set()
         self._waiting: dict[Connection, None] = {}
+        self._overdrawing: Connection | None = None
         self._server: asyncio.Server | None = None
         self._is_stopping = False
         self._all_gone: asyncio.Event = asyncio.Event()
@@ -125,6 +126,19 @@ class KafkaServer:
             for connection in waiting:
                 self.loop.call_soon(connection.room)
 
+    def may_overdraw(self, connection: Connection) -> bool:
+        """One connection at a time may go past the limit to finish a frame: else half-sent ones could all wait."""
+        if self._overdrawing is None:
+            self._overdrawing = connection
+        return self._overdrawing is connection
+
+    def end_overdraft(self, connection: Connection) -> None:
+        if self._overdrawing is connection:
+            self._overdrawing = None
+            waiting, self._waiting = self._waiting, {}
+            for other in waiting:
+                self.loop.call_soon(other.room)
+
     def wait_for_room(self, connection: Connection) -> None:
         self._waiting[connection] = None
 
@@ -132,6 +146,10 @@ class KafkaServer:
     def _housekeeping(self) -> None:
         now_s = self.loop.time()
         self.services.appender.expire(now_s)
+        if self.is_full:
+            stalled_before_s = now_s - self.limits.stalled_request_ms / 1000
+            for connection in tuple(self._connections):
+                connection.close_if_stalled(stalled_before_s)
         if now_s >= self._next_idle_check_s:
             self._next_idle_check_s = now_s + _IDLE_CHECK_S
             before_s = now_s - self.limits.connections_max_idle_ms / 1000

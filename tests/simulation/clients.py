@@ -35,6 +35,10 @@ class Unhappy(Exception):
     """An answer that says: look again who is responsible, and try again."""
 
 
+class OutOfRange(Unhappy):
+    """The offset asked for is not in the log, says the server."""
+
+
 class Client:
     """Keeps one connection to whoever serves at the moment."""
 
@@ -44,6 +48,11 @@ class Client:
         self._address = address
         self._connection: Connection | None = None
         self._connected_to: tuple[str, int] | None = None
+
+    @property
+    def place(self) -> str:
+        """Whom it talks to, for messages."""
+        return str(self._connected_to)
 
     async def connection(self) -> Connection:
         address = self._address()
@@ -116,7 +125,7 @@ class Producer(Client):
             group = self.rng.randint(1, min(4, batch_count))
             batch_count -= group
             await self._produce(self.rng.randrange(len(self._sequences)), group)
-            await asyncio.sleep(self.rng.expovariate(20))
+            await asyncio.sleep(self.rng.expovariate(4))
 
     async def _init(self) -> None:
         answer = await self.request(
@@ -183,6 +192,8 @@ async def fetch(client: Client, partition: int, offset: int, max_wait_ms: int) -
     answer = await client.request(ApiKey.FETCH, 11, request)
     expect(answer.error_code)
     data = answer.responses[0].partitions[0]
+    if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+        raise OutOfRange(f"{offset} of {partition}")
     expect(data.error_code)
     found = []
     for position, header in batches(data.records or b""):
@@ -202,6 +213,17 @@ async def latest_offset(client: Client, partition: int) -> int:
     )
     expect(answer.topics[0].partitions[0].error_code)
     return int(answer.topics[0].partitions[0].offset)
+
+
+async def committed_offset(client: Client, group: str, partition: int) -> int:
+    """0 before the first commit. Raises Disconnected, Unhappy."""
+    topic = offset_fetch_request.OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[partition])
+    answer = await client.request(
+        ApiKey.OFFSET_FETCH, 5, offset_fetch_request.OffsetFetchRequest(group_id=group, topics=[topic])
+    )
+    expect(answer.error_code)
+    expect(answer.topics[0].partitions[0].error_code)
+    return max(0, int(answer.topics[0].partitions[0].committed_offset))
 
 
 class Consumer(Client):

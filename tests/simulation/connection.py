@@ -8,7 +8,7 @@ from typing import Any
 from bmq.protocol.codec import decode_response, encode_request
 
 # The version each simulated client speaks; new ones are covered by the end-to-end tests with real clients.
-_ANSWER_WAIT_S = 40.0
+_ANSWER_WAIT_S = 12.0
 
 
 class Disconnected(Exception):

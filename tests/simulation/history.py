@@ -17,12 +17,14 @@ class History:
     acknowledged: dict[tuple[int, int], bytes] = field(default_factory=dict)  # (partition, offset) -> value
     consumed: dict[tuple[int, int], bytes] = field(default_factory=dict)
     committed: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    _ends: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     sent: set[bytes] = field(default_factory=set)
     acknowledged_batches: int = 0
     commits: int = 0
 
     def acknowledge(self, partition: int, base_offset: int, values: list[bytes]) -> None:
         self.acknowledged_batches += 1
+        self._ends[partition] = max(self._ends[partition], base_offset + len(values))
         for offset, value in enumerate(values, base_offset):
             before = self.acknowledged.setdefault((partition, offset), value)
             if before != value:
@@ -37,6 +39,10 @@ class History:
             raise Violation(f"offset {offset} of {partition} holds {value!r} but {promised!r} was acknowledged")
         if value not in self.sent:
             raise Violation(f"offset {offset} of {partition} holds {value!r}, which nobody sent")
+
+    def end_offset(self, partition: int) -> int:
+        """What follows the last offset of the partition that was acknowledged."""
+        return self._ends[partition]
 
     def commit(self, partition: int, offset: int) -> None:
         self.commits += 1

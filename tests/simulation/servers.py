@@ -1,26 +1,30 @@
-"""One seed, one history: the real server on a faulty store, killed, paused and cut off, under real-looking clients.
+"""Whole servers under clients: the real server on a faulty store, killed, paused, cut off and overtaken.
 
 Servers come one after another, each a new process on a host of its own with the next node incarnation. A paused one wakes
-up later as a zombie. Everybody is told where the newest server is; what an older one still says has to be true or refused.
+up later as a zombie. Clients are told where the newest server is; visitors go on asking older ones, and what those still
+say has to be true or refused.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from typing import Any
 
-from bmq.cli.standalone import StandaloneServer
-
 from bmq.cli.settings import load_settings
+from bmq.cli.standalone import StandaloneServer
+from bmq.log.partition_log import TopicPartition
 from tests.fakes.store import FakeClient, FakeStore, Faults
 from tests.simulation.clients import (
     Client,
     Consumer,
     Disconnected,
+    OutOfRange,
     Producer,
     Unhappy,
+    committed_offset,
     create_topic,
     fetch,
     latest_offset,
@@ -28,23 +32,33 @@ from tests.simulation.clients import (
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.history import History, Violation
 from tests.simulation.loop import VirtualTimeLoop
+from tests.simulation.namespace_check import check_one_writer_per_epoch
 from tests.simulation.network import Network
 from tests.simulation.outcome import Outcome
 from tests.simulation.process import Process
 
 PARTITIONS = 3
 BATCHES_PER_PRODUCER = 40
-_TIME_LIMIT_S = 900.0
+ROUNDS = 10
+TIME_LIMIT_S = 400.0
 _PORT = 9092
+_SETTINGS = {
+    "kafka": {"offsets.topic.num.partitions": "2"},
+    "broker": {"tail_cache_bytes_max": 100_000, "append_bytes_max": 400_000, "upkeep_interval_s": 0.2},
+    "fetch": {"read_cache_bytes_max": 400_000, "read_chunk_bytes": 65_536, "read_ahead_bytes_max": 200_000},
+}
 
 
 @dataclass(slots=True)
 class ServerProcess:
+    """`high_watermarks`: as last seen in this process."""
+
     process: Process
     client: FakeClient
     address: tuple[str, int] | None = None
     server: StandaloneServer | None = None
-    starting: asyncio.Task[Any] | None = field(default=None)
+    last_error: str = ""
+    high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
 
 
 class Servers:
@@ -53,12 +67,14 @@ class Servers:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.rng = random.Random(seed)
-        self.loop = VirtualTimeLoop(time_limit_s=_TIME_LIMIT_S)
+        self.loop = VirtualTimeLoop(time_limit_s=TIME_LIMIT_S)
         self.network = Network(self.loop, self._dice("network"))
         self.store = FakeStore(self._dice("store"), self._faults())
         self.history = History()
         self.outcome = Outcome(seed)
         self.servers: list[ServerProcess] = []
+        self._visits: set[asyncio.Task[None]] = set()
+        self._visitor_failure: asyncio.Future[None] = self.loop.create_future()
 
     def _dice(self, purpose: str) -> random.Random:
         return random.Random(f"{self.seed} {purpose}")
@@ -67,21 +83,25 @@ class Servers:
         """Some seeds have a good store, some a slow one, some a bad one."""
         dice = self._dice("faults")
         mood = dice.choice(("good", "slow", "bad"))
-        faults = Faults(request_s=(0.0002, 0.002), append_s=(0.0001, 0.001), recover_lease_s=(0.5, 3.0))
+        faults = Faults(request_s=(0.0002, 0.002), append_s=(0.0001, 0.001), recover_lease_s=(0.1, 1.0))
         if mood != "good":
             faults.append_s = (0.0001, 0.05)
-            faults.request_s = (0.0002, 0.02)
+            faults.request_s = (0.0002, 0.01)
         if mood == "bad":
-            faults.unavailable_rate = 0.01
-            faults.lost_reply_rate = 0.01
-            faults.late_reply_rate = 0.01
+            faults.unavailable_rate = 0.005
+            faults.lost_reply_rate = 0.005
+            faults.late_reply_rate = 0.005
             faults.half_takeover_rate = 0.1
             faults.recover_lease_rate = 0.1
-            faults.break_writer_rate = 0.005
+            faults.break_writer_rate = 0.01
         return faults
 
+    @property
+    def newest(self) -> ServerProcess:
+        return self.servers[-1]
+
     def address(self) -> tuple[str, int] | None:
-        return self.servers[-1].address if self.servers else None
+        return self.newest.address if self.servers else None
 
     def start_server(self) -> ServerProcess:
         number = len(self.servers)
@@ -91,12 +111,13 @@ class Servers:
         process.on_kill(client.kill)
         entry = ServerProcess(process, client)
         self.servers.append(entry)
-        entry.starting = process.spawn(self._serve(entry, host, number))
+        self.outcome.takeovers += 1
+        process.spawn(self._serve(entry, host, number))
         return entry
 
     async def _serve(self, entry: ServerProcess, host: str, number: int) -> None:
-        loaded = load_settings({"listen": f"{host}:{_PORT}"}, None)
-        dice = random.Random(f"{self.seed} server {number}")
+        loaded = load_settings({"listen": f"{host}:{_PORT}", **_SETTINGS}, None)
+        dice = self._dice(f"server {number}")
         while True:
             server = StandaloneServer(loaded.settings, entry.client, SimulatedClock(self.loop), dice)
             entry.server = server
@@ -105,67 +126,165 @@ class Servers:
                 return
             except Exception as error:
                 # A server that cannot start exits; the person, or systemd, starts it again.
+                entry.last_error = f"{type(error).__name__}: {error}"
                 await server.stop()
-                await asyncio.sleep(0.5)
-                if not self._is_newest(entry):
-                    raise Disconnected("a newer server was started meanwhile") from error
-
-    def _is_newest(self, entry: ServerProcess) -> bool:
-        return self.servers[-1] is entry
+                await asyncio.sleep(0.3)
+                if entry is not self.newest:
+                    return
 
     # --- what goes wrong
+
     async def chaos(self) -> None:
         dice = self._dice("chaos")
-        while True:
-            await asyncio.sleep(dice.expovariate(1 / 4))
-            kind = dice.choice(("kill", "kill", "pause", "reset", "reset"))
-            current = self.servers[-1]
-            if current.address is None:
+        for _ in range(ROUNDS):
+            await asyncio.sleep(dice.expovariate(1 / 1.2))
+            kind = dice.choice(("kill", "kill", "kill", "pause", "pause", "rival", "stop", "reset"))
+            current = self.newest
+            if kind == "reset":
+                self.outcome.resets += self.network.reset_some(dice.randint(1, 3))
                 continue
             if kind == "kill":
                 current.process.kill()
                 self.outcome.kills += 1
-                await asyncio.sleep(dice.uniform(0.01, 1.0))
-                self._replace()
+                await asyncio.sleep(dice.uniform(0.0, 0.3))
             elif kind == "pause":
-                current.process.pause()
-                current.client.pause()
-                self.outcome.pauses += 1
-                self._replace()
-                self.loop.call_later(dice.uniform(0.1, 20), self._wake, current)
-            else:
-                self.outcome.resets += self.network.reset_some(dice.randint(1, 3))
+                self._pause(current)
+                self.loop.call_later(dice.uniform(0.1, 6), self._wake, current)
+            elif kind == "stop" and current.server is not None and current.address is not None:
+                self.outcome.hand_overs += 1
+                stopping = current.process.spawn(current.server.stop())
+                await asyncio.wait([stopping], timeout=dice.choice((0.0, 6.0)))
+            self.start_server()
 
-    def _replace(self) -> None:
-        self.outcome.takeovers += 1
-        self.start_server()
+    def _pause(self, entry: ServerProcess) -> None:
+        entry.process.pause()
+        entry.client.pause()
+        self.outcome.pauses += 1
 
     def _wake(self, entry: ServerProcess) -> None:
         entry.client.resume()
         entry.process.resume()
 
+    # --- who asks where nobody serves any more
+
+    async def visit(self) -> None:
+        """Ask older servers, too, what must be true from whoever says it (rules 14 and 15)."""
+        dice = self._dice("visitors")
+        while True:
+            await asyncio.sleep(dice.expovariate(15))
+            entry = dice.choice(self.servers[-3:])
+            if entry.address is None:
+                continue
+            client = Client("visitor", lambda entry=entry: entry.address, dice)  # type: ignore[misc]
+            partition = dice.randrange(PARTITIONS)
+            ask = dice.choice((self._ask_latest, self._ask_committed, self._ask_records))
+            task = self.loop.create_task(self._visit(client, ask(client, partition)))
+            self._visits.add(task)
+            task.add_done_callback(self._visited)
+
+    async def _visit(self, client: Client, question: Awaitable[None]) -> None:
+        try:
+            await question
+            self.outcome.answers += 1
+        except (Disconnected, Unhappy):
+            pass
+        finally:
+            client.disconnect()
+
+    def _visited(self, task: asyncio.Task[None]) -> None:
+        self._visits.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not self._visitor_failure.done():
+            self._visitor_failure.set_exception(error)
+
+    async def _ask_latest(self, client: Client, partition: int) -> None:
+        known = self.history.end_offset(partition)
+        said = await latest_offset(client, partition)
+        if said < known:
+            raise Violation(f"{client.place} said {partition} ends at {said}, but {known} was acknowledged before")
+
+    async def _ask_committed(self, client: Client, partition: int) -> None:
+        known = self.history.committed[partition]
+        self.history.fetched_commit(partition, await committed_offset(client, Consumer.GROUP, partition), known)
+
+    async def _ask_records(self, client: Client, partition: int) -> None:
+        offset = self.history.end_offset(partition)
+        try:
+            found, _ = await fetch(client, partition, offset, 50)
+        except OutOfRange as error:
+            raise Violation(f"{client.place} calls {offset} of {partition} out of range; it was acknowledged") from error
+        for place, value in found:
+            self.history.consume(partition, place, value)
+
+    # --- what must hold all the time
+
+    async def watch(self) -> None:
+        while True:
+            await asyncio.sleep(0.2)
+            self.check_now()
+
+    def check_now(self) -> None:
+        check_one_writer_per_epoch(self.store.namespace)
+        if self.loop.failures:
+            failure = self.loop.failures[0]
+            raise Violation(
+                f"an exception nobody caught in {failure.get('process')}: "
+                f"{failure.get('exception')!r} {failure.get('message')}"
+            )
+        for entry in self.servers:
+            if entry.process.is_alive and entry.server is not None:
+                self._check_server(entry, entry.server)
+
+    def _check_server(self, entry: ServerProcess, server: StandaloneServer) -> None:
+        partitions = server._partitions
+        if partitions is None:
+            return
+        cache, budget = partitions.tail_cache, partitions.budget
+        if cache.bytes_used > cache.bytes_max:
+            raise Violation(f"the tail cache holds {cache.bytes_used} bytes of {cache.bytes_max}")
+        if budget.bytes_used > budget.refuse_bytes_max:
+            raise Violation(f"{budget.bytes_used} bytes are being appended, {budget.refuse_bytes_max} are allowed")
+        for key, high_watermark in partitions.high_watermarks().items():
+            before = entry.high_watermarks.get(key, 0)
+            if high_watermark < before:
+                raise Violation(f"the high watermark of {key} went back from {before} to {high_watermark}")
+            entry.high_watermarks[key] = high_watermark
+
     # --- the run
+
     async def run(self) -> None:
         self.start_server()
         admin = Client("admin", self.address, self._dice("admin"))
-        await create_topic(admin, PARTITIONS, {"segment.bytes": str(1024 * 1024)})
+        await create_topic(admin, PARTITIONS, self._topic_configs())
         producers = [
             Producer(f"p{n}", self.address, self._dice(f"producer {n}"), self.history, PARTITIONS) for n in range(2)
         ]
         consumers = [
             Consumer(f"c{n}", self.address, self._dice(f"consumer {n}"), self.history, PARTITIONS) for n in range(2)
         ]
-        reading = [self.loop.create_task(consumer.run()) for consumer in consumers]
         chaos = self.loop.create_task(self.chaos())
-        writing = [self.loop.create_task(producer.run(BATCHES_PER_PRODUCER)) for producer in producers]
-        written = asyncio.gather(*writing)
-        done, _ = await asyncio.wait([written, *reading, chaos], return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            await task
-        for task in [*reading, chaos]:
+        others = [self.loop.create_task(work) for work in (self.visit(), self.watch(), *(c.run() for c in consumers))]
+        writing = asyncio.gather(*(producer.run(BATCHES_PER_PRODUCER) for producer in producers))
+        everything: list[asyncio.Future[Any]] = [writing, chaos, self._visitor_failure, *others]
+        while not (writing.done() and chaos.done()):
+            done, _ = await asyncio.wait(
+                [one for one in everything if not one.done()], return_when=asyncio.FIRST_COMPLETED
+            )
+            for one in done:
+                one.result()
+        for task in [*others, *self._visits]:
             task.cancel()
         await self._calm()
-        self.history.check_final({partition: await self._read_all(admin, partition) for partition in range(PARTITIONS)})
+        final = {partition: await self._read_all(admin, partition) for partition in range(PARTITIONS)}
+        for partition in range(PARTITIONS):
+            offset = await admin.until_done(lambda p=partition: committed_offset(admin, Consumer.GROUP, p))  # type: ignore[misc]
+            self.history.fetched_commit(partition, offset, self.history.committed[partition])
+        self.check_now()
+        self.history.check_final(final)
+        await self._check_budgets()
+
+    def _topic_configs(self) -> dict[str, str]:
+        return {"bmq.segment.idle.close.ms": self._dice("topic").choice(("300", "60000"))}
 
     async def _calm(self) -> None:
         """Faults end, zombies are gone, one last server starts from what is stored."""
@@ -173,7 +292,16 @@ class Servers:
         self.network.heal()
         for entry in self.servers:
             entry.process.kill()
-        self._replace()
+        self.start_server()
+
+    async def _check_budgets(self) -> None:
+        """Everything was answered, so nothing is on its way any more."""
+        await asyncio.sleep(2.0)
+        server = self.newest.server
+        assert server is not None and server._partitions is not None
+        left = {"append budget": server._partitions.budget.bytes_used, "requests": server._stats.in_flight_bytes}
+        if any(left.values()):
+            raise Violation(f"bytes that nobody gave back: {left}")
 
     async def _read_all(self, client: Client, partition: int) -> list[tuple[int, bytes]]:
         async def attempt() -> list[tuple[int, bytes]]:

@@ -126,10 +126,6 @@ class BmqServer(Server):
         listen = f"127.0.0.1:{self.port}"
         return [bmq_command(), *standalone_arguments(self.directory, listen)]
 
-    def lines_about(self, peer_port: int) -> list[str]:
-        """Lines of the log that name a client by its port."""
-        return [line for line in self.log_file.read_text(errors="replace").splitlines() if f":{peer_port}" in line]
-
 
 def bmq_command() -> str:
     """The `bmq` command installed beside this interpreter."""

@@ -175,11 +175,6 @@ class WireClient:
         self._reading.close()
         self._socket.close()
 
-    @property
-    def local_port(self) -> int:
-        port: int = self._socket.getsockname()[1]
-        return port
-
     def settimeout(self, timeout_s: float) -> None:
         self._socket.settimeout(timeout_s)
 

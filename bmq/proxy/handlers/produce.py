@@ -46,7 +46,7 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
                 done(AppendResult(code))
             elif not 0 <= partition < len(topic.partitions):
                 done(AppendResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-            elif records is None:
+            elif not records:
                 done(AppendResult(ErrorCode.INVALID_RECORD, message="no records"))
             else:
                 services.appender.append(TopicPartition(topic.topic_id, partition), records, done)

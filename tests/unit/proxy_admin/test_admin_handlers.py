@@ -24,8 +24,11 @@ from bmq.protocol.apis import APIS, ApiKey
 from bmq.protocol.codec import decode_request, decode_response, encode_request, encode_response, parse_request_header
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.delete_topics_request import DeleteTopicsRequest
+from bmq.proxy.appender import Appender
 from bmq.proxy.dispatch import HANDLERS, RequestContext
+from bmq.proxy.producer_ids import ProducerIds
 from bmq.proxy.services import Services
+from bmq.proxy.stats import ProxyStats
 from tests.fakes.clock import FakeClock
 from tests.fakes.partition_log import FakePartitionLog, FakePartitions
 from tests.fakes.store import FakeStore
@@ -39,13 +42,19 @@ class Server:
 
     def __init__(self, controller: Controller, store: FakeStore) -> None:
         self.controller = controller
+        partitions, stats, loop = FakePartitions(store), ProxyStats(), asyncio.get_running_loop()
         self.services = Services(
             node=NODE,
             store=store.client("proxy"),
-            partitions=FakePartitions(store),
+            partitions=partitions,
             controller=controller,
             groups=object(),  # type: ignore[arg-type]
             clock=FakeClock(),
+            appender=Appender(partitions),
+            fetcher=object(),  # type: ignore[arg-type]
+            producer_ids=ProducerIds(controller.allocate_producer_ids),
+            stats=stats,
+            loop=loop,
         )
 
     async def ask(self, api_key: ApiKey, version: int, request: Any) -> Any:

@@ -473,6 +473,21 @@ async def test_unsent_responses_are_counted_and_beyond_the_budget_carry_one_batc
     assert budget.bytes_used == 0
 
 
+async def test_a_stopping_server_lets_nobody_wait(make: Make) -> None:
+    cluster = make()
+    written = cluster.produce(0)
+    request = want({0: 0, 1: 0}, max_wait_ms=NEVER_MS, min_bytes=10**6)
+    answers = [cluster.send(request, 18) for _ in range(3)]
+    cluster.fetcher.stop_waiting()
+    answers.append(cluster.send(request, 18))
+    assert [results(answer.result())[0].records for answer in answers] == [written] * 4
+    cluster.partitions.idle.add(TopicPartition(TOPIC_ID, 1))
+    one = results(cluster.send(request, 18).result())[1]
+    assert one.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    await turns()
+    assert cluster.replies == 5 and len(cluster.fetcher.deadlines) == 0
+
+
 async def test_closing_answers_nobody_and_leaves_nothing(make: Make) -> None:
     cluster = make()
     cluster.send(want({0: 0}, max_wait_ms=NEVER_MS), 18)
