@@ -127,7 +127,7 @@ class WriteDue(Outcome):
     """The loop iteration that brought the waiting batches is over."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # made for every batch: freezing would triple the cost
 class SegmentSynced(Outcome):
     """Everything below `end_offset` is durable in this segment."""
 
@@ -266,7 +266,7 @@ class ScheduleWrite(Effect):
     """Report WriteDue once the current loop iteration is over."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # made for every batch: freezing would triple the cost
 class WriteBatches(Effect):
     """Append these batches, placed back to back, as one append."""
 
@@ -274,7 +274,7 @@ class WriteBatches(Effect):
     batches: tuple[Batch, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # made for every batch: freezing would triple the cost
 class Acknowledge(Effect):
     """These batches are durable, and so is everything below `high_watermark`."""
 

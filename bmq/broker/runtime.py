@@ -74,6 +74,7 @@ class PartitionRuntime(LogReader):
         self._floor = floor
         self._on_change = on_change
         self._loop = asyncio.get_running_loop()
+        self._turns = surroundings.turns
         self._paths = PartitionPaths(partition_directory(topic_partition), leader_epoch)
         self._admission = Admission(config)
         self._keeper = SegmentKeeper(surroundings, self._paths, config, self._feed, lambda: self._state.is_final)
@@ -170,6 +171,7 @@ class PartitionRuntime(LogReader):
         if not self._surroundings.budget.take(batch.size_bytes):
             self._refuse_for_want_of_room(done)
             return
+        self._turns.took(batch.size_bytes)
         self._feed(ev.ProduceArrived(batch))
         if header.producer_id >= 0 and batch.base_offset >= 0:
             self._producers.place(header, batch.base_offset)
@@ -242,6 +244,9 @@ class PartitionRuntime(LogReader):
             written(answer)
         else:
             answer.add_done_callback(written)
+
+    def _write_due(self) -> None:
+        self._feed(_WRITE_DUE)
 
     def _written(self, roll: int, end_offset: int, began_s: float, answer: asyncio.Future[int]) -> None:
         error = None if answer.cancelled() else answer.exception()
@@ -557,7 +562,7 @@ _PERFORMERS: Final[dict[type[ev.Effect], Callable[[PartitionRuntime, Any], objec
     ev.WalkLog: lambda self, _: self._spawn(self._persist(self._walk)),
     ev.WriteManifest: lambda self, _: self._spawn(self._persist(self._record)),
     ev.OpenSegment: PartitionRuntime._open_segment,
-    ev.ScheduleWrite: lambda self, _: self._loop.call_soon(self._feed, _WRITE_DUE),
+    ev.ScheduleWrite: lambda self, _: self._turns.schedule(self._write_due),
     ev.WriteBatches: PartitionRuntime._write,
     ev.Acknowledge: PartitionRuntime._acknowledge,
     ev.Reject: PartitionRuntime._reject,

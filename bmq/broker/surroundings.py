@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from random import Random
 
@@ -9,6 +10,7 @@ from bmq.broker.append_budget import AppendBudget
 from bmq.broker.metrics import PartitionCounts
 from bmq.broker.tail_cache import TailCache
 from bmq.broker.trash import Trash
+from bmq.broker.write_turns import WriteTurns
 from bmq.log.clock import Clock
 from bmq.log.index_cache import INDEX_CACHE_BYTES_MAX, IndexCache
 from bmq.log.store import SegmentStore
@@ -52,12 +54,14 @@ class Surroundings:
     indexes: IndexCache = field(init=False)
     counts: PartitionCounts = field(init=False)
     trash: Trash = field(init=False)
+    turns: WriteTurns = field(init=False)
 
     def __post_init__(self) -> None:
         self.tail_cache = TailCache(self.settings.tail_cache_bytes_max)
         self.budget = AppendBudget(self.settings.append_bytes_max)
         self.indexes = IndexCache(self.settings.index_cache_bytes_max)
         self.counts = PartitionCounts()
+        self.turns = WriteTurns(asyncio.get_running_loop())
         self.trash = Trash(self.store, self.settings.deletions_max)
 
     def backoff_s(self, failures: int) -> float:

@@ -1,24 +1,27 @@
 """The newest durable batches of every partition in memory, under one byte budget: what tail reads are served from.
 
 A batch enters when it is acknowledged, so nothing at or past the high watermark is ever in here (rule 13). Each
-partition keeps one unbroken run of offsets. When the budget is used up, the partition that was touched longest ago
-loses its oldest batches first.
+partition keeps one unbroken run of offsets. When the budget is used up, the batches that entered first leave first.
+
+Batches are kept as views of the receive buffer they came in; a buffer counts once, whole, for as long as one of its
+batches is here. Those came together and leave together, so little is pinned in vain, and nothing is copied.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import OrderedDict
+from collections import deque
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 _TRIM_ENTRIES_MIN: Final = 256
-_ENTRY_OVERHEAD_BYTES: Final = 300  # what a view, its tuple and its offsets cost besides the bytes
+_ENTRY_OVERHEAD_BYTES: Final = 300  # what a view, its place in the lists and its offsets cost besides the bytes
 _NOTHING: Final[tuple[memoryview, ...]] = ()
+_EMPTY: Final = memoryview(b"")
 
 
 class TailCache:
-    """The budget all partitions share. `bytes_used` counts what is retained, pinned receive buffers included."""
+    """The budget all partitions share. `bytes_used` counts what is retained: whole receive buffers."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
@@ -26,44 +29,67 @@ class TailCache:
         self.hits = 0
         self.misses = 0
         self.evicted_bytes = 0
-        self._warmth: OrderedDict[PartitionTail, None] = OrderedDict()  # coldest first
+        self._order: deque[PartitionTail] = deque()  # one entry for each batch, oldest first
+        self._pins: dict[int, int] = {}  # batches that are kept of a buffer, by the buffer's id
 
     def partition(self) -> PartitionTail:
         """An empty tail for a partition that begins to be written here."""
         return PartitionTail(self)
 
-    def touch(self, tail: PartitionTail) -> None:
-        self._warmth[tail] = None
-        self._warmth.move_to_end(tail)
+    def entered(self, tail: PartitionTail, buffer: Any) -> None:
+        """A batch of `tail` in `buffer` was kept: count it, and evict what is too much."""
+        self._order.append(tail)
+        pins, key = self._pins, id(buffer)
+        kept = pins.get(key)
+        if kept is None:
+            pins[key] = 1
+            self.bytes_used += _size_of(buffer) + _ENTRY_OVERHEAD_BYTES
+        else:
+            pins[key] = kept + 1
+            self.bytes_used += _ENTRY_OVERHEAD_BYTES
+        if self.bytes_used > self.bytes_max:
+            self._shrink()
 
-    def shrink(self) -> None:
-        """Evict until the budget holds again."""
-        while self.bytes_used > self.bytes_max and self._warmth:
-            coldest = next(iter(self._warmth))
-            self.evicted_bytes += coldest.drop_oldest(self.bytes_used - self.bytes_max)
-            if not coldest:
-                del self._warmth[coldest]
+    def left(self, buffer: Any) -> None:
+        """A batch in `buffer` is not kept any more."""
+        pins, key = self._pins, id(buffer)
+        kept = pins[key] - 1
+        if kept:
+            pins[key] = kept
+            self.bytes_used -= _ENTRY_OVERHEAD_BYTES
+        else:
+            del pins[key]
+            self.bytes_used -= _size_of(buffer) + _ENTRY_OVERHEAD_BYTES
 
-    def forget(self, tail: PartitionTail) -> None:
-        self._warmth.pop(tail, None)
+    def _shrink(self) -> None:
+        before = self.bytes_used
+        order = self._order
+        while self.bytes_used > self.bytes_max and order:
+            order.popleft().evict_first()
+        self.evicted_bytes += before - self.bytes_used
+
+
+def _size_of(buffer: Any) -> int:
+    return len(buffer) if isinstance(buffer, bytes | bytearray) else memoryview(buffer).nbytes
 
 
 class PartitionTail:
     """One partition's run of batches: offsets in sorted lists, so that a reader finds its place by bisection.
 
-    `_first` is the list index of the oldest batch that is left; the lists are trimmed now and then.
+    `_first` is the list index of the oldest batch that is left; the lists are trimmed now and then. `_gone` batches have
+    left by themselves and still have their entries in the cache's order.
     """
 
-    __slots__ = ("_cache", "_ends", "_first", "_positions", "_retained", "_start", "_views")
+    __slots__ = ("_cache", "_ends", "_first", "_gone", "_positions", "_start", "_views")
 
     def __init__(self, cache: TailCache) -> None:
         self._cache = cache
         self._first = 0
+        self._gone = 0
         self._start = 0  # base offset of the batch at _first
         self._ends: list[int] = []
         self._views: list[memoryview] = []
         self._positions: list[int] = []
-        self._retained: list[int] = []
 
     def __len__(self) -> int:
         return len(self._ends) - self._first
@@ -74,32 +100,17 @@ class PartitionTail:
         return self._start if self._first < len(self._ends) else None
 
     def append(self, base_offset: int, end_offset: int, view: memoryview, position: int) -> None:
-        """Keep a durable batch whose bytes, `view`, never change again; `position` is its place in its segment file.
-
-        A batch that is a small part of a big receive buffer is copied, or it would pin the whole buffer.
-        """
-        cache = self._cache
+        """Keep a durable batch whose bytes, `view`, never change again; `position` is its place in its segment file."""
         ends = self._ends
         if self._first == len(ends):
             self._start = base_offset
         elif ends[-1] != base_offset:
             self.clear()
             self._start = base_offset
-        size = view.nbytes
-        owner = view.obj
-        retained = memoryview(owner).nbytes if not isinstance(owner, bytes | bytearray) else len(owner)
-        if retained > 2 * size:
-            view = memoryview(bytes(view))
-            retained = size
-        retained += _ENTRY_OVERHEAD_BYTES
-        self._ends.append(end_offset)
+        ends.append(end_offset)
         self._views.append(view)
         self._positions.append(position)
-        self._retained.append(retained)
-        cache.touch(self)
-        cache.bytes_used += retained
-        if cache.bytes_used > cache.bytes_max:
-            cache.shrink()
+        self._cache.entered(self, view.obj)
 
     def read(self, offset: int, length_bytes_max: int, bound_offset: int) -> Sequence[memoryview] | None:
         """As PartitionLog.tail_read."""
@@ -123,7 +134,6 @@ class PartitionTail:
             if size > length_bytes_max:
                 break
             stop += 1
-        cache.touch(self)
         return views[place:stop]
 
     def position_of(self, offset: int) -> int | None:
@@ -137,38 +147,38 @@ class PartitionTail:
         """Retention or DeleteRecords removed what ends at or below `offset`."""
         while self._first < len(self._ends) and self._ends[self._first] <= offset:
             self._drop_first()
+            self._gone += 1
         self._trim()
 
-    def drop_oldest(self, bytes_wanted: int) -> int:
-        """Let go of at least this many bytes, or of everything; how many it were."""
-        dropped = 0
-        while dropped < bytes_wanted and self._first < len(self._ends):
-            dropped += self._drop_first()
-        self._trim()
-        return dropped
+    def evict_first(self) -> None:
+        """The cache's order has come to this partition's oldest entry."""
+        if self._gone:
+            self._gone -= 1
+        else:
+            self._drop_first()
+            self._trim()
 
     def clear(self) -> None:
         """Let go of everything."""
-        self._cache.bytes_used -= sum(self._retained[self._first :])
-        self._cache.forget(self)
+        left = self._cache.left
+        for view in self._views[self._first :]:
+            left(view.obj)
+        self._gone += len(self)
         self._first = 0
         self._ends.clear()
         self._views.clear()
         self._positions.clear()
-        self._retained.clear()
 
-    def _drop_first(self) -> int:
+    def _drop_first(self) -> None:
         first = self._first
-        retained = self._retained[first]
         self._start = self._ends[first]
-        self._views[first] = memoryview(b"")
+        self._cache.left(self._views[first].obj)
+        self._views[first] = _EMPTY
         self._first = first + 1
-        self._cache.bytes_used -= retained
-        return retained
 
     def _trim(self) -> None:
         first = self._first
         if first == len(self._ends) or (first >= _TRIM_ENTRIES_MIN and 2 * first > len(self._ends)):
-            for entries in (self._ends, self._views, self._positions, self._retained):
+            for entries in (self._ends, self._views, self._positions):
                 del entries[:first]
             self._first = 0

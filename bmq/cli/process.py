@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ctypes
 import errno
 import gc
 import os
@@ -10,6 +12,7 @@ import random
 import signal
 import sys
 import time
+from typing import Any, Final
 
 import structlog
 import uvloop
@@ -26,9 +29,16 @@ from bmq.protocol.errors import BmqError
 
 log = structlog.get_logger("bmq.cli")
 
+_M_TRIM_THRESHOLD: Final = -1  # malloc.h
+_M_MMAP_THRESHOLD: Final = -3
+
 
 class AddressInUse(BmqError):
     """A port we should listen on is taken, or the address is not ours."""
+
+
+class Replaced(BmqError):
+    """A newer server owns what this one owned."""
 
 
 class SystemClock:
@@ -38,18 +48,27 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
 
+def _reuse_memory() -> None:
+    """Let glibc keep what is freed: frames and chunks come and go by the megabyte, and new pages cost more than they do."""
+    with contextlib.suppress(OSError, AttributeError):
+        libc = ctypes.CDLL(None)
+        libc.mallopt(_M_MMAP_THRESHOLD, 32 * 1024 * 1024)
+        libc.mallopt(_M_TRIM_THRESHOLD, 64 * 1024 * 1024)
+
+
 def run_standalone(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT. Raises BmqError with one sentence when it cannot start."""
     configure_logs(settings.log_level, settings.log_format)
     # Each open segment and each connection is a descriptor: use all we may have.
     raise_open_files_limit()
+    _reuse_memory()
     # Frames and batches die by reference count; a full collection over a million live objects only costs latency.
     gc.set_threshold(100_000, 20, 100)
     uvloop.run(_serve(settings))
 
 
 async def _serve(settings: Settings) -> None:
-    stop = _stop_on_signals()
+    stop = asyncio.ensure_future(_stop_on_signals().wait())
     rest = RestServer()
     rest_host, rest_port = _bind(rest, settings.rest)
     store = await open_store(settings)
@@ -69,14 +88,18 @@ async def _serve(settings: Settings) -> None:
         sys.stdout.flush()
         log.info("server_ready", kafka=f"{kafka_host}:{kafka_port}", rest=f"{rest_host}:{rest_port}")
         with live_summary(server):
-            await stop.wait()
+            ends: set[asyncio.Future[Any]] = {stop, server.replaced}
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         is_ready = False
         log.info("server_stopping")
     finally:
+        stop.cancel()
         await _stop(server, settings)
         await rest.stop()
         await store.close()
     log.info("server_stopped")
+    if server.replaced.done():
+        raise Replaced("another server has taken this one's partitions over; only one may serve a data directory")
 
 
 async def _start(server: StandaloneServer, settings: Settings) -> tuple[str, int]:

@@ -48,6 +48,7 @@ from bmq.proxy.stats import ProxyStats
 
 log = structlog.get_logger("bmq.cli")
 
+_SUCCESSOR_CHECK_S: Final = 1.0
 _METADATA: Final = TopicPartition(METADATA_TOPIC_ID, 0)
 _METADATA_LOG: Final = LogConfig(segment_bytes=64 * 1024 * 1024, retention_ms=-1, segment_idle_close_ms=2**62)
 _DEFAULT_KAFKA_CONFIGS: Final = {
@@ -117,7 +118,10 @@ class StandaloneServer:
         self._appender: Appender | None = None
         self._proxy: KafkaServer | None = None
         self._starting: asyncio.Task[int] | None = None
+        self._watch: asyncio.TimerHandle | None = None
         self._started_s = asyncio.get_running_loop().time()
+        self.replaced: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when a newer server has fenced this one: nothing is left for it to do."""
 
     # --- what others look at
     @property
@@ -196,8 +200,21 @@ class StandaloneServer:
         await self._proxy.serve(services)
         # Whoever asks for a partition starts it; the others follow behind, those that were not sealed cleanly first.
         self._starting = loop.create_task(partitions.start_all())
+        self._watch_for_successor(0)
         log.info("roles_started", cluster_id=root.cluster_id, seconds=round(loop.time() - self._started_s, 3))
         return host, port
+
+    def _watch_for_successor(self, fenced_before: int) -> None:
+        """Nobody here assigns a fenced partition anew: it was taken by another server of the same root."""
+        assert self._partitions is not None
+        fenced = self._partitions.counts.fenced
+        # Deleted topics are given up the same way, so the count only says when it is worth looking.
+        if fenced != fenced_before and self._partitions.fenced() and not self.replaced.done():
+            log.error("replaced_by_another_server", partitions=len(self._partitions.fenced()))
+            self.replaced.set_result(None)
+            return
+        loop = asyncio.get_running_loop()
+        self._watch = loop.call_later(_SUCCESSOR_CHECK_S, self._watch_for_successor, fenced)
 
     def _advertised(self, host: str, port: int) -> tuple[str, int]:
         return split_address(self._settings.advertised) if self._settings.advertised else (host, port)
@@ -250,6 +267,8 @@ class StandaloneServer:
     # --- stop
     async def stop(self) -> None:
         """Answer what has begun, save checkpoints, seal every epoch. Fine after a start that failed half-way."""
+        if self._watch is not None:
+            self._watch.cancel()
         if self._starting is not None:
             self._starting.cancel()
             await asyncio.wait({self._starting})

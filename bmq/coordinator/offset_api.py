@@ -9,7 +9,7 @@ from typing import Protocol
 from bmq.coordinator.directory import ShardDirectory
 from bmq.coordinator.effects import GroupState
 from bmq.coordinator.metrics import GroupMetrics
-from bmq.coordinator.offsets import NO_OFFSET, Offsets, refused
+from bmq.coordinator.offsets import NO_OFFSET, refused
 from bmq.coordinator.runtime import Shard, coordinator_error
 from bmq.coordinator.topics import OFFSETS_TOPIC, CurrentTopics
 from bmq.log.clock import Clock
@@ -53,7 +53,6 @@ class OffsetApi:
         self._clock = clock
         self._image = image
         self._loop = asyncio.get_running_loop()
-        self._no_offsets = Offsets(directory.config)
 
     # ---------------------------------------------------------------- commit
 
@@ -114,14 +113,19 @@ class OffsetApi:
             error_code=answer.error_code, topics=[_as_before_v8(topic) for topic in answer.topics]
         )
 
-    async def _proven(self, group_ids: Iterable[str], require_stable: bool) -> dict[str, Shard | ErrorCode | None]:
-        """Each group's shard, still ours after the request came; an error; or None while there are no groups at all."""
-        found: dict[str, Shard | ErrorCode | None] = {}
+    async def _proven(self, group_ids: Iterable[str], require_stable: bool) -> dict[str, Shard | ErrorCode]:
+        """Each group's shard, still ours after the request came, or an error.
+
+        Without an offsets topic there is no log that could prove "no offsets" (rule 15): a server that was replaced
+        before the topic was made would deny commits. As in Kafka the client has to find the coordinator, which makes it.
+        """
+        found: dict[str, Shard | ErrorCode] = {}
         for group_id in group_ids:
             if group_id in found:
                 continue
             try:
-                found[group_id] = shard = await self._existing(group_id)
+                shard = await self._existing(group_id)
+                found[group_id] = shard or ErrorCode.NOT_COORDINATOR
                 if shard is not None and require_stable:
                     await shard.settle(group_id)
             except KafkaError as error:
@@ -141,13 +145,13 @@ class OffsetApi:
         }
 
     def _fetched(
-        self, asked: OffsetFetchRequestGroup, shard: Shard | ErrorCode | None, api_version: int
+        self, asked: OffsetFetchRequestGroup, shard: Shard | ErrorCode, api_version: int
     ) -> OffsetFetchResponseGroup:
         if isinstance(shard, ErrorCode):
             return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=shard)
         self.metrics.fetches += 1
         topics = self._image()
-        offsets = self._no_offsets if shard is None else shard.offsets
+        offsets = shard.offsets
         if asked.topics is None:
             found = offsets.fetch_all(asked.group_id, topics, by_id=api_version >= 10)
         else:

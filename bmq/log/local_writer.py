@@ -36,7 +36,7 @@ Writev = Callable[[int, Sequence[Buffer]], int]
 Sync = Callable[[int], None]
 
 INLINE_BYTES_MAX: Final = 256 * 1024
-SLOW_WRITE_S: Final = 0.002
+SLOW_WRITE_S: Final = 0.02
 SLOW_PERIOD_S: Final = 0.25
 BUFFERS_PER_WRITE_MAX: Final = 1024  # IOV_MAX
 CLOSED_MODE: Final = S_IRUSR | S_IRGRP | S_IROTH

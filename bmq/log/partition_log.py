@@ -7,23 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from bmq.log.store import Buffer
 from bmq.protocol.error_codes import ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
-class TopicPartition:
+class TopicPartition(NamedTuple):
     """A partition of one incarnation of a topic."""
 
     topic_id: UUID
     partition: int
 
 
-@dataclass(frozen=True, slots=True)
-class AppendResult:
+class AppendResult(NamedTuple):
     """Outcome of one produce to one partition, in the fields of ProduceResponse."""
 
     error_code: ErrorCode

@@ -155,7 +155,7 @@ class Producer(Client):
         """All that is not acknowledged, in order; what is acknowledged leaves the list."""
         requests = [self._request(partition, sequence, values) for sequence, values in unanswered]
         answers = await (await self.connection()).requests(ApiKey.PRODUCE, 9, requests)
-        failures = []
+        failures: list[int] = []
         for (sequence, values), answer in zip(tuple(unanswered), answers, strict=True):
             result = answer.responses[0].partition_responses[0]
             if result.error_code == ErrorCode.NONE:

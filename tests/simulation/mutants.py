@@ -53,6 +53,21 @@ def simulate(tree: Path, seeds: int, histories: Sequence[str] = ()) -> tuple[int
     return done.returncode, done.stdout + done.stderr
 
 
+def is_applying(patch: Path, tree: Path) -> bool:
+    """Whether the code still has what the mutant takes out."""
+    return _patch(patch, tree, is_check=True)
+
+
+def _patch(patch: Path, tree: Path, *, is_check: bool = False) -> bool:
+    """By git where `patch` is not installed; either may be missing on a small machine."""
+    if shutil.which("patch"):
+        command = ["patch", "--strip=1", "--fuzz=2", "--forward", "--batch"] + ["--dry-run"] * is_check
+    else:
+        command = ["git", "apply", "-p1", "-C1"] + ["--check"] * is_check
+    with patch.open("rb") as text:
+        return subprocess.run(command, cwd=tree, stdin=text, capture_output=True, check=False).returncode == 0
+
+
 def try_mutant(patch: Path, seeds: int, histories: Sequence[str]) -> Verdict:
     name = patch.stem
     heading = re.match(r"# (rule \d+):", patch.read_text())
@@ -61,15 +76,9 @@ def try_mutant(patch: Path, seeds: int, histories: Sequence[str]) -> Verdict:
     with tempfile.TemporaryDirectory(prefix="bmq-mutant-") as directory:
         tree = Path(directory)
         copy_tree(tree)
-        applied = subprocess.run(
-            ["patch", "--strip=1", "--fuzz=2", "--forward", "--batch", "--input", str(patch)],
-            cwd=tree,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if applied.returncode or not heading:
-            return Verdict(name, rule, -1, 0.0, f"the patch does not apply: {applied.stdout.strip()[:300]}")
+        if not heading or not is_applying(patch, tree):
+            return Verdict(name, rule, -1, 0.0, "the patch has no heading or does not apply any more")
+        _patch(patch, tree)
         _, output = simulate(tree, seeds, histories)
     seconds = time.monotonic() - started
     found = re.search(r"^seed (\d+): .*VIOLATION (.*)$", output, re.MULTILINE)

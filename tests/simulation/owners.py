@@ -12,30 +12,27 @@ import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from uuid import UUID
+from typing import Any
 
 from bmq.broker.manager import PartitionManager
 from bmq.broker.partition_states import Offline
-from bmq.broker.runtime import PartitionRuntime
-from bmq.broker.surroundings import BrokerSettings
-from bmq.log.config import LogConfig
-from bmq.log.manifest import Manifest
-from bmq.log.names import index_name, parse_epoch_directory, parse_manifest, parse_segment, partition_directory
-from bmq.log.partition_log import AppendResult, TopicPartition
+from bmq.log.names import partition_directory
+from bmq.log.partition_log import AppendResult
 from bmq.log.store import Durability, StoreError
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.record_batch import Record, batches, decode_records, encode_batch
-from tests.fakes.namespace import Directory, File
 from tests.fakes.store import FakeClient, FakeStore, Faults
+from tests.simulation.chances import Chances
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.history import History, Violation
 from tests.simulation.loop import VirtualTimeLoop
 from tests.simulation.namespace_check import check_one_writer_per_epoch
 from tests.simulation.outcome import Outcome
+from tests.simulation.owner import PARTITION, Owner, WatchedClient
+from tests.simulation.power_loss import damage_unsynced
 from tests.simulation.process import Process
 
-PARTITION = TopicPartition(UUID(int=7), 0)
 DIRECTORY = partition_directory(PARTITION)
 BATCHES_PER_PRODUCER = 40
 ROUNDS = 24
@@ -46,92 +43,6 @@ _RETRIED = (
     ErrorCode.KAFKA_STORAGE_ERROR,
     ErrorCode.REQUEST_TIMED_OUT,
 )
-
-
-class WatchedClient(FakeClient):
-    """Tells when a file of this client has just come into being, before the client hears of it."""
-
-    def __init__(self, store: FakeStore, name: str, on_create: Callable[[str], None]) -> None:
-        super().__init__(store, name)
-        self._on_create = on_create
-
-    def _create(self, path: str, holder: str) -> File:
-        file = super()._create(path, holder)
-        self._on_create(path)
-        return file
-
-
-@dataclass(slots=True)
-class Owner:
-    """A process that was told to own the partition at `leader_epoch`."""
-
-    process: Process
-    leader_epoch: int
-    floor: int
-    client: FakeClient | None = None
-    manager: PartitionManager | None = None
-    log: PartitionRuntime | None = None
-    high_watermark: int = 0  # as last seen
-    is_stopping: bool = False
-
-    @property
-    def runtime(self) -> PartitionRuntime | None:
-        """The partition's runtime from the first moment of its start on."""
-        if self.manager is None:
-            return None
-        assignment = self.manager._assignments.get(PARTITION)
-        return None if assignment is None else assignment.runtime
-
-
-@dataclass(slots=True)
-class Chances:
-    """What kind of history this seed is."""
-
-    faults: Faults
-    round_s: float
-    pause_at_create: float
-    pause_at_start: float
-    power_loss: float
-    config: LogConfig
-    settings: BrokerSettings
-
-    @classmethod
-    def of(cls, dice: random.Random) -> Chances:
-        mood = dice.choice(("good", "good", "slow", "bad", "bad"))
-        faults = Faults(request_s=(0.0002, 0.002), append_s=(0.0001, 0.002), recover_lease_s=(0.01, 0.1))
-        faults.recover_lease_rate = dice.choice((0.0, 0.3))
-        if mood != "good":
-            faults.request_s = (0.0002, 0.01)
-            faults.append_s = (0.0001, 0.02)
-        if mood == "bad":
-            faults.unavailable_rate = faults.lost_reply_rate = faults.late_reply_rate = 0.01
-            faults.late_reply_s = (0.05, 0.5)
-            faults.half_takeover_rate = 0.1
-            faults.break_writer_rate = dice.choice((0.01, 0.1))
-        power_loss = dice.choice((0.0, 0.05, 0.15))
-        durability = Durability.HSYNC if dice.random() < 0.3 else Durability.HFLUSH
-        return cls(
-            faults,
-            0.15 if mood == "good" else 0.4,
-            dice.choice((0.0, 0.03, 0.1)),
-            dice.choice((0.0, 0.3, 0.6)),
-            power_loss,
-            LogConfig(
-                segment_bytes=dice.choice((700, 1500, 4000, 100_000)),
-                segment_idle_close_ms=dice.choice((30, 200, 60_000)),
-                segment_index_interval_bytes=dice.choice((1, 500)),
-                file_delete_delay_ms=100,
-                durability=durability,
-            ),
-            BrokerSettings(
-                tail_cache_bytes_max=dice.choice((2_000, 20_000)),
-                append_bytes_max=8_000,
-                appends_outstanding_max=dice.choice((1, 3, 64)),
-                backoff_max_s=0.3,
-                upkeep_interval_s=0.02,
-                stop_wait_max_s=1.0,
-            ),
-        )
 
 
 @dataclass(slots=True)
@@ -245,13 +156,16 @@ class Owners:
         self.reported_high_watermark = min(self.reported_high_watermark, end_offset)
 
     def _created(self, owner: Owner, path: str) -> None:
-        """The worst moment to stand still is between making a file and connecting it (rule 7)."""
+        """The worst moments to stand still: between making a file and connecting it (rule 7), and soon after."""
         if self._is_calm or not path.endswith(".log") or owner.process.is_paused:
             return
         if self._worst.random() < self.chances.pause_at_create:
-            self.pause(owner)
-            if owner is self.newest:
-                self.appoint()
+            # Or a little later, when it is connected and waits for its turn (rule 3).
+            delay_s = self._worst.choice((0.0, 0.004, 0.03)) * self._worst.random()
+            if delay_s:
+                self.loop.call_later(delay_s, self._overtake, owner, context=self.store.context)
+            else:
+                self._overtake(owner)
 
     def pause(self, owner: Owner) -> None:
         if not owner.process.is_alive or owner.process.is_paused:
@@ -260,7 +174,9 @@ class Owners:
         owner.process.pause()
         owner.client.pause()
         self.outcome.pauses += 1
-        self.loop.call_later(self._worst.choice((0.05, 0.3, 4.0)) * self._worst.random(), self._wake, owner, context=self.store.context)
+        self.loop.call_later(
+            self._worst.choice((0.05, 0.3, 4.0)) * self._worst.random(), self._wake, owner, context=self.store.context
+        )
 
     def _wake(self, owner: Owner) -> None:
         assert owner.client is not None
@@ -439,7 +355,10 @@ class Owners:
 
             self.back(check)
 
-        self.to(owner, lambda: _spawn(self.loop, answer()))
+        def arrive() -> None:
+            self.loop.create_task(answer())
+
+        self.to(owner, arrive)
 
     # --- what goes wrong
 
@@ -472,7 +391,9 @@ class Owners:
     def _delay_start(self, owner: Owner, dice: random.Random) -> None:
         """Let it stand still somewhere in its start, and another one come first."""
         if dice.random() < self.chances.pause_at_start:
-            self.loop.call_later(dice.choice((0.001, 0.03)) * dice.random(), self._overtake, owner, context=self.store.context)
+            self.loop.call_later(
+                dice.choice((0.001, 0.03)) * dice.random(), self._overtake, owner, context=self.store.context
+            )
 
     def _overtake(self, owner: Owner) -> None:
         if not self._is_calm and owner.process.is_alive:
@@ -495,9 +416,9 @@ class Owners:
             for owner in self.owners:
                 self._look_at(owner)
             runtime = self.newest.runtime
-            if self.newest.process.is_alive and runtime is not None and runtime.state.is_final:
-                if not isinstance(runtime.state, Offline):
-                    self.appoint()
+            has_ended = runtime is not None and runtime.state.is_final and not isinstance(runtime.state, Offline)
+            if has_ended and self.newest.process.is_alive:
+                self.appoint()
             check_one_writer_per_epoch(self.store.namespace)
             if self.loop.failures:
                 raise Violation(_sentence(self.loop.failures[0]))
@@ -525,36 +446,8 @@ class Owners:
             owner.process.kill()
         self.store.crash_machine()
         if self.is_loss_possible:
-            self._damage_unsynced(dice)
+            damage_unsynced(self.store.namespace, DIRECTORY, dice)
         self.appoint()
-
-    def _damage_unsynced(self, dice: random.Random) -> None:
-        """Closing a file does not put it on the disks either: segments that no manifest names yet may be short or rotten."""
-        root = self.store.namespace.find(DIRECTORY)
-        if not isinstance(root, Directory):
-            return
-        for name in sorted(root.children, key=lambda name: parse_epoch_directory(name) or (0, False), reverse=True):
-            files = root.children[name]
-            assert isinstance(files, Directory)
-            numbers = [n for n in map(parse_manifest, files.children) if n is not None]
-            if not numbers:
-                continue
-            manifest_file = files.children[f"manifest.{max(numbers):08d}"]
-            assert isinstance(manifest_file, File)
-            try:
-                first_roll = Manifest.decode(bytes(manifest_file.data)).next_roll
-            except StoreError:
-                return
-            for child, file in sorted(files.children.items()):
-                roll = parse_segment(child)
-                if roll is None or roll < first_roll or not isinstance(file, File) or not file.data:
-                    continue
-                if dice.random() < 0.3:
-                    self.store.namespace.truncate(file, dice.randint(0, len(file.data)))
-                # A store's own checksums find rot in what it was asked to sync, and an index is.
-                if dice.random() < 0.6 and file.data and index_name(roll) not in files.children:
-                    file.data[dice.randrange(len(file.data) // 2, len(file.data))] ^= 1 << dice.randrange(8)
-            return
 
     # --- the run
 
@@ -578,11 +471,12 @@ class Owners:
         writing: asyncio.Future[list[None]],
         chaos: asyncio.Task[None],
         others: list[asyncio.Task[None]],
-        wanted: asyncio.Future[object],
+        wanted: asyncio.Future[Any],
     ) -> None:
         """Until `wanted` is done, or anything else fails."""
         while not wanted.done():
-            running = [task for task in (writing, chaos, *others) if not task.done()]
+            everything: list[asyncio.Future[Any]] = [writing, chaos, *others]
+            running = [task for task in everything if not task.done()]
             done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
@@ -594,7 +488,12 @@ class Owners:
         newest = self.newest
         for owner in self.owners:
             manager = owner.manager
-            if manager is not None and owner.process.is_alive and not owner.process.is_paused and manager.budget.bytes_used:
+            if (
+                manager is not None
+                and owner.process.is_alive
+                and not owner.process.is_paused
+                and manager.budget.bytes_used
+            ):
                 raise Violation(f"{manager.budget.bytes_used} bytes of the append budget were never given back")
         for owner in self.owners:
             owner.process.kill()
@@ -636,10 +535,6 @@ class Owners:
             if records[before][0] != before:
                 raise Violation(f"asked for {before}, got {records[before][0]}")
         return records
-
-
-def _spawn(loop: VirtualTimeLoop, work: object) -> None:
-    loop.create_task(work)  # type: ignore[arg-type]
 
 
 def _sentence(failure: dict[str, object]) -> str:

@@ -67,17 +67,14 @@ def test_the_budget_holds_and_counts_are_exact(appends: list[tuple[int, int, int
     assert cache.bytes_used == 0
 
 
-def test_the_coldest_partition_loses_its_oldest_first() -> None:
+def test_what_entered_first_leaves_first() -> None:
     cache = TailCache(10_000)
-    cold = filled(cache, [1] * 10, 100)
-    warm = filled(cache, [1] * 10, 100)
-    assert cold.read(9, 1, 10)  # touched last
-    hot = filled(cache, [1] * 10, 100)
-    extra = cache.partition()
-    extra.append(0, 1, memoryview(bytes(500)), 0)
+    old = filled(cache, [1] * 10, 100)
+    new = filled(cache, [1] * 10, 100)
+    newest = filled(cache, [1] * 10, 100)
     assert cache.bytes_used <= 10_000
-    assert warm.start_offset is not None and warm.start_offset > 0
-    assert cold.start_offset == 0 and hot.start_offset == 0
+    assert old.start_offset is not None and old.start_offset > 0
+    assert new.start_offset == 0 and newest.start_offset == 0
 
 
 def test_an_offset_that_was_evicted_is_a_miss() -> None:
@@ -90,16 +87,31 @@ def test_an_offset_that_was_evicted_is_a_miss() -> None:
     assert cache.hits == 1
 
 
-def test_a_small_slice_of_a_big_buffer_is_copied() -> None:
+def test_a_buffer_counts_once_and_for_as_long_as_one_of_its_batches_is_kept() -> None:
     cache = TailCache(10**6)
     frame = bytearray(100_000)
-    tail = cache.partition()
-    tail.append(0, 1, memoryview(frame)[10:1010], 0)
-    assert cache.bytes_used < 2_000
-    tail.append(1, 2, memoryview(frame)[1010:99_000], 1000)
-    assert cache.bytes_used > 100_000
-    small, big = tail.read(0, 10**6, 2) or ()
-    assert small.obj is not frame and big.obj is frame
+    one, other = cache.partition(), cache.partition()
+    one.append(0, 1, memoryview(frame)[10:1010], 0)
+    assert 100_000 <= cache.bytes_used < 101_000
+    other.append(0, 1, memoryview(frame)[1010:99_000], 0)
+    assert 100_000 <= cache.bytes_used < 101_000
+    one.clear()
+    assert 100_000 <= cache.bytes_used < 101_000
+    (view,) = other.read(0, 10**6, 1) or ()
+    assert view.obj is frame
+    other.drop_below(1)
+    assert cache.bytes_used == 0
+
+
+def test_what_left_by_itself_does_not_cost_others_their_batches() -> None:
+    cache = TailCache(10_000)
+    gone = filled(cache, [1] * 10, 100)
+    gone.clear()
+    kept = filled(cache, [1] * 10, 100)
+    gone.append(10, 11, memoryview(bytes(100)), 0)
+    filled(cache, [1] * 10, 100)
+    assert cache.bytes_used <= 10_000
+    assert kept.start_offset == 0 and gone.start_offset == 10
 
 
 def test_a_gap_starts_anew() -> None:

@@ -50,9 +50,10 @@ async def test_a_simple_consumer_commits_and_fetches(cluster: Cluster) -> None:
     assert await cluster.fetch("nobody", "t", 0) == (0, -1)
 
 
-async def test_asking_makes_no_offsets_topic(cluster: Cluster) -> None:
-    assert await cluster.fetch_all("g") == {}
-    assert cluster.shards.opened == []
+async def test_without_an_offsets_topic_nobody_can_prove_that_nothing_is_committed(cluster: Cluster) -> None:
+    """A server that was replaced before the topic was made must not say "no offsets" (rule 15)."""
+    assert await cluster.fetch("g", "t", 0) == (ErrorCode.NOT_COORDINATOR, -1)
+    assert cluster.shards.opened == []  # FindCoordinator makes the topic, asking for offsets does not
 
 
 async def test_records_are_kafkas(cluster: Cluster) -> None:

@@ -1,0 +1,48 @@
+"""A handful of seeds with every test run, and that a seed is the same history each time."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.mutants import PATCHES, ROOT, copy_tree, is_applying
+
+pytestmark = pytest.mark.simulation
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """A process of its own: the order of sets of strings, and whatever a killed server leaves behind, stay in there."""
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    return subprocess.run(
+        [sys.executable, "-m", "tests.simulation", *arguments],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+
+def test_some_seeds() -> None:
+    done = run("--first", "1000", "--seeds", "20", "--processes", "2")
+    assert done.returncode == 0, done.stdout
+    assert "20 passed, 0 failed" in done.stdout
+
+
+@pytest.mark.parametrize("history", ["owners", "servers"])
+def test_a_seed_is_the_same_history_each_time(history: str) -> None:
+    first, second = (run("--seed", "4", "--history", history) for _ in range(2))
+    assert first.returncode == 0, first.stdout
+    assert " callbacks, " in first.stdout
+    assert first.stdout == second.stdout
+
+
+def test_every_mutant_still_applies(tmp_path: Path) -> None:
+    copy_tree(tmp_path)
+    broken = [patch.stem for patch in sorted(PATCHES.glob("*.patch")) if not is_applying(patch, tmp_path)]
+    assert not broken
