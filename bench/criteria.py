@@ -39,6 +39,9 @@ RATIOS = (
 )
 # Reported beside the criteria, without a bound.
 MORE_RATIOS = (
+    Ratio(
+        "python_consume_ratio", "confluent-kafka consume", "MB/s", "", 0, lambda raw: raw["python_consume"]["mb_per_s"]
+    ),
     Ratio("java_consume_ratio", "consumer-perf", "MiB/s", "", 0, lambda raw: raw["java_consume"]["mib_per_s"]),
     Ratio("p50_10k_rps_ratio", "p50 at 10k/s", "ms", "", 0, lambda raw: raw["produce_10k_rps"]["latency_p50_ms"]),
     Ratio("p999_10k_rps_ratio", "p99.9 at 10k/s", "ms", "", 0, lambda raw: raw["produce_10k_rps"]["latency_p999_ms"]),
