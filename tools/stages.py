@@ -49,7 +49,7 @@ def pytest(marker: str, limit_s: int, test_limit_s: int) -> Stage:
 LINT = (
     Stage("lint", (tool("ruff"), "check"), 60),
     Stage("format", (tool("ruff"), "format", "--check"), 60),
-    Stage("types", (tool("mypy"),), 300),
+    Stage("types", (tool("mypy"),), 180),
     Stage("imports", (tool("lint-imports"),), 120),
     pytest("unit", 300, test_limit_s=60),
 )
@@ -58,7 +58,8 @@ STAGES = {
     # The limits add up to less than 40 minutes.
     "test": (
         *LINT,
-        pytest("simulation", 420, test_limit_s=420),
+        pytest("simulation", 180, test_limit_s=120),
+        Stage("seeds", (sys.executable, "-m", "tests.simulation", "--seeds", "200"), 300),
         pytest("integration", 240, test_limit_s=120),
         pytest("e2e", 840, test_limit_s=300),
     ),
