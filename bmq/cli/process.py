@@ -29,6 +29,7 @@ from bmq.protocol.errors import BmqError
 
 log = structlog.get_logger("bmq.cli")
 
+_ASKED_AGAIN_S: Final = 0.5  # sooner it is the same signal, sent to the process and to its group
 _M_TRIM_THRESHOLD: Final = -1  # malloc.h
 _M_MMAP_THRESHOLD: Final = -3
 
@@ -133,11 +134,15 @@ def _bind_sentence(address: str, error: OSError) -> str:
 def _stop_on_signals() -> asyncio.Event:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    asked_s = loop.time()
 
     def ask() -> None:
-        if stop.is_set():
+        nonlocal asked_s
+        if not stop.is_set():
+            asked_s = loop.time()
+            stop.set()
+        elif loop.time() - asked_s > _ASKED_AGAIN_S:
             os._exit(130)  # asked twice: the person means it
-        stop.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ask)
