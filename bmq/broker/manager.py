@@ -48,7 +48,7 @@ class _Assignment:
 
 
 class PartitionManager:
-    """Implements bmq.proxy.services.Partitions. All calls come from one event loop, which runs when it is made.
+    """Implements bmq.proxy.appender.Partitions. All calls come from one event loop, which runs when it is made.
 
     `holder` names this process incarnation in the store: never the same for two of them.
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
@@ -11,31 +10,9 @@ from prometheus_client.registry import Collector
 
 from bmq.broker.append_budget import AppendBudget
 from bmq.broker.tail_cache import TailCache
+from bmq.log.latency import LatencyHistogram
 
 LATENCY_BOUNDS_S: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
-
-
-class LatencyHistogram:
-    """Counts by upper bound, seconds."""
-
-    __slots__ = ("counts", "total_s")
-
-    def __init__(self) -> None:
-        self.counts = [0] * (len(LATENCY_BOUNDS_S) + 1)
-        self.total_s = 0.0
-
-    def observe(self, seconds: float) -> None:
-        self.counts[bisect_left(LATENCY_BOUNDS_S, seconds)] += 1
-        self.total_s += seconds
-
-    def buckets(self) -> list[tuple[str, float]]:
-        """Cumulative, as prometheus wants them."""
-        total = 0
-        buckets: list[tuple[str, float]] = []
-        for bound, count in zip((*LATENCY_BOUNDS_S, float("inf")), self.counts, strict=True):
-            total += count
-            buckets.append(("+Inf" if bound == float("inf") else str(bound), float(total)))
-        return buckets
 
 
 class PartitionCounts:
@@ -68,7 +45,7 @@ class PartitionCounts:
         self.rolls = 0
         self.fenced = 0
         self.offline = 0
-        self.store_latency = LatencyHistogram()
+        self.store_latency = LatencyHistogram(LATENCY_BOUNDS_S)
 
 
 _COUNTERS: Final = (
@@ -113,7 +90,7 @@ class BrokerCollector(Collector):
             "bmq_store_append_seconds",
             "From an append to its being durable.",
             buckets=latency.buckets(),
-            sum_value=latency.total_s,
+            sum_value=latency.sum_s,
         )
         cache = self._tail_cache
         yield GaugeMetricFamily("bmq_tail_cache_bytes", "Bytes of batches kept in memory.", value=cache.bytes_used)

@@ -22,8 +22,14 @@ class Expiring(Protocol):
 
 
 class Partitions(Protocol):
-    def ready(self, topic_partition: TopicPartition) -> PartitionLog | None: ...
-    async def leader_of(self, topic_partition: TopicPartition) -> PartitionLog: ...
+    """The way to partition owners (in one process: the broker's partition manager)."""
+
+    def ready(self, topic_partition: TopicPartition) -> PartitionLog | None:
+        """The log, if it is here and writing; the fast path."""
+
+    async def leader_of(self, topic_partition: TopicPartition) -> PartitionLog:
+        """The log, started if it was idle. Raises KafkaError NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION,
+        KAFKA_STORAGE_ERROR."""
 
 
 class Appender:

@@ -29,8 +29,9 @@ from bmq.proxy.fetch_wait import Deadlines, PartitionWaits
 from bmq.proxy.read_cache import ReadCache
 
 if TYPE_CHECKING:
+    from bmq.proxy.appender import Partitions
     from bmq.proxy.dispatch import Reply
-    from bmq.proxy.services import Partitions, Services
+    from bmq.proxy.services import Services
 
 _SESSION_ID_MAX: Final = 2**31 - 1
 _log = structlog.get_logger("bmq.proxy")

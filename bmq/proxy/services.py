@@ -9,25 +9,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from bmq.controller.image import MetadataImage, Node
 from bmq.coordinator.coordinator import GroupCoordinator
 from bmq.log.clock import Clock
-from bmq.log.partition_log import PartitionLog, TopicPartition
 from bmq.log.store import SegmentStore
-from bmq.proxy.appender import Appender
+from bmq.proxy.appender import Appender, Partitions
 from bmq.proxy.producer_ids import ProducerIds
 from bmq.proxy.stats import ProxyStats
 
 if TYPE_CHECKING:
     from bmq.proxy.fetcher import Fetcher
-
-
-class Partitions(Protocol):
-    """The way to partition owners (in one process: the broker's partition manager)."""
-
-    def ready(self, topic_partition: TopicPartition) -> PartitionLog | None:
-        """The log, if it is here and writing; the fast path."""
-
-    async def leader_of(self, topic_partition: TopicPartition) -> PartitionLog:
-        """The log, started if it was idle. Raises KafkaError NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION,
-        KAFKA_STORAGE_ERROR."""
 
 
 class Controller(Protocol):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable
 from typing import Final
@@ -10,32 +9,11 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from bmq.log.latency import LatencyHistogram
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 
 _BOUNDS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
-
-
-class LatencyHistogram:
-    """Seconds in fixed buckets; an observation costs a third of a microsecond."""
-
-    __slots__ = ("counts", "sum_s")
-
-    def __init__(self) -> None:
-        self.counts = [0] * (len(_BOUNDS_S) + 1)
-        self.sum_s = 0.0
-
-    def observe(self, seconds: float) -> None:
-        self.counts[bisect_left(_BOUNDS_S, seconds)] += 1
-        self.sum_s += seconds
-
-    def buckets(self) -> list[tuple[str, float]]:
-        """Cumulative counts, as Prometheus wants them."""
-        total, found = 0, []
-        for bound, count in zip((*_BOUNDS_S, float("inf")), self.counts, strict=True):
-            total += count
-            found.append(("+Inf" if bound == float("inf") else str(bound), float(total)))
-        return found
 
 
 class ProxyStats(Collector):
@@ -51,8 +29,8 @@ class ProxyStats(Collector):
         self.reads_paused = 0
         self.requests: Counter[int] = Counter()
         self.errors: Counter[tuple[int, int]] = Counter()
-        self.produce_latency = LatencyHistogram()
-        self.fetch_latency = LatencyHistogram()
+        self.produce_latency = LatencyHistogram(_BOUNDS_S)
+        self.fetch_latency = LatencyHistogram(_BOUNDS_S)
 
     def note_error(self, api_key: int, code: int) -> None:
         self.errors[api_key, code] += 1
