@@ -8,11 +8,14 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 JARS := .cache/jars
 SEEDS ?= 1000
+SOAK_MINUTES ?= 20
+# What the installed package is made of besides its Python modules, which an editable install reads in place.
+PACKAGE := pyproject.toml setup.py $(wildcard bmq/hdfs/proto/*.proto)
 
-.PHONY: help run install tools jars check test bench plot simulate mutants clean
+.PHONY: help run install tools jars check test bench bench-hdfs soak plot simulate mutants clean
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; do \
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; do \
 		printf '  make %-10s %s\n' "$$name" "$$what"; done
 
 run: install ## start bmq on 127.0.0.1:9092 (Kafka) and 127.0.0.1:8080 (REST); data in ./data
@@ -36,6 +39,12 @@ bench: $(VENV)/.installed-bench tools $(JARS)/kafka/.fetched ## bmq beside Apach
 	@$(BIN)/python -m bench.standalone
 	@$(BIN)/python -m bench.plot
 
+bench-hdfs: $(VENV)/.installed-bench tools $(JARS)/hadoop/.fetched ## the HDFS client beside Hadoop's own and hdfs-native -> bench/results/hdfs.json
+	@$(BIN)/python -m bench.hdfs
+
+soak: $(VENV)/.installed-dev tools $(JARS)/hadoop/.fetched ## random faults under load on a real HDFS for SOAK_MINUTES
+	@$(BIN)/python -m tests.soak --minutes $(SOAK_MINUTES)
+
 plot: $(VENV)/.installed-bench ## draw bench/results/standalone.svg again
 	@$(BIN)/python -m bench.plot
 
@@ -49,7 +58,7 @@ clean: ## remove everything that was made, except ./data
 	rm -rf $(VENV) .cache build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# A stamp is newer than pyproject.toml once what it names is installed, so that a second run has nothing to do.
+# A stamp is newer than these files once what it names is installed, so that a second run has nothing to do.
 # PYTHON=… chooses the interpreter; else it is the first that is new enough.
 $(BIN)/python:
 	@PYTHON="$(PYTHON)" deploy/dev/install-tools.sh python
@@ -58,22 +67,22 @@ $(BIN)/python:
 		exec "$$python" -m venv $(VENV); \
 	done; exit 1
 
-$(VENV)/.installed: pyproject.toml | $(BIN)/python
+$(VENV)/.installed: $(PACKAGE) | $(BIN)/python
 	@echo "installing bmq into $(VENV)"
 	@$(PIP) install --editable .
 	@touch $@
 
-$(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
+$(VENV)/.installed-dev: $(PACKAGE) | $(BIN)/python
 	@echo "installing bmq and its development tools into $(VENV)"
 	@$(PIP) install --editable '.[dev]'
 	@touch $@ $(VENV)/.installed
 
-$(VENV)/.installed-spark: pyproject.toml | $(BIN)/python
+$(VENV)/.installed-spark: $(PACKAGE) | $(BIN)/python
 	@echo "installing bmq, its development tools and PySpark into $(VENV)"
 	@$(PIP) install --editable '.[dev,spark]'
 	@touch $@ $(VENV)/.installed $(VENV)/.installed-dev
 
-$(VENV)/.installed-bench: pyproject.toml | $(BIN)/python
+$(VENV)/.installed-bench: $(PACKAGE) | $(BIN)/python
 	@echo "installing bmq and what its benchmarks need into $(VENV)"
 	@$(PIP) install --editable '.[dev,bench]'
 	@touch $@ $(VENV)/.installed $(VENV)/.installed-dev

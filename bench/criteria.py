@@ -96,27 +96,27 @@ def evaluate(pairs: list[Samples], bmq_alone: Samples) -> list[dict[str, Any]]:
     for ratio in RATIOS:
         values = pair_ratios(ratio, pairs)
         if values:
-            criteria.append(_judged(ratio.id, statistics.median(values), ratio.op, ratio.bound))
+            criteria.append(judged(ratio.id, statistics.median(values), ratio.op, ratio.bound))
         else:
             reasons = sorted(
                 {str(pair[name].get("failure")) for pair in pairs for name in pair if "failure" in pair[name]}
             )
-            criteria.append(_unmeasured(ratio.id, ratio.op, ratio.bound, "; ".join(reasons) or "no pair was run"))
+            criteria.append(unmeasured(ratio.id, ratio.op, ratio.bound, "; ".join(reasons) or "no pair was run"))
     for absolute in ABSOLUTES:
         try:
             value = float(absolute.of(bmq_alone))
         except (KeyError, TypeError, statistics.StatisticsError):
             reason = "; ".join(bmq_alone.get("failures", [])) or "it was not run"
-            criteria.append(_unmeasured(absolute.id, "<=", absolute.bound, reason))
+            criteria.append(unmeasured(absolute.id, "<=", absolute.bound, reason))
         else:
-            criteria.append(_judged(absolute.id, value, "<=", absolute.bound))
+            criteria.append(judged(absolute.id, value, "<=", absolute.bound))
     return criteria
 
 
-def _judged(name: str, value: float, op: str, bound: float) -> dict[str, Any]:
+def judged(name: str, value: float, op: str, bound: float) -> dict[str, Any]:
     holds = value >= bound if op == ">=" else value <= bound
     return {"id": name, "value": round(value, 4), "op": op, "bound": bound, "holds": holds}
 
 
-def _unmeasured(name: str, op: str, bound: float, reason: str) -> dict[str, Any]:
+def unmeasured(name: str, op: str, bound: float, reason: str) -> dict[str, Any]:
     return {"id": name, "value": None, "op": op, "bound": bound, "holds": False, "reason": f"not measured: {reason}"}

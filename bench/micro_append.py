@@ -40,6 +40,8 @@ class WallClock:
 class InstantWriter:
     """Takes bytes and forgets them; every append is durable when it returns."""
 
+    replicas = 1
+
     def __init__(self, path: str, file_id: int) -> None:
         self.path = path
         self.file_id = file_id
@@ -64,6 +66,8 @@ class InstantWriter:
 
 class InstantStore:
     """As much of a SegmentStore as a partition that is only written needs."""
+
+    replicas_wanted = 1
 
     def __init__(self) -> None:
         self._files: dict[str, bytes] = {}

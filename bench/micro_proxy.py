@@ -61,7 +61,9 @@ class InstantLog:
         self._views = [memoryview(data)]
         self._next_offset = 0
 
-    def append(self, records: memoryview, done: AppendDone, *, is_internal: bool = False) -> None:
+    def append(
+        self, records: memoryview, done: AppendDone, *, is_internal: bool = False, is_acks_all: bool = True
+    ) -> None:
         self._next_offset += 1
         done(AppendResult(ErrorCode.NONE, self._next_offset, -1, 0))
 

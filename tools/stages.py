@@ -47,21 +47,21 @@ def pytest(marker: str, limit_s: int, test_limit_s: int) -> Stage:
 
 
 LINT = (
-    Stage("lint", (tool("ruff"), "check"), 60),
-    Stage("format", (tool("ruff"), "format", "--check"), 60),
-    Stage("types", (tool("mypy"),), 180),
-    Stage("imports", (tool("lint-imports"),), 120),
-    pytest("unit", 300, test_limit_s=60),
+    Stage("lint", (tool("ruff"), "check"), 30),
+    Stage("format", (tool("ruff"), "format", "--check"), 30),
+    Stage("types", (tool("mypy"),), 120),
+    Stage("imports", (tool("lint-imports"),), 60),
+    pytest("unit", 240, test_limit_s=60),
 )
 STAGES = {
     "check": LINT,
     # The limits add up to less than 40 minutes.
     "test": (
         *LINT,
-        pytest("simulation", 180, test_limit_s=120),
-        Stage("seeds", (sys.executable, "-m", "tests.simulation", "--seeds", "200"), 300),
-        pytest("integration", 240, test_limit_s=120),
-        pytest("e2e", 840, test_limit_s=300),
+        pytest("simulation", 120, test_limit_s=100),
+        Stage("seeds", (sys.executable, "-m", "tests.simulation", "--seeds", "200"), 240),
+        pytest("integration", 780, test_limit_s=180),
+        pytest("e2e", 720, test_limit_s=300),
     ),
 }
 

@@ -23,10 +23,13 @@ class PendingBatch(Batch):
 
     __slots__ = ("append_bytes", "append_time_ms", "done", "first", "followers", "header", "position", "view")
 
-    def __init__(self, view: memoryview, header: BatchHeader, done: AppendDone | None, append_time_ms: int) -> None:
+    def __init__(
+        self, view: memoryview, header: BatchHeader, done: AppendDone | None, append_time_ms: int, is_acks_all: bool
+    ) -> None:
         self.offset_count = header.last_offset_delta + 1
         self.size_bytes = header.length + 12
         self.base_offset = -1
+        self.is_acks_all = is_acks_all
         self.view = view
         self.header = header
         self.done = done

@@ -47,6 +47,13 @@ class _Assignment:
         self.runtime: PartitionRuntime | None = None
 
 
+class PartitionStarting(KafkaError):
+    """The store does not let the partition start now; it goes on trying."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
+
+
 class PartitionManager:
     """Implements bmq.proxy.appender.Partitions. All calls come from one event loop, which runs when it is made.
 
@@ -147,8 +154,8 @@ class PartitionManager:
     async def leader_of(self, topic_partition: TopicPartition) -> PartitionRuntime:
         """The log, started if it was idle; concurrent callers share one start.
 
-        Raises KafkaError NOT_LEADER_OR_FOLLOWER (not assigned here, fenced), KAFKA_STORAGE_ERROR (offline, or the store
-        does not let it start now; it goes on trying).
+        Raises KafkaError NOT_LEADER_OR_FOLLOWER (not assigned here, fenced), KAFKA_STORAGE_ERROR (offline), or
+        PartitionStarting, which has that code too.
         """
         runtime = self._ready.get(topic_partition)
         if runtime is not None:
@@ -168,7 +175,7 @@ class PartitionManager:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the partition is {runtime.state_name}")
         await asyncio.wait({runtime.started}, timeout=self.settings.start_wait_max_s)
         if not runtime.started.done():
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the partition is still {runtime.state_name}")
+            raise PartitionStarting(f"the partition is still {runtime.state_name}")
         runtime.started.result()
         return runtime
 

@@ -24,6 +24,7 @@ class OwnSegment:
         "last_append_s",
         "leader_epoch",
         "opened_ms",
+        "opened_s",
         "roll",
         "writer",
         "written_bytes",
@@ -35,6 +36,7 @@ class OwnSegment:
         self.file_id = writer.file_id
         self.writer = writer
         self.opened_ms = now_ms
+        self.opened_s = now_s
         self.last_append_s = now_s
         self.written_bytes = 0
         self.closed_bytes = -1

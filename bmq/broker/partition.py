@@ -8,12 +8,15 @@ Recovering          every file still open under an older epoch is being closed, 
 Opening             our manifest and first segment are being made; until confirmed we own nothing (rule 6)
 Writing             normal; the next segment is opened ahead of need
 Mending             the writer broke and its file is being closed at a length that every replica has
-Between             one segment is full or mended, the next is not open yet; batches wait
+Between             one segment is full or mended, the next is not open yet or the store is away; batches wait
 Resting             nothing was produced for long: no segment is open, the next batch opens one
-Blocked             the store has no room or does not answer: batches are refused, opening is tried again
+Blocked             the store has no room: batches are refused, opening is tried again
 Draining, Closing, Releasing, Released     a planned stop: batches, segment, directory, over (rule 8)
 Fenced              a newer epoch exists; nothing is accepted any more
 Offline             acknowledged data is missing; an operator has to decide (rule 5)
+
+A segment on fewer nodes than `min.insync.replicas` is *short*: acks=all is refused before it is written, or told of it
+after. One on fewer than the store wants is given up for another that has more, as soon as there is one.
 
 What an owner has accepted but not yet made durable is in one `Unsynced` queue that is changed in place: a tuple copied
 for each batch would cost more than the batch.
@@ -50,6 +53,7 @@ from bmq.broker.partition_events import (
     OwnershipLost,
     ProduceArrived,
     Reject,
+    ReplicasDue,
     RetryDue,
     RetryLater,
     RollDue,
@@ -65,6 +69,7 @@ from bmq.broker.partition_events import (
     SegmentSealFailed,
     SegmentSynced,
     StopRequested,
+    WaitExpired,
     WalkLog,
     WriteBatches,
     WriteDue,
@@ -90,6 +95,8 @@ from bmq.broker.partition_states import (
     Sealing,
     State,
     Unsynced,
+    Wish,
+    WithSegment,
     Writing,
 )
 from bmq.protocol.error_codes import ErrorCode
@@ -97,6 +104,7 @@ from bmq.protocol.errors import BmqError
 
 NOT_LEADER: Final = ErrorCode.NOT_LEADER_OR_FOLLOWER
 STORAGE_ERROR: Final = ErrorCode.KAFKA_STORAGE_ERROR
+TOO_FEW_REPLICAS: Final = ErrorCode.NOT_ENOUGH_REPLICAS
 
 
 class AcknowledgedDataLost(BmqError):
@@ -150,6 +158,8 @@ def step(state: State, event: Event) -> Step:
             return _fenced(state)
         case _, OwnershipLost():
             return _fenced(state)
+        case Writing(replicas=replicas), LimitsChanged(limits):
+            return replace(state, limits=limits, is_short=replicas < limits.replicas_min), ()
         case _, LimitsChanged(limits):
             return replace(state, limits=limits), ()
         case Claiming() | Sealing() | Recovering() | Opening(), _:
@@ -198,9 +208,11 @@ def _step_start(state: State, event: Event) -> Step:
             return Opening(epoch, limits, end_offset), (WriteManifest(end_offset),)
         case Opening(is_recorded=False), ManifestWritten():
             return replace(state, is_recorded=True), (OpenSegment(roll=0),)
-        case Opening(epoch, limits, end_offset, True), SegmentOpened(roll=0):
+        case Opening(epoch, limits, end_offset, True), SegmentOpened(0, replicas):
             first = Segment(epoch, roll=0, base_offset=end_offset)
-            return Writing(epoch, limits, Unsynced(end_offset), frozenset(), first), ()
+            is_short = replicas < limits.replicas_min
+            log = Unsynced(end_offset)
+            return Writing(epoch, limits, log, frozenset(), first, replicas=replicas, is_short=is_short), ()
         case _, StopRequested():
             return Released(state.leader_epoch, state.limits), (Abandon(),)
         case _, ProduceArrived(batch):
@@ -216,12 +228,14 @@ def _step_start(state: State, event: Event) -> Step:
 def _step_write(state: State, event: Event) -> Step:
     match state, event:
         case Writing(segment=segment), WriterBroken(roll, is_full) if roll == segment.roll:
-            mending = Mending(
-                state.leader_epoch, state.limits, state.log, state.unindexed, segment, state.following, is_full
-            )
-            return mending, (MendSegment(segment),)
+            return _break(state, is_full=is_full)
         case Writing(segment=segment), RollDue(roll) if roll == segment.roll and state.log.segment_bytes:
-            return _write(replace(state, is_roll_due=True))
+            if state.following is Following.FAILED:
+                return _write(replace(state, is_roll_due=True))
+            return _write(replace(state, wish=Wish.ROLL))
+        case Writing(segment=segment, wish=Wish.NONE), ReplicasDue(roll) if roll == segment.roll:
+            following = Following.ABSENT if state.following is Following.FAILED else state.following
+            return _write(replace(state, following=following, wish=Wish.MORE_REPLICAS))
         case Writing(segment=segment), IdleDue(roll) if roll == segment.roll and _is_quiet(state):
             return (
                 Resting(state.leader_epoch, state.limits, state.log, _unindexed_with(state), _next_roll(state)),
@@ -229,10 +243,10 @@ def _step_write(state: State, event: Event) -> Step:
             )
         case Writing(log=log, segment=segment), StopRequested():
             return _drain(state)
-        case Mending(log=log, segment=segment), SegmentMended(roll, end_offset) if roll == segment.roll:
+        case Mending(log=log, segment=segment), SegmentMended(roll, end_offset, replicas) if roll == segment.roll:
             if end_offset < log.high_watermark:
                 raise AcknowledgedDataLost(state.leader_epoch, end_offset, log.high_watermark)
-            return _mended(state, end_offset)
+            return _mended(state, end_offset, replicas)
         case Mending(is_stopping=False, log=log), ProduceArrived(batch):
             log.place(batch)
             return state, ()
@@ -240,10 +254,14 @@ def _step_write(state: State, event: Event) -> Step:
             return state, (Reject((batch,), NOT_LEADER),)
         case Mending(), StopRequested():
             return replace(state, is_stopping=True), ()
-        case ((Writing() | Mending()), SegmentOpened(roll)) if _awaits(state, roll):
-            return _go_on(replace(state, following=Following.READY))
-        case ((Writing() | Mending()), SegmentOpenFailed(roll)) if _awaits(state, roll):
-            return _go_on(replace(state, following=Following.FAILED))
+        case Mending(log=log), WaitExpired():
+            return state, (Reject(log.take_waiting(), STORAGE_ERROR),)
+        case ((Writing() | Mending()), SegmentOpened(roll, replicas)) if _awaits(state, roll):
+            return _go_on(replace(state, following=Following.READY, following_replicas=replicas))
+        case Writing(), SegmentOpenFailed(roll) if _awaits(state, roll):
+            return _write(replace(state, following=Following.FAILED, wish=Wish.NONE))
+        case Mending(), SegmentOpenFailed(roll) if _awaits(state, roll):
+            return replace(state, following=Following.FAILED), ()
         case ((Writing() | Mending()), SegmentSealed(roll)):
             return _go_on(replace(state, unindexed=state.unindexed - {roll}))
         case _, Outcome():
@@ -251,8 +269,24 @@ def _step_write(state: State, event: Event) -> Step:
     raise ImpossibleEvent(state, event)
 
 
-def _awaits(state: Writing | Mending, roll: int) -> bool:
-    return state.following is Following.ASKED and roll == state.segment.roll + 1
+def _awaits(state: WithSegment, roll: int) -> bool:
+    return state.following is Following.ASKED and roll == state.following_roll
+
+
+def _break(state: Writing | Draining, *, is_full: bool) -> Step:
+    mending = Mending(
+        state.leader_epoch,
+        state.limits,
+        state.log,
+        state.unindexed,
+        state.segment,
+        state.following,
+        state.following_replicas,
+        state.skipped_rolls,
+        is_full=is_full,
+        is_stopping=isinstance(state, Draining),
+    )
+    return mending, (MendSegment(state.segment),)
 
 
 def _go_on(state: Writing | Mending) -> Step:
@@ -266,7 +300,7 @@ def _is_quiet(state: Writing) -> bool:
 def _synced(state: Writing, log: Unsynced, end_offset: int) -> Step:
     if end_offset > log.log_end_offset:
         raise ImpossibleEvent(state, end_offset)
-    acknowledge = Acknowledge(log.take_synced(end_offset), log.high_watermark)
+    acknowledge = Acknowledge(log.take_synced(end_offset), log.high_watermark, state.is_short)
     if not log.waiting and not state.is_roll_due:
         return state, (acknowledge,)
     after, effects = _write(state)
@@ -283,15 +317,29 @@ def _write(state: Writing) -> Step:
             effects.append(WriteBatches(state.segment, batches))
         if log.waiting:
             state = replace(state, is_roll_due=True)
-    if state.is_roll_due or log.segment_bytes >= limits.preopen_bytes:
+    if state.wish is not Wish.NONE and state.following is Following.READY and not state.is_roll_due:
+        state, more = _weigh(state)
+        effects += more
+    if state.is_roll_due or state.wish is not Wish.NONE or log.segment_bytes >= limits.preopen_bytes:
         if state.is_roll_due and not log.written:
             after, rolling = _roll(state)
             return after, (*effects, *rolling)
-        # Rule 4: segment n + 2 is not opened before index n is durable.
+        # Rule 4: segment n + 2 is not opened before index n is durable (those thrown away unused do not count).
         if state.following is Following.ABSENT and not state.unindexed:
             state = replace(state, following=Following.ASKED)
-            effects.append(OpenSegment(state.segment.roll + 1))
+            effects.append(OpenSegment(state.following_roll))
     return state, tuple(effects)
+
+
+def _weigh(state: Writing) -> tuple[Writing, Effects]:
+    """The next segment is open though this one is not full: take it, or throw it away if it is no better."""
+    if state.wish is Wish.ROLL or state.following_replicas > state.replicas:
+        return replace(state, is_roll_due=True, wish=Wish.NONE), ()
+    state = replace(state, wish=Wish.NONE)
+    if state.log.segment_bytes >= state.limits.preopen_bytes:
+        return state, ()  # it is needed soon anyway
+    discard = DiscardSegment(state.following_roll)
+    return replace(state, following=Following.ABSENT, skipped_rolls=state.skipped_rolls + 1), (discard,)
 
 
 def _take_fitting(log: Unsynced, segment_bytes_max: int) -> tuple[Batch, ...]:
@@ -319,11 +367,12 @@ def _roll(state: Writing) -> Step:
     Only then may the next one be written, or the high watermark would pass a gap if this one turned out shorter (rule 4).
     """
     log, segment = state.log, state.segment
-    sealing = SealSegment(segment, log.high_watermark)
+    is_empty = _is_segment_empty(state)
+    closing = DiscardSegment(segment.roll) if is_empty else SealSegment(segment, log.high_watermark)
     log.segment_bytes = 0
-    unindexed = state.unindexed | {segment.roll}
+    unindexed = _unindexed_with(state)
     if state.following is Following.READY:
-        after, effects = _enter(state, unindexed, segment.roll + 1)
+        after, effects = _enter(state, unindexed, state.following_roll, state.following_replicas)
     else:
         after, effects = _ask(
             Between(
@@ -331,19 +380,20 @@ def _roll(state: Writing) -> Step:
                 state.limits,
                 log,
                 unindexed,
-                segment.roll + 1,
+                state.following_roll,
                 is_asked=state.following is Following.ASKED,
             )
         )
-    return after, (sealing, *effects)
+    return after, (closing, *effects)
 
 
-def _mended(state: Mending, end_offset: int) -> Step:
+def _mended(state: Mending, end_offset: int, replicas: int) -> Step:
     """A failed write may have reached the disks: acknowledge that part, write only the rest again (rule 9)."""
-    log, segment = state.log, state.segment
+    log, segment, limits = state.log, state.segment, state.limits
     if end_offset > log.log_end_offset:
         raise ImpossibleEvent(state, end_offset)
-    effects: list[Effect] = [Acknowledge(log.take_synced(end_offset), end_offset)]
+    is_short = replicas < limits.replicas_min
+    effects: list[Effect] = [Acknowledge(log.take_synced(end_offset), end_offset, is_short)]
     log.write_again()
     unindexed = state.unindexed
     if end_offset > segment.base_offset:
@@ -351,36 +401,41 @@ def _mended(state: Mending, end_offset: int) -> Step:
         unindexed |= {segment.roll}
     else:
         effects.append(DiscardSegment(segment.roll))
-    roll = segment.roll + 1
-    common = (state.leader_epoch, state.limits, log, unindexed)
+    roll, is_ready = state.following_roll, state.following is Following.READY
+    # A node is lost, and most likely the next segment was opened on it too: one opened now avoids it.
+    if is_ready and (state.is_stopping or state.is_full or replicas < limits.replicas_wanted):
+        effects.append(DiscardSegment(roll))
+        roll, is_ready = roll + 1, False
+    is_asked = state.following is Following.ASKED
+    common = (state.leader_epoch, limits, log, unindexed)
     after: State
     more: Effects
     if state.is_stopping:
         effects.append(Reject(log.take_waiting(), NOT_LEADER))
-        if state.following is Following.READY:
-            effects.append(DiscardSegment(roll))
         after, more = _release(Closing(*common))
     elif state.is_full:
         # A new file would not find more room. Nothing of the rest is in the log, so it can be refused for good.
         effects.append(Reject(log.take_waiting(), STORAGE_ERROR))
-        if state.following is Following.READY:
-            effects.append(DiscardSegment(roll))
-            roll += 1
-        is_asked = state.following is Following.ASKED
         after, more = Blocked(*common, roll, is_asked), () if is_asked else (RetryLater(),)
-    elif state.following is Following.READY:
-        after, more = _enter(state, unindexed, roll)
+    elif is_ready:
+        after, more = _enter(state, unindexed, roll, state.following_replicas)
     else:
-        after, more = _ask(Between(*common, roll, is_asked=state.following is Following.ASKED))
+        after, more = _ask(Between(*common, roll, is_asked=is_asked))
     return after, (*effects, *more)
 
 
-def _enter(state: Owning, unindexed: Iterable[int], roll: int) -> Step:
+def _enter(state: Owning, unindexed: Iterable[int], roll: int, replicas: int) -> Step:
     """Start writing to segment `roll`, which is open, empty and looked after (rule 7)."""
-    log = state.log
+    log, limits = state.log, state.limits
     log.segment_bytes = 0
     segment = Segment(state.leader_epoch, roll, log.high_watermark)
-    return _write(Writing(state.leader_epoch, state.limits, log, frozenset(unindexed), segment))
+    is_short = replicas < limits.replicas_min
+    writing = Writing(
+        state.leader_epoch, limits, log, frozenset(unindexed), segment, replicas=replicas, is_short=is_short
+    )
+    refused = log.take_acks_all() if is_short else ()
+    after, effects = _write(writing)
+    return after, (Reject(refused, TOO_FEW_REPLICAS), *effects) if refused else effects
 
 
 # --- without an open segment
@@ -396,14 +451,16 @@ def _step_between(state: State, event: Event) -> Step:
             return _ask(Between(epoch, limits, log, unindexed, roll))
         case Blocked(), ProduceArrived(batch):
             return state, (Reject((batch,), STORAGE_ERROR),)
-        case ((Between(roll=roll) | Blocked(roll=roll)), SegmentOpened(opened)) if opened == roll:
-            return _enter(state, state.unindexed, roll)
-        case Between(roll=roll), SegmentOpenFailed(failed) if failed == roll:
-            return _block(replace(state, is_asked=False))
-        case Blocked(roll=roll), SegmentOpenFailed(failed) if failed == roll:
-            return replace(state, is_asked=False), (RetryLater(),)
-        case Between(is_asked=False), SegmentSealFailed():
+        case ((Between(roll=roll) | Blocked(roll=roll)), SegmentOpened(opened, replicas)) if opened == roll:
+            return _enter(state, state.unindexed, roll, replicas)
+        case ((Between(roll=roll) | Blocked(roll=roll)), SegmentOpenFailed(failed, is_full)) if failed == roll:
+            return _block(state) if is_full else _wait(state)
+        case Between(is_asked=False), SegmentSealFailed(_, True):
             return _block(state)
+        case Between(log=log), WaitExpired():
+            return state, (Reject(log.take_waiting(), STORAGE_ERROR),)
+        case Between(is_asked=False), RetryDue():
+            return _ask(state)
         case ((Between() | Resting() | Blocked()), SegmentSealed(roll)):
             sealed = replace(state, unindexed=state.unindexed - {roll})
             return _ask(sealed) if isinstance(sealed, Between) else (sealed, ())
@@ -426,10 +483,16 @@ def _ask(state: Between | Blocked) -> Step:
     return replace(state, is_asked=True), (OpenSegment(state.roll),)
 
 
-def _block(state: Between) -> Step:
-    rejected = Reject(state.log.take_waiting(), STORAGE_ERROR)
-    blocked = Blocked(state.leader_epoch, state.limits, state.log, state.unindexed, state.roll)
-    return blocked, (rejected, RetryLater())
+def _block(state: Between | Blocked) -> Step:
+    """There is no room: who asks hears it at once."""
+    refused = log.take_waiting() if (log := state.log).waiting else ()
+    blocked = Blocked(state.leader_epoch, state.limits, log, state.unindexed, state.roll)
+    return blocked, (Reject(refused, STORAGE_ERROR), RetryLater()) if refused else (RetryLater(),)
+
+
+def _wait(state: Between | Blocked) -> Step:
+    """The store does not answer: who asks waits, for as long as they like, and opening is tried again."""
+    return Between(state.leader_epoch, state.limits, state.log, state.unindexed, state.roll), (RetryLater(),)
 
 
 # --- hand over
@@ -440,18 +503,15 @@ def _step_leave(state: State, event: Event) -> Step:
         case _, ProduceArrived(batch):
             return state, (Reject((batch,), NOT_LEADER),)
         case Draining(log=log, segment=segment), SegmentSynced(roll, end_offset) if roll == segment.roll:
-            acknowledge = Acknowledge(log.take_synced(end_offset), log.high_watermark)
+            acknowledge = Acknowledge(log.take_synced(end_offset), log.high_watermark, state.is_short)
             if log.written:
                 return state, (acknowledge,)
             after, effects = _close(state)
             return after, (acknowledge, *effects)
         case Draining(segment=segment), WriterBroken(roll, is_full) if roll == segment.roll:
-            mending = Mending(
-                state.leader_epoch, state.limits, state.log, state.unindexed, segment, state.following, is_full, True
-            )
-            return mending, (MendSegment(segment),)
-        case Draining(following=Following.ASKED, segment=segment), SegmentOpened(roll) if roll == segment.roll + 1:
-            return replace(state, following=Following.READY), ()
+            return _break(state, is_full=is_full)
+        case Draining(), SegmentOpened(roll, replicas) if _awaits(state, roll):
+            return replace(state, following=Following.READY, following_replicas=replicas), ()
         case Draining(), SegmentSealed(roll):
             return replace(state, unindexed=state.unindexed - {roll}), ()
         case Closing(), SegmentOpened(roll):
@@ -476,7 +536,17 @@ def _drain(state: Writing) -> Step:
             effects.append(WriteBatches(state.segment, batches))
     if log.waiting:
         effects.append(Reject(log.take_waiting(), NOT_LEADER))
-    draining = Draining(state.leader_epoch, state.limits, log, state.unindexed, state.segment, state.following)
+    draining = Draining(
+        state.leader_epoch,
+        state.limits,
+        log,
+        state.unindexed,
+        state.segment,
+        state.following,
+        state.following_replicas,
+        state.skipped_rolls,
+        is_short=state.is_short,
+    )
     if log.written:
         return draining, tuple(effects)
     after, more = _close(draining)
@@ -503,7 +573,7 @@ def _unindexed_with(state: Writing | Draining) -> frozenset[int]:
 
 
 def _next_roll(state: Writing) -> int:
-    return state.segment.roll + (2 if state.following is Following.READY else 1)
+    return state.following_roll + (1 if state.following is Following.READY else 0)
 
 
 def _seal_current(state: Writing | Draining) -> Effects:
@@ -514,5 +584,5 @@ def _seal_current(state: Writing | Draining) -> Effects:
         else SealSegment(segment, end_offset=state.log.high_watermark)
     ]
     if state.following is Following.READY:
-        effects.append(DiscardSegment(segment.roll + 1))
+        effects.append(DiscardSegment(state.following_roll))
     return tuple(effects)

@@ -21,14 +21,18 @@ class Segment:
 
 
 class Batch:
-    """One record batch on its way into the log. `base_offset` is -1 until the machine has placed it."""
+    """One record batch on its way into the log. `base_offset` is -1 until the machine has placed it.
 
-    __slots__ = ("base_offset", "offset_count", "size_bytes")
+    `is_acks_all`: its producer wants it on `min.insync.replicas` nodes before it hears of a success.
+    """
 
-    def __init__(self, offset_count: int, size_bytes: int) -> None:
+    __slots__ = ("base_offset", "is_acks_all", "offset_count", "size_bytes")
+
+    def __init__(self, offset_count: int, size_bytes: int, *, is_acks_all: bool = True) -> None:
         self.offset_count = offset_count
         self.size_bytes = size_bytes
         self.base_offset = -1
+        self.is_acks_all = is_acks_all
 
     @property
     def end_offset(self) -> int:
@@ -41,12 +45,15 @@ class Limits:
     """What the machine has to know of the topic's settings.
 
     `segment_bytes`: no segment grows past it. `preopen_bytes`: from here on the next one is opened ahead of need.
-    `appends_outstanding_max`: appends written but not yet durable.
+    `appends_outstanding_max`: appends written but not yet durable. `replicas_wanted`: on how many nodes the store puts a
+    file when all are well. `replicas_min`: on how many acks=all needs it, never more than are wanted.
     """
 
     segment_bytes: int
     preopen_bytes: int
     appends_outstanding_max: int = 64
+    replicas_wanted: int = 1
+    replicas_min: int = 1
 
 
 # --- events: what happened
@@ -110,16 +117,18 @@ class ManifestWritten(Outcome):
 
 @dataclass(frozen=True, slots=True)
 class SegmentOpened(Outcome):
-    """Segment file `roll` is open, and a look at our directory begun after that found it (rule 7)."""
+    """Segment file `roll` is open on `replicas` nodes, and a look at our directory begun after that found it (rule 7)."""
 
     roll: int
+    replicas: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentOpenFailed(Outcome):
-    """Segment file `roll` could not be opened; the store has no room or does not answer."""
+    """Segment file `roll` could not be opened: the store has no room (`is_full`), or does not answer."""
 
     roll: int
+    is_full: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +154,14 @@ class WriterBroken(Outcome):
 
 @dataclass(frozen=True, slots=True)
 class SegmentMended(Outcome):
-    """The broken segment is closed and holds everything below `end_offset`, and nothing behind it counts (rule 9)."""
+    """The broken segment is closed and holds everything below `end_offset`, and nothing behind it counts (rule 9).
+
+    `replicas`: how many nodes are left that have all of it.
+    """
 
     roll: int
     end_offset: int
+    replicas: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +173,10 @@ class SegmentSealed(Outcome):
 
 @dataclass(frozen=True, slots=True)
 class SegmentSealFailed(Outcome):
-    """The segment's index could not be written for now. The runtime goes on trying."""
+    """The segment's index could not be written for now (`is_full`: for want of room). The runtime goes on trying."""
 
     roll: int
+    is_full: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +196,18 @@ class IdleDue(Outcome):
     """Nothing was produced for so long that the segment should be closed."""
 
     roll: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicasDue(Outcome):
+    """The segment lies on fewer nodes than it should, and there may be more by now."""
+
+    roll: int
+
+
+@dataclass(frozen=True, slots=True)
+class WaitExpired(Outcome):
+    """Batches have waited for the store as long as they may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,10 +302,14 @@ class WriteBatches(Effect):
 
 @dataclass(slots=True, unsafe_hash=True)  # made for every batch: freezing would triple the cost
 class Acknowledge(Effect):
-    """These batches are durable, and so is everything below `high_watermark`."""
+    """These batches are durable, and so is everything below `high_watermark`.
+
+    `is_short`: but on fewer nodes than `min.insync.replicas`, which who asked for acks=all has to hear.
+    """
 
     batches: tuple[Batch, ...]
     high_watermark: int
+    is_short: bool = False
 
 
 @dataclass(frozen=True, slots=True)

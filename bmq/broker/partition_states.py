@@ -65,6 +65,17 @@ class Unsynced:
             self.log_end_offset = batches[0].base_offset
         return batches
 
+    def take_acks_all(self) -> tuple[Batch, ...]:
+        """Of what waits the first batch with acks=all and all behind it: their offsets are placed one after the other."""
+        waiting = self.waiting
+        kept = next((index for index, batch in enumerate(waiting) if batch.is_acks_all), len(waiting))
+        batches = tuple(waiting)[kept:]
+        for _ in batches:
+            waiting.pop()
+        if batches:
+            self.log_end_offset = batches[0].base_offset
+        return batches
+
 
 class Following(Enum):
     """The segment after the current one: not asked for, being opened, open, or could not be opened ahead of need."""
@@ -73,6 +84,15 @@ class Following(Enum):
     ASKED = auto()
     READY = auto()
     FAILED = auto()
+
+
+class Wish(Enum):
+    """Why to go on to the next segment before the current one is full, once it is open: for its own sake (age), or only
+    if it lies on more nodes."""
+
+    NONE = auto()
+    ROLL = auto()
+    MORE_REPLICAS = auto()
 
 
 # --- states
@@ -119,16 +139,35 @@ class Owning(State):
 
 
 @dataclass(frozen=True, slots=True)
-class Writing(Owning):
+class WithSegment(Owning):
+    """Base of the states with a current segment.
+
+    `following_replicas`: on how many nodes the next segment is open. `skipped_rolls`: next segments that were thrown away
+    unused; a name is not used twice, because the deletion of the first may still be on its way.
+    """
+
     segment: Segment
     following: Following = Following.ABSENT
-    is_roll_due: bool = False
+    following_replicas: int = 0
+    skipped_rolls: int = 0
+
+    @property
+    def following_roll(self) -> int:
+        return self.segment.roll + 1 + self.skipped_rolls
 
 
 @dataclass(frozen=True, slots=True)
-class Mending(Owning):
-    segment: Segment
-    following: Following
+class Writing(WithSegment):
+    """`is_short`: `replicas` are fewer than `min.insync.replicas`. `is_roll_due`: nothing more goes into this segment."""
+
+    replicas: int = 1
+    is_short: bool = False
+    is_roll_due: bool = False
+    wish: Wish = Wish.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Mending(WithSegment):
     is_full: bool = False
     is_stopping: bool = False
 
@@ -151,9 +190,8 @@ class Blocked(Owning):
 
 
 @dataclass(frozen=True, slots=True)
-class Draining(Owning):
-    segment: Segment
-    following: Following
+class Draining(WithSegment):
+    is_short: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,20 @@ from bmq.broker.acknowledgement import PendingBatch, Waiters, call
 from bmq.broker.admission import Admission
 from bmq.broker.own_segment import OwnSegment
 from bmq.broker.partition import AcknowledgedDataLost, ImpossibleEvent, offline, start, step
-from bmq.broker.partition_states import Draining, Fenced, Mending, Offline, Opening, Owning, State, Unsynced, Writing
+from bmq.broker.partition_states import (
+    Between,
+    Draining,
+    Fenced,
+    Mending,
+    Offline,
+    Opening,
+    Owning,
+    State,
+    Unsynced,
+    Writing,
+)
 from bmq.broker.reading import LogReader
+from bmq.broker.replication import Replication, replicas_min
 from bmq.broker.segment_keeper import SegmentKeeper
 from bmq.broker.starting import Start
 from bmq.broker.surroundings import Surroundings
@@ -38,7 +50,10 @@ from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.record_batch import BatchHeader, parse_end_transaction_marker
 
 INDEX_ENTRIES_MAX: Final = 1_000_000
+LOOKS_MAX: Final = 64  # repeated batches whose replicas are being counted
 PREOPEN_SHARE: Final = 0.75  # of a segment that is written when the next one is opened
+
+TOO_FEW_REPLICAS: Final = "the open segment lies on fewer nodes than min.insync.replicas asks for"
 
 _WRITE_DUE: Final = ev.WriteDue()
 _RETRIED: Final = (StorageUnavailable, LeaseHeld, StorageFull, FileMissing)
@@ -46,10 +61,16 @@ _RETRIED: Final = (StorageUnavailable, LeaseHeld, StorageFull, FileMissing)
 _log = structlog.get_logger("bmq.broker")
 
 
-def limits_of(config: LogConfig, appends_outstanding_max: int) -> ev.Limits:
-    """What the machine has to know of the topic's settings."""
-    segment_bytes = config.segment_bytes
-    return ev.Limits(segment_bytes, int(segment_bytes * PREOPEN_SHARE), appends_outstanding_max)
+def limits_of(config: LogConfig, surroundings: Surroundings) -> ev.Limits:
+    """What the machine has to know of the topic's settings and of the store."""
+    segment_bytes, wanted = config.segment_bytes, surroundings.store.replicas_wanted
+    return ev.Limits(
+        segment_bytes,
+        int(segment_bytes * PREOPEN_SHARE),
+        surroundings.settings.appends_outstanding_max,
+        wanted,
+        replicas_min(config, wanted),
+    )
 
 
 class PartitionRuntime(LogReader):
@@ -85,6 +106,9 @@ class PartitionRuntime(LogReader):
         self._producers = ProducerStates()
         self._current: OwnSegment | None = None
         self._waiters = Waiters()
+        self._is_guarded = False  # acks=all may have to be refused for want of replicas
+        self._replication = Replication(surroundings)
+        self._oldest_waiting: tuple[ev.Batch | None, float] = (None, 0.0)
         self._open_failures = 0
         self._started_s = 0.0
         self._is_given_up = False
@@ -97,7 +121,7 @@ class PartitionRuntime(LogReader):
         self._retry: asyncio.TimerHandle | None = None
         self.started: asyncio.Future[None] = self._loop.create_future()
         self.ended: asyncio.Future[None] = self._loop.create_future()
-        limits = limits_of(config, surroundings.settings.appends_outstanding_max)
+        limits = limits_of(config, surroundings)
         self._state, self._first_effects = start(leader_epoch, limits, floor)
 
     def begin(self) -> None:
@@ -142,13 +166,18 @@ class PartitionRuntime(LogReader):
 
     # --- the write path
 
-    def append(self, records: memoryview, done: AppendDone, *, is_internal: bool = False) -> None:
+    def append(
+        self, records: memoryview, done: AppendDone, *, is_internal: bool = False, is_acks_all: bool = True
+    ) -> None:
         """As PartitionLog.append."""
         if self._files is None or self._state.is_final:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             if isinstance(self._state, Offline):
                 code = ErrorCode.KAFKA_STORAGE_ERROR
             call(done, AppendResult(code))
+            return
+        if self._is_guarded and is_acks_all and self._has_too_few_replicas(records):
+            self._refuse_for_want_of_replicas(done)
             return
         try:
             if is_internal:
@@ -161,13 +190,14 @@ class PartitionRuntime(LogReader):
                     raise KafkaError(ErrorCode.INVALID_TXN_STATE, "no transaction of this producer is open here")
                 repeated = self._producers.check(header)
                 if repeated is not None:
-                    self._answer_repeated(repeated, done)
+                    self._answer_repeated(header, repeated, done, is_acks_all)
                     return
         except BmqError as error:
             self._surroundings.counts.refused_batches += 1
             call(done, AppendResult(error.code, message=str(error)))
             return
-        batch = PendingBatch(view, header, done, now_ms if self.config.message_timestamp_type_is_append_time else -1)
+        append_time_ms = now_ms if self.config.message_timestamp_type_is_append_time else -1
+        batch = PendingBatch(view, header, done, append_time_ms, is_acks_all)
         if not self._surroundings.budget.take(batch.size_bytes):
             self._refuse_for_want_of_room(done)
             return
@@ -189,7 +219,7 @@ class PartitionRuntime(LogReader):
         if not self._surroundings.budget.take(len(records)):
             self._refuse_for_want_of_room(done)
             return
-        batches = [PendingBatch(view, header, None, -1) for view, header in admitted]
+        batches = [PendingBatch(view, header, None, -1, True) for view, header in admitted]
         batches[-1].done = done
         batches[-1].first = batches[0]
         for batch in batches:
@@ -209,7 +239,35 @@ class PartitionRuntime(LogReader):
         message = "too many bytes are on their way into the log"
         call(done, AppendResult(ErrorCode.REQUEST_TIMED_OUT, message=message))
 
-    def _answer_repeated(self, repeated: PlacedBatch, done: AppendDone) -> None:
+    def _has_too_few_replicas(self, records: memoryview) -> bool:
+        """The open segment lies on too few nodes; or the same producer's batch before this one does.
+
+        Of a producer the last few batches are known. If others went on past one that is not safe yet, that one, sent again
+        once more, could not be told from one that is out of order.
+        """
+        if isinstance(self._state, Writing) and self._state.is_short:
+            return True
+        if not self._replication.unconfirmed:
+            self._is_guarded = False
+            return False
+        try:
+            header = BatchHeader.parse(records)
+        except BmqError:
+            return False  # the usual checks say why
+        if not self._replication.is_unconfirmed(header, self._loop.time()):
+            return False
+        try:
+            return self._producers.check(header) is None
+        except BmqError:
+            return True  # out of order, as the one before it was refused
+
+    def _refuse_for_want_of_replicas(self, done: AppendDone) -> None:
+        """Nothing was written. A new segment is tried until there are nodes again."""
+        self._surroundings.counts.refused_batches += 1
+        self._replication.has_refused = True
+        call(done, AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS, message=TOO_FEW_REPLICAS))
+
+    def _answer_repeated(self, header: BatchHeader, repeated: PlacedBatch, done: AppendDone, is_acks_all: bool) -> None:
         """A duplicate: answered with the first one's offset, once that is durable (rule 11)."""
         self._surroundings.counts.duplicates += 1
         log = self._log
@@ -222,7 +280,19 @@ class PartitionRuntime(LogReader):
                         pending.followers = []
                     pending.followers.append(done)
                     return
-        call(done, AppendResult(ErrorCode.NONE, repeated.base_offset, -1, self.log_start_offset))
+        answer = AppendResult(ErrorCode.NONE, repeated.base_offset, -1, self.log_start_offset)
+        minimum = self._state.limits.replicas_min
+        if not is_acks_all or minimum == 1 or repeated.base_offset >= self._replication.assured_offset:
+            call(done, answer)
+            return
+        # Its original was acknowledged to nobody, or by another owner: it may still lie on too few nodes.
+        assert self._files is not None
+        self._replication.note_unconfirmed(header, repeated.base_offset, self._loop.time())
+        self._is_guarded = True
+        if self._replication.looks >= LOOKS_MAX:
+            call(done, answer._replace(error_code=ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
+            return
+        self._spawn(self._replication.answer(self._files, header, answer, done, minimum))
 
     def _write(self, effect: ev.WriteBatches) -> None:
         batches = cast("tuple[PendingBatch, ...]", effect.batches)
@@ -267,6 +337,9 @@ class PartitionRuntime(LogReader):
         segment = self._current
         assert segment is not None and segment.index is not None
         add, keep, tell = segment.index.add, self._tail.append, self._outbox.append
+        if effect.is_short:
+            tell = self._tell_of_shortage
+            self._replication.assured_offset = effect.high_watermark
         size_bytes = 0
         for batch in batches:
             base_offset = batch.base_offset
@@ -284,7 +357,17 @@ class PartitionRuntime(LogReader):
         if segment.index.entry_count >= INDEX_ENTRIES_MAX:
             self._feed(ev.RollDue(segment.roll))
 
+    def _tell_of_shortage(self, entry: tuple[PendingBatch, ErrorCode]) -> None:
+        batch, code = entry
+        if batch.is_acks_all:
+            code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            self._replication.note_unconfirmed(batch.header, batch.base_offset, self._loop.time())
+            self._is_guarded = True
+        self._outbox.append((batch, code))
+
     def _reject(self, effect: ev.Reject) -> None:
+        if effect.error_code is ErrorCode.NOT_ENOUGH_REPLICAS:
+            self._replication.has_refused = True
         for batch in cast("tuple[PendingBatch, ...]", effect.batches):
             self._freed_bytes += batch.size_bytes
             self._surroundings.counts.refused_batches += 1
@@ -316,9 +399,12 @@ class PartitionRuntime(LogReader):
         except (AcknowledgedDataLost, ImpossibleEvent) as error:
             self._report_offline(error)
             after, effects = offline(before)
-        self._state = after
-        if type(after) is not type(before):
-            self._changed(before, after)
+        if after is not before:
+            self._state = after
+            is_short = isinstance(after, Writing) and after.is_short
+            self._is_guarded = is_short or bool(self._replication.unconfirmed)
+            if type(after) is not type(before):
+                self._changed(before, after)
         self._perform(effects)
 
     def _perform(self, effects: tuple[ev.Effect, ...]) -> None:
@@ -328,6 +414,7 @@ class PartitionRuntime(LogReader):
     def _changed(self, before: State, after: State) -> None:
         if isinstance(after, Owning) and not isinstance(before, Owning):
             self._log = after.log
+            self._replication.assured_offset = after.log.high_watermark
             self._surroundings.counts.starts += 1
             self._is_wake_due = True
             if not self.started.done():
@@ -348,7 +435,7 @@ class PartitionRuntime(LogReader):
                     batch, error_code = outbox.popleft()
                     if batch.done is None:
                         continue
-                    if error_code is ErrorCode.NONE:
+                    if error_code is ErrorCode.NONE or error_code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
                         first = batch.first or batch
                         result = AppendResult(error_code, first.base_offset, batch.append_time_ms, log_start_offset)
                     else:
@@ -498,15 +585,20 @@ class PartitionRuntime(LogReader):
         self.config = config
         self._keeper.config = config
         self._admission = Admission(config)
-        self._feed(ev.LimitsChanged(limits_of(config, self._surroundings.settings.appends_outstanding_max)))
+        self._feed(ev.LimitsChanged(limits_of(config, self._surroundings)))
 
     def upkeep(self, now_s: float, now_ms: int) -> None:
-        """Called every second or so: roll by age, close a segment that nobody writes to."""
+        """Called every second or so: roll by age, close a segment that nobody writes to, look for lost replicas."""
         state = self._state
         if type(state) is not Writing:
+            if isinstance(state, Between | Mending):
+                self._limit_wait(state.log, now_s)
             return
         segment = self._keeper.segments.get(state.segment.roll)
         if segment is None:
+            return
+        if self._replication.is_search_due(state, segment, now_s):
+            self._feed(ev.ReplicasDue(segment.roll))
             return
         index, config = segment.index, self.config
         if index is not None and is_roll_due(
@@ -520,6 +612,14 @@ class PartitionRuntime(LogReader):
             self._feed(ev.RollDue(segment.roll))
         elif now_s - segment.last_append_s >= config.segment_idle_close_ms / 1000:
             self._feed(ev.IdleDue(segment.roll))
+
+    def _limit_wait(self, log: Unsynced, now_s: float) -> None:
+        oldest, since_s = self._oldest_waiting
+        if not log.waiting or oldest is not log.waiting[0]:
+            self._oldest_waiting = (log.waiting[0] if log.waiting else None, now_s)
+        elif now_s - since_s >= self._surroundings.settings.storage_wait_max_s:
+            self._oldest_waiting = (None, 0.0)
+            self._feed(ev.WaitExpired())
 
     # --- what an operator reads
 

@@ -35,6 +35,7 @@ from bmq.log.store import (
     FileMissing,
     SegmentWriter,
     StorageFull,
+    StorageUnavailable,
     StoreError,
     WriterBroken,
 )
@@ -65,6 +66,7 @@ class SegmentKeeper:
         self._is_over = is_over
         self.discards: set[asyncio.Task[None]] = set()  # under way
         self._cuts_due: dict[int, int] = {}
+        self._failed_roll = -1
 
     async def look(self) -> None:
         """Rule 7: raises FencedWriter unless our directory is there, by a look that began now."""
@@ -94,7 +96,7 @@ class SegmentKeeper:
             self._paths.leader_epoch, roll, writer, now_s=now_s, now_ms=self._surroundings.clock.now_ms()
         )
         self._surroundings.counts.rolls += 1
-        self._report(SegmentOpened(roll))
+        self._report(SegmentOpened(roll, writer.replicas))
 
     async def open_or_report(self, roll: int) -> None:
         """As `open`, but a failure is told to the machine, which decides when to try again."""
@@ -103,8 +105,10 @@ class SegmentKeeper:
         except (FencedWriter, FileMissing):
             self._report(OwnershipLost())
         except StoreError as error:
-            _log.warning("segment_not_opened", partition=self._paths.partition, roll=roll, reason=str(error))
-            self._report(SegmentOpenFailed(roll))
+            if roll != self._failed_roll:  # one line for all the tries of an outage
+                _log.warning("segment_not_opened", partition=self._paths.partition, roll=roll, reason=str(error))
+            self._failed_roll = roll
+            self._report(SegmentOpenFailed(roll, is_full=isinstance(error, StorageFull)))
 
     async def _create(self, roll: int) -> SegmentWriter:
         path = self._paths.segment(self._paths.leader_epoch, roll)
@@ -149,8 +153,16 @@ class SegmentKeeper:
                 await asyncio.sleep(self._surroundings.backoff_s(failures))
                 failures += 1
                 continue
-            _log.warning("segment_mended", path=own.writer.path, valid_bytes=valid_bytes, closed_bytes=own.closed_bytes)
-            self._report(SegmentMended(segment.roll, segment.base_offset if end_offset is None else end_offset))
+            replicas = own.writer.replicas
+            _log.warning(
+                "segment_mended",
+                path=own.writer.path,
+                valid_bytes=valid_bytes,
+                closed_bytes=own.closed_bytes,
+                replicas=replicas,
+            )
+            end_offset = segment.base_offset if end_offset is None else end_offset
+            self._report(SegmentMended(segment.roll, end_offset, replicas))
             return
 
     async def _settle_tail(self, own: OwnSegment, valid_bytes: int, *, is_full: bool) -> None:
@@ -195,7 +207,7 @@ class SegmentKeeper:
             except StoreError as error:
                 if failures == 0:
                     _log.warning("checkpoint_not_saved_yet", path=own.writer.path, reason=str(error))
-                self._report(SegmentSealFailed(segment.roll))
+                self._report(SegmentSealFailed(segment.roll, is_full=isinstance(error, StorageFull)))
                 await asyncio.sleep(self._surroundings.backoff_s(failures))
                 failures += 1
                 continue
@@ -217,19 +229,31 @@ class SegmentKeeper:
         await self.files.save_index(self.files.seal_segment(own.roll, own.closed_bytes))
 
     async def discard(self, roll: int) -> None:
-        """Close and remove a segment without a batch. What is left behind when that fails does no harm."""
+        """Remove a segment without a batch, open or not. Keeps trying while the store is away: an open file costs the
+        nodes that hold it. What is left behind when we end before does no harm."""
         own = self.segments.pop(roll, None)
         if own is None:
             return
-        try:
-            if own.closed_bytes < 0:
-                await own.writer.close()
-            await self._store.delete(own.writer.path)
-        except FencedWriter:
-            self._report(OwnershipLost())
-        except StoreError as error:
-            own.writer.abandon()
-            _log.info("empty_segment_not_removed", path=own.writer.path, reason=str(error))
+        if own.closed_bytes < 0:
+            # A NameNode goes on counting a block as being written for minutes when its file is deleted before it is closed.
+            try:
+                own.closed_bytes = await own.writer.close()
+            except StoreError:
+                own.writer.abandon()
+        failures = 0
+        while not self._is_over():
+            try:
+                if not await self._store.delete(own.writer.path):
+                    await self.look()
+            except FencedWriter:
+                self._report(OwnershipLost())
+            except StorageUnavailable:
+                await asyncio.sleep(self._surroundings.backoff_s(failures))
+                failures += 1
+                continue
+            except StoreError as error:
+                _log.warning("empty_segment_not_removed", path=own.writer.path, reason=str(error))
+            return
 
     async def release(self) -> None:
         """Seal our own directory. Keeps trying; ends in an event."""

@@ -20,8 +20,10 @@ from bmq.log.store import SegmentStore
 class BrokerSettings:
     """`starts_max`: partitions being started at once. `start_wait_max_s`: how long a caller waits for one of them.
 
-    `backoff_first_s` doubles up to `backoff_max_s` while the store fails. `is_transactional_served`: whether clients may
-    write transactional batches (something has to end their transactions).
+    `backoff_first_s` doubles up to `backoff_max_s` while the store fails. `storage_wait_max_s`: how long a batch waits for
+    a store that does not answer before it is refused. `replicas_retry_s`: how often a segment on fewer nodes than the store
+    wants looks for more of them while it is written to; `min_insync_retry_s` instead when acks=all is refused for it.
+    `is_transactional_served`: whether clients may write transactional batches (something has to end their transactions).
     """
 
     tail_cache_bytes_max: int = 64 * 1024 * 1024
@@ -34,6 +36,9 @@ class BrokerSettings:
     deletions_max: int = 4
     backoff_first_s: float = 0.02
     backoff_max_s: float = 5.0
+    storage_wait_max_s: float = 30.0
+    replicas_retry_s: float = 10.0
+    min_insync_retry_s: float = 2.0
     upkeep_interval_s: float = 1.0
     retention_check_interval_ms: int = 300_000
     producer_id_expiration_ms: int = 86_400_000

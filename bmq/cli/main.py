@@ -10,6 +10,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from bmq.cli.dev import dev_app
+from bmq.cli.log import log_app
 from bmq.cli.settings import LoadedSettings, load_settings
 from bmq.protocol.errors import BmqError
 
@@ -21,6 +23,8 @@ app = typer.Typer(
 )
 config_app = typer.Typer(no_args_is_help=True, help="Look at the settings.")
 app.add_typer(config_app, name="config")
+app.add_typer(log_app, name="log")
+app.add_typer(dev_app, name="dev")
 
 Listen = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Address for Kafka clients [127.0.0.1:9092]")]
 Rest = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Address of REST and /metrics [127.0.0.1:8080]")]

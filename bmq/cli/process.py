@@ -12,7 +12,8 @@ import random
 import signal
 import sys
 import time
-from typing import Any, Final
+from collections.abc import Coroutine
+from typing import Any, Final, TypeVar
 
 import structlog
 import uvloop
@@ -22,10 +23,13 @@ from bmq.cli.live_summary import live_summary
 from bmq.cli.logs import configure_logs
 from bmq.cli.rest_server import RestServer
 from bmq.cli.settings import Settings, split_address
-from bmq.cli.standalone import StandaloneServer, open_store
+from bmq.cli.standalone import StandaloneServer
+from bmq.cli.stores import open_store, register_metrics
 from bmq.controller.rest import RestSources, rest_application
 from bmq.log.local_root import raise_open_files_limit
 from bmq.protocol.errors import BmqError
+
+T = TypeVar("T")
 
 log = structlog.get_logger("bmq.cli")
 
@@ -72,16 +76,23 @@ async def _serve(settings: Settings) -> None:
     stop = asyncio.ensure_future(_stop_on_signals().wait())
     rest = RestServer()
     rest_host, rest_port = _bind(rest, settings.rest)
-    store = await open_store(settings)
-    server = StandaloneServer(settings, store, SystemClock(), random.Random(os.urandom(16)))
+    rng = random.Random(os.urandom(16))
+    store = await _unless_stopped(open_store(settings, rng), stop)
+    if store is None:
+        return
+    server = StandaloneServer(settings, store, SystemClock(), rng)
     is_ready = False
     application = rest_application(
         RestSources(lambda: is_ready, lambda: server.image, server.partition_states, REGISTRY)
     )
     try:
         await rest.start(application)
-        kafka_host, kafka_port = await _start(server, settings)
+        address = await _unless_stopped(_start(server, settings), stop)
+        if address is None:
+            return
+        kafka_host, kafka_port = address
         server.register_metrics(REGISTRY)
+        register_metrics(store, REGISTRY)
         is_ready = True
         gc.collect()
         gc.freeze()
@@ -101,6 +112,17 @@ async def _serve(settings: Settings) -> None:
     log.info("server_stopped")
     if server.replaced.done():
         raise Replaced("another server has taken this one's partitions over; only one may serve a data directory")
+
+
+async def _unless_stopped(starting: Coroutine[Any, Any, T], stop: asyncio.Future[Any]) -> T | None:
+    """What `starting` gives; None when a stop signal came first (a store that does not answer may keep it for long)."""
+    task = asyncio.ensure_future(starting)
+    await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
+    if not task.done():
+        task.cancel()
+        await asyncio.wait({task})
+        return None
+    return task.result()
 
 
 async def _start(server: StandaloneServer, settings: Settings) -> tuple[str, int]:

@@ -23,6 +23,7 @@ from pydantic_settings import (
 )
 
 from bmq.broker.surroundings import BrokerSettings
+from bmq.hdfs.config import HdfsSettings
 from bmq.protocol.errors import BmqError
 from bmq.proxy.fetch_config import FetchConfig
 from bmq.proxy.limits import ProxyLimits
@@ -66,18 +67,21 @@ class Settings(BaseSettings):
     advertised: str = Field("", description="address clients are told to use, HOST:PORT; empty: the one listened on")
     rest: Address = Field("127.0.0.1:8080", description="address of the REST API and of /metrics")
     data: Path = Field(Path("data"), description="directory of the embedded store")
-    store: str = Field("", description="store URL; empty: the embedded store in `data`")
+    store: str = Field("", description="file:DIR or hdfs://NAMENODE:PORT[,NAMENODE:PORT]/DIR; empty: `data`")
+    cluster_id: str = Field("", description="refuse a store that belongs to another cluster; empty: any")
     node_id: int = Field(1, ge=0, description="this node's id, stable for its address")
     rack: str | None = Field(None, description="rack or zone of this node")
     log_level: str = Field("info", pattern="^(debug|info|warning|error)$", description="least level that is logged")
     log_format: str = Field(
         "auto", pattern="^(auto|text|json)$", description="auto: text on a terminal, json otherwise"
     )
+    start_wait_ms: int = Field(60_000, ge=0, description="how long a start waits for a store that does not answer")
     stop_timeout_ms: int = Field(5_000, ge=0, description="how long a clean stop may take")
     kafka: dict[str, str] = Field(default_factory=dict, description="broker configs under Kafka's own names")
     proxy: ProxyLimits = ProxyLimits()
     fetch: FetchConfig = FetchConfig()
     broker: BrokerSettings = BrokerSettings()
+    hdfs: HdfsSettings = HdfsSettings()
 
     @classmethod
     def settings_customise_sources(

@@ -6,16 +6,17 @@ Nothing here knows a socket, a clock or chance of its own: the simulation runs t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final, Protocol
 
 import structlog
 from prometheus_client import CollectorRegistry
 
-from bmq.broker.manager import PartitionManager
+from bmq.broker.manager import PartitionManager, PartitionStarting
 from bmq.cli.live_summary import Summary
+from bmq.cli.patience import Patience, is_log_silent, is_store_silent
 from bmq.cli.settings import Settings, split_address
 from bmq.controller.broker_configs import BrokerConfigs
 from bmq.controller.config import ControllerConfig
@@ -32,7 +33,6 @@ from bmq.coordinator.config import CoordinatorConfig
 from bmq.coordinator.coordinator import GroupCoordinator
 from bmq.log.clock import Clock
 from bmq.log.config import LogConfig
-from bmq.log.local import LocalStore
 from bmq.log.names import EpochListing, partition_directory
 from bmq.log.partition_log import PartitionLog, TopicPartition
 from bmq.log.root import cluster_id_from, open_root
@@ -58,21 +58,8 @@ _DEFAULT_KAFKA_CONFIGS: Final = {
 }
 
 
-class UnknownStore(BmqError):
-    """A store URL nobody here understands."""
-
-
 class Closing(Protocol):
     async def close(self) -> None: ...
-
-
-async def open_store(settings: Settings) -> SegmentStore:
-    """The store the settings name. Raises UnknownStore, RootError."""
-    if settings.store and not settings.store.startswith("file:"):
-        scheme = settings.store.partition(":")[0]
-        raise UnknownStore(f"store {settings.store!r}: there is no store for {scheme!r} URLs; file:DIR is served")
-    path = Path(settings.store.removeprefix("file:").removeprefix("//")) if settings.store else settings.data
-    return LocalStore(path)
 
 
 class OffsetsTopic:
@@ -118,7 +105,7 @@ class StandaloneServer:
         self._appender: Appender | None = None
         self._proxy: KafkaServer | None = None
         self._starting: asyncio.Task[int] | None = None
-        self._watch: asyncio.TimerHandle | None = None
+        self._watch: asyncio.Task[None] | None = None
         self._started_s = asyncio.get_running_loop().time()
         self.replaced: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when a newer server has fenced this one: nothing is left for it to do."""
@@ -160,20 +147,25 @@ class StandaloneServer:
         self._proxy = KafkaServer(settings.proxy, self._stats, is_debug=settings.log_level == "debug")
         host, port = await self._proxy.bind(*split_address(settings.listen))
         node = Node(settings.node_id, *self._advertised(host, port), settings.rack)
-        root = await open_root(self._store, holder=holder, new_cluster_id=cluster_id_from(self._rng.randbytes(16)))
+        patience = Patience(settings.start_wait_ms)
+        root = await patience.until_done(
+            lambda: open_root(
+                self._store,
+                holder=holder,
+                new_cluster_id=cluster_id_from(self._rng.randbytes(16)),
+                expected_cluster_id=settings.cluster_id or None,
+            ),
+            may_pass=is_store_silent,
+        )
         partitions = PartitionManager(self._store, holder, self._clock, self._rng, settings.broker)
         self._partitions = partitions
-        controller = Controller(
-            await self._metadata_log(partitions),
-            self._store,
-            node,
-            self._clock,
-            self._rng,
-            ControllerConfig(cluster_id=root.cluster_id, broker_configs=self._kafka_configs()),
-            self._image_changed,
+        await patience.until_done(lambda: self._assign_metadata(partitions), may_pass=is_store_silent)
+        metadata_log = await patience.until_done(
+            lambda: partitions.leader_of(_METADATA), may_pass=lambda error: isinstance(error, PartitionStarting)
         )
-        self._controller = controller
-        await controller.start()
+        controller = await patience.until_done(
+            lambda: self._started_controller(metadata_log, node, root.cluster_id), may_pass=is_log_silent
+        )
         self._groups = GroupCoordinator(
             OffsetsTopic(controller, partitions),
             self._clock,
@@ -200,21 +192,28 @@ class StandaloneServer:
         await self._proxy.serve(services)
         # Whoever asks for a partition starts it; the others follow behind, those that were not sealed cleanly first.
         self._starting = loop.create_task(partitions.start_all())
-        self._watch_for_successor(0)
+        self._watch = loop.create_task(self._watch_for_successor(metadata_log))
         log.info("roles_started", cluster_id=root.cluster_id, seconds=round(loop.time() - self._started_s, 3))
         return host, port
 
-    def _watch_for_successor(self, fenced_before: int) -> None:
-        """Nobody here assigns a fenced partition anew: it was taken by another server of the same root."""
+    async def _watch_for_successor(self, metadata_log: PartitionLog) -> None:
+        """Nobody here assigns a fenced partition anew: it was taken by another server of the same root.
+
+        A server at rest writes nothing that could fail, so it asks whether the metadata log is still its own.
+        """
         assert self._partitions is not None
-        fenced = self._partitions.counts.fenced
-        # Deleted topics are given up the same way, so the count only says when it is worth looking.
-        if fenced != fenced_before and self._partitions.fenced() and not self.replaced.done():
-            log.error("replaced_by_another_server", partitions=len(self._partitions.fenced()))
-            self.replaced.set_result(None)
-            return
-        loop = asyncio.get_running_loop()
-        self._watch = loop.call_later(_SUCCESSOR_CHECK_S, self._watch_for_successor, fenced)
+        fenced_before = 0
+        while True:
+            await asyncio.sleep(_SUCCESSOR_CHECK_S)
+            with contextlib.suppress(BmqError):
+                await metadata_log.prove_ownership()
+            fenced = self._partitions.counts.fenced
+            # Deleted topics are given up the same way, so the count only says when it is worth looking.
+            if fenced != fenced_before and self._partitions.fenced():
+                log.error("replaced_by_another_server", partitions=len(self._partitions.fenced()))
+                self.replaced.set_result(None)
+                return
+            fenced_before = fenced
 
     def _advertised(self, host: str, port: int) -> tuple[str, int]:
         return split_address(self._settings.advertised) if self._settings.advertised else (host, port)
@@ -229,14 +228,27 @@ class StandaloneServer:
         }
         return {**_DEFAULT_KAFKA_CONFIGS, **own, **settings.kafka}
 
-    async def _metadata_log(self, partitions: PartitionManager) -> PartitionLog:
+    async def _started_controller(self, metadata_log: PartitionLog, node: Node, cluster_id: str) -> Controller:
+        controller = Controller(
+            metadata_log,
+            self._store,
+            node,
+            self._clock,
+            self._rng,
+            ControllerConfig(cluster_id=cluster_id, broker_configs=self._kafka_configs()),
+            self._image_changed,
+        )
+        self._controller = controller
+        await controller.start()
+        return controller
+
+    async def _assign_metadata(self, partitions: PartitionManager) -> None:
         """Own `__cluster_metadata` at an epoch above every one its directory shows."""
         directory = partition_directory(_METADATA)
         await self._store.make_directories(directory)
         listing = EpochListing.of(await self._store.list_directory(directory))
         epoch = 1 + max(listing.open_epochs | listing.sealed_epochs, default=0)
         partitions.assign(_METADATA, epoch, METADATA_TOPIC_NAME, _METADATA_LOG)
-        return await partitions.leader_of(_METADATA)
 
     def _image_changed(self, old: MetadataImage, new: MetadataImage) -> None:
         """Hand the broker what it owns now. Called for each new image, before anybody is told of it."""
@@ -267,11 +279,10 @@ class StandaloneServer:
     # --- stop
     async def stop(self) -> None:
         """Answer what has begun, save checkpoints, seal every epoch. Fine after a start that failed half-way."""
-        if self._watch is not None:
-            self._watch.cancel()
-        if self._starting is not None:
-            self._starting.cancel()
-            await asyncio.wait({self._starting})
+        for task in (self._watch, self._starting):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait({task})
         if self._fetcher is not None:
             self._fetcher.stop_waiting()  # a long max_wait must not hold the stop up
         if self._proxy is not None:

@@ -323,6 +323,8 @@ class Controller:
             if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 self._is_active = False
                 raise ControllerGone from error
+            if error.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
+                self._publish()  # it is in the log, and so in the state
             raise
         self.metrics.records_written += len(values)
         self._publish()

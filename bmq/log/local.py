@@ -101,6 +101,10 @@ class LocalStore:
         self._sync_threads = ThreadPoolExecutor(SYNC_THREADS_MAX, thread_name_prefix="bmq-sync")
         self._is_closed = False
 
+    @property
+    def replicas_wanted(self) -> int:
+        return 1
+
     # --- directories
 
     async def make_directory(self, path: str) -> None:
@@ -198,6 +202,18 @@ class LocalStore:
         if read_bytes < length_bytes:
             raise CorruptFile(f"{path} ends at {position + read_bytes}, asked for {position} + {length_bytes}")
         return buffer
+
+    async def visible_length(self, path: str) -> int:
+        status = await self.status(path)
+        if status is None:
+            raise FileMissing(path)
+        return status.length_bytes
+
+    async def locate(self, path: str) -> tuple[str, ...]:
+        found = await self._run(self._status, path)
+        if found is None or found.is_directory:
+            raise FileMissing(path)
+        return ()
 
     async def take_over(self, path: str, *, previous_holder: str | None) -> int:
         """Revokes a handle of this process; a handle of another living process cannot be revoked: LeaseHeld."""

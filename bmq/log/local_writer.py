@@ -138,6 +138,10 @@ class LocalWriter:
         self._idle_waiters: list[Future[None]] = []
 
     @property
+    def replicas(self) -> int:
+        return 1
+
+    @property
     def accepted_bytes(self) -> int:
         return self._accepted_bytes
 

@@ -91,12 +91,16 @@ class PartitionLog(Protocol):
     @property
     def log_end_offset(self) -> int: ...
 
-    def append(self, records: memoryview, done: AppendDone, *, is_internal: bool = False) -> None:
+    def append(
+        self, records: memoryview, done: AppendDone, *, is_internal: bool = False, is_acks_all: bool = True
+    ) -> None:
         """Check, place and write one or more whole record batches, back to back, in a writable buffer that is now ours.
 
         Their headers are rewritten in place. `done` is called exactly once: when the records are durable on every
         replica, or refused; possibly before this returns. `is_internal` allows control batches and skips the checks
-        of client input. Never raises for the peer's faults.
+        of client input. `is_acks_all`: refused with NOT_ENOUGH_REPLICAS, or told NOT_ENOUGH_REPLICAS_AFTER_APPEND (the
+        records are in the log, at the offset given), when fewer than `min.insync.replicas` nodes hold them. Never raises
+        for the peer's faults.
         """
 
     def tail_read(self, offset: int, length_bytes_max: int, bound_offset: int) -> Sequence[memoryview] | None:

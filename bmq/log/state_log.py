@@ -105,8 +105,9 @@ class StateLog:
     def append(self, records: Sequence[KeyValue]) -> asyncio.Future[int]:
         """Write these records together; the result is the offset that follows the last one, after they were applied.
 
-        Fails with KafkaError of the append's error code, and then nothing was applied. After NOT_LEADER_OR_FOLLOWER the
-        log is another's and the state is to be thrown away.
+        Fails with KafkaError of the append's error code, and then nothing was applied; but NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        says that they are in the log, so they were. After NOT_LEADER_OR_FOLLOWER the log is another's and the state is to
+        be thrown away.
         """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[int] = loop.create_future()
@@ -191,10 +192,8 @@ class StateLog:
     def _finish(self, group: list[_Append], result: AppendResult) -> None:
         size = sum(append.size_bytes for append in group)
         self.waiting_bytes -= size
-        if result.error_code != ErrorCode.NONE:
-            for append in group:
-                if not append.done.done():
-                    append.done.set_exception(KafkaError(result.error_code, result.message or ""))
+        if result.error_code not in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
+            _fail(group, result)
             return
         apply = self._apply
         assert apply is not None
@@ -205,9 +204,11 @@ class StateLog:
             offset += len(append.records)
             self.applied_offset = offset
             self.records_since_snapshot += len(append.records)
-            if not append.done.done():
+            if not append.done.done() and result.error_code is ErrorCode.NONE:
                 append.done.set_result(offset)
         self.bytes_since_snapshot += size
+        if result.error_code is not ErrorCode.NONE:
+            _fail(group, result)
 
     def _start_proof(self) -> None:
         self._proof, self._next_proof = self._next_proof, None
@@ -231,3 +232,9 @@ class StateLog:
             self._proof = None
         if self._next_proof is not None:
             self._start_proof()
+
+
+def _fail(group: list[_Append], result: AppendResult) -> None:
+    for append in group:
+        if not append.done.done():
+            append.done.set_exception(KafkaError(result.error_code, result.message or ""))

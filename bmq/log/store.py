@@ -83,6 +83,13 @@ class SegmentWriter(Protocol):
     file_id: int
 
     @property
+    def replicas(self) -> int:
+        """How many nodes hold every byte of the file: those it was opened on, after `mend` those that are left.
+
+        What `min.insync.replicas` is compared with. A store without replication says `replicas_wanted`: 1.
+        """
+
+    @property
     def accepted_bytes(self) -> int:
         """Bytes handed to `append` so far, durable or not."""
 
@@ -90,12 +97,16 @@ class SegmentWriter(Protocol):
         """Write `buffers` behind what was appended before; the result is the file's durable length after them.
 
         Any number may be outstanding; they resolve in order. Buffers must not change until then. The future may be
-        done already. Fails with FencedWriter, WriterBroken or StorageFull, and then so does every later one.
-        Never raises itself.
+        done already. Fails with FencedWriter, WriterBroken or StorageFull, and then so does every later one. A writer may
+        only know that its connections broke: WriterBroken, and `mend` tells whether a newer owner is behind it. Never
+        raises itself.
         """
 
     async def prove_ownership(self) -> None:
-        """One round trip, begun now, that only the current owner can make (rule 15). Raises FencedWriter, StoreError."""
+        """One round trip, begun now, that only the current owner can make (rule 15). Raises FencedWriter, StoreError.
+
+        After WriterBroken a look at the own directory decides.
+        """
 
     async def mend(self) -> int:
         """After WriterBroken: close the file at a length that every replica has, and return it (rules 7, 9, 10).
@@ -105,7 +116,10 @@ class SegmentWriter(Protocol):
         """
 
     async def close(self) -> int:
-        """Close after all appends are durable; the verified length. Raises FencedWriter, WriterBroken (then `mend`)."""
+        """Close after all appends are durable; the verified length. Raises FencedWriter, WriterBroken (then `mend`).
+
+        A file that is closed may be closed again, to the same length, or that is refused.
+        """
 
     def abandon(self) -> None:
         """Let go of local resources and touch nothing in the store (we are fenced or dying)."""
@@ -113,6 +127,10 @@ class SegmentWriter(Protocol):
 
 class SegmentStore(Protocol):
     """A tree of files with single writers. Every method may raise StorageUnavailable."""
+
+    @property
+    def replicas_wanted(self) -> int:
+        """On how many nodes a file should lie; fewer are used while fewer are healthy. A local directory: 1."""
 
     async def make_directory(self, path: str) -> None:
         """Make one directory, parents excluded; fine when it exists. Raises FileMissing (no parent)."""
@@ -151,6 +169,18 @@ class SegmentStore(Protocol):
         """Exactly these bytes of a closed or open file; the caller stays below what it knows to be durable (rule 13).
 
         Raises FileMissing (also when the path now names another file), CorruptFile (shorter than asked).
+        """
+
+    async def locate(self, path: str) -> tuple[str, ...]:
+        """`host:port` of each node that holds the file's bytes, sorted; empty for a local directory and an empty file.
+
+        Raises FileMissing.
+        """
+
+    async def visible_length(self, path: str) -> int:
+        """How many bytes of an open or closed file can be read now; at least what was durable when we asked.
+
+        A picture for onlookers: the bytes behind the durable ones may vanish yet. Raises FileMissing.
         """
 
     async def take_over(self, path: str, *, previous_holder: str | None) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Final, Protocol
 
 from bmq.log.partition_log import AppendDone, AppendResult, PartitionLog, TopicPartition
@@ -37,18 +36,20 @@ class Appender:
 
     def __init__(self, partitions: Partitions) -> None:
         self._partitions = partitions
-        self._queues: dict[TopicPartition, list[tuple[memoryview, AppendDone]]] = {}
+        self._queues: dict[TopicPartition, list[tuple[memoryview, AppendDone, bool]]] = {}
         self._queued_bytes = 0
         self._waiting: set[Expiring] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def append(self, topic_partition: TopicPartition, records: memoryview, done: AppendDone) -> None:
+    def append(
+        self, topic_partition: TopicPartition, records: memoryview, done: AppendDone, is_acks_all: bool = True
+    ) -> None:
         """As PartitionLog.append, wherever the partition is in its life."""
         queue = self._queues.get(topic_partition) if self._queues else None
         if queue is None:
             log = self._partitions.ready(topic_partition)
             if log is not None:
-                log.append(records, done)
+                log.append(records, done, is_acks_all=is_acks_all)
                 return
             queue = self._queues[topic_partition] = []
             task = asyncio.get_running_loop().create_task(self._start(topic_partition))
@@ -58,23 +59,23 @@ class Appender:
             done(AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message="too much waits for partitions that start"))
             return
         self._queued_bytes += len(records)
-        queue.append((records, done))
+        queue.append((records, done, is_acks_all))
 
     async def _start(self, topic_partition: TopicPartition) -> None:
-        perform: Callable[[memoryview, AppendDone], None]
+        log: PartitionLog | None = None
+        refusal = AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         try:
-            perform = (await self._partitions.leader_of(topic_partition)).append
+            log = await self._partitions.leader_of(topic_partition)
         except BmqError as error:
             refusal = AppendResult(error.code, message=str(error))
-
-            def perform(records: memoryview, done: AppendDone) -> None:
-                done(refusal)
-
         finally:
             queue = self._queues.pop(topic_partition)
-            self._queued_bytes -= sum(len(records) for records, _ in queue)
-        for records, done in queue:
-            perform(records, done)
+            self._queued_bytes -= sum(len(records) for records, _, _ in queue)
+        for records, done, is_acks_all in queue:
+            if log is None:
+                done(refusal)
+            else:
+                log.append(records, done, is_acks_all=is_acks_all)
 
     # --- deadlines
     def wait(self, produce: Expiring) -> None:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 
 import psutil
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from tests.e2e.conftest import ServerMaker, create_topic
 from tests.support.java import CONSOLE_CONSUMER, run_tool
 from tests.support.processes import eventually
-from tests.support.servers import Server
+from tests.support.steady_load import SteadyProducer, assert_nothing_lost, read_everything
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 
@@ -22,87 +21,11 @@ PARTITIONS = 3
 TOPIC = "numbers"
 
 
-class SteadyProducer:
-    """An idempotent producer in a thread of its own that keeps numbering records until it is told to finish."""
-
-    def __init__(self, server: Server) -> None:
-        self.acknowledged: dict[tuple[int, int], int] = {}
-        self.failed: list[tuple[int, str]] = []
-        self.sent_count = 0
-        self._finish = threading.Event()
-        self._producer = Producer(
-            {
-                "bootstrap.servers": server.bootstrap,
-                "enable.idempotence": True,
-                "linger.ms": 2,
-                "reconnect.backoff.max.ms": 500,
-                "message.timeout.ms": 120_000,
-                "queue.buffering.max.messages": 20_000,
-                "log_level": 0,
-            }
-        )
-        self._thread = threading.Thread(target=self._run, name="steady-producer")
-        self._thread.start()
-
-    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
-        number = int(message.value())
-        if error is None:
-            self.acknowledged[message.partition(), message.offset()] = number
-        else:
-            self.failed.append((number, error.str()))
-
-    def _run(self) -> None:
-        while not self._finish.is_set():
-            try:
-                self._producer.produce(
-                    TOPIC,
-                    b"%d" % self.sent_count,
-                    partition=self.sent_count % PARTITIONS,
-                    on_delivery=self._on_delivery,
-                )
-            except BufferError:
-                self._producer.poll(0.05)
-                continue
-            self.sent_count += 1
-            self._producer.poll(0.001 if self.sent_count % 50 == 0 else 0)
-
-    def wait_for_acknowledgements(self, count: int) -> None:
-        target = len(self.acknowledged) + count
-        eventually(lambda: len(self.acknowledged) >= target, 60, f"{count} more acknowledgements")
-
-    def finish(self) -> None:
-        """Stop sending and wait until every record has its answer."""
-        self._finish.set()
-        self._thread.join(30)
-        assert self._producer.flush(90) == 0, "records are still without an answer"
-
-
-def read_everything(server: Server) -> dict[tuple[int, int], int]:
-    """Number by (partition, offset), from the beginning to the end offsets of now."""
-    consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "reader", "enable.auto.commit": False})
-    ends = {
-        partition: consumer.get_watermark_offsets(TopicPartition(TOPIC, partition), timeout=20)[1]
-        for partition in range(PARTITIONS)
-    }
-    consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
-    found: dict[tuple[int, int], int] = {}
-
-    def complete() -> bool:
-        for message in consumer.consume(10_000, timeout=1):
-            assert message.error() is None, message.error()
-            found[message.partition(), message.offset()] = int(message.value())
-        return len(found) >= sum(ends.values())
-
-    eventually(complete, 60, f"{sum(ends.values())} records", interval_s=0)
-    consumer.close()
-    return found
-
-
 def test_kills_under_load_lose_and_double_nothing(new_server: ServerMaker) -> None:
     server = new_server()
     server.start()
     create_topic(server, TOPIC, PARTITIONS)
-    producer = SteadyProducer(server)
+    producer = SteadyProducer(server.bootstrap, TOPIC, PARTITIONS)
     try:
         for _ in range(3):
             producer.wait_for_acknowledgements(5_000)
@@ -111,17 +34,7 @@ def test_kills_under_load_lose_and_double_nothing(new_server: ServerMaker) -> No
         producer.wait_for_acknowledgements(5_000)
     finally:
         producer.finish()
-    assert producer.failed == []
-    assert len(producer.acknowledged) == producer.sent_count
-
-    found = read_everything(server)
-    missing = {where: number for where, number in producer.acknowledged.items() if found.get(where) != number}
-    assert not missing, f"{len(missing)} acknowledged records are not where they were said to be: {list(missing)[:5]}"
-    assert len(found) == len(set(found.values())), "a record is there twice"
-    assert len(found) == producer.sent_count
-    for partition in range(PARTITIONS):
-        numbers = [found[where] for where in sorted(found) if where[0] == partition]
-        assert numbers == sorted(numbers), "the order of a partition changed"
+    assert_nothing_lost(producer, server.bootstrap)
 
 
 def test_groups_go_on_from_their_commits_after_a_kill(new_server: ServerMaker) -> None:
@@ -232,7 +145,7 @@ def test_clean_stop_under_load_is_quick_and_loses_nothing(new_server: ServerMake
     server = new_server()
     server.start()
     create_topic(server, TOPIC, PARTITIONS)
-    producer = SteadyProducer(server)
+    producer = SteadyProducer(server.bootstrap, TOPIC, PARTITIONS)
     try:
         producer.wait_for_acknowledgements(5_000)
         code = server.stop()
@@ -242,7 +155,7 @@ def test_clean_stop_under_load_is_quick_and_loses_nothing(new_server: ServerMake
         producer.finish()
     # Apache Kafka's JVM ends a clean stop by SIGTERM with 143.
     assert code == (0 if server.name == "bmq" else 143)
-    found = read_everything(server)
+    found = read_everything(server.bootstrap, TOPIC, PARTITIONS)
     assert producer.failed == []
     assert {where: found.get(where) for where in producer.acknowledged} == producer.acknowledged
     assert len(found) == producer.sent_count == len(set(found.values()))
@@ -282,7 +195,7 @@ def test_two_kills_in_a_row_while_starting(new_server: ServerMaker) -> None:
     server = new_server()
     server.start()
     create_topic(server, TOPIC, PARTITIONS)
-    producer = SteadyProducer(server)
+    producer = SteadyProducer(server.bootstrap, TOPIC, PARTITIONS)
     try:
         producer.wait_for_acknowledgements(3_000)
         server.kill()
@@ -296,7 +209,7 @@ def test_two_kills_in_a_row_while_starting(new_server: ServerMaker) -> None:
         producer.wait_for_acknowledgements(1_000)
     finally:
         producer.finish()
-    found = read_everything(server)
+    found = read_everything(server.bootstrap, TOPIC, PARTITIONS)
     assert {where: found.get(where) for where in producer.acknowledged} == producer.acknowledged
     assert len(found) == producer.sent_count == len(set(found.values()))
 

@@ -13,7 +13,11 @@ from bmq.log.store import AlreadyExists, FileMissing, FileStatus, StoreError
 
 @dataclass(slots=True, eq=False)
 class File:
-    """`stamp` is the generation stamp: a writer whose stamp is older is refused."""
+    """`stamp` is the generation stamp: a writer whose stamp is older is refused.
+
+    `replicas`: by node of the current stamp, how many bytes of `data` it holds; `data` is as long as the longest of them.
+    `held`: what was on all nodes of a generation at some time, as (bytes, number of nodes), for those who check histories.
+    """
 
     file_id: int
     holder: str
@@ -24,6 +28,16 @@ class File:
     is_deleted: bool = False
     data: bytearray = field(default_factory=bytearray)
     synced_bytes: int = 0
+    replicas: dict[str, int] = field(default_factory=dict)
+    held: list[tuple[int, int]] = field(default_factory=list)
+
+    def note_held(self) -> None:
+        if self.replicas:
+            self.held.append((min(self.replicas.values()), len(self.replicas)))
+
+    def most_replicas(self, end_position: int) -> int:
+        """On how many nodes everything before `end_position` has been at once."""
+        return max((count for length_bytes, count in self.held if length_bytes >= end_position), default=0)
 
 
 @dataclass(slots=True, eq=False)
@@ -113,13 +127,37 @@ class Namespace:
         return True
 
     def extend(self, file: File, data: bytes | memoryview) -> None:
+        """On every replica."""
         file.data += data
         self.used_bytes += len(data)
+        for node in file.replicas:
+            file.replicas[node] = len(file.data)
+        file.note_held()
+
+    def extend_some(self, file: File, data: bytes | memoryview, lengths: dict[str, int]) -> None:
+        """Each of these nodes, which have all there is so far, takes so many bytes of `data` and no more."""
+        before_bytes, kept_bytes = len(file.data), max(lengths.values(), default=0)
+        file.data += data[:kept_bytes]
+        self.used_bytes += kept_bytes
+        for node, length_bytes in lengths.items():
+            file.replicas[node] = before_bytes + length_bytes
+
+    def keep_replicas(self, file: File, nodes: list[str]) -> None:
+        """Go on with these nodes alone, made equal to the longest of them, under a new stamp."""
+        file.stamp += 1
+        if not file.replicas:
+            return
+        length_bytes = max(file.replicas[node] for node in nodes)
+        self.truncate(file, length_bytes)
+        file.replicas = dict.fromkeys(nodes, length_bytes)
+        file.note_held()
 
     def truncate(self, file: File, length_bytes: int) -> None:
         self.used_bytes -= len(file.data) - length_bytes
         del file.data[length_bytes:]
         file.synced_bytes = min(file.synced_bytes, length_bytes)
+        for node, held_bytes in file.replicas.items():
+            file.replicas[node] = min(held_bytes, length_bytes)
 
     def entries(self, path: str) -> tuple[FileStatus, ...]:
         return tuple(status_of(name, node) for name, node in sorted(self.directory(path).children.items()))

@@ -67,6 +67,8 @@ class FakePartitionLog:
         self.batches: list[StoredBatch] = []
         self.is_acknowledging = True
         self.refuse_with: ErrorCode | None = None
+        self.is_short = False  # too few replicas for acks=all, known before the append
+        self.is_short_after = False  # found out only when the records were in the log
         self.tail_start_offset = first_offset
         self.last_stable_offset_bound: int | None = None
         self.aborted: list[tuple[AbortedTransaction, int]] = []
@@ -81,7 +83,7 @@ class FakePartitionLog:
         self._high_watermark = first_offset
         self._log_end_offset = first_offset
         self._length_bytes = 0
-        self._pending: deque[tuple[int, int, AppendDone]] = deque()
+        self._pending: deque[tuple[int, int, AppendDone, bool]] = deque()
         self._waiting: dict[object, Callable[[], None]] = {}
         if store is not None:
             store.put_file(self.path, b"", is_open=True)
@@ -105,13 +107,18 @@ class FakePartitionLog:
     def log_end_offset(self) -> int:
         return self._log_end_offset
 
-    def append(self, records: memoryview, done: AppendDone, *, is_internal: bool = False) -> None:
+    def append(
+        self, records: memoryview, done: AppendDone, *, is_internal: bool = False, is_acks_all: bool = True
+    ) -> None:
         if self.refuse_with is not None:
             done(AppendResult(self.refuse_with))
             return
+        if self.is_short and is_acks_all:
+            done(AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS))
+            return
         base_offset = self._log_end_offset
         self._place(records)
-        self._pending.append((base_offset, self._log_end_offset, done))
+        self._pending.append((base_offset, self._log_end_offset, done, is_acks_all))
         if self.is_acknowledging:
             self.acknowledge()
 
@@ -191,9 +198,11 @@ class FakePartitionLog:
     def acknowledge(self, count: int | None = None) -> None:
         """Answer the oldest `count` pending appends (None: all), in order, and wake who waits."""
         for _ in range(len(self._pending) if count is None else count):
-            base_offset, end_offset, done = self._pending.popleft()
+            base_offset, end_offset, done, is_acks_all = self._pending.popleft()
             self._high_watermark = end_offset
-            done(AppendResult(ErrorCode.NONE, base_offset, -1, self._log_start_offset))
+            is_short = self.is_short_after and is_acks_all
+            code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if is_short else ErrorCode.NONE
+            done(AppendResult(code, base_offset, -1, self._log_start_offset))
         self.wake()
 
     def fail_pending(self, code: ErrorCode) -> None:
@@ -204,7 +213,7 @@ class FakePartitionLog:
         self._length_bytes = sum(len(b.data) for b in self.batches)
         if self._store is not None:
             self._store.truncate_file(self.path, self._length_bytes)
-        for _, _, done in pending:
+        for _, _, done, _ in pending:
             done(AppendResult(code))
         self.wake()
 

@@ -12,6 +12,10 @@ the store runs in a context of its own, so that a simulated process which stands
 Fencing is HDFS's: after a rename the old owner's creates fail, its open files move along and can be written until
 `take_over` bumps their generation stamp. A file created but not yet connected when lease recovery dropped its block
 accepts appends into nowhere, and even proves ownership: only a look at the own directory helps (FENCING.md, rule 7).
+
+A file lies on several nodes. Each holds its own prefix of what was appended; an append counts when all have it. When one
+is lost or hangs the writer breaks; `mend` and `take_over` go on with the nodes that answer, equal to the longest of them
+and under a new stamp, so that the bytes of the others count no more when they return. New files get fewer nodes then.
 """
 
 from __future__ import annotations
@@ -37,6 +41,7 @@ from bmq.log.store import (
     StoreError,
 )
 from tests.fakes.namespace import Directory, File, Namespace, files_below, status_of
+from tests.fakes.nodes import Nodes, NodeState
 from tests.fakes.store_writer import FakeWriter
 
 T = TypeVar("T")
@@ -54,6 +59,9 @@ class Faults:
     late_reply_rate: float = 0.0  # the reply was lost and asked for again under the same call id: right, but late
     late_reply_s: tuple[float, float] = (0.5, 3.0)
     half_takeover_rate: float = 0.0  # the stamp was bumped, closing failed
+    half_mend_rate: float = 0.0  # the same, by the writer's own process
+    fewer_nodes_rate: float = 0.0  # a new file gets fewer nodes than are up
+    ack_timeout_s: float = 0.5  # then a node that does not answer counts as lost
     recover_lease_rate: float = 0.0  # a fast takeover fell back to lease recovery
     break_writer_rate: float = 0.0  # per append: any prefix of what is in flight is kept
 
@@ -68,19 +76,29 @@ class Counts:
     fenced_appends: int = 0
     ghost_writers: int = 0
     lost_replies: int = 0
+    node_losses: int = 0
+    short_files: int = 0  # made on fewer nodes than wanted
 
 
 class FakeStore:
     """The namespace that all clients share. `is_lease_exclusive`: as on a local directory, a living client's epoch
-    directory cannot be renamed or taken over by another client (LeaseHeld)."""
+    directory cannot be renamed or taken over by another client (LeaseHeld). `replicas_wanted` of `node_count` nodes hold a
+    file while that many are up."""
 
     def __init__(
-        self, random: Random | None = None, faults: Faults | None = None, *, is_lease_exclusive: bool = False
+        self,
+        random: Random | None = None,
+        faults: Faults | None = None,
+        *,
+        is_lease_exclusive: bool = False,
+        node_count: int = 3,
+        replicas_wanted: int = 3,
     ) -> None:
         self.random = random or Random(0)
         self.faults = faults or Faults()
         self.counts = Counts()
         self.namespace = Namespace()
+        self.nodes = Nodes(node_count, replicas_wanted)
         self.capacity_bytes: int | None = None
         self.is_lease_exclusive = is_lease_exclusive
         self.clients: list[FakeClient] = []
@@ -100,6 +118,47 @@ class FakeStore:
             if file.synced_bytes < len(file.data):
                 self.namespace.truncate(file, self.random.randint(file.synced_bytes, len(file.data)))
 
+    # --- nodes
+
+    def lose_node(self, name: str, *, is_hung: bool = False) -> None:
+        """A DataNode dies, or stands still. What it holds is there again when it returns."""
+        self.nodes.states[name] = NodeState.HUNG if is_hung else NodeState.LOST
+        self.counts.node_losses += 1
+        if not is_hung:
+            for client in self.clients:
+                for writer in tuple(client.writers):
+                    writer.node_lost(name)
+
+    def return_node(self, name: str) -> None:
+        self.nodes.states[name] = NodeState.UP
+
+    def replicate(self) -> None:
+        """The NameNode sees to it that closed files lie on enough nodes again."""
+        for _, file in files_below(self.namespace.root, ""):
+            if not file.is_open and file.replicas and self.nodes.up(file.replicas):
+                spare = [node for node in self.nodes.up() if node not in file.replicas]
+                for node in spare[: max(0, self.nodes.wanted - len(file.replicas))]:
+                    file.replicas[node] = len(file.data)
+                file.note_held()
+
+    def nodes_for_file(self) -> list[str]:
+        """Raises StorageUnavailable when no node takes it."""
+        wanted = self.nodes.wanted
+        if wanted > 1 and self.happens(self.faults.fewer_nodes_rate):
+            wanted = self.random.randint(1, wanted - 1)
+        nodes = self.nodes.choose(self.random, wanted)
+        if not nodes:
+            raise StorageUnavailable("could only be written to 0 of the 1 nodes at least")
+        self.counts.short_files += len(nodes) < self.nodes.wanted
+        return nodes
+
+    def surviving_nodes(self, file: File) -> list[str]:
+        """The nodes a block can be recovered on. Raises StorageUnavailable when none of its nodes answers."""
+        nodes = self.nodes.up(file.replicas)
+        if file.replicas and not nodes:
+            raise StorageUnavailable("no node that holds the block answers")
+        return nodes
+
     # --- back doors for tests
 
     def put_file(self, path: str, data: bytes, *, is_open: bool = False, holder: str = "nobody") -> int:
@@ -107,6 +166,7 @@ class FakeStore:
         if "/" in path:
             self.namespace.make_directory(path.rpartition("/")[0], with_parents=True)
         file = self.namespace.create(path, holder)
+        file.replicas = dict.fromkeys(self.nodes_for_file(), 0)
         self.namespace.extend(file, data)
         file.is_connected = True
         file.is_open = is_open
@@ -229,6 +289,10 @@ class FakeClient:
 
     # --- SegmentStore
 
+    @property
+    def replicas_wanted(self) -> int:
+        return self._store.nodes.wanted
+
     async def make_directory(self, path: str) -> None:
         await self.request(lambda: self._store.namespace.make_directory(path, with_parents=False))
 
@@ -265,6 +329,7 @@ class FakeClient:
             if len(content) > self._store.room_bytes():
                 self._store.namespace.delete(path, recursive=False)
                 raise StorageFull(path)
+            file.replicas = dict.fromkeys(self._store.nodes_for_file(), 0)
             file.is_connected = True
             self._store.namespace.extend(file, content)
             file.synced_bytes = len(content)
@@ -279,6 +344,7 @@ class FakeClient:
                 raise CorruptFile(f"{path} is still open")
             if len(file.data) > length_bytes_max:
                 raise CorruptFile(f"{path} has {len(file.data)} bytes, more than {length_bytes_max}")
+            self._readable_bytes(file)
             return bytes(file.data)
 
         return await self.request(perform)
@@ -292,9 +358,19 @@ class FakeClient:
             file = self._store.namespace.file(path)
             if file.file_id != file_id:
                 raise FileMissing(path)
-            if position + length_bytes > len(file.data):
-                raise CorruptFile(f"{path} has {len(file.data)} bytes, asked for {position} + {length_bytes}")
+            if position + length_bytes > (readable_bytes := self._readable_bytes(file)):
+                raise CorruptFile(f"{path} has {readable_bytes} bytes, asked for {position} + {length_bytes}")
             return bytes(memoryview(file.data)[position : position + length_bytes])
+
+        return await self.request(perform)
+
+    async def visible_length(self, path: str) -> int:
+        return await self.request(lambda: len(self._store.namespace.file(path).data))
+
+    async def locate(self, path: str) -> tuple[str, ...]:
+        def perform() -> tuple[str, ...]:
+            file = self._store.namespace.file(path)
+            return tuple(sorted(file.replicas)) if file.data else ()
 
         return await self.request(perform)
 
@@ -307,8 +383,9 @@ class FakeClient:
             store.check_lease(store.namespace.find(path.rpartition("/")[0]), self)
             if not file.is_open:
                 return len(file.data)
+            nodes = store.surviving_nodes(file)
             store.counts.takeovers += 1
-            file.stamp += 1
+            store.namespace.keep_replicas(file, nodes)
             if store.happens(store.faults.half_takeover_rate):
                 raise StorageUnavailable("the stamp was bumped, closing failed")
             if is_slow or previous_holder != file.holder:
@@ -326,6 +403,14 @@ class FakeClient:
 
     # --- inside
 
+    def _readable_bytes(self, file: File) -> int:
+        if not file.replicas:
+            return len(file.data)
+        lengths = [file.replicas[node] for node in self._store.nodes.up(file.replicas)]
+        if not lengths:
+            raise StorageUnavailable("no node that holds the block answers")
+        return max(lengths)
+
     def _create(self, path: str, holder: str) -> File:
         parent = self._store.namespace.find(path.rpartition("/")[0])
         self._store.check_lease(parent, self)
@@ -340,10 +425,13 @@ class FakeClient:
         is_ours = file.is_open and file.stamp == 1
         if not is_ours and not file.was_dropped:
             raise FileMissing(path)
-        if not is_ours:
+        nodes = self._store.nodes_for_file()
+        if is_ours:
+            file.replicas = dict.fromkeys(nodes, 0)
+        else:
             self._store.counts.ghost_writers += 1
         file.is_connected = True
-        writer = FakeWriter(self._store, self, file, path, durability, is_ghost=not is_ours)
+        writer = FakeWriter(self._store, self, file, path, durability, nodes, is_ghost=not is_ours)
         self.writers.append(writer)
         return writer
 

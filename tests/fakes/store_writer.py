@@ -8,8 +8,17 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from bmq.log.store import Buffer, Durability, FencedWriter, StorageFull, StoreError, WriterBroken
+from bmq.log.store import (
+    Buffer,
+    Durability,
+    FencedWriter,
+    StorageFull,
+    StorageUnavailable,
+    StoreError,
+    WriterBroken,
+)
 from tests.fakes.namespace import File
+from tests.fakes.nodes import NodeState
 
 if TYPE_CHECKING:
     from tests.fakes.store import FakeClient, FakeStore
@@ -41,7 +50,15 @@ class FakeWriter:
     """Implements bmq.log.store.SegmentWriter. A *ghost* has lost its block and does not know: its appends go nowhere."""
 
     def __init__(
-        self, store: FakeStore, client: FakeClient, file: File, path: str, durability: Durability, *, is_ghost: bool
+        self,
+        store: FakeStore,
+        client: FakeClient,
+        file: File,
+        path: str,
+        durability: Durability,
+        nodes: list[str],
+        *,
+        is_ghost: bool,
     ) -> None:
         self.path = path
         self.file_id = file.file_id
@@ -50,15 +67,21 @@ class FakeWriter:
         self._file = file
         self._stamp = file.stamp
         self._durability = durability
+        self._nodes = nodes
         self._is_ghost = is_ghost
         self._accepted_bytes = 0
         self._arrived_bytes = 0
         self._failure: StoreError | None = None
         self._lost = False
+        self._is_silence_noted = False
         self._to_replicas = _Wire(store)
         self._to_client = _Wire(store)
         self._in_flight: deque[tuple[bytes, Future[int]]] = deque()
         self._unanswered: deque[Future[int]] = deque()
+
+    @property
+    def replicas(self) -> int:
+        return len(self._nodes)
 
     @property
     def accepted_bytes(self) -> int:
@@ -82,26 +105,28 @@ class FakeWriter:
                 raise self._failure
             if not self._is_ghost:
                 self._check_stamp()
+            if self._down():
+                raise WriterBroken(f"{self.path}: {self._down()[0]} does not answer")
 
-        await self._client.request(perform)
+        await self._client.request(perform, more_s=self._store.faults.ack_timeout_s if self._down() else 0.0)
 
     async def mend(self) -> int:
         self.fail(WriterBroken(f"{self.path} is being mended"))
 
-        def look() -> None:
-            if self._store.namespace.find(self.path) is not self._file:
-                raise FencedWriter(f"{self.path} was renamed or deleted")
-
         def perform() -> int:
-            look()
+            self._look()
             if self._is_ghost or self._file.stamp != self._stamp:
                 raise FencedWriter(f"{self.path} was taken over")
             self._arrive_partly()
-            self._close_file()
+            if self._file.is_open:
+                self._bump()
+                if self._store.happens(self._store.faults.half_mend_rate):
+                    raise StorageUnavailable("the stamp was bumped, closing failed")
+                self._close_file()
             return len(self._file.data)
 
         length_bytes = await self._client.request(perform)
-        await self._client.request(look)
+        await self._client.request(self._look)
         self._forget()
         return length_bytes
 
@@ -113,7 +138,10 @@ class FakeWriter:
 
         def perform() -> int:
             self._check_stamp()
+            if self._down():
+                raise WriterBroken(f"{self.path}: {self._down()[0]} does not answer")
             self._close_file()
+            self._look()  # at the length: completing goes by the file's id, and works in a renamed directory too
             return len(self._file.data)
 
         length_bytes = await self._client.request(perform)
@@ -143,6 +171,11 @@ class FakeWriter:
         """The way to a replica broke: the process hears WriterBroken."""
         self._lose()
 
+    def node_lost(self, name: str) -> None:
+        """A node's connections were reset."""
+        if name in self._nodes:
+            self._lose()
+
     def cut_off(self) -> None:
         """The process died."""
         self._arrive_partly()
@@ -169,6 +202,9 @@ class FakeWriter:
             self._lose()
             return
         data, answer = self._in_flight[0]
+        if down := self._down():
+            self._arrive_without(down, data)
+            return
         room_bytes = self._store.room_bytes()
         if not self._is_ghost and len(data) > room_bytes:
             self._store.namespace.extend(self._file, memoryview(data)[:room_bytes])
@@ -184,6 +220,16 @@ class FakeWriter:
         length_bytes = self._arrived_bytes
         back_s = self._store.span(self._store.faults.append_s)
         self._to_client.send(back_s, lambda: self._client.outbound(lambda: self._acknowledge(answer, length_bytes)))
+
+    def _arrive_without(self, down: list[str], data: bytes) -> None:
+        """Those that are up take it; it is never acknowledged, and after a while the silence is noticed."""
+        self._in_flight.popleft()
+        if not self._is_ghost:
+            self._keep(data, len(data))
+        if not self._is_silence_noted:
+            self._is_silence_noted = True
+            is_hung = any(self._store.nodes.states[name] is NodeState.HUNG for name in down)
+            self._store.after(self._store.faults.ack_timeout_s if is_hung else 0.0, self._lose)
 
     def _acknowledge(self, answer: Future[int], length_bytes: int) -> None:
         if self._unanswered and self._unanswered[0] is answer:
@@ -209,8 +255,31 @@ class FakeWriter:
         self._in_flight.clear()
         if self._is_ghost or self._file.stamp != self._stamp or not self._file.is_open or not in_flight:
             return
-        kept_bytes = min(self._store.random.randint(0, len(in_flight)), self._store.room_bytes())
-        self._store.namespace.extend(self._file, memoryview(in_flight)[:kept_bytes])
+        self._keep(in_flight, None)
+
+    def _keep(self, data: bytes, kept_bytes: int | None) -> None:
+        """Each node that is up and has all there is so far takes this much of it; None: any prefix, each its own."""
+        store, file = self._store, self._file
+        takers = [node for node in store.nodes.up(file.replicas) if file.replicas[node] == len(file.data)]
+        room_bytes = store.room_bytes()
+        lengths = {
+            node: min(store.random.randint(0, len(data)) if kept_bytes is None else kept_bytes, room_bytes)
+            for node in takers
+        }
+        store.namespace.extend_some(file, data, lengths)
+
+    def _down(self) -> list[str]:
+        """Nodes of this writer that do not answer."""
+        return [node for node in self._nodes if not self._store.nodes.is_up(node)]
+
+    def _bump(self) -> None:
+        self._nodes = self._store.surviving_nodes(self._file)
+        self._store.namespace.keep_replicas(self._file, self._nodes)
+        self._stamp = self._file.stamp
+
+    def _look(self) -> None:
+        if self._store.namespace.find(self.path) is not self._file:
+            raise FencedWriter(f"{self.path} was renamed or deleted")
 
     def _check_stamp(self) -> None:
         if self._is_ghost or self._file.stamp != self._stamp or not self._file.is_open:

@@ -26,6 +26,8 @@ FLOORS = {
     "hand_overs": 2,
     "power_losses": 0.2,
     "losses_accepted": 0.02,
+    "node_losses": 5,
+    "shortages": 8,
     "resets": 0.3,
     "acknowledged_batches": 130,
     "commits": 20,

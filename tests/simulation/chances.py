@@ -20,6 +20,7 @@ class Chances:
     pause_at_create: float
     pause_at_start: float
     power_loss: float
+    node_loss: float
     config: LogConfig
     settings: BrokerSettings
 
@@ -36,6 +37,9 @@ class Chances:
             faults.late_reply_s = (0.05, 0.5)
             faults.half_takeover_rate = 0.1
             faults.break_writer_rate = dice.choice((0.01, 0.1))
+            faults.half_mend_rate = 0.1
+        faults.fewer_nodes_rate = dice.choice((0.0, 0.0, 0.1))
+        faults.ack_timeout_s = 0.05
         power_loss = dice.choice((0.0, 0.05, 0.15))
         durability = Durability.HSYNC if dice.random() < 0.3 else Durability.HFLUSH
         return cls(
@@ -44,11 +48,13 @@ class Chances:
             dice.choice((0.0, 0.05, 0.15)),
             dice.choice((0.0, 0.3, 0.6)),
             power_loss,
+            dice.choice((0.0, 0.3, 0.7)),
             LogConfig(
                 segment_bytes=dice.choice((700, 1500, 4000, 100_000)),
                 segment_idle_close_ms=dice.choice((30, 200, 60_000)),
                 segment_index_interval_bytes=dice.choice((1, 500)),
                 file_delete_delay_ms=100,
+                min_insync_replicas=dice.choice((1, 2, 2, 3)),
                 durability=durability,
             ),
             BrokerSettings(
@@ -56,6 +62,9 @@ class Chances:
                 append_bytes_max=8_000,
                 appends_outstanding_max=dice.choice((1, 3, 64)),
                 backoff_max_s=0.3,
+                storage_wait_max_s=dice.choice((0.2, 30.0)),
+                replicas_retry_s=0.2,
+                min_insync_retry_s=0.05,
                 upkeep_interval_s=0.02,
                 stop_wait_max_s=1.0,
             ),

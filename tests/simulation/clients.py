@@ -23,7 +23,7 @@ from bmq.protocol.messages import (
 )
 from bmq.protocol.record_batch import Record, batches, decode_records, encode_batch, verify_crc
 from tests.simulation.connection import Connection, Disconnected
-from tests.simulation.history import History, Violation
+from tests.simulation.history import SHORTAGES, History, Violation
 
 T = TypeVar("T")
 Address = Callable[[], tuple[str, int] | None]
@@ -158,6 +158,7 @@ class Producer(Client):
         failures: list[int] = []
         for (sequence, values), answer in zip(tuple(unanswered), answers, strict=True):
             result = answer.responses[0].partition_responses[0]
+            self._history.shortages += result.error_code in SHORTAGES
             if result.error_code == ErrorCode.NONE:
                 if failures:
                     raise Violation(f"{sequence} of {self.name} was taken after an earlier batch failed: {failures}")

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
+
+from bmq.protocol.error_codes import ErrorCode
+
+SHORTAGES = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
 
 class Violation(AssertionError):
@@ -21,8 +26,12 @@ class History:
     sent: set[bytes] = field(default_factory=set)
     acknowledged_batches: int = 0
     commits: int = 0
+    shortages: int = 0  # produces that heard of too few replicas
+    on_acknowledge: Callable[[list[bytes]], None] | None = None
 
     def acknowledge(self, partition: int, base_offset: int, values: list[bytes]) -> None:
+        if self.on_acknowledge is not None:
+            self.on_acknowledge(values)
         self.acknowledged_batches += 1
         self._ends[partition] = max(self._ends[partition], base_offset + len(values))
         for offset, value in enumerate(values, base_offset):

@@ -16,6 +16,8 @@ class Outcome:
     hand_overs: int = 0
     power_losses: int = 0
     losses_accepted: int = 0
+    node_losses: int = 0
+    shortages: int = 0  # produces that heard of too few replicas
     resets: int = 0
     acknowledged_batches: int = 0
     records: int = 0
@@ -30,7 +32,7 @@ class Outcome:
         return (
             f"seed {self.seed}: {self.kills} kills, {self.pauses} pauses, {self.takeovers} takeovers, "
             f"{self.hand_overs} hand-overs, {self.power_losses} power losses ({self.losses_accepted} with loss), "
-            f"{self.resets} resets, {self.acknowledged_batches} batches acknowledged, {self.records} records, "
+            f"{self.node_losses} nodes lost ({self.shortages} refused for it), {self.resets} resets, {self.acknowledged_batches} batches acknowledged, {self.records} records, "
             f"{self.commits} commits, {self.answers} look-ups, {self.callbacks} callbacks, "
             f"{self.simulated_s:.3f} s simulated: {verdict}"
         )

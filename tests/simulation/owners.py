@@ -25,9 +25,10 @@ from bmq.protocol.record_batch import Record, batches, decode_records, encode_ba
 from tests.fakes.store import FakeClient, FakeStore, Faults
 from tests.simulation.chances import Chances
 from tests.simulation.clock import SimulatedClock
-from tests.simulation.history import History, Violation
+from tests.simulation.history import SHORTAGES, History, Violation
 from tests.simulation.loop import VirtualTimeLoop
 from tests.simulation.namespace_check import check_one_writer_per_epoch
+from tests.simulation.node_losses import NodeLosses, find_shortage
 from tests.simulation.outcome import Outcome
 from tests.simulation.owner import PARTITION, Owner, WatchedClient
 from tests.simulation.power_loss import damage_unsynced
@@ -42,6 +43,7 @@ _RETRIED = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.KAFKA_STORAGE_ERROR,
     ErrorCode.REQUEST_TIMED_OUT,
+    *SHORTAGES,
 )
 
 
@@ -50,6 +52,7 @@ class Batch:
     sequence: int
     values: list[bytes]
     data: bytes
+    is_acks_all: bool
 
 
 @dataclass(slots=True)
@@ -78,6 +81,7 @@ class Owners:
         self.losses_accepted = 0
         self._post = self._dice("post")
         self._worst = self._dice("worst moments")
+        self.nodes = NodeLosses(self.loop, self.store, self.outcome, self._dice("nodes"), away_s=2.0)
         self._is_calm = False
 
     def _dice(self, purpose: str) -> random.Random:
@@ -217,6 +221,7 @@ class Owners:
         """Idempotent, several batches on their way, everything not acknowledged is sent again after a while."""
         dice = self._dice(f"producer {number}")
         left, count, life = BATCHES_PER_PRODUCER, 0, 0
+        is_acks_all = number == 1 or dice.random() < 0.5
         while left > 0:
             life += 1
             loss = self.losses_accepted
@@ -235,7 +240,7 @@ class Owners:
                         base_sequence=sequence,
                     )
                     self.history.sent.update(values)
-                    unacknowledged.append(Batch(sequence, values, bytes(data)))
+                    unacknowledged.append(Batch(sequence, values, bytes(data), is_acks_all))
                     sequence += len(values)
                     left -= 1
                 if unacknowledged:
@@ -273,12 +278,23 @@ class Owners:
 
     def _append(self, owner: Owner, batch: Batch, answered: Callable[[Batch, AppendResult], None]) -> None:
         def done(result: AppendResult) -> None:
-            self.back(lambda: answered(batch, result))
+            self.history.shortages += result.error_code in SHORTAGES
+            violation = None
+            if result.error_code is ErrorCode.NONE and batch.is_acks_all:
+                replicas_min = min(self.chances.config.min_insync_replicas, self.store.nodes.wanted)
+                violation = find_shortage(self.store, DIRECTORY, batch.values[-1], replicas_min)
+
+            def arrive() -> None:
+                if violation is not None:
+                    raise violation
+                answered(batch, result)
+
+            self.back(arrive)
 
         if owner.log is None:
             done(AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         else:
-            owner.log.append(memoryview(bytearray(batch.data)), done)
+            owner.log.append(memoryview(bytearray(batch.data)), done, is_acks_all=batch.is_acks_all)
 
     def _judge(self, code: ErrorCode, batch: Batch, owner: Owner) -> None:
         """Out of order is what an owner says that was told of an earlier batch after a later one (another connection), or
@@ -370,6 +386,8 @@ class Owners:
                 self._lose_power(dice)
                 await asyncio.sleep(0.3)
                 continue
+            if dice.random() < self.chances.node_loss:
+                self.nodes.lose_some()
             old = self.newest
             kind = dice.choice(("kill", "kill", "pause", "pause", "rival", "two", "hand over", "hand over", "break"))
             if kind == "break":
@@ -413,6 +431,8 @@ class Owners:
         """Heartbeats: what owners report, their budgets, and a new owner for a partition that has none."""
         while True:
             await asyncio.sleep(0.05)
+            if self._is_calm:
+                self.store.replicate()
             for owner in self.owners:
                 self._look_at(owner)
             runtime = self.newest.runtime
@@ -445,6 +465,7 @@ class Owners:
         for owner in self.owners:
             owner.process.kill()
         self.store.crash_machine()
+        self.nodes.all_return()
         if self.is_loss_possible:
             damage_unsynced(self.store.namespace, DIRECTORY, dice)
         self.appoint()
@@ -459,6 +480,7 @@ class Owners:
         await self._first(writing, chaos, others, chaos)
         self._is_calm = True
         self.store.faults = Faults()
+        self.nodes.all_return()
         if not writing.done():
             self.appoint()
             await self._first(writing, chaos, others, writing)

@@ -40,6 +40,6 @@ def _run(history: Owners | Servers) -> Outcome:
         loop.discard()
     seen = history.history
     outcome.acknowledged_batches, outcome.commits = seen.acknowledged_batches, seen.commits
-    outcome.records = len(seen.acknowledged)
+    outcome.records, outcome.shortages = len(seen.acknowledged), seen.shortages
     outcome.simulated_s, outcome.callbacks = loop.time(), loop.callback_count
     return outcome

@@ -34,6 +34,7 @@ from tests.simulation.history import History, Violation
 from tests.simulation.loop import VirtualTimeLoop
 from tests.simulation.namespace_check import check_one_writer_per_epoch
 from tests.simulation.network import Network
+from tests.simulation.node_losses import NodeLosses, find_shortage
 from tests.simulation.outcome import Outcome
 from tests.simulation.process import Process
 
@@ -72,6 +73,10 @@ class Servers:
         self.store = FakeStore(self._dice("store"), self._faults())
         self.history = History()
         self.outcome = Outcome(seed)
+        self.nodes = NodeLosses(self.loop, self.store, self.outcome, self._dice("nodes"), away_s=6.0)
+        self._dice_replication = self._dice("replication")
+        self.replicas_min = self._dice("replicas").choice((1, 2, 2, 3))
+        self.history.on_acknowledge = self._check_acknowledged
         self.servers: list[ServerProcess] = []
         self._visits: set[asyncio.Task[None]] = set()
         self._visitor_failure: asyncio.Future[None] = self.loop.create_future()
@@ -94,6 +99,7 @@ class Servers:
             faults.half_takeover_rate = 0.1
             faults.recover_lease_rate = 0.1
             faults.break_writer_rate = 0.01
+            faults.half_mend_rate = 0.1
         return faults
 
     @property
@@ -138,8 +144,11 @@ class Servers:
         dice = self._dice("chaos")
         for _ in range(ROUNDS):
             await asyncio.sleep(dice.expovariate(1 / 1.2))
-            kind = dice.choice(("kill", "kill", "kill", "pause", "pause", "rival", "stop", "reset"))
+            kind = dice.choice(("kill", "kill", "kill", "pause", "pause", "rival", "stop", "reset", "node", "node"))
             current = self.newest
+            if kind == "node":
+                self.nodes.lose_some()
+                continue
             if kind == "reset":
                 self.outcome.resets += self.network.reset_some(dice.randint(1, 3))
                 continue
@@ -223,11 +232,18 @@ class Servers:
     async def watch(self) -> None:
         while True:
             await asyncio.sleep(0.2)
+            if self._dice_replication.random() < 0.02:
+                self.store.replicate()
             self.check_now()
             server = self.newest.server
             if server is not None and server._partitions is not None and server._partitions.fenced():
                 # An older server woke up in its start and took everything over: whoever looks after them starts one more.
                 self.start_server()
+
+    def _check_acknowledged(self, values: list[bytes]) -> None:
+        violation = find_shortage(self.store, "topics", values[-1], min(self.replicas_min, self.store.nodes.wanted))
+        if violation is not None:
+            raise violation
 
     def check_now(self) -> None:
         check_one_writer_per_epoch(self.store.namespace)
@@ -290,11 +306,15 @@ class Servers:
         await self._check_budgets()
 
     def _topic_configs(self) -> dict[str, str]:
-        return {"bmq.segment.idle.close.ms": self._dice("topic").choice(("300", "60000"))}
+        return {
+            "bmq.segment.idle.close.ms": self._dice("topic").choice(("300", "60000")),
+            "min.insync.replicas": str(self.replicas_min),
+        }
 
     async def _calm(self) -> None:
         """Faults end, zombies are gone, one last server starts from what is stored."""
         self.store.faults = Faults()
+        self.nodes.all_return()
         self.network.heal()
         for entry in self.servers:
             entry.process.kill()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.simulation.mutants import PATCHES, ROOT, copy_tree, is_applying
+from tests.simulation.mutants import PATCHES, ROOT, copy_tree, found_by, is_applying
 
 pytestmark = pytest.mark.simulation
 
@@ -46,3 +47,13 @@ def test_every_mutant_still_applies(tmp_path: Path) -> None:
     copy_tree(tmp_path)
     broken = [patch.stem for patch in sorted(PATCHES.glob("*.patch")) if not is_applying(patch, tmp_path)]
     assert not broken
+
+
+def test_the_tests_that_find_mutants_exist() -> None:
+    for patch in sorted(PATCHES.glob("*.patch")):
+        test = found_by(patch)
+        if test is not None:
+            path, name, *_ = test.split("::")  # what follows a class may be inherited
+            text = (ROOT / path).read_text()
+            assert re.search(rf"^(async )?(def|class) {name.partition('[')[0]}\b", text, re.M), test
+            assert re.match(r"# rule \d+: .+\n# found-by: ", patch.read_text()), patch.name

@@ -95,11 +95,15 @@ class Server(ABC):
 
 
 class BmqServer(Server):
-    """`bmq standalone`; ready when `GET /v1/health` answers 200."""
+    """`bmq standalone`; ready when `GET /v1/health` answers 200. `store`: a URL in place of a data directory."""
 
     name = "bmq"
     stop_timeout_s = STOP_TIMEOUT_S
     rest_port = 0
+
+    def __init__(self, directory: Path, environment: Mapping[str, str] | None = None, *, store: str = "") -> None:
+        super().__init__(directory, environment)
+        self.store = store
 
     def wait_until_ready(self) -> None:
         deadline = time.monotonic() + READY_TIMEOUT_S
@@ -124,7 +128,11 @@ class BmqServer(Server):
 
     def _arguments(self) -> list[str]:
         listen = f"127.0.0.1:{self.port}"
-        return [bmq_command(), *standalone_arguments(self.directory, listen)]
+        return [
+            bmq_command(),
+            *standalone_arguments(self.directory, listen),
+            *(["--store", self.store] if self.store else []),
+        ]
 
 
 def bmq_command() -> str:

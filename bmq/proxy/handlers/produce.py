@@ -36,6 +36,7 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
     refusal = _refusal(request)
     pending = _PendingProduce(header, request, services, reply)
     image = services.controller.image
+    is_acks_all = request.acks == -1
     for topic_index, produced in enumerate(request.topics):
         topic, code = _topic_of(produced, image, context)
         for partition_index, (partition, records) in enumerate(produced.partitions):
@@ -49,7 +50,7 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
             elif not records:
                 done(AppendResult(ErrorCode.INVALID_RECORD, message="no records"))
             else:
-                services.appender.append(TopicPartition(topic.topic_id, partition), records, done)
+                services.appender.append(TopicPartition(topic.topic_id, partition), records, done, is_acks_all)
     pending.all_begun()
 
 

@@ -25,14 +25,14 @@ from bmq.broker.partition_states import (
     Writing,
 )
 
-LIMITS = ev.Limits(segment_bytes=12, preopen_bytes=7, appends_outstanding_max=3)
+LIMITS = ev.Limits(segment_bytes=12, preopen_bytes=7, appends_outstanding_max=3, replicas_wanted=3, replicas_min=2)
 
 
 class NamedBatch(ev.Batch):
     __slots__ = ("number",)
 
-    def __init__(self, number: int, offset_count: int, size_bytes: int) -> None:
-        super().__init__(offset_count, size_bytes)
+    def __init__(self, number: int, offset_count: int, size_bytes: int, is_acks_all: bool) -> None:
+        super().__init__(offset_count, size_bytes, is_acks_all=is_acks_all)
         self.number = number
 
 
@@ -49,6 +49,7 @@ class File:
     batches: list[ev.Batch] = field(default_factory=list)
     append_counts: list[int] = field(default_factory=list)
     durable_count: int = 0
+    replicas: int = 3
 
     def close(self, rnd: Random) -> None:
         kept = rnd.randint(self.durable_count, len(self.batches))
@@ -65,6 +66,8 @@ class Store:
         self.files: dict[str, File] = {}
         self.manifests: dict[int, list[tuple[str, int]]] = {}  # by epoch: (file, batches that count)
         self.is_full = False
+        self.is_away = False
+        self.nodes = 3
 
     def is_ours(self, epoch: int) -> bool:
         return epoch in self.open_epochs
@@ -117,7 +120,9 @@ class Owner:
             assert not self.state.log.waiting and not self.state.log.written, "a batch waits for nothing"
         for effect in effects:
             match effect:
-                case ev.Acknowledge(batches, high_watermark):
+                case ev.Acknowledge(batches, high_watermark, is_short):
+                    replicas = self.file(before.segment.roll).replicas  # type: ignore[attr-defined]
+                    assert is_short == (replicas < LIMITS.replicas_min), "acks=all heard of too few nodes as enough"
                     assert not before.is_final, "acknowledged after the end"
                     assert isinstance(self.state, Owning)
                     assert high_watermark <= self.state.log.high_watermark
@@ -128,6 +133,8 @@ class Owner:
                     self.is_write_scheduled = True
                 case ev.WriteBatches(segment, batches):
                     file = self.file(segment.roll)
+                    is_short = file.replicas < LIMITS.replicas_min
+                    assert not (is_short and any(batch.is_acks_all for batch in batches)), "acks=all on too few nodes"
                     assert batches[0].base_offset >= segment.base_offset
                     if not file.is_ghost and (not file.is_open or file.is_taken):
                         lost = self.later
@@ -187,7 +194,8 @@ class Owner:
                 file.is_connected = True
                 self.later.append(("look", roll))
             case "look", int() as roll:
-                self.feed(ev.SegmentOpened(roll) if is_ours else ev.OwnershipLost())
+                file = self.file(roll)
+                self.feed(ev.SegmentOpened(roll, file.replicas) if is_ours else ev.OwnershipLost())
             case ev.MendSegment(segment):
                 self.mend(segment, rnd)
             case ev.SealSegment(segment, end_offset):
@@ -213,16 +221,16 @@ class Owner:
     def open_segment(self, roll: int) -> None:
         if not self.store.is_ours(self.epoch):
             self.feed(ev.OwnershipLost())
-        elif self.store.is_full:
+        elif self.store.is_full or self.store.is_away:
             self.seen["open failed"] += 1
-            self.feed(ev.SegmentOpenFailed(roll))
+            self.feed(ev.SegmentOpenFailed(roll, self.store.is_full))
             if not isinstance(self.state, Owning):
                 self.later.append(ev.OpenSegment(roll))  # while it starts, the runtime tries again by itself
         else:
-            for name, file in self.store.files.items():
-                unindexed = file.epoch == self.epoch and file.roll <= roll - 2 and not file.is_indexed
-                assert not (unindexed and file.batches), f"{name} has no index, and {roll} is opened (rule 4)"
-            self.store.files[f"{self.epoch}/{roll}"] = File(self.epoch, roll)
+            mine = [file for file in self.store.files.values() if file.epoch == self.epoch and file.batches]
+            unindexed = [file.roll for file in mine if not file.is_indexed]
+            assert len(unindexed) <= 1, f"{unindexed} have no index, and {roll} is opened (rule 4)"
+            self.store.files[f"{self.epoch}/{roll}"] = File(self.epoch, roll, replicas=self.store.nodes)
             self.later.append(("connect", roll))
 
     def mend(self, segment: ev.Segment, rnd: Random) -> None:
@@ -232,8 +240,9 @@ class Owner:
             return
         file.close(rnd)
         file.is_torn = False  # the cut is in a manifest of ours before the machine hears of it
+        file.replicas = min(file.replicas, rnd.randint(1, 3))
         end_offset = file.batches[-1].end_offset if file.batches else segment.base_offset
-        self.feed(ev.SegmentMended(segment.roll, end_offset))
+        self.feed(ev.SegmentMended(segment.roll, end_offset, file.replicas))
 
     def seal(self, segment: ev.Segment, end_offset: int) -> None:
         file = self.file(segment.roll)
@@ -243,9 +252,9 @@ class Owner:
         assert file.durable_count == len(file.batches)
         assert file.batches[-1].end_offset == end_offset
         file.is_open = False
-        if self.store.is_full:
+        if self.store.is_full or self.store.is_away:
             self.later.append(ev.SealSegment(segment, end_offset))
-            self.feed(ev.SegmentSealFailed(segment.roll))
+            self.feed(ev.SegmentSealFailed(segment.roll, self.store.is_full))
         else:
             file.is_indexed = True
             self.feed(ev.SegmentSealed(segment.roll))
@@ -264,7 +273,8 @@ class Owner:
     def hint(self, rnd: Random) -> None:
         segment = getattr(self.state, "segment", None)
         roll = segment.roll if segment is not None else 0
-        self.feed(rnd.choice([ev.RollDue(roll), ev.IdleDue(roll), ev.WriteDue(), ev.RetryDue()]))
+        hints = [ev.RollDue(roll), ev.IdleDue(roll), ev.ReplicasDue(roll), ev.WriteDue(), ev.RetryDue()]
+        self.feed(ev.WaitExpired() if rnd.random() < 0.05 else rnd.choice(hints))
 
     def break_writer(self, rnd: Random) -> None:
         if isinstance(self.state, Writing):
@@ -287,7 +297,11 @@ def run(seed: int) -> Counter[str]:
         action = rnd.random()
         if action < 0.35:
             number += 1
-            owner.feed(ev.ProduceArrived(NamedBatch(number, rnd.randint(1, 4), rnd.randint(1, 4))))
+            batch = NamedBatch(number, rnd.randint(1, 4), rnd.randint(1, 4), rnd.random() < 0.7)
+            if batch.is_acks_all and isinstance(owner.state, Writing) and owner.state.is_short:
+                seen["refused at once"] += 1
+            else:
+                owner.feed(ev.ProduceArrived(batch))
         elif action < 0.5 and owner.is_write_scheduled:
             owner.is_write_scheduled = False
             owner.feed(ev.WriteDue())
@@ -301,12 +315,14 @@ def run(seed: int) -> Counter[str]:
         elif action < 0.97:
             owner.break_writer(rnd)
         elif action < 0.985:
-            store.is_full = rnd.random() < 0.4
+            store.is_full = rnd.random() < 0.3
+            store.is_away = rnd.random() < 0.3
+            store.nodes = rnd.choice([1, 2, 3, 3])
         elif rnd.random() < stop_rate * 20:
             owner.feed(ev.StopRequested())
         if isinstance(owner.state, Owning):
             high_watermark = max(high_watermark, owner.state.log.high_watermark)
-    store.is_full = False
+    store.is_full = store.is_away = False
     last = Owner(store, len(owners) + 1, high_watermark, seen)
     owners.append(last)
     for _ in range(1000):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -35,7 +36,7 @@ from bmq.protocol.error_codes import ErrorCode
 
 pytestmark = pytest.mark.unit
 
-LIMITS = ev.Limits(segment_bytes=10, preopen_bytes=6, appends_outstanding_max=2)
+LIMITS = ev.Limits(segment_bytes=10, preopen_bytes=6, appends_outstanding_max=2, replicas_wanted=3, replicas_min=2)
 
 
 class PartitionHistory(RuleBasedStateMachine):
@@ -55,8 +56,15 @@ class PartitionHistory(RuleBasedStateMachine):
         self.produced: list[ev.Batch] = []
         self.asked: list[ev.Effect] = []
         self.is_write_due = False
+        self.replicas: dict[int, int] = {}
+        self.thrown_away: set[int] = set()
 
     def send(self, event: ev.Event) -> None:
+        if isinstance(event, ev.SegmentOpened):
+            self.replicas[event.roll] = event.replicas
+        replicas = self.replicas.get(getattr(event, "roll", -1), 0)
+        if isinstance(event, ev.SegmentMended):
+            replicas = event.replicas
         self.state, effects = step(self.state, event)
         for effect in effects:
             match effect:
@@ -64,9 +72,17 @@ class PartitionHistory(RuleBasedStateMachine):
                     self.is_write_due = True
                 case ev.WriteBatches(segment, batches):
                     assert batches and segment.base_offset <= batches[0].base_offset
+                    is_short = self.replicas[segment.roll] < LIMITS.replicas_min
+                    assert not (is_short and any(batch.is_acks_all for batch in batches))
                     self.in_flight += batches
-                case ev.Acknowledge(batches):
+                case ev.Acknowledge(batches, _, is_short):
+                    assert is_short == (replicas < LIMITS.replicas_min)
                     self.acknowledged += batches
+                case ev.OpenSegment(roll):
+                    assert roll not in self.thrown_away, "a name is used twice"
+                    self.asked.append(effect)
+                case ev.DiscardSegment(roll):
+                    self.thrown_away.add(roll)
                 case ev.Reject(batches):
                     self.rejected += batches
                 case ev.Abandon():
@@ -99,12 +115,14 @@ class PartitionHistory(RuleBasedStateMachine):
         assert self.take(ev.WriteManifest) == ev.WriteManifest(0)
         self.send(ev.ManifestWritten())
         assert self.take(ev.OpenSegment) == ev.OpenSegment(0)
-        self.send(ev.SegmentOpened(0))
+        self.send(ev.SegmentOpened(0, 3))
         assert isinstance(self.state, Writing)
 
-    @rule(offset_count=st.integers(1, 5), size_bytes=st.integers(1, 12))
-    def produce(self, offset_count: int, size_bytes: int) -> None:
-        batch = ev.Batch(offset_count, size_bytes)
+    @rule(offset_count=st.integers(1, 5), size_bytes=st.integers(1, 12), is_acks_all=st.booleans())
+    def produce(self, offset_count: int, size_bytes: int, is_acks_all: bool) -> None:
+        if is_acks_all and isinstance(self.state, Writing) and self.state.is_short:
+            return  # refused before it comes here
+        batch = ev.Batch(offset_count, size_bytes, is_acks_all=is_acks_all)
         self.produced.append(batch)
         self.send(ev.ProduceArrived(batch))
 
@@ -131,28 +149,30 @@ class PartitionHistory(RuleBasedStateMachine):
         self.send(ev.WriterBroken(self.state.segment.roll, is_full))
 
     @precondition(lambda self: isinstance(self.state, Mending))
-    @rule()
-    def mend(self) -> None:
+    @rule(replicas=st.integers(1, 3))
+    def mend(self, replicas: int) -> None:
         assert isinstance(self.state, Mending)
         assert self.take(ev.MendSegment) is not None
         end_offset = max(self.store(0), self.state.segment.base_offset)
-        self.send(ev.SegmentMended(self.state.segment.roll, end_offset))
+        self.send(ev.SegmentMended(self.state.segment.roll, end_offset, replicas))
 
     @precondition(lambda self: any(isinstance(effect, ev.OpenSegment) for effect in self.asked))
-    @rule(fails=st.booleans())
-    def open_segment(self, fails: bool) -> None:
+    @rule(fails=st.booleans(), is_full=st.booleans(), replicas=st.integers(1, 3))
+    def open_segment(self, fails: bool, is_full: bool, replicas: int) -> None:
         effect = self.take(ev.OpenSegment)
         assert isinstance(effect, ev.OpenSegment)
-        self.send(ev.SegmentOpenFailed(effect.roll) if fails else ev.SegmentOpened(effect.roll))
+        failed = ev.SegmentOpenFailed(effect.roll, is_full)
+        self.send(failed if fails else ev.SegmentOpened(effect.roll, replicas))
 
     @precondition(lambda self: any(isinstance(effect, ev.SealSegment) for effect in self.asked))
-    @rule(fails=st.booleans())
-    def seal_segment(self, fails: bool) -> None:
+    @rule(fails=st.booleans(), is_full=st.booleans())
+    def seal_segment(self, fails: bool, is_full: bool) -> None:
         effect = self.take(ev.SealSegment)
         assert isinstance(effect, ev.SealSegment)
         if fails:
             self.asked.append(effect)
-        self.send(ev.SegmentSealFailed(effect.segment.roll) if fails else ev.SegmentSealed(effect.segment.roll))
+        roll = effect.segment.roll
+        self.send(ev.SegmentSealFailed(roll, is_full) if fails else ev.SegmentSealed(roll))
 
     @precondition(lambda self: any(isinstance(effect, ev.RetryLater) for effect in self.asked))
     @rule()
@@ -160,10 +180,10 @@ class PartitionHistory(RuleBasedStateMachine):
         self.take(ev.RetryLater)
         self.send(ev.RetryDue())
 
-    @rule(is_idle=st.booleans())
-    def hint(self, is_idle: bool) -> None:
+    @rule(kind=st.sampled_from([ev.IdleDue, ev.RollDue, ev.ReplicasDue, ev.WaitExpired]))
+    def hint(self, kind: type[ev.Event]) -> None:
         roll = self.state.segment.roll if isinstance(self.state, Writing) else 0
-        self.send(ev.IdleDue(roll) if is_idle else ev.RollDue(roll))
+        self.send(ev.WaitExpired() if kind is ev.WaitExpired else kind(roll))
 
     @rule(dice=st.integers(0, 9))
     def stop(self, dice: int) -> None:
@@ -196,7 +216,7 @@ class PartitionHistory(RuleBasedStateMachine):
             case Writing(log=log) if log.waiting:
                 assert self.is_write_due or log.written
             case Between(is_asked=is_asked):
-                assert ev.OpenSegment in kinds if is_asked else ev.SealSegment in kinds
+                assert ev.OpenSegment in kinds if is_asked else kinds & {ev.SealSegment, ev.RetryLater}
             case Blocked(is_asked=is_asked):
                 assert ev.OpenSegment in kinds if is_asked else ev.RetryLater in kinds
             case Closing():
@@ -323,11 +343,126 @@ def test_a_full_store_refuses_and_recovers() -> None:
     assert step(state, ev.ProduceArrived(late))[1] == (ev.Reject((late,), ErrorCode.KAFKA_STORAGE_ERROR),)
     state, effects = step(state, ev.RetryDue())
     assert effects == (ev.OpenSegment(1),)
-    state, effects = step(state, ev.SegmentOpenFailed(1))
-    assert effects == (ev.RetryLater(),)
+    state, effects = step(state, ev.SegmentOpenFailed(1, is_full=True))
+    assert isinstance(state, Blocked) and effects == (ev.RetryLater(),)
     state, effects = step(state, ev.RetryDue())
     state, effects = step(state, ev.SegmentOpened(1))
     assert isinstance(state, Writing) and state.log.log_end_offset == 100
+
+
+def test_while_the_store_is_away_batches_wait_and_are_written_when_it_is_back() -> None:
+    state: State = Between(5, LIMITS, Unsynced(100), frozenset(), 1, is_asked=True)
+    batch = ev.Batch(1, 1)
+    assert step(state, ev.ProduceArrived(batch)) == (state, ())
+    state, effects = step(state, ev.SegmentOpenFailed(1))
+    assert isinstance(state, Between) and effects == (ev.RetryLater(),)
+    state, effects = step(state, ev.RetryDue())
+    assert effects == (ev.OpenSegment(1),)
+    state, effects = step(state, ev.SegmentOpened(1, 3))
+    assert effects == (ev.WriteBatches(ev.Segment(5, 1, 100), (batch,)),)
+
+
+@pytest.mark.parametrize("kind", [Between, Mending])
+def test_what_waited_too_long_is_refused_for_good(kind: type[State]) -> None:
+    log = Unsynced(100)
+    written, waiting = ev.Batch(2, 1), ev.Batch(1, 1)
+    log.place(written)
+    log.place(waiting)
+    state: State
+    if kind is Mending:
+        log.written.append(log.waiting.popleft())
+        state = Mending(5, LIMITS, log, frozenset(), ev.Segment(5, 0, 100))
+        expected: tuple[ev.Batch, ...] = (waiting,)  # what was written may be in the log
+    else:
+        state = Between(5, LIMITS, log, frozenset(), 1, is_asked=True)
+        expected = (written, waiting)
+    same, effects = step(state, ev.WaitExpired())
+    assert same == state and effects == (ev.Reject(expected, ErrorCode.KAFKA_STORAGE_ERROR),)
+    assert log.log_end_offset == expected[0].base_offset
+
+
+def replicated(replicas: int, **fields: object) -> Writing:
+    limits = ev.Limits(10, 10, 2, replicas_wanted=3, replicas_min=2)
+    state = Writing(5, limits, Unsynced(100), frozenset(), ev.Segment(5, 0, 100))
+    return replace(state, replicas=replicas, is_short=replicas < 2, **fields)  # type: ignore[arg-type]
+
+
+def test_what_a_mend_leaves_on_too_few_nodes_is_told_so_and_the_rest_refused() -> None:
+    state: State = replicated(3)
+    batches = [ev.Batch(1, 2, is_acks_all=is_all) for is_all in (True, False, False, True, False)]
+    for batch in batches:
+        step(state, ev.ProduceArrived(batch))
+    state, _ = step(state, ev.WriteDue())
+    state, _ = step(state, ev.WriterBroken(0))
+    state, effects = step(state, ev.SegmentMended(0, 102, replicas=1))
+    assert effects[0] == ev.Acknowledge(tuple(batches[:2]), 102, is_short=True)
+    state, effects = step(state, ev.SegmentOpened(1, replicas=1))
+    assert isinstance(state, Writing) and state.is_short
+    assert effects == (
+        ev.Reject(tuple(batches[3:]), ErrorCode.NOT_ENOUGH_REPLICAS),
+        ev.WriteBatches(ev.Segment(5, 1, 102), (batches[2],)),
+    )
+    assert state.log.log_end_offset == 103
+
+
+def test_the_next_segment_is_thrown_away_with_the_lost_node() -> None:
+    mending = Mending(5, LIMITS, Unsynced(100), frozenset(), ev.Segment(5, 0, 100), Following.READY, 3)
+    state, effects = step(mending, ev.SegmentMended(0, 100, replicas=2))
+    assert effects[1:] == (ev.DiscardSegment(0), ev.DiscardSegment(1), ev.OpenSegment(2))
+    assert isinstance(state, Between)
+    state, effects = step(mending, ev.SegmentMended(0, 100, replicas=3))
+    assert isinstance(state, Writing) and state.segment.roll == 1
+
+
+def test_an_empty_segment_gives_way_to_one_on_more_nodes() -> None:
+    state: State = replicated(1)
+    state, effects = step(state, ev.ReplicasDue(0))
+    assert effects == (ev.OpenSegment(1),)
+    assert step(state, ev.ReplicasDue(0)) == (state, ())
+    state, effects = step(state, ev.SegmentOpened(1, replicas=1))
+    assert isinstance(state, Writing) and effects == (ev.DiscardSegment(1),)
+    state, effects = step(state, ev.ReplicasDue(0))
+    assert effects == (ev.OpenSegment(2),), "a name is not used twice"
+    state, effects = step(state, ev.SegmentOpened(2, replicas=3))
+    assert effects == (ev.DiscardSegment(0),)
+    assert isinstance(state, Writing) and (state.segment.roll, state.is_short) == (2, False)
+
+
+def test_appends_go_on_while_the_next_segment_is_opened_ahead_of_need() -> None:
+    """By age, or for more nodes: nothing waits for the store to make a file."""
+    for hint in (ev.RollDue(0), ev.ReplicasDue(0)):
+        state: State = replicated(2)
+        first, second, third = (ev.Batch(1, 1) for _ in range(3))
+        step(state, ev.ProduceArrived(first))
+        state, _ = step(state, ev.WriteDue())
+        state, effects = step(state, hint)
+        assert effects == (ev.OpenSegment(1),)
+        step(state, ev.ProduceArrived(second))
+        state, effects = step(state, ev.WriteDue())
+        assert effects == (ev.WriteBatches(ev.Segment(5, 0, 100), (second,)),)
+        state, effects = step(state, ev.SegmentOpened(1, replicas=3))
+        assert effects == ()
+        step(state, ev.ProduceArrived(third))
+        state, effects = step(state, ev.SegmentSynced(0, 102))
+        assert effects[1:] == (
+            ev.SealSegment(ev.Segment(5, 0, 100), 102),
+            ev.WriteBatches(ev.Segment(5, 1, 102), (third,)),
+        )
+
+
+def test_a_search_for_nodes_that_fails_leaves_the_segment_as_it_is() -> None:
+    state: State = replicated(2)
+    state, _ = step(state, ev.ReplicasDue(0))
+    state, effects = step(state, ev.SegmentOpenFailed(1))
+    assert isinstance(state, Writing) and effects == () and not state.is_roll_due
+    state, effects = step(state, ev.ReplicasDue(0))
+    assert effects == (ev.OpenSegment(1),)
+
+
+def test_a_higher_minimum_makes_an_open_segment_short() -> None:
+    limits = ev.Limits(10, 10, 2, replicas_wanted=3, replicas_min=3)
+    state, effects = step(replicated(2), ev.LimitsChanged(limits))
+    assert isinstance(state, Writing) and state.is_short and effects == ()
 
 
 def test_a_broken_writer_acknowledges_what_lies_inside_and_writes_the_rest_again() -> None:
@@ -410,7 +545,7 @@ def test_settings_reach_every_state() -> None:
     for state in (
         writing(),
         Claiming(5, LIMITS, 0),
-        Mending(5, LIMITS, Unsynced(0), frozenset(), ev.Segment(5, 0, 0), Following.ABSENT),
+        Mending(5, LIMITS, Unsynced(0), frozenset(), ev.Segment(5, 0, 0)),
     ):
         changed, effects = step(state, ev.LimitsChanged(limits))
         assert changed.limits == limits and type(changed) is type(state) and effects == ()

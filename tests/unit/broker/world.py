@@ -17,6 +17,7 @@ from bmq.log.partition_log import AppendResult, TopicPartition
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.record_batch import BatchHeader, Record, batches, decode_records, encode_batch, verify_crc
 from tests.fakes.clock import FakeClock
+from tests.fakes.namespace import files_below
 from tests.fakes.store import FakeClient, FakeStore, Faults
 from tests.simulation.loop import VirtualTimeLoop
 
@@ -60,9 +61,9 @@ class Owner:
 class World:
     """A store, a clock, and owners one after the other."""
 
-    def __init__(self, seed: int = 0, faults: Faults | None = None, **settings: Any) -> None:
+    def __init__(self, seed: int = 0, faults: Faults | None = None, *, node_count: int = 3, **settings: Any) -> None:
         self.random = Random(seed)
-        self.store = FakeStore(Random(seed + 1), faults)
+        self.store = FakeStore(Random(seed + 1), faults, node_count=node_count)
         self.clock = FakeClock()
         self.settings = replace(SETTINGS, **settings)
         self.leader_epoch = 0
@@ -72,6 +73,18 @@ class World:
         self.leader_epoch += 1
         self.owners.append(Owner(self, self.leader_epoch, config, floor))
         return self.owners[-1]
+
+    def lose_nodes(self, count: int, *, is_hung: bool = False) -> None:
+        """So many of those that are up."""
+        for name in self.store.nodes.up()[:count]:
+            self.store.lose_node(name, is_hung=is_hung)
+
+    def return_nodes(self) -> None:
+        for name in self.store.nodes.states:
+            self.store.return_node(name)
+
+    def open_files(self) -> list[str]:
+        return [path for path, file in files_below(self.store.namespace.root, "") if file.is_open]
 
     def calm(self) -> None:
         self.store.faults.__init__()  # type: ignore[misc]

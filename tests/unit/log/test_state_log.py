@@ -98,6 +98,23 @@ async def test_a_refused_append_changes_nothing_and_names_the_error() -> None:
     assert await state.append([(b"a", b"2")]) == 1
 
 
+async def test_what_lies_on_too_few_nodes_is_in_the_log_and_so_in_the_state() -> None:
+    log = make_log()
+    state, table, _ = await open_table(log)
+    log.is_short_after = True
+    appends = [state.append([(b"a", b"1"), (b"b", b"2")]), state.append([(b"c", b"3")])]
+    for append in appends:
+        with pytest.raises(KafkaError) as caught:
+            await append
+        assert caught.value.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    assert table.rows == {b"a": b"1", b"b": b"2", b"c": b"3"}
+    assert (state.applied_offset, state.has_unapplied) == (3, False)
+    log.is_short_after = False
+    assert await state.append([(b"d", b"4")]) == 4
+    replayed, again, _ = await open_table(log)
+    assert again.rows == table.rows and replayed.applied_offset == 4
+
+
 async def test_too_much_waiting_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_log, "WAITING_BYTES_MAX", 1000)
     log = make_log()

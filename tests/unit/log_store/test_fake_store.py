@@ -219,6 +219,118 @@ async def test_with_exclusive_leases_a_living_owner_keeps_its_directory() -> Non
     assert await successor.take_over(f"{sealed(path)}/00000000.log", previous_holder="owner") == 3
 
 
+async def test_survivors_hold_different_tails_and_a_mend_makes_them_equal() -> None:
+    lengths = set()
+    for seed in range(20):
+        store = FakeStore(Random(seed), Faults(append_s=(0.0, 0.001)))
+        client = store.client("a")
+        writer = await create(client, "file")
+        assert writer.replicas == store.client("b").replicas_wanted == 3
+        await writer.append([b"acknowledged"])
+        answers = [writer.append([b"flying"]) for _ in range(5)]
+        await asyncio.sleep(0)
+        store.lose_node(store.nodes.up()[0])
+        results = await asyncio.gather(*answers, return_exceptions=True)
+        file = store.namespace.file("file")
+        assert min(file.replicas.values()) >= max((r for r in results if isinstance(r, int)), default=12)
+        survivors = store.nodes.up()
+        assert await writer.mend() == max(file.replicas[node] for node in survivors)
+        assert writer.replicas == 2 and await client.locate("file") == tuple(survivors)
+        assert set(file.replicas.values()) == {len(file.data)}
+        lengths.add(len(file.data))
+    assert len(lengths) > 5
+
+
+async def test_bytes_that_only_a_lost_node_has_count_no_more_when_it_returns() -> None:
+    store = FakeStore(Random(0))
+    client, successor = store.client("a"), store.client("b")
+    writer = await create(client, "file")
+    await writer.append([b"kept"])
+    store.namespace.extend_some(store.namespace.file("file"), b"tail", {store.nodes.up()[0]: 4})
+    lost = store.nodes.up()[0]
+    store.lose_node(lost)
+    assert await successor.take_over("file", previous_holder="owner") == 4
+    store.return_node(lost)
+    assert store.files()["file"] == b"kept" and len(await client.locate("file")) == 2
+    store.replicate()
+    assert len(await client.locate("file")) == 3
+
+
+@pytest.mark.parametrize("is_hung", [False, True])
+async def test_a_lost_or_hung_node_breaks_the_writers_on_it(is_hung: bool) -> None:
+    store = FakeStore(Random(0), Faults(ack_timeout_s=0.02), node_count=4)
+    client = store.client("a")
+    writers = [await create(client, f"f{number}") for number in range(8)]
+    for writer in writers:
+        await writer.append([b"abc"])
+    lost = store.nodes.up()[0]
+    store.lose_node(lost, is_hung=is_hung)
+    for writer in writers:
+        if lost not in await client.locate(writer.path):
+            assert await writer.append([b"def"]) == 6
+            continue
+        with pytest.raises(WriterBroken):
+            await writer.append([b"def"])
+        with pytest.raises(WriterBroken):
+            await writer.prove_ownership()
+        assert await writer.mend() in range(3, 7)
+        assert writer.replicas == 2
+    fresh = await create(client, "fresh")
+    assert fresh.replicas == 3 and lost not in await client.locate("fresh")
+
+
+async def test_without_nodes_nothing_is_made_mended_or_read() -> None:
+    store = FakeStore(Random(0))
+    client = store.client("a")
+    writer = await create(client, "file")
+    await writer.append([b"abc"])
+    for name in store.nodes.up():
+        store.lose_node(name)
+    await _settle()
+    for attempt in (writer.mend(), create(client, "other"), client.take_over("file", previous_holder="owner")):
+        with pytest.raises(StorageUnavailable):
+            await attempt
+    with pytest.raises(StorageUnavailable):
+        await read_all(client, "file", 3)
+    store.return_node("node-1:9866")
+    assert await writer.mend() == 3
+    assert writer.replicas == 1
+    assert await read_all(client, "file", 3) == b"abc"
+
+
+async def test_a_new_file_gets_the_nodes_that_are_up() -> None:
+    store = FakeStore(Random(0), Faults(fewer_nodes_rate=1.0), node_count=5)
+    client = store.client("a")
+    assert (await create(client, "few")).replicas in (1, 2)
+    store.faults.fewer_nodes_rate = 0.0
+    assert (await create(client, "all")).replicas == 3
+    for name in store.nodes.up()[:4]:
+        store.lose_node(name)
+    assert (await create(client, "one")).replicas == 1
+
+
+async def test_half_a_mend_is_finished_by_the_next() -> None:
+    store = FakeStore(Random(0), Faults(half_mend_rate=1.0))
+    writer = await create(store.client("a"), "file")
+    await writer.append([b"abc"])
+    with pytest.raises(StorageUnavailable):
+        await writer.mend()
+    store.faults.half_mend_rate = 0.0
+    assert await writer.mend() == 3
+
+
+async def test_what_was_held_by_how_many_is_remembered() -> None:
+    store = FakeStore(Random(0))
+    writer = await create(store.client("a"), "file")
+    await writer.append([b"abc"])
+    file = store.namespace.file("file")
+    for name in store.nodes.up()[:2]:
+        store.lose_node(name)
+    store.namespace.extend_some(file, b"def", {store.nodes.up()[0]: 3})
+    assert await writer.mend() == 6
+    assert (file.most_replicas(3), file.most_replicas(6), file.most_replicas(7)) == (3, 1, 0)
+
+
 async def _random_story(seed: int) -> list[object]:
     store = FakeStore(
         Random(seed),

@@ -58,6 +58,17 @@ async def test_acks_zero_has_no_answer_the_others_have_one(proxy: Proxy, client:
     assert proxy.log(0).high_watermark == 1
 
 
+@pytest.mark.parametrize("acks", [1, -1])
+async def test_too_few_replicas_are_told_to_acks_all_alone(proxy: Proxy, client: Client, acks: int) -> None:
+    proxy.log(0).is_short = True
+    proxy.log(5).is_short_after = True
+    response = await client.ask(PRODUCE, 9, produce_request({0: batch(), 5: batch()}, acks=acks))
+    before, after = ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    assert codes(response) == ({0: before, 5: after} if acks == -1 else {0: 0, 5: 0})
+    assert (proxy.log(0).high_watermark, proxy.log(5).high_watermark) == (0 if acks == -1 else 1, 1)
+    assert response.responses[0].partition_responses[1].base_offset == 0
+
+
 async def test_acks_zero_with_an_error_closes_the_connection(proxy: Proxy, client: Client) -> None:
     proxy.log(0).refuse_with = ErrorCode.CORRUPT_MESSAGE
     client.send(PRODUCE, 9, produce_request({0: batch()}, acks=0))

@@ -1,0 +1,142 @@
+"""`bmq log`: what lies in the store, looked at without a server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from bmq.cli.settings import Settings, load_settings
+from bmq.cli.stores import open_store_beside
+from bmq.controller.stored_image import stored_image
+from bmq.log.names import partition_directory
+from bmq.log.partition_log import TopicPartition
+from bmq.log.partition_view import SegmentView, view_partition
+from bmq.log.store import FileMissing, SegmentStore
+from bmq.protocol.errors import BmqError
+
+log_app = typer.Typer(no_args_is_help=True, help="Look at the log in the store, with or without a server.")
+
+LOOKUPS_MAX = 16
+_LINE_CHARACTERS_MAX = 200  # a line belongs to a segment, however narrow the terminal is
+
+
+class UnknownTopic(BmqError):
+    """A topic or partition that the metadata in the store does not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRow:
+    """One line of `bmq log segments`. `nodes`: `host:port` of each DataNode that holds it; none on a local directory."""
+
+    partition: int
+    leader_epoch: int
+    roll: int
+    base_offset: int | None
+    end_offset: int | None
+    valid_bytes: int
+    file_bytes: int
+    is_open: bool
+    path: str
+    nodes: tuple[str, ...]
+
+
+@log_app.command("segments")
+def segments(
+    topic: Annotated[str, typer.Argument(help="Name of the topic")],
+    partition: Annotated[int | None, typer.Option(help="Only this partition")] = None,
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory of the embedded store [./data]")] = None,
+    store: Annotated[str | None, typer.Option(metavar="URL", help="Where the log lives")] = None,
+    config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="TOML file [./bmq.toml]")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of a table")] = False,
+) -> None:
+    """Each segment of a topic: offsets, size, and the DataNodes that hold it."""
+    given = {name: value for name, value in (("data", data), ("store", store)) if value is not None}
+    settings = load_settings(given, config).settings
+    rows = asyncio.run(_segments(settings, topic, partition))
+    if as_json:
+        typer.echo(json.dumps([asdict(row) for row in rows], indent=2))
+    else:
+        _print(rows)
+
+
+@asynccontextmanager
+async def _opened(settings: Settings) -> AsyncIterator[SegmentStore]:
+    store = await open_store_beside(settings, random.Random())
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def _segments(settings: Settings, name: str, partition: int | None) -> list[SegmentRow]:
+    async with _opened(settings) as store:
+        image = await stored_image(store)
+        topic = image.topics.get(name)
+        if topic is None:
+            raise UnknownTopic(f"there is no topic {name!r} in the store; it has {len(image.topics)} topics")
+        numbers = [image.partition for image in topic.partitions]
+        if partition is not None and partition not in numbers:
+            raise UnknownTopic(f"topic {name!r} has no partition {partition}; it has {len(numbers)}")
+        rows: list[SegmentRow] = []
+        for number in numbers if partition is None else [partition]:
+            directory = partition_directory(TopicPartition(topic.topic_id, number))
+            try:
+                view = await view_partition(store, directory)
+            except FileMissing:
+                continue  # assigned, and never written
+            rows += await _rows(store, number, view.segments)
+        return rows
+
+
+async def _rows(store: SegmentStore, partition: int, views: tuple[SegmentView, ...]) -> list[SegmentRow]:
+    lookups = asyncio.Semaphore(LOOKUPS_MAX)
+
+    async def row(view: SegmentView) -> SegmentRow:
+        async with lookups:
+            try:
+                nodes = await store.locate(view.path)
+            except FileMissing:
+                nodes = ()  # sealed or deleted since
+        return SegmentRow(
+            partition,
+            view.leader_epoch,
+            view.roll,
+            view.base_offset,
+            view.end_offset,
+            view.valid_bytes,
+            view.file_bytes,
+            view.is_open,
+            view.path,
+            nodes,
+        )
+
+    return list(await asyncio.gather(*(row(view) for view in views)))
+
+
+def _print(rows: list[SegmentRow]) -> None:
+    table = Table("partition", "epoch", "roll", "offsets", "bytes", "state", box=None, pad_edge=False)
+    table.add_column("DataNodes", no_wrap=True)
+    for row in rows:
+        base = "-" if row.base_offset is None else str(row.base_offset)
+        end = "…" if row.end_offset is None else str(row.end_offset)
+        cut = f" ({row.file_bytes - row.valid_bytes} cut)" if row.file_bytes > row.valid_bytes else ""
+        table.add_row(
+            str(row.partition),
+            str(row.leader_epoch),
+            str(row.roll),
+            f"[{base}, {end})".replace("[", "\\["),
+            f"{row.valid_bytes}{cut}",
+            "open" if row.is_open else "closed",
+            " ".join(row.nodes) or "(this directory)",
+        )
+    Console(width=_LINE_CHARACTERS_MAX).print(table)

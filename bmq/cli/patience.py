@@ -1,0 +1,64 @@
+"""A start that waits for its store: try again, say what is missing, and give up after a while."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+import structlog
+
+from bmq.log.store import StorageUnavailable
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError
+
+T = TypeVar("T")
+
+TRY_AGAIN_S: Final = 3.0
+
+_MAY_PASS: Final = frozenset(
+    {ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS}
+)
+
+_log = structlog.get_logger("bmq.cli")
+
+
+class StoreNotReady(StorageUnavailable):
+    """The store did not answer within the time a start may wait for it."""
+
+
+class Patience:
+    """One start's. `wait_ms`: for everything together, counted from now."""
+
+    def __init__(self, wait_ms: int) -> None:
+        self._wait_s = wait_ms / 1000
+        self._deadline_s = asyncio.get_running_loop().time() + self._wait_s
+
+    async def until_done(self, attempt: Callable[[], Awaitable[T]], *, may_pass: Callable[[BmqError], bool]) -> T:
+        """What `attempt` gives; it is made again, every few seconds, while it fails with an error that may pass.
+
+        Raises StoreNotReady when the time is up, and every other error at once.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            began_s = loop.time()
+            try:
+                return await attempt()
+            except BmqError as error:
+                if not may_pass(error):
+                    raise
+                left_s = self._deadline_s - loop.time()
+                if left_s <= 0:
+                    raise StoreNotReady(f"the store was not ready within {self._wait_s:g} s: {error}") from error
+                _log.warning("waiting_for_the_store", reason=str(error), seconds_left=round(left_s))
+                await asyncio.sleep(min(left_s, max(0.0, began_s + TRY_AGAIN_S - loop.time())))
+
+
+def is_store_silent(error: BmqError) -> bool:
+    """The store does not answer now, whatever was asked of it."""
+    return isinstance(error, StorageUnavailable)
+
+
+def is_log_silent(error: BmqError) -> bool:
+    """The same, as a log says it."""
+    return isinstance(error, StorageUnavailable) or error.code in _MAY_PASS

@@ -1,0 +1,64 @@
+"""The store that the settings name, opened; patiently, since an HDFS may not be up yet."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from pathlib import Path
+from random import Random
+
+from prometheus_client import CollectorRegistry
+
+from bmq.cli.patience import TRY_AGAIN_S, Patience, is_store_silent
+from bmq.cli.settings import Settings
+from bmq.hdfs.location import SCHEME, located
+from bmq.hdfs.store import HdfsStore
+from bmq.log.local import LocalStore
+from bmq.log.store import SegmentStore
+from bmq.protocol.errors import BmqError
+
+
+class UnknownStore(BmqError):
+    """A store URL nobody here understands."""
+
+
+async def open_store(settings: Settings, random: Random) -> SegmentStore:
+    """Raises UnknownStore, BadLocation, StoreNotReady, RootError or another StoreError, each one sentence."""
+    if settings.store.startswith(SCHEME):
+        config = located(settings.store, settings.hdfs, system_user=_system_user())
+        patience = Patience(settings.start_wait_ms)
+        return await patience.until_done(
+            lambda: HdfsStore.open(config, random, retry_max_s=TRY_AGAIN_S), may_pass=is_store_silent
+        )
+    if settings.store and not settings.store.startswith("file:"):
+        scheme = settings.store.partition(":")[0]
+        raise UnknownStore(
+            f"store {settings.store!r}: there is no store for {scheme!r} URLs; file:DIR and hdfs://… are served"
+        )
+    return LocalStore(_local_path(settings))
+
+
+async def open_store_beside(settings: Settings, random: Random) -> SegmentStore:
+    """As `open_store`, for a reader that may run beside a server: it takes no lock and makes nothing."""
+    if settings.store.startswith(SCHEME) or (settings.store and not settings.store.startswith("file:")):
+        return await open_store(settings, random)
+    path = _local_path(settings)
+    if not path.is_dir():
+        raise UnknownStore(
+            f"the embedded store {path} does not exist; name one with --data, or an hdfs:// one with --store"
+        )
+    return LocalStore(path, is_root_locked=False)
+
+
+def register_metrics(store: SegmentStore, registry: CollectorRegistry) -> None:
+    """Show what the store counts on /metrics."""
+    if isinstance(store, HdfsStore):
+        registry.register(store.collector)
+
+
+def _local_path(settings: Settings) -> Path:
+    return Path(settings.store.removeprefix("file:").removeprefix("//")) if settings.store else settings.data
+
+
+def _system_user() -> str:
+    return os.environ.get("HADOOP_USER_NAME") or getpass.getuser()

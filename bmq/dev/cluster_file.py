@@ -1,0 +1,90 @@
+"""The file in which a development cluster's directory says what it holds, and where a running one takes orders."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, Self
+
+from bmq.dev.hadoop_configuration import ClusterPlan, DataNodePlan, NameNodePlan
+from bmq.hdfs.config import Address
+from bmq.protocol.errors import BmqError
+
+FILE_NAME: Final = "cluster.json"
+LOCK_NAME: Final = "lock"
+FILE_BYTES_MAX: Final = 1024 * 1024
+
+
+class NoCluster(BmqError):
+    """The directory holds no cluster, or none is running on it."""
+
+
+class ClusterBusy(BmqError):
+    """A cluster is running on the directory already."""
+
+
+class BadClusterFile(BmqError):
+    """The file is there and is not what this program wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFile:
+    """`control`: where the process that runs the cluster takes orders, `pid` that process; None while nobody runs it."""
+
+    plan: ClusterPlan
+    control: Address | None = None
+    pid: int | None = None
+
+    def write(self, directory: Path) -> None:
+        """Replace the file as a whole."""
+        directory.mkdir(parents=True, exist_ok=True)
+        fresh = directory / f"{FILE_NAME}.new"
+        fresh.write_text(json.dumps(asdict(self), indent=1) + "\n")
+        fresh.replace(directory / FILE_NAME)
+
+    @classmethod
+    def read(cls, directory: Path) -> Self | None:
+        """None when there is no such file. Raises BadClusterFile."""
+        path = directory / FILE_NAME
+        try:
+            with path.open("rb") as file:
+                found = json.loads(file.read(FILE_BYTES_MAX))
+            return cls(
+                ClusterPlan(
+                    tuple(NameNodePlan(**_with_addresses(node)) for node in found["plan"]["namenodes"]),
+                    tuple(DataNodePlan(**_with_addresses(node)) for node in found["plan"]["datanodes"]),
+                ),
+                Address(*found["control"]) if found["control"] else None,
+                found["pid"],
+            )
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise BadClusterFile(f"{path} is not a file of a development cluster ({error})") from None
+
+
+def _with_addresses(node: dict[str, Any]) -> dict[str, Any]:
+    return {key: value if key == "name" else Address(*value) for key, value in node.items()}
+
+
+@contextmanager
+def exclusive(directory: Path) -> Iterator[None]:
+    """The directory is this process' alone, until it ends in whatever way. Raises ClusterBusy."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise NoCluster(f"{directory} cannot be used as a cluster's directory: {error.strerror}") from None
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ClusterBusy(f"a cluster is running on {directory} already") from None
+        yield
+    finally:
+        os.close(descriptor)

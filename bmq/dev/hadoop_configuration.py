@@ -1,0 +1,178 @@
+"""The XML files that Hadoop's daemons read, for a cluster whose daemons all listen on 127.0.0.1. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from xml.sax.saxutils import escape
+
+from bmq.hdfs.config import Address
+
+HOST: Final = "127.0.0.1"
+NAMESERVICE: Final = "bmq-dev"
+SHARED_EDITS: Final = "shared-edits"
+
+# A DataNode that is up before its NameNode tries again after this long, not after the default of 1 s.
+_DATANODE_RETRY_MS: Final = 100
+_DATANODE_RETRIES: Final = 600
+
+# Everything goes to the standard output, which is a file of its own for each daemon. What is filtered out is a thousand
+# lines, one for each directory of a new DataNode.
+LOGGING: Final = """\
+log4j.rootLogger=INFO,out
+log4j.appender.out=org.apache.log4j.ConsoleAppender
+log4j.appender.out.layout=org.apache.log4j.PatternLayout
+log4j.appender.out.layout.ConversionPattern=%d{ISO8601} %-5p %c{1}: %m%n
+log4j.appender.out.filter.1=org.apache.log4j.varia.StringMatchFilter
+log4j.appender.out.filter.1.StringToMatch=Added DIR lock
+log4j.appender.out.filter.1.AcceptOnMatch=false
+"""
+
+# For tests that wait until the NameNode notices something: a silent DataNode is stale after 3 s and dead after 12 s
+# (defaults: 30 s and 10.5 min), orders to DataNodes leave within 1 s (3 s), a restarted NameNode leaves safe mode at
+# once (30 s), lost replicas are made anew after 1 s (3 s).
+QUICK_PROPERTIES: Final[Mapping[str, str]] = {
+    "dfs.heartbeat.interval": "1",
+    "dfs.namenode.heartbeat.recheck-interval": "1000",
+    "dfs.namenode.stale.datanode.interval": "3000",
+    "dfs.namenode.avoid.read.stale.datanode": "true",
+    "dfs.namenode.avoid.write.stale.datanode": "true",
+    "dfs.namenode.safemode.extension": "0",
+    "dfs.namenode.redundancy.interval.seconds": "1s",
+    "dfs.ha.tail-edits.period": "200ms",
+    # With so few DataNodes any of them is soon twice as busy as the average, and is then left out of new blocks.
+    "dfs.namenode.redundancy.considerLoad": "false",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NameNodePlan:
+    """`rpc`: where clients and DataNodes go; `http`: status as JSON."""
+
+    name: str
+    rpc: Address
+    http: Address
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        return self.rpc, self.http
+
+
+@dataclass(frozen=True, slots=True)
+class DataNodePlan:
+    """`transfer`: where blocks are written and read; `ipc`: where ClientDatanodeProtocol answers."""
+
+    name: str
+    transfer: Address
+    ipc: Address
+    http: Address
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        return self.transfer, self.ipc, self.http
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPlan:
+    """Who runs where. One NameNode, or two that share a directory of edits (HA). It outlives the processes."""
+
+    namenodes: tuple[NameNodePlan, ...]
+    datanodes: tuple[DataNodePlan, ...]
+
+    @property
+    def is_ha(self) -> bool:
+        return len(self.namenodes) > 1
+
+    @property
+    def nodes(self) -> tuple[NameNodePlan | DataNodePlan, ...]:
+        return *self.namenodes, *self.datanodes
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        return tuple(address for node in self.nodes for address in node.addresses)
+
+    @classmethod
+    def of_ports(cls, ports: tuple[int, ...], *, namenodes: int, datanodes: int) -> ClusterPlan:
+        """Give out ports, in order: two for each NameNode, three for each DataNode. Raises ValueError on another count."""
+        if namenodes not in (1, 2) or datanodes < 1:
+            raise ValueError(f"{namenodes} NameNodes and {datanodes} DataNodes make no cluster")
+        if len(ports) != 2 * namenodes + 3 * datanodes:
+            raise ValueError(f"{len(ports)} ports for {namenodes} NameNodes and {datanodes} DataNodes")
+        at = [Address(HOST, port) for port in ports]
+        first = 2 * namenodes
+        return cls(
+            tuple(NameNodePlan(f"nn{i}", *at[2 * i : 2 * i + 2]) for i in range(namenodes)),
+            tuple(DataNodePlan(f"dn{i}", *at[first + 3 * i : first + 3 * i + 3]) for i in range(datanodes)),
+        )
+
+
+def client_properties(plan: ClusterPlan) -> dict[str, str]:
+    """What any Hadoop client needs to find the cluster, under either NameNode."""
+    if not plan.is_ha:
+        return {
+            "fs.defaultFS": f"hdfs://{plan.namenodes[0].rpc}",
+            "dfs.namenode.rpc-address": str(plan.namenodes[0].rpc),
+            "dfs.namenode.http-address": str(plan.namenodes[0].http),
+        }
+    found = {
+        "fs.defaultFS": f"hdfs://{NAMESERVICE}",
+        "dfs.nameservices": NAMESERVICE,
+        f"dfs.ha.namenodes.{NAMESERVICE}": ",".join(node.name for node in plan.namenodes),
+        f"dfs.client.failover.proxy.provider.{NAMESERVICE}": (
+            "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
+        ),
+    }
+    for node in plan.namenodes:
+        found[f"dfs.namenode.rpc-address.{NAMESERVICE}.{node.name}"] = str(node.rpc)
+        found[f"dfs.namenode.http-address.{NAMESERVICE}.{node.name}"] = str(node.http)
+    return found
+
+
+def daemon_properties(
+    plan: ClusterPlan, node: NameNodePlan | DataNodePlan, directory: Path, properties: Mapping[str, str]
+) -> dict[str, str]:
+    """All properties of one daemon whose files lie under `directory`/NAME. What the caller gives wins."""
+    own = directory / node.name
+    found = {
+        **client_properties(plan),
+        "hadoop.tmp.dir": str(own / "tmp"),
+        "dfs.replication": str(min(3, max(1, len(plan.datanodes)))),
+        # The web interfaces' cookies are signed with a secret that is not looked for in the home directory.
+        "hadoop.http.filter.initializers": "org.apache.hadoop.http.lib.StaticUserWebFilter",
+        # All DataNodes have one address, and there may be no name for it.
+        "dfs.namenode.datanode.registration.ip-hostname-check": "false",
+    }
+    match node:
+        case NameNodePlan():
+            found["dfs.namenode.name.dir"] = (own / "name").as_uri()
+        case DataNodePlan():
+            found |= {
+                "dfs.datanode.data.dir": (own / "data").as_uri(),
+                "dfs.datanode.address": str(node.transfer),
+                "dfs.datanode.ipc.address": str(node.ipc),
+                "dfs.datanode.http.address": str(node.http),
+                "dfs.datanode.hostname": HOST,
+                "ipc.client.connect.retry.interval": str(_DATANODE_RETRY_MS),
+                "ipc.client.connect.max.retries": str(_DATANODE_RETRIES),
+            }
+    if plan.is_ha:
+        found |= {
+            "dfs.namenode.shared.edits.dir": (directory / SHARED_EDITS).as_uri(),
+            "dfs.ha.automatic-failover.enabled": "false",
+            "dfs.ha.fencing.methods": "shell(/bin/true)",
+        }
+        if isinstance(node, NameNodePlan):
+            # Both NameNodes have one host, so neither could tell from its address which of the two it is.
+            found["dfs.ha.namenode.id"] = node.name
+    return {**found, **properties}
+
+
+def configuration_xml(properties: Mapping[str, str]) -> str:
+    """The file that holds these properties, in the order of their names."""
+    lines = [
+        f"  <property><name>{escape(name)}</name><value>{escape(value)}</value></property>"
+        for name, value in sorted(properties.items())
+    ]
+    return "\n".join(['<?xml version="1.0" encoding="UTF-8"?>', "<configuration>", *lines, "</configuration>", ""])

@@ -1,0 +1,63 @@
+"""What an administrator may tell a NameNode of an HA pair: to become active, to step back."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import uuid
+from typing import Final
+
+from bmq.hdfs.authentication import SimpleAuthentication
+from bmq.hdfs.config import Address
+from bmq.hdfs.errors import RemoteError
+from bmq.hdfs.proto.namenode_pb2 import (
+    StateChangeRequestInfo,
+    TransitionToActiveRequest,
+    TransitionToActiveResponse,
+)
+from bmq.hdfs.rpc import RpcConnection
+from bmq.log.store import StoreError
+from bmq.protocol.errors import BmqError
+
+HA_PROTOCOL: Final = "org.apache.hadoop.ha.HAServiceProtocol"
+CONNECT_WAIT_S: Final = 2.0
+
+
+class TransitionFailed(BmqError):
+    """A NameNode did not change its role, or did not say so in time."""
+
+
+async def become_active(rpc: Address, timeout_s: float) -> None:
+    """It reads the edits to their end first. Raises TransitionFailed."""
+    await _transition(rpc, "transitionToActive", timeout_s)
+
+
+async def become_standby(rpc: Address, timeout_s: float) -> None:
+    """Raises TransitionFailed."""
+    await _transition(rpc, "transitionToStandby", timeout_s)
+
+
+async def _transition(rpc: Address, method: str, timeout_s: float) -> None:
+    # Only the user who runs the NameNode may do this; daemons take their user's name from the same two places.
+    user = os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
+    # Stepping back is asked for with a message of the same shape.
+    request = TransitionToActiveRequest(
+        req_info=StateChangeRequestInfo(req_source=StateChangeRequestInfo.REQUEST_BY_USER)
+    )
+    try:
+        connection = await RpcConnection.open(
+            rpc, HA_PROTOCOL, SimpleAuthentication(user), client_id=uuid.uuid4().bytes, timeout_s=CONNECT_WAIT_S
+        )
+        try:
+            await connection.call(
+                method,
+                request,
+                TransitionToActiveResponse,
+                call_id=0,
+                retry_count=0,
+                timeout_s=timeout_s,
+            )
+        finally:
+            connection.close()
+    except (RemoteError, StoreError) as error:
+        raise TransitionFailed(f"{method} of the NameNode at {rpc} failed: {error}") from error

@@ -1,0 +1,76 @@
+"""What a NameNode says about itself and its DataNodes over HTTP (JMX as JSON)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bmq.hdfs.config import Address
+
+ANSWER_WAIT_S: Final = 2.0
+ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024
+
+
+class NoStatus(Exception):
+    """The daemon did not answer, or not with what was asked; why, in a few words."""
+
+
+@dataclass(frozen=True, slots=True)
+class NameNodeStatus:
+    """`role`: `active`, `standby` or, while it starts, `initializing`. `live`: transfer addresses of live DataNodes."""
+
+    role: str
+    is_in_safe_mode: bool
+    live: frozenset[str]
+
+
+async def namenode_status(http: Address) -> NameNodeStatus:
+    """Raises NoStatus."""
+    status = await jmx_bean(http, "Hadoop:service=NameNode,name=NameNodeStatus")
+    info = await jmx_bean(http, "Hadoop:service=NameNode,name=NameNodeInfo")
+    try:
+        nodes = json.loads(info["LiveNodes"])
+        return NameNodeStatus(
+            role=status["State"],
+            is_in_safe_mode=bool(info["Safemode"]),
+            live=frozenset(node["xferaddr"] for node in nodes.values()),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise NoStatus(f"{http} gave an incomplete status: {error!r}") from None
+
+
+async def jmx_bean(http: Address, name: str) -> dict[str, Any]:
+    """The attributes of one bean. Raises NoStatus when there is none of that name, or no answer in time."""
+    try:
+        async with asyncio.timeout(ANSWER_WAIT_S):
+            body = await _get(http, f"/jmx?qry={name}")
+        beans = json.loads(body)["beans"]
+    except TimeoutError:
+        raise NoStatus(f"{http} did not answer within {ANSWER_WAIT_S:g} s") from None
+    except (OSError, EOFError, KeyError, TypeError, ValueError) as error:
+        raise NoStatus(f"no status from {http}: {error}") from None
+    if not beans or not isinstance(beans[0], dict):
+        raise NoStatus(f"{http} has no {name} yet")
+    found: dict[str, Any] = beans[0]
+    return found
+
+
+async def _get(http: Address, path: str) -> bytes:
+    # HTTP/1.0, so that the answer ends where the connection does.
+    reader, writer = await asyncio.open_connection(http.host, http.port)
+    try:
+        writer.write(f"GET {path} HTTP/1.0\r\nHost: {http}\r\n\r\n".encode())
+        received = bytearray()
+        while part := await reader.read(65536):
+            received += part
+            if len(received) > ANSWER_BYTES_MAX:
+                raise ValueError(f"more than {ANSWER_BYTES_MAX} bytes")
+    finally:
+        writer.transport.abort()
+    head, separator, body = bytes(received).partition(b"\r\n\r\n")
+    status_line = head.split(b"\r\n", 1)[0].split()
+    if not separator or len(status_line) < 2 or status_line[1] != b"200":
+        raise ValueError(f"answer begins {bytes(received[:60])!r}")
+    return body

@@ -1,0 +1,84 @@
+"""How a client says who it is. Today by name alone (SIMPLE); a SASL mechanism would be one more class here.
+
+A connection begins with a byte that says which of the two it will be. SIMPLE sends nothing else: the user's name stands in
+the connection's context. With SASL both sides then exchange RpcSasl messages until the server says SUCCESS, and only then
+comes the context. A server that does not take SIMPLE says so with its first answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from bmq.hdfs.errors import AuthenticationRequired, PermissionRefused, RemoteError
+from bmq.hdfs.proto.rpc_pb2 import RpcSasl, UserInformation
+from bmq.log.store import StoreError
+
+NO_NEGOTIATION: Final = 0
+SASL_NEGOTIATION: Final = 0xDF
+
+# Call ids that are no calls.
+SASL_CALL_ID: Final = -33
+CONTEXT_CALL_ID: Final = -3
+REFUSED_CALL_ID: Final = -1
+
+FATAL_UNAUTHORIZED: Final = 15  # RpcErrorCodeProto
+
+
+class Negotiation(Protocol):
+    """The connection as far as SASL needs it."""
+
+    async def exchange(self, message: RpcSasl) -> RpcSasl:
+        """Send a message and wait for the server's. Raises StorageUnavailable, and what `refusal` says."""
+
+
+class Authentication(Protocol):
+    """`first_byte`: NO_NEGOTIATION or SASL_NEGOTIATION. `user_information`: what the connection's context says."""
+
+    @property
+    def first_byte(self) -> int: ...
+
+    @property
+    def user_information(self) -> UserInformation: ...
+
+    async def negotiate(self, negotiation: Negotiation) -> None:
+        """Called once for each connection, after its first bytes and before its context. Raises StoreError."""
+
+
+@dataclass(frozen=True, slots=True)
+class SimpleAuthentication:
+    """The server believes the name it is told."""
+
+    user: str
+
+    @property
+    def first_byte(self) -> int:
+        return NO_NEGOTIATION
+
+    @property
+    def user_information(self) -> UserInformation:
+        return UserInformation(effective_user=self.user)
+
+    async def negotiate(self, negotiation: Negotiation) -> None:
+        """Nothing to say."""
+
+
+def sasl_demanded(server: str, message: RpcSasl) -> AuthenticationRequired:
+    """The error for a SASL message that nobody asked for."""
+    methods = ", ".join(dict.fromkeys(auth.method for auth in message.auths))
+    state = RpcSasl.State.Name(message.state)
+    return AuthenticationRequired(
+        f"{server} demands Kerberos (SASL); bmq speaks simple authentication only "
+        f"(the server sent {state}{': ' + methods if methods else ''})"
+    )
+
+
+def refusal(server: str, error: RemoteError, error_detail: int) -> StoreError | None:
+    """The error for a connection that was refused for who we are; None when it was for something else."""
+    if error.name == "AuthorizationException":
+        return PermissionRefused(f"{server} does not let this user in: {error.message} ({error.name})")
+    if error_detail == FATAL_UNAUTHORIZED:
+        return AuthenticationRequired(
+            f"{server} demands Kerberos (SASL); bmq speaks simple authentication only: {error.message} ({error.name})"
+        )
+    return None

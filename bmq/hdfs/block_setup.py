@@ -1,0 +1,111 @@
+"""Setting up a block on its DataNodes: what they are told, and what their answers come to. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from bmq.hdfs.blocks import DataNode, LocatedBlock
+from bmq.hdfs.datanode_connection import SetupRefused
+from bmq.hdfs.proto.hdfs_pb2 import StorageType
+from bmq.hdfs.proto.transfer_pb2 import BaseHeader, Checksum, ChecksumType, ClientOperationHeader, OpWriteBlock
+from bmq.log.store import WriterBroken
+
+Stage = OpWriteBlock.Stage
+
+
+class StreamOpenFailed(WriterBroken):
+    """Not every node could be set up; nothing is left open. `failed`: those that could not be, as far as known.
+
+    `unreachable`: those among them that refused connections or did not answer. `connected`: the rest.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        failed: tuple[DataNode, ...],
+        unreachable: tuple[DataNode, ...],
+        connected: tuple[DataNode, ...],
+    ) -> None:
+        super().__init__(reason)
+        self.failed = failed
+        self.unreachable = unreachable
+        self.connected = connected
+
+
+def write_operation(
+    located: LocatedBlock,
+    *,
+    holder: str,
+    stage: Stage,
+    new_stamp: int,
+    bytes_least: int,
+    bytes_most: int,
+    chunk_bytes: int,
+    targets: Sequence[DataNode],
+) -> OpWriteBlock:
+    """What a connection begins with. `targets`: whom the DataNode passes the packets on to, first one first."""
+    base = BaseHeader(block=located.block.message())
+    if located.token.IsInitialized():
+        base.token.CopyFrom(located.token)
+    return OpWriteBlock(
+        header=ClientOperationHeader(base_header=base, client_name=holder),
+        targets=[node.message for node in targets],
+        stage=stage,
+        pipeline_size=1 + len(targets),
+        min_bytes_rcvd=bytes_least,
+        max_bytes_rcvd=bytes_most,
+        latest_generation_stamp=new_stamp,
+        requested_checksum=Checksum(type=ChecksumType.CHECKSUM_CRC32C, bytes_per_checksum=chunk_bytes),
+        storage_type=StorageType.DISK,
+        target_storage_types=[StorageType.DISK] * len(targets),
+    )
+
+
+def open_failure(
+    located: LocatedBlock,
+    results: Sequence[SetupRefused | None],
+    lost: Mapping[DataNode, str],
+    *,
+    is_fanout: bool,
+) -> StreamOpenFailed | None:
+    """None when every node took the block and none was lost since.
+
+    `results`: of each connection, all nodes of `located` in a fan-out and the first one in a chain; `lost`: nodes that
+    took the block and failed before the others had.
+    """
+    if not lost and not any(results):
+        return None
+    reasons = dict(lost)
+    unreachable: set[DataNode] = set()
+    told = ""
+    for node, refused in zip(located.nodes, results, strict=is_fanout):
+        if refused is None:
+            continue
+        culprit = node if is_fanout else _culprit(located, refused)
+        if culprit is None:
+            told = f"{chain_of(located.nodes)}: {refused}"
+            continue
+        reasons[culprit] = str(refused)
+        if refused.is_unreachable:
+            unreachable.add(culprit)
+    told = told or "; ".join(f"{node.transfer}: {reason}" for node, reason in reasons.items())
+    return StreamOpenFailed(
+        f"block {located.block.block_id} could not be set up: {told}",
+        failed=tuple(reasons),
+        unreachable=tuple(node for node in reasons if node in unreachable),
+        connected=tuple(node for node in located.nodes if node not in reasons),
+    )
+
+
+def chain_of(nodes: Sequence[DataNode]) -> str:
+    """Where a failure was when no single node can be blamed."""
+    return "somewhere in the chain " + " -> ".join(str(node.transfer) for node in nodes)
+
+
+def _culprit(located: LocatedBlock, refused: SetupRefused) -> DataNode | None:
+    """Which node of a chain is to blame, when its first one tells. Without an answer it may be any of them."""
+    if refused.bad_link:
+        return next((node for node in located.nodes if str(node.transfer) == refused.bad_link), None)
+    is_anybodys = refused.is_connected and refused.is_unreachable
+    return None if is_anybodys else located.nodes[0]

@@ -1,0 +1,237 @@
+"""One connection to a DataNode over which one block is written: setup, packets out, acknowledgements in."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import Future, Transport
+from collections.abc import Sequence
+from typing import Final, Protocol, cast
+
+from google.protobuf.message import DecodeError, Message
+
+from bmq.hdfs.blocks import DataNode
+from bmq.hdfs.packets import (
+    HEARTBEAT_SEQNO,
+    INCOMPLETE,
+    UNUSUAL,
+    Ack,
+    BadAck,
+    decode_ack,
+    read_ack,
+    read_varint,
+    varint,
+)
+from bmq.hdfs.proto.transfer_pb2 import BlockOpResponse, TransferStatus
+
+TRANSFER_VERSION: Final = 28
+WRITE_BLOCK: Final = 80
+SETUP_REPLY_BYTES_MAX: Final = 64 * 1024
+
+
+class SetupRefused(Exception):
+    """The DataNode did not take the block. `bad_link`: the node of the chain behind it that did not, as host:port."""
+
+    def __init__(
+        self, reason: str, *, is_unreachable: bool = False, is_connected: bool = True, bad_link: str = ""
+    ) -> None:
+        super().__init__(reason)
+        self.is_unreachable = is_unreachable  # no connection at all, or no answer in time
+        self.is_connected = is_connected
+        self.bad_link = bad_link
+
+
+class Listener(Protocol):
+    """Who hears of acknowledgements. Nothing is told after `lost` or after the connection was aborted."""
+
+    def heard(self, connection: DataNodeConnection) -> None:
+        """Something was acknowledged; the connection's counters say what."""
+
+    def heard_heartbeat(self, connection: DataNodeConnection) -> None:
+        """Another heartbeat was answered."""
+
+    def refused(self, connection: DataNodeConnection, ack: Ack) -> None:
+        """An acknowledgement that is no success, or not the next one."""
+
+    def lost(self, connection: DataNodeConnection, reason: str) -> None:
+        """Closed by the other side, or it sent what makes no sense."""
+
+
+class DataNodeConnection(asyncio.Protocol):
+    """`acked_seqno`: newest packet acknowledged; `heartbeats`: how many were; `heard_s`: loop time of the last news."""
+
+    __slots__ = (
+        "_chain_nodes",
+        "_is_closed",
+        "_listener",
+        "_loop",
+        "_ready",
+        "_rest",
+        "_transport",
+        "acked_seqno",
+        "heard_s",
+        "heartbeats",
+        "node",
+    )
+
+    def __init__(
+        self, node: DataNode, listener: Listener, loop: asyncio.AbstractEventLoop, *, chain_nodes: int = 1
+    ) -> None:
+        """`chain_nodes`: how many nodes an acknowledgement speaks for, this one included."""
+        self.node = node
+        self._chain_nodes = chain_nodes
+        self.acked_seqno = -1
+        self.heartbeats = 0
+        self.heard_s = 0.0
+        self._listener = listener
+        self._loop = loop
+        self._transport: Transport | None = None
+        self._ready: Future[BlockOpResponse] | None = loop.create_future()
+        self._rest = b""
+        self._is_closed = False
+
+    async def open(self, operation: Message, *, timeout_s: float) -> None:
+        """Connect and set up the block. Raises SetupRefused, and then nothing is left open."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._set_up(operation)
+        except TimeoutError as error:
+            is_connected = self._transport is not None
+            self.abort()
+            raise SetupRefused(
+                f"no answer in {timeout_s:g} s", is_unreachable=True, is_connected=is_connected
+            ) from error
+        except BaseException:
+            self.abort()
+            raise
+
+    async def _set_up(self, operation: Message) -> None:
+        host, port = self.node.transfer
+        ready = self._ready
+        assert ready is not None
+        try:
+            await self._loop.create_connection(lambda: self, host, port)
+        except OSError as error:
+            raise SetupRefused(error.strerror or str(error), is_unreachable=True, is_connected=False) from error
+        body = operation.SerializeToString()
+        head = TRANSFER_VERSION.to_bytes(2, "big") + bytes((WRITE_BLOCK,))
+        self.write((head + varint(len(body)) + body,))
+        response = await ready
+        self._ready = None
+        if response.status != TransferStatus.SUCCESS:
+            name = status_name(response.status)
+            reason = response.message.partition("\n")[0] or f"refused with {name}"
+            raise SetupRefused(reason, bad_link=response.first_bad_link)
+
+    def write(self, pieces: Sequence[bytes | bytearray | memoryview]) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return  # `lost` is on its way
+        if len(pieces) == 1:
+            transport.write(pieces[0])
+        else:
+            transport.writelines(pieces)
+
+    def abort(self) -> None:
+        """Close at once, unsent bytes are dropped; nothing is told any more."""
+        self._is_closed = True
+        if self._ready is not None and not self._ready.cancel() and not self._ready.cancelled():
+            self._ready.exception()  # nobody waits for it any more
+        if self._transport is not None:
+            self._transport.abort()
+            self._transport = None
+
+    # --- asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if self._is_closed:
+            cast(Transport, transport).abort()
+        else:
+            self._transport = cast(Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_closed:
+            return
+        if self._rest:
+            data = self._rest + data
+            self._rest = b""
+        at = 0
+        if self._ready is not None and not self._ready.done():
+            at = self._take_setup_reply(data)
+            if at == len(data):
+                return
+        acked_seqno = self.acked_seqno
+        heartbeats = self.heartbeats
+        strange: Ack | None = None
+        size_bytes = len(data)
+        try:
+            while at < size_bytes:
+                end, seqno = read_ack(data, at, self._chain_nodes)
+                if seqno == UNUSUAL:
+                    ack = decode_ack(data, at, end)
+                    if not ack.is_success(self._chain_nodes):
+                        strange = ack
+                        break
+                    seqno = ack.seqno
+                if seqno == acked_seqno + 1 and end != INCOMPLETE:
+                    acked_seqno = seqno
+                elif end == INCOMPLETE:
+                    self._rest = data[at:]
+                    break
+                elif seqno == HEARTBEAT_SEQNO:
+                    self.heartbeats += 1
+                else:
+                    strange = decode_ack(data, at, end)
+                    break
+                at = end
+        except BadAck as error:
+            self._listener.lost(self, f"it sent {error}")
+            return
+        self.heard_s = self._loop.time()
+        if acked_seqno != self.acked_seqno:
+            self.acked_seqno = acked_seqno
+            self._listener.heard(self)
+        if heartbeats != self.heartbeats and not self._is_closed:
+            self._listener.heard_heartbeat(self)
+        if strange is not None and not self._is_closed:
+            self._listener.refused(self, strange)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._is_closed:
+            return
+        self._transport = None
+        reason = f"connection lost: {error}" if error else "it closed the connection"
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_exception(SetupRefused(reason))
+        else:
+            self._is_closed = True
+            self._listener.lost(self, reason)
+
+    def _take_setup_reply(self, data: bytes) -> int:
+        """Where the reply ends; everything is kept while it is not all there."""
+        assert self._ready is not None
+        try:
+            length_bytes, at = read_varint(data, 0)
+        except IndexError:
+            length_bytes, at = len(data), 1  # more is to come
+        except BadAck:
+            length_bytes, at = SETUP_REPLY_BYTES_MAX + 1, 0
+        end = at + length_bytes
+        if length_bytes > SETUP_REPLY_BYTES_MAX:
+            self._ready.set_exception(SetupRefused("its answer is no answer to a WRITE_BLOCK"))
+            return len(data)
+        if end > len(data):
+            self._rest = data
+            return len(data)
+        try:
+            self._ready.set_result(BlockOpResponse.FromString(data[at:end]))
+        except DecodeError:
+            self._ready.set_exception(SetupRefused("its answer is no answer to a WRITE_BLOCK"))
+            return len(data)
+        return end
+
+
+def status_name(status: int) -> str:
+    try:
+        return TransferStatus.Name(status)
+    except ValueError:
+        return f"status {status}"

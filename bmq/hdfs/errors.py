@@ -1,0 +1,163 @@
+"""What NameNodes and DataNodes refuse, as errors of the store, each with a sentence an operator can act on.
+
+A caller above the store needs to know four things apart: try again (StorageUnavailable), make space (StorageFull), somebody
+else owns the file (FencedWriter), set something right (the rest). The exception's own name stays in the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from bmq.log.store import (
+    AlreadyExists,
+    FencedWriter,
+    FileMissing,
+    LeaseHeld,
+    StorageFull,
+    StorageUnavailable,
+    StoreError,
+)
+
+MESSAGE_CHARACTERS_MAX: Final = 500
+
+
+class RemoteError(Exception):
+    """An exception a Hadoop server answered with. `exception_class`: the full Java name; `message`: its first line."""
+
+    def __init__(self, exception_class: str, message: str) -> None:
+        first_line = message.partition("\n")[0].strip()
+        self.exception_class = exception_class
+        self.message = first_line[:MESSAGE_CHARACTERS_MAX]
+        super().__init__(f"{self.name}: {self.message}")
+
+    @property
+    def name(self) -> str:
+        """The class without its package and the class around it: `AccessControlException`."""
+        return self.exception_class.replace("$", ".").rpartition(".")[2]
+
+
+class ConnectionLost(StorageUnavailable):
+    """A connection dropped while calls were under way: what became of them is unknown."""
+
+
+class CallTimedOut(StorageUnavailable):
+    """A server left a call unanswered for as long as the caller could wait: what became of it is unknown."""
+
+
+class AuthenticationRequired(StoreError):
+    """The server demands SASL (Kerberos) or does not take this client's name for granted. Never retried."""
+
+
+class PermissionRefused(StoreError):
+    """The user may not do this. Never retried."""
+
+
+class NotADirectory(StoreError):
+    """A file stands where a directory should: the root, or a parent of the path."""
+
+
+class DirectoryNotEmpty(StoreError):
+    """Removing a directory that has entries without asking for its content to go, too."""
+
+
+class QuotaExceeded(StorageFull):
+    """A quota of the directory, or the most entries a directory may have, is used up."""
+
+
+class SafeMode(StorageUnavailable):
+    """The NameNode takes no changes now."""
+
+
+class NoDataNodes(StorageUnavailable):
+    """No DataNode takes a new block: none is live, all are excluded or busy, or none has space for a whole block."""
+
+
+class LeaseLost(FencedWriter):
+    """The NameNode no longer takes this holder for the writer of this block. What that means, the caller decides."""
+
+
+class ReplicaMissing(StoreError):
+    """This DataNode has no replica of that block, or only one of an older generation."""
+
+
+def store_error(error: RemoteError, path: str) -> StoreError:
+    """The error of the store for `error`, which a call about `path` was answered with."""
+    kind = _KINDS.get(error.name)
+    if kind is AlreadyExists and _FILE_IN_THE_WAY in error.message:
+        kind = NotADirectory  # making a directory where a file is; every other target that exists has another text
+    elif kind is None:
+        kind = next((kind for part, kind in _KINDS_BY_TEXT if part in error.message), StoreError)
+    advice = _ADVICE.get(kind)
+    if advice is not None:
+        return kind(f"{path}: {advice}: {error.message} ({error.name})")
+    return kind(f"{path}: {error.message} ({error.name})")
+
+
+def is_standby(error: RemoteError) -> bool:
+    """Another NameNode has to be asked: this one is not active, or it answers reads only."""
+    return error.name in _STANDBY
+
+
+def is_safe_mode(error: RemoteError) -> bool:
+    """Under HA the exception comes wrapped into a RetriableException, whose message begins with its class."""
+    return error.name == _SAFE_MODE or (error.name in _RETRIABLE and _SAFE_MODE in error.message)
+
+
+def is_retriable(error: RemoteError) -> bool:
+    """The server itself says: the same call again, a little later."""
+    return error.name in _RETRIABLE
+
+
+_FILE_IN_THE_WAY: Final = "Path is not a directory"
+_SAFE_MODE: Final = "SafeModeException"
+_STANDBY: Final = frozenset({"StandbyException", "ObserverRetryOnActiveException"})
+_RETRIABLE: Final = frozenset({"RetriableException", "RetryStartFileException", "NotReplicatedYetException"})
+
+_Kind = Callable[[str], StoreError]
+
+_KINDS: Final[dict[str, _Kind]] = {
+    "FileNotFoundException": FileMissing,
+    "FileAlreadyExistsException": AlreadyExists,
+    "AlreadyBeingCreatedException": AlreadyExists,
+    "ParentNotDirectoryException": NotADirectory,
+    "PathIsNotDirectoryException": NotADirectory,
+    "PathIsNotEmptyDirectoryException": DirectoryNotEmpty,
+    "AccessControlException": PermissionRefused,
+    "AuthorizationException": PermissionRefused,
+    "NSQuotaExceededException": QuotaExceeded,
+    "DSQuotaExceededException": QuotaExceeded,
+    "QuotaByStorageTypeExceededException": QuotaExceeded,
+    "MaxDirectoryItemsExceededException": QuotaExceeded,
+    "DiskOutOfSpaceException": StorageFull,
+    "LeaseExpiredException": LeaseLost,
+    "RecoveryInProgressException": LeaseHeld,
+    "ReplicaNotFoundException": ReplicaMissing,
+    _SAFE_MODE: SafeMode,
+    **dict.fromkeys((_STANDBY | _RETRIABLE), StorageUnavailable),
+}
+
+# What NameNodes say with a plain IOException. The texts of 3.x; each of the first group means that the block has a newer
+# writer or is closed.
+_KINDS_BY_TEXT: Final[tuple[tuple[str, _Kind], ...]] = (
+    ("not the lease owner", LeaseLost),
+    ("Unexpected BlockUCState", LeaseLost),
+    ("mismatching GS", LeaseLost),
+    ("but not UNDER_CONSTRUCTION", LeaseLost),
+    ("looked like a retry to allocate block", LeaseLost),
+    ("smaller size block", LeaseLost),
+    ("could only be written to 0 of the", NoDataNodes),
+    ("could only be replicated to 0 nodes", NoDataNodes),
+    ("eplica generation stamp < block generation stamp", ReplicaMissing),
+)
+
+_ADVICE: Final[dict[_Kind, str]] = {
+    PermissionRefused: "HDFS refuses it to this user; give the user the right, or set another user",
+    QuotaExceeded: "an HDFS quota is used up; raise it or free space",
+    StorageFull: "HDFS has no space left; free some or add DataNodes",
+    NotADirectory: "a file stands where a directory should be; move it away or use another root",
+    SafeMode: "the NameNode is in safe mode and takes no changes",
+    NoDataNodes: "no DataNode takes a new block; they are down, busy or full",
+    LeaseHeld: "its lease is being recovered",
+    DirectoryNotEmpty: "the directory has entries",
+}

@@ -1,0 +1,335 @@
+"""Closes a file that its writer left open, acting under the writer's name: a new generation stamp on its block cuts the
+writer off, its replicas are made equal, and the file is closed at exactly that length.
+
+Both a new owner (takeover.py) and an owner whose stream broke (repair.py) do this. One try is: stamp, equalize,
+updatePipeline, finish, complete; then look again, because a successful complete() proves nothing. The NameNode goes by the
+writer's name alone, so rivals (the old writer itself, another taker) can interfere at any point; each interference makes
+the try fail, and the next one starts from a fresh look under a still newer stamp. Nothing here ever abandons a block.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Final
+
+import structlog
+
+from bmq.hdfs.bad_nodes import BadNodes
+from bmq.hdfs.block_stream import BlockStream, Stage, StreamOpenFailed
+from bmq.hdfs.blocks import Block, DataNode, FileBlocks, LocatedBlock
+from bmq.hdfs.config import HdfsConfig
+from bmq.hdfs.datanode_connection import SetupRefused
+from bmq.hdfs.datanode_rpc import DataNodeRpc
+from bmq.hdfs.equalize import SourceFailed, equalize
+from bmq.hdfs.errors import AuthenticationRequired, LeaseLost, PermissionRefused
+from bmq.hdfs.lease_recovery import recover_lease
+from bmq.hdfs.namenode import NameNode
+from bmq.hdfs.reader import BlockReader
+from bmq.hdfs.replica_closing import close_replica
+from bmq.hdfs.replica_states import (
+    Agreement,
+    CompleteAsIs,
+    Plan,
+    RecoverLease,
+    Renew,
+    SetUpEmpty,
+    WaitForNodes,
+    agree,
+    plan,
+)
+from bmq.hdfs.replica_survey import ReplicaSurvey
+from bmq.log.store import CorruptFile, FileMissing, StorageUnavailable, StoreError, WriterBroken
+
+TRIES_MAX: Final = 10
+BACKOFF_FIRST_S: Final = 0.005
+BACKOFF_LONGEST_S: Final = 0.16
+COMPLETE_WAITS_S: Final = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256)
+RECOVERED_BYTES_MOST: Final = 1 << 50  # no replica is too long to be recovered
+
+_log = structlog.get_logger("bmq.hdfs")
+
+
+class LeaseRecoveryNeeded(StoreError):
+    """This file cannot be closed under the writer's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClosingTools:
+    """What closing a file needs of the store."""
+
+    namenode: NameNode
+    datanodes: DataNodeRpc
+    reader: BlockReader
+    config: HdfsConfig
+    bad_nodes: BadNodes
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """`nodes`: those that hold all of the last block, as far as this closing saw to it; else empty."""
+
+    length_bytes: int
+    last: LocatedBlock | None
+    nodes: tuple[DataNode, ...]
+
+
+class FileClosing:
+    """One file being closed; used once. `holder`: under whose name it was written. `own_holder`: who closes it.
+
+    `file_id`: 0 for whichever file is found first. `least_bytes`: what every replica of its block is known to have; one
+    with less is not used.
+    """
+
+    def __init__(
+        self, path: str, *, holder: str, own_holder: str, tools: ClosingTools, file_id: int = 0, least_bytes: int = 0
+    ) -> None:
+        self.survey = ReplicaSurvey(path, datanodes=tools.datanodes, bad_nodes=tools.bad_nodes, config=tools.config)
+        self._path = path
+        self._holder = holder
+        self._own_holder = own_holder
+        self._tools = tools
+        self._namenode = tools.namenode
+        self._config = tools.config
+        self._file_id = file_id
+        self._least_bytes = least_bytes
+        self._random = Random(f"{own_holder} {path}")  # two takers must not try in step for ever
+        self._is_committed = False
+        self._is_forgiven = False
+        self._expected_bytes: int | None = None  # where our own complete() succeeded
+        self._nodes: tuple[DataNode, ...] = ()
+
+    async def close(self) -> Closed:
+        """Close the file under its writer's name; by lease recovery when that does not work.
+
+        Raises FileMissing (also when the path names another file than before), StorageUnavailable (call again later),
+        CorruptFile (the NameNode counts other bytes than the replicas have).
+        """
+        reason = ""
+        failures = 0
+        for _ in range(TRIES_MAX):
+            blocks = await self.look()
+            if not blocks.is_open:
+                return self._verified(blocks)
+            self.survey.has_learned = False
+            try:
+                await self._try(blocks)
+            except LeaseRecoveryNeeded as error:
+                reason = str(error)
+                break
+            except (FileMissing, StorageUnavailable, PermissionRefused, AuthenticationRequired):
+                raise
+            except StoreError as error:
+                reason = str(error)
+                _log.info("closing_is_tried_again", path=self._path, reason=reason)
+                if not self.survey.has_learned:
+                    await self._back_off(failures)
+                    failures += 1
+        return await self.recover(reason)
+
+    async def recover(self, reason: str) -> Closed:
+        """Close the file by lease recovery. `reason`: why that is needed, for the log. Raises as `close`."""
+        blocks = await self.look()
+        if blocks.is_open:
+            _log.warning("lease_recovery", path=self._path, reason=reason)
+            self._expected_bytes = None
+            self._nodes = ()
+            await recover_lease(self._path, own_holder=self._own_holder, namenode=self._namenode, config=self._config)
+            blocks = await self.look()
+            if blocks.is_open:
+                raise StorageUnavailable(f"{self._path} is still open after its lease was recovered")
+        return self._verified(blocks)
+
+    async def look(self) -> FileBlocks:
+        """The file as the NameNode shows it now. Raises FileMissing."""
+        status = await self._namenode.file_info(self._path)
+        if status is None or status.file_type != status.FileType.IS_FILE:
+            raise FileMissing(f"{self._path}: no such file")
+        if self._file_id and status.file_id != self._file_id:
+            raise FileMissing(f"{self._path} names another file now")
+        self._file_id = status.file_id
+        return FileBlocks.of(status.locations)
+
+    def _verified(self, blocks: FileBlocks) -> Closed:
+        """The second look at the lengths: what the NameNode says now is what counts (rules 3 and 10)."""
+        length_bytes = blocks.length_bytes
+        if self._expected_bytes is not None and length_bytes != self._expected_bytes:
+            raise CorruptFile(
+                f"{self._path} was closed at {self._expected_bytes} bytes, the NameNode says {length_bytes}"
+            )
+        return Closed(length_bytes, blocks.last, self._nodes)
+
+    async def _back_off(self, failures: int) -> None:
+        delay_s = min(BACKOFF_FIRST_S * 2**failures, BACKOFF_LONGEST_S)
+        await asyncio.sleep(delay_s * (0.5 + self._random.random()))
+
+    # --- one try
+
+    async def _try(self, blocks: FileBlocks) -> None:
+        """Raises StoreError when it did not work; what was found out stays for the next try."""
+        self._expected_bytes = None
+        self._nodes = ()
+        last = blocks.last
+        try:
+            if last is None:
+                # False says that the writer just added a block.
+                await self._complete(None, 0, waits_s=())
+            elif blocks.is_last_complete:
+                # Its writer's complete() came before the DataNodes' reports, and was not repeated.
+                await self._complete(last.block, last.offset + last.block.length_bytes)
+            elif self._is_committed:
+                await self._complete_committed(last)
+            else:
+                await self._close_block(last, plan(self.survey.replicas(last)))
+        except LeaseLost as error:
+            raise self._meaning(error) from error
+
+    def _meaning(self, error: LeaseLost) -> StoreError:
+        text = str(error)
+        if "is COMMITTED but not" in text:
+            self._is_committed = self.survey.has_learned = True
+        elif "LeaseExpired" in text or "UNDER_RECOVERY" in text or "not the lease owner" in text:
+            return LeaseRecoveryNeeded(text)
+        return WriterBroken(text)
+
+    async def _close_block(self, last: LocatedBlock, steps: Plan) -> None:
+        match steps:
+            case Renew():
+                await self._renew(last, steps)
+            case CompleteAsIs(nodes, length_bytes):
+                await self._complete(last.block.with_length(length_bytes), last.offset + length_bytes)
+                self._nodes = nodes
+            case SetUpEmpty(nodes):
+                new = await self._bump(last)
+                stream = await self._open(
+                    replace(new, nodes=nodes), Stage.PIPELINE_SETUP_CREATE, last.block, new_stamp=0
+                )
+                try:
+                    await self._end(last, new.block, stream, nodes, 0)
+                finally:
+                    stream.abort()
+            case RecoverLease(reason):
+                raise LeaseRecoveryNeeded(reason)
+            case WaitForNodes():
+                nodes_text = ", ".join(str(node.transfer) for node in last.nodes)
+                reason = f"{self._path}: none of its DataNodes ({nodes_text}) answers"
+                if self._is_forgiven:
+                    raise StorageUnavailable(reason)
+                # When all are silent at once it may be this machine that stood still.
+                self._is_forgiven = True
+                self.survey.forgive()
+                raise WriterBroken(reason)
+
+    async def _renew(self, last: LocatedBlock, steps: Renew) -> None:
+        """The usual way: new stamp, equalize, close."""
+        new = await self._bump(last)
+        stamp = new.block.generation_stamp
+        assert self.survey.oldest is not None
+        # Nodes that are listed no longer may have the first stamp still, the others have at least the newest.
+        old = replace(new, block=self.survey.oldest.block.with_length(self._least_bytes))
+        stream = await self._open(
+            old.with_nodes(steps.writable), Stage.PIPELINE_SETUP_STREAMING_RECOVERY, last.block, new_stamp=stamp
+        )
+        try:
+            lengths = await self.survey.lengths(steps.writable, new.block)
+            agreement = agree(lengths, steps.settled, chunk_bytes=self._config.checksum_chunk_bytes)
+            await self._equalize(stream, old, agreement)
+            settled = await self._close_settled(old, agreement, stamp)
+            await self._end(last, new.block, stream, (*steps.writable, *settled), agreement.length_bytes)
+        finally:
+            stream.abort()
+
+    async def _bump(self, last: LocatedBlock) -> LocatedBlock:
+        return await self._namenode.bump(last.block, holder=self._holder)
+
+    async def _open(self, located: LocatedBlock, stage: Stage, listed: Block, *, new_stamp: int) -> BlockStream:
+        """Always fan-out: the replicas have to be told apart. Raises StreamOpenFailed, once its causes are known."""
+        is_recovery = new_stamp > 0
+        try:
+            return await BlockStream.open(
+                located,
+                holder=self._holder,
+                config=self._config,
+                stage=stage,
+                new_stamp=new_stamp,
+                bytes_least=self._least_bytes if is_recovery else 0,
+                bytes_most=RECOVERED_BYTES_MOST if is_recovery else 0,
+                is_fanout=True,
+                on_lost=self.survey.lost,
+            )
+        except StreamOpenFailed as error:
+            for node in error.unreachable:
+                self.survey.lost(node, str(error))
+            refused = [node for node in error.failed if node not in error.unreachable]
+            if refused:
+                await self.survey.refused(refused, listed)
+            raise
+
+    async def _equalize(self, stream: BlockStream, old: LocatedBlock, agreement: Agreement) -> None:
+        try:
+            await equalize(stream, old, agreement, reader=self._tools.reader, config=self._config)
+        except SourceFailed as error:
+            self.survey.lost(agreement.source, str(error))
+            raise
+
+    async def _close_settled(self, old: LocatedBlock, agreement: Agreement, stamp: int) -> tuple[DataNode, ...]:
+        """Those that took the stamp. One that did not is left out: the others have its bytes."""
+        results = await asyncio.gather(
+            *(
+                close_replica(
+                    old,
+                    node,
+                    holder=self._holder,
+                    new_stamp=stamp,
+                    length_bytes=agreement.length_bytes,
+                    config=self._config,
+                )
+                for node in agreement.settled
+            ),
+            return_exceptions=True,
+        )
+        closed: list[DataNode] = []
+        for node, result in zip(agreement.settled, results, strict=True):
+            if result is None:
+                closed.append(node)
+            elif isinstance(result, SetupRefused):
+                if result.is_unreachable:
+                    self.survey.lost(node, str(result))
+            else:
+                raise result
+        return tuple(closed)
+
+    async def _end(
+        self, last: LocatedBlock, new: Block, stream: BlockStream, nodes: Sequence[DataNode], length_bytes: int
+    ) -> None:
+        """All replicas on `nodes` have `length_bytes` and the new stamp: make them the ones that count, and close."""
+        block = new.with_length(length_bytes)
+        await self._namenode.update_pipeline(holder=self._holder, old=last.block, new=block, nodes=nodes)
+        await stream.finish()
+        await self._complete(block, last.offset + length_bytes)
+        self._nodes = tuple(nodes)
+
+    async def _complete_committed(self, last: LocatedBlock) -> None:
+        """The NameNode settled the length already; it must be that of every replica before we call it the end."""
+        length_bytes = last.block.length_bytes
+        nodes = self.survey.answering(last)
+        lengths = await self.survey.lengths(nodes, last.block)
+        if set(lengths.values()) != {length_bytes}:
+            found = ", ".join(str(size) for size in sorted(lengths.values())) or "none that answer"
+            raise LeaseRecoveryNeeded(f"committed at {length_bytes} bytes, the replicas have {found}")
+        await self._complete(last.block, last.offset + length_bytes)
+        self._nodes = nodes
+
+    async def _complete(
+        self, last: Block | None, expected_bytes: int, *, waits_s: Sequence[float] = COMPLETE_WAITS_S
+    ) -> None:
+        """`expected_bytes`: the file's length afterwards. Raises WriterBroken when the NameNode goes on saying: not yet."""
+        for wait_s in (*waits_s, None):
+            if await self._namenode.complete(self._path, holder=self._holder, file_id=self._file_id, last=last):
+                self._expected_bytes = expected_bytes
+                return
+            if wait_s is not None:
+                await asyncio.sleep(wait_s)
+        raise WriterBroken(f"{self._path}: the NameNode does not complete the file at {expected_bytes} bytes")

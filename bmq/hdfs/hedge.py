@@ -1,0 +1,68 @@
+"""When to ask a second DataNode, and how often that may be done. Pure.
+
+A replica on a busy disk or in a paused process answers late; a second one asked in the meantime usually answers at once.
+The delay follows what is normal now, so that only the slowest reads pay for two; a budget keeps a cluster that is slow as
+a whole from being asked everything twice.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from math import ceil
+from typing import Final
+
+SAMPLES_MAX: Final = 256
+SAMPLES_LEAST: Final = 16
+SAMPLES_PER_UPDATE: Final = 16
+PERCENTILE: Final = 0.95
+DELAY_FACTOR: Final = 1.5
+FIRST_DELAY_S: Final = 0.1  # while too little is known
+SHARE_MAX: Final = 0.05
+SAVED_UP_MAX: Final = 10.0
+AT_ONCE_MAX: Final = 16
+
+
+class HedgeDelay:
+    """How long a first answer may take: above most of the recent ones. `least_s` is its lower bound."""
+
+    __slots__ = ("_least_s", "_samples", "_until_update", "delay_s")
+
+    def __init__(self, least_s: float) -> None:
+        self._least_s = least_s
+        self._samples: deque[float] = deque(maxlen=SAMPLES_MAX)
+        self._until_update = SAMPLES_LEAST
+        self.delay_s = max(least_s, FIRST_DELAY_S)
+
+    def observe(self, latency_s: float) -> None:
+        """Time from the request to the first byte of its answer (or to when it was given up)."""
+        self._samples.append(latency_s)
+        self._until_update -= 1
+        if self._until_update <= 0:
+            self._until_update = SAMPLES_PER_UPDATE
+            ordered = sorted(self._samples)
+            slow_s = ordered[ceil(PERCENTILE * len(ordered)) - 1]
+            self.delay_s = max(self._least_s, slow_s * DELAY_FACTOR)
+
+
+class HedgeBudget:
+    """Hedges are at most SHARE_MAX of all reads, with a few saved up, and at most AT_ONCE_MAX run at a time."""
+
+    __slots__ = ("_saved_up", "at_once")
+
+    def __init__(self) -> None:
+        self._saved_up = SAVED_UP_MAX
+        self.at_once = 0
+
+    def note_read(self) -> None:
+        self._saved_up = min(self._saved_up + SHARE_MAX, SAVED_UP_MAX)
+
+    def take(self) -> bool:
+        """Whether one may begin now; it is given back with `end`."""
+        if self._saved_up < 1.0 or self.at_once >= AT_ONCE_MAX:
+            return False
+        self._saved_up -= 1.0
+        self.at_once += 1
+        return True
+
+    def end(self) -> None:
+        self.at_once -= 1

@@ -1,0 +1,52 @@
+"""Where a cluster lies on HDFS: `hdfs://namenode:8020/bmq`, or with both NameNodes of an HA pair,
+`hdfs://namenode-1:8020,namenode-2:8020/bmq`."""
+
+from __future__ import annotations
+
+import dataclasses
+import posixpath
+from typing import Final
+
+from bmq.hdfs.config import NAMENODE_PORT, Address, HdfsConfig, HdfsSettings
+from bmq.log.store import StoreError
+
+SCHEME: Final = "hdfs:"
+_FORM: Final = "hdfs://NAMENODE:PORT[,NAMENODE:PORT]/DIRECTORY"
+
+
+class BadLocation(StoreError):
+    """A store URL that names no place on HDFS."""
+
+
+def located(url: str, settings: HdfsSettings, *, system_user: str) -> HdfsConfig:
+    """The settings with the place that `url` names. A port left out is 8020. Raises BadLocation with one sentence."""
+    authority, slash, path = url.removeprefix(f"{SCHEME}//").partition("/")
+    if not url.startswith(f"{SCHEME}//") or not authority or not slash:
+        raise BadLocation(f"store {url!r}: an HDFS store is written {_FORM}")
+    root = "/" + posixpath.normpath(path.strip("/")).removeprefix(".")
+    if root == "/":
+        raise BadLocation(f"store {url!r}: name a directory of its own, not the root of the file system")
+    if any(part in ("..", ".") for part in path.split("/")) or any(character in path for character in ":?#"):
+        raise BadLocation(f"store {url!r}: {root} is no plain directory name")
+    namenodes = tuple(_address(part, url) for part in authority.split(","))
+    if len(set(namenodes)) != len(namenodes):
+        raise BadLocation(f"store {url!r} names the same NameNode twice")
+    values = {field.name: getattr(settings, field.name) for field in dataclasses.fields(HdfsSettings)}
+    values["user"] = settings.user or system_user
+    return HdfsConfig(namenodes=namenodes, root=root, **values)
+
+
+def _address(text: str, url: str) -> Address:
+    if text.startswith("["):  # an IPv6 address
+        host, bracket, rest = text[1:].partition("]")
+        port = rest.removeprefix(":")
+        is_well_formed = bool(bracket) and (not rest or rest.startswith(":"))
+    else:
+        host, _, port = text.partition(":")
+        is_well_formed = not text.endswith(":")
+    if not host or not is_well_formed or (port and not port.isascii()) or (port and not port.isdigit()):
+        raise BadLocation(f"store {url!r}: {text!r} is not HOST:PORT")
+    number = int(port) if port else NAMENODE_PORT
+    if not 0 < number < 65536:
+        raise BadLocation(f"store {url!r}: {number} is no port")
+    return Address(host, number)

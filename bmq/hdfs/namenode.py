@@ -1,0 +1,251 @@
+"""The NameNode's side of HDFS: names, leases, and where blocks lie. One method for each call of ClientProtocol made here.
+
+Paths are absolute. Every method takes `retry_max_s`, how long to go on trying (None: as configured), and may raise
+StorageUnavailable, AuthenticationRequired, PermissionRefused, NotADirectory, and if it changes anything SafeMode and
+QuotaExceeded. Calls about a file being written take its `file_id`: they then find it although its directory was renamed.
+
+`complete`, `recover_lease`, `renew_lease`, `fsync`, `bump`, `add_block` and `make_directory` may be carried out twice
+without harm. `create`, `rename`, `delete` and `update_pipeline` may not: a retry is answered by the NameNode's retry cache,
+which outlives a restart and a failover but not its expiry (10 minutes), a checkpoint followed by a restart, or
+`dfs.namenode.enable.retrycache=false`. Where it was lost, the retry sees what the first try did: `create` raises
+AlreadyExists (a file without data whose holder is the caller), `rename` FileMissing, `delete` returns False.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Final
+
+from google.protobuf.message import Message
+
+from bmq.hdfs.authentication import SimpleAuthentication
+from bmq.hdfs.blocks import Block, DataNode, FileBlocks, LocatedBlock
+from bmq.hdfs.config import HdfsConfig
+from bmq.hdfs.failover import Failover
+from bmq.hdfs.proto.hdfs_pb2 import FsPermission, HdfsFileStatus
+from bmq.hdfs.proto.namenode_pb2 import (
+    CREATE,
+    IGNORE_CLIENT_LOCALITY,
+    AddBlockRequest,
+    AddBlockResponse,
+    CompleteRequest,
+    CompleteResponse,
+    CreateRequest,
+    CreateResponse,
+    DeleteRequest,
+    DeleteResponse,
+    FsyncRequest,
+    FsyncResponse,
+    GetBlockLocationsRequest,
+    GetBlockLocationsResponse,
+    GetFileInfoRequest,
+    GetFileInfoResponse,
+    GetListingRequest,
+    GetListingResponse,
+    IsFileClosedRequest,
+    IsFileClosedResponse,
+    MkdirsRequest,
+    MkdirsResponse,
+    RecoverLeaseRequest,
+    RecoverLeaseResponse,
+    Rename2Request,
+    Rename2Response,
+    RenewLeaseRequest,
+    RenewLeaseResponse,
+    UpdateBlockForPipelineRequest,
+    UpdateBlockForPipelineResponse,
+    UpdatePipelineRequest,
+    UpdatePipelineResponse,
+)
+from bmq.hdfs.rpc_codec import M
+from bmq.log.store import FileMissing, StoreError
+
+LISTING_ENTRIES_MAX: Final = 1 << 20  # dfs.namenode.fs-limits.max-directory-items
+
+_FILE_MODE: Final = FsPermission(perm=0o644)
+_DIRECTORY_MODE: Final = FsPermission(perm=0o755)
+_WHOLE_FILE: Final = (1 << 63) - 1
+
+
+class NameNode:
+    """The active NameNode, whichever it is now."""
+
+    def __init__(self, config: HdfsConfig, random: Random) -> None:
+        self._failover = Failover(config, SimpleAuthentication(config.user), random)
+
+    # --- names
+    async def file_info(self, path: str, *, retry_max_s: float | None = None) -> HdfsFileStatus | None:
+        """A look that began after the call; None when nothing is there. See `is_open`."""
+        # The answer to this method carries the locations, and with them whether the file is open, at the same price.
+        response = await self._call(
+            "getLocatedFileInfo", GetFileInfoRequest(src=path), GetFileInfoResponse, path, retry_max_s
+        )
+        return response.fs if response.HasField("fs") else None
+
+    async def listing(self, path: str, *, retry_max_s: float | None = None) -> list[HdfsFileStatus]:
+        """The entries of a directory in the byte order of their names, which are in `.path`. See `is_open`.
+
+        Of a file: the file itself, with an empty name. A long directory is read page by page, and what is renamed or
+        made meanwhile may be missed or seen twice. Raises FileMissing.
+        """
+        entries: list[HdfsFileStatus] = []
+        start_after = b""
+        while True:
+            request = GetListingRequest(src=path, start_after=start_after, need_location=True)
+            response = await self._call("getListing", request, GetListingResponse, path, retry_max_s)
+            if not response.HasField("dir_list"):
+                raise FileMissing(f"{path}: no such directory")
+            page = response.dir_list.partial_listing
+            entries.extend(page)
+            if not page or not response.dir_list.remaining_entries:
+                return entries
+            if len(entries) > LISTING_ENTRIES_MAX:
+                raise StoreError(f"{path}: a directory of more than {LISTING_ENTRIES_MAX} entries")
+            start_after = page[-1].path
+
+    async def make_directory(self, path: str, *, with_parents: bool, retry_max_s: float | None = None) -> None:
+        """Fine when it exists. Raises FileMissing (no parent)."""
+        request = MkdirsRequest(src=path, masked=_DIRECTORY_MODE, create_parent=with_parents)
+        if not (await self._call("mkdirs", request, MkdirsResponse, path, retry_max_s)).result:
+            raise StoreError(f"{path}: the NameNode did not make the directory and gave no reason")
+
+    async def rename(self, source: str, target: str, *, retry_max_s: float | None = None) -> None:
+        """Without overwrite, never into a directory. Raises AlreadyExists, FileMissing."""
+        request = Rename2Request(src=source, dst=target, overwrite_dest=False)
+        await self._call("rename2", request, Rename2Response, f"{source} to {target}", retry_max_s)
+
+    async def delete(self, path: str, *, recursive: bool, retry_max_s: float | None = None) -> bool:
+        """False when nothing was there. Raises DirectoryNotEmpty."""
+        request = DeleteRequest(src=path, recursive=recursive)
+        return (await self._call("delete", request, DeleteResponse, path, retry_max_s)).result
+
+    # --- writing
+    async def create(
+        self, path: str, *, holder: str, block_bytes: int, replication: int, retry_max_s: float | None = None
+    ) -> int:
+        """Make an open file whose writer is `holder`; its file id. Neither overwrites nor makes parents.
+
+        Raises AlreadyExists (open or closed, whoever holds it), FileMissing (no parent: fenced).
+        """
+        request = CreateRequest(
+            src=path,
+            masked=_FILE_MODE,
+            client_name=holder,
+            create_flag=CREATE,
+            create_parent=False,
+            replication=replication,
+            block_size=block_bytes,
+        )
+        return (await self._call("create", request, CreateResponse, path, retry_max_s)).fs.file_id
+
+    async def add_block(
+        self,
+        path: str,
+        *,
+        holder: str,
+        file_id: int,
+        previous: Block | None = None,
+        exclude: Sequence[DataNode] = (),
+        retry_max_s: float | None = None,
+    ) -> LocatedBlock:
+        """Allocate the next block; `previous` is the one before it. May name fewer nodes than the file should have.
+
+        While the last block is empty, the NameNode takes another call for a retry: the same block on the same nodes,
+        whatever `exclude` says. Raises NoDataNodes, LeaseLost, FileMissing.
+        """
+        request = AddBlockRequest(
+            src=path,
+            client_name=holder,
+            previous=previous.message() if previous is not None else None,
+            exclude_nodes=[node.message for node in exclude],
+            file_id=file_id,
+            flags=[IGNORE_CLIENT_LOCALITY],
+        )
+        return LocatedBlock.of((await self._call("addBlock", request, AddBlockResponse, path, retry_max_s)).block)
+
+    async def fsync(
+        self, path: str, *, holder: str, file_id: int, length_bytes: int, retry_max_s: float | None = None
+    ) -> None:
+        """Make the last block's length known to those who ask for the file's. Raises LeaseLost, FileMissing."""
+        request = FsyncRequest(src=path, client=holder, last_block_length=length_bytes, file_id=file_id)
+        await self._call("fsync", request, FsyncResponse, path, retry_max_s)
+
+    async def complete(
+        self, path: str, *, holder: str, file_id: int, last: Block | None, retry_max_s: float | None = None
+    ) -> bool:
+        """Close the file with `last` as its last block, at its length; False = not yet, call again.
+
+        True says nothing about who closed it. Raises LeaseLost, FileMissing.
+        """
+        request = CompleteRequest(
+            src=path, client_name=holder, last=last.message() if last is not None else None, file_id=file_id
+        )
+        return (await self._call("complete", request, CompleteResponse, path, retry_max_s)).result
+
+    async def bump(self, block: Block, *, holder: str, retry_max_s: float | None = None) -> LocatedBlock:
+        """A new generation stamp for `block`, in the answer's block; it names no nodes. Raises LeaseLost."""
+        request = UpdateBlockForPipelineRequest(block=block.message(), client_name=holder)
+        response = await self._call(
+            "updateBlockForPipeline", request, UpdateBlockForPipelineResponse, _about(block), retry_max_s
+        )
+        return LocatedBlock.of(response.block)
+
+    async def update_pipeline(
+        self, *, holder: str, old: Block, new: Block, nodes: Sequence[DataNode], retry_max_s: float | None = None
+    ) -> None:
+        """Make `new`, of at least the known length, on `nodes` the block that counts. Raises LeaseLost."""
+        request = UpdatePipelineRequest(
+            client_name=holder,
+            old_block=old.message(),
+            new_block=new.message(),
+            new_nodes=[node.message.id for node in nodes],
+            storage_ids=[node.storage_id for node in nodes],
+        )
+        await self._call("updatePipeline", request, UpdatePipelineResponse, _about(old), retry_max_s)
+
+    # --- leases
+    async def renew_lease(self, holder: str, *, retry_max_s: float | None = None) -> None:
+        """For all files of this holder. No proof that any of them is still its own."""
+        request = RenewLeaseRequest(client_name=holder)
+        await self._call("renewLease", request, RenewLeaseResponse, f"lease of {holder}", retry_max_s)
+
+    async def recover_lease(self, path: str, *, holder: str, retry_max_s: float | None = None) -> bool:
+        """Take the file from whoever writes it; True when it is closed now, else see `is_file_closed`.
+
+        Raises FileMissing.
+        """
+        request = RecoverLeaseRequest(src=path, client_name=holder)
+        return (await self._call("recoverLease", request, RecoverLeaseResponse, path, retry_max_s)).result
+
+    async def is_file_closed(self, path: str, *, retry_max_s: float | None = None) -> bool:
+        """Raises FileMissing."""
+        request = IsFileClosedRequest(src=path)
+        return (await self._call("isFileClosed", request, IsFileClosedResponse, path, retry_max_s)).result
+
+    # --- blocks
+    async def locations(self, path: str, *, retry_max_s: float | None = None) -> FileBlocks:
+        """All blocks of a file. Its nodes come in another order each time. Raises FileMissing (also: a directory)."""
+        request = GetBlockLocationsRequest(src=path, offset=0, length=_WHOLE_FILE)
+        response = await self._call("getBlockLocations", request, GetBlockLocationsResponse, path, retry_max_s)
+        if not response.HasField("locations"):
+            raise FileMissing(f"{path}: no such file")
+        return FileBlocks.of(response.locations)
+
+    async def close(self) -> None:
+        """Drop the connections; calls under way fail with StorageUnavailable."""
+        self._failover.close()
+
+    async def _call(
+        self, method: str, request: Message, response_type: type[M], path: str, retry_max_s: float | None
+    ) -> M:
+        return await self._failover.call(method, request, response_type, path=path, retry_max_s=retry_max_s)
+
+
+def is_open(status: HdfsFileStatus) -> bool:
+    """Whether somebody writes the file, or did and never closed it. Its length then counts nothing of its last block."""
+    return status.locations.under_construction
+
+
+def _about(block: Block) -> str:
+    return f"block {block.block_id} of generation {block.generation_stamp}"

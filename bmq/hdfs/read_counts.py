@@ -1,0 +1,23 @@
+"""What the read path has done since it was made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class ReadCounts:
+    """`reads`, `bytes`: answered ones. `hedges`: second DataNodes asked because the first took long; `hedges_won`: where
+    one of those answered first. `failovers`: another replica asked because one failed or fell silent. `refreshes`: block
+    locations asked for again. `stale_connections`: kept connections that the DataNode had closed meanwhile.
+    """
+
+    reads: int = 0
+    bytes: int = 0
+    hedges: int = 0
+    hedges_won: int = 0
+    failovers: int = 0
+    checksum_errors: int = 0
+    refreshes: int = 0
+    connections_opened: int = 0
+    stale_connections: int = 0

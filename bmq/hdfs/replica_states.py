@@ -1,0 +1,169 @@
+"""What is left of a block whose writer is gone or broken, and what closes it. Decisions only.
+
+A writer has every byte acknowledged by all DataNodes of the current generation. So each of their replicas is a prefix of
+one and the same stream, each holds every acknowledged byte, and the longest of any of them is right to close at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from bmq.hdfs.blocks import DataNode
+
+LENGTH_BYTES_MAX: Final = (1 << 63) - 1  # a DataNode says -1, as an unsigned number, of a replica that nobody may read
+
+
+class ReplicaState(StrEnum):
+    """`WRITABLE`: being written; presumed of every replica until its node refuses a new generation stamp.
+
+    `SETTLED`: refuses it again and again but shows a length, so it was finalized. `ABSENT`: the writer never connected.
+    `WAITING`: its DataNode was restarted, only lease recovery can use it. `UNREACHABLE`: no answer.
+    """
+
+    WRITABLE = "writable"
+    SETTLED = "settled"
+    ABSENT = "absent"
+    WAITING = "waiting"
+    UNREACHABLE = "unreachable"
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """`length_bytes` and `is_bumped` (it has a newer stamp than the NameNode knows) are told for SETTLED only.
+
+    `is_listed`: the NameNode names the node in its newest answer. One that it named earlier, when this closing began, may
+    have missed what a rival moved on to, so it is filled up from the others and never relied upon.
+    """
+
+    node: DataNode
+    state: ReplicaState
+    length_bytes: int = 0
+    is_bumped: bool = False
+    is_listed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Renew:
+    """A new generation stamp on `writable`, which are made equal, and on those of `settled` that have that length.
+
+    A finalized replica takes any higher stamp, even while somebody else completes the file under its present one; then
+    the file is closed and the replica corrupt. So it is only given one together with a replica that is being written:
+    who holds that one knows that nobody else can complete the file.
+    """
+
+    writable: tuple[DataNode, ...]
+    settled: tuple[Replica, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteAsIs:
+    """Every replica is finalized at this length: the NameNode only has to be told.
+
+    Nothing can be appended any more, and the old writer may be about to tell it the same.
+    """
+
+    nodes: tuple[DataNode, ...]
+    length_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetUpEmpty:
+    """The block was allocated and never connected: set it up under a new stamp, so that a late writer is refused."""
+
+    nodes: tuple[DataNode, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RecoverLease:
+    """Only the NameNode's own recovery is left: DataNodes answer, but no replica takes a writer."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class WaitForNodes:
+    """No DataNode of the block answers. Lease recovery needs them, too."""
+
+
+Plan = Renew | CompleteAsIs | SetUpEmpty | RecoverLease | WaitForNodes
+
+
+def plan(replicas: Sequence[Replica]) -> Plan:
+    """What to do with the replicas of an open block."""
+    by_state: dict[ReplicaState, list[Replica]] = {state: [] for state in ReplicaState}
+    listed = [replica for replica in replicas if replica.is_listed]
+    for replica in listed:
+        by_state[replica.state].append(replica)
+    settled, absent = by_state[ReplicaState.SETTLED], by_state[ReplicaState.ABSENT]
+    if writable := by_state[ReplicaState.WRITABLE]:
+        others = [r for r in replicas if not r.is_listed and r.state is ReplicaState.WRITABLE]
+        return Renew(tuple(replica.node for replica in (*writable, *others)), tuple(settled))
+    if settled:
+        lengths = {replica.length_bytes for replica in settled}
+        if len(lengths) == 1 and not any(replica.is_bumped for replica in settled):
+            return CompleteAsIs(tuple(replica.node for replica in settled), settled[0].length_bytes)
+        return RecoverLease("all replicas are finalized, but not at one length under the stamp that the NameNode knows")
+    # One node without a replica shows that nothing was acknowledged, or that it lost its disk. When the others cannot be
+    # asked, most of the nodes have to say so.
+    if 2 * len(absent) > len(listed):
+        return SetUpEmpty(tuple(replica.node for replica in absent))
+    if listed and len(by_state[ReplicaState.UNREACHABLE]) == len(listed):
+        return WaitForNodes()
+    counts = ", ".join(f"{len(found)} {state}" for state, found in by_state.items() if found) or "none listed"
+    return RecoverLease(f"no replica can be written on ({counts})")
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Where to close. `source` has all bytes; those from `resend_from` on go to every writable node when it is given.
+
+    `settled`: finalized replicas of exactly this length. A shorter one is left out: it cannot be extended.
+    """
+
+    length_bytes: int
+    source: DataNode
+    resend_from: int | None
+    settled: tuple[DataNode, ...]
+
+
+def agree(writable_bytes: Mapping[DataNode, int], settled: Sequence[Replica], *, chunk_bytes: int) -> Agreement:
+    """At the longest replica. `writable_bytes`: the lengths under the new stamp, of at least one replica.
+
+    Packets begin where a checksum chunk begins, so `resend_from` lies at or below the shortest replica.
+    """
+    lengths = {replica.node: replica.length_bytes for replica in settled} | dict(writable_bytes)
+    length_bytes = max(lengths.values())
+    shortest_bytes = min(writable_bytes.values())
+    resend_from = shortest_bytes - shortest_bytes % chunk_bytes if shortest_bytes < length_bytes else None
+    source = next(node for node, node_bytes in lengths.items() if node_bytes == length_bytes)
+    same = tuple(replica.node for replica in settled if replica.length_bytes == length_bytes)
+    return Agreement(length_bytes, source, resend_from, same)
+
+
+def pieces(start: int, end: int, *, piece_bytes_max: int, chunk_bytes: int) -> Iterable[tuple[int, int]]:
+    """(position, length) of what is resent from `start`, which begins a chunk, to `end`; only the last is no whole chunk."""
+    piece_bytes = max(chunk_bytes, piece_bytes_max - piece_bytes_max % chunk_bytes)
+    for position in range(start, end, piece_bytes):
+        yield position, min(piece_bytes, end - position)
+
+
+def candidates(
+    listed: Sequence[DataNode], earlier: Iterable[DataNode], *, dead: Iterable[DataNode], suspected: Iterable[DataNode]
+) -> tuple[tuple[DataNode, bool], ...]:
+    """(node, is it listed) of the nodes to try: those the NameNode lists now, and others it listed earlier.
+
+    A rival may have moved the block onto some of its nodes between two tries; the rest still hold a prefix and make good
+    replicas. `dead`: found unreachable by this closing. `suspected`: by somebody else, a moment ago; when no other listed
+    node is left, these are tried after all.
+    """
+    listed_uuids = {node.uuid for node in listed}
+    dead_uuids = {node.uuid for node in dead}
+    suspected_uuids = {node.uuid for node in suspected}
+    if listed_uuids <= dead_uuids | suspected_uuids:
+        suspected_uuids = set()
+    everyone = [(node, True) for node in listed]
+    everyone += [(node, False) for node in earlier if node.uuid not in listed_uuids]
+    return tuple((node, flag) for node, flag in everyone if node.uuid not in dead_uuids | suspected_uuids)

@@ -1,0 +1,140 @@
+"""What the DataNodes of one open block say about their replicas, as far as somebody had a reason to ask.
+
+Nobody asks beforehand: every replica is presumed to be being written, as nearly all are, until its node refuses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+import structlog
+
+from bmq.hdfs.bad_nodes import BadNodes
+from bmq.hdfs.blocks import Block, DataNode, LocatedBlock
+from bmq.hdfs.config import HdfsConfig
+from bmq.hdfs.datanode_rpc import DataNodeRpc
+from bmq.hdfs.errors import ReplicaMissing
+from bmq.hdfs.replica_states import LENGTH_BYTES_MAX, Replica, ReplicaState, candidates
+from bmq.log.store import StorageUnavailable, StoreError, WriterBroken
+
+_log = structlog.get_logger("bmq.hdfs")
+
+
+class ReplicaSurvey:
+    """`oldest`: the block as it was listed first. `has_learned`: something since it was last set to False."""
+
+    def __init__(self, path: str, *, datanodes: DataNodeRpc, bad_nodes: BadNodes, config: HdfsConfig) -> None:
+        self.oldest: LocatedBlock | None = None
+        self.has_learned = False
+        self._path = path
+        self._datanodes = datanodes
+        self._bad_nodes = bad_nodes
+        self._timeout_s = config.connect_timeout_s
+        # By uuid and the stamp the NameNode knew then: what the last try found out. Good for the next one only, and only
+        # while nobody else has moved the block on.
+        self._known: dict[tuple[str, int], Replica] = {}
+        self._sightings: dict[str, tuple[int, Replica]] = {}
+        self._dead: set[DataNode] = set()
+
+    def replicas(self, last: LocatedBlock) -> list[Replica]:
+        """Those to decide about: the nodes that are listed now, reachable or not, and others listed earlier."""
+        if self.oldest is None:
+            self.oldest = last
+        tried = candidates(last.nodes, self.oldest.nodes, dead=self._dead, suspected=self._bad_nodes.current())
+        known, self._known = self._known, {}
+        stamp = last.block.generation_stamp
+        replicas = [
+            replace(known.get((node.uuid, stamp), Replica(node, ReplicaState.WRITABLE)), node=node, is_listed=is_listed)
+            for node, is_listed in tried
+        ]
+        tried_uuids = {node.uuid for node, _ in tried}
+        missing = [node for node in last.nodes if node.uuid not in tried_uuids]
+        return [*replicas, *(Replica(node, ReplicaState.UNREACHABLE) for node in missing)]
+
+    def answering(self, last: LocatedBlock) -> tuple[DataNode, ...]:
+        """The listed nodes that nobody found unreachable."""
+        return tuple(
+            replica.node
+            for replica in self.replicas(last)
+            if replica.is_listed and replica.state is not ReplicaState.UNREACHABLE
+        )
+
+    def lost(self, node: DataNode, reason: str) -> None:
+        """The node hangs, is dead or fails: it is left out from here on, by others too for a while."""
+        _log.warning("datanode_left_out", path=self._path, node=str(node.transfer), reason=reason)
+        self._dead.add(node)
+        self._bad_nodes.add(node)
+        self.has_learned = True
+
+    def forgive(self) -> None:
+        """Try all nodes once more."""
+        self._dead.clear()
+
+    async def refused(self, nodes: Sequence[DataNode], block: Block) -> None:
+        """These nodes answered and did not take a new stamp on `block` (the NameNode's newest): find out why.
+
+        A rival at work on a replica makes it refuse, too. So only one that refuses twice in the same state is settled.
+        """
+        stamp = block.generation_stamp
+        for replica in await asyncio.gather(*(self._ask(node, block) for node in nodes)):
+            uuid = replica.node.uuid
+            if replica.state is ReplicaState.UNREACHABLE:
+                self.lost(replica.node, "it did not take a new generation stamp, and then it did not answer")
+            elif replica.state is ReplicaState.SETTLED and self._sightings.get(uuid) != (stamp, replica):
+                self._sightings[uuid] = stamp, replica
+            else:
+                self._known[uuid, stamp] = replica
+                self.has_learned = True
+
+    async def lengths(self, nodes: Sequence[DataNode], block: Block) -> dict[DataNode, int]:
+        """Of the replicas with the stamp of `block`. Raises WriterBroken when one of them cannot tell."""
+        answers = await asyncio.gather(*(self._visible_bytes(node, block) for node in nodes), return_exceptions=True)
+        lengths: dict[DataNode, int] = {}
+        failures: list[str] = []
+        for node, answer in zip(nodes, answers, strict=True):
+            if isinstance(answer, int):
+                lengths[node] = answer
+            elif isinstance(answer, StorageUnavailable):
+                self.lost(node, str(answer))
+                failures.append(str(answer))
+            elif isinstance(answer, StoreError):
+                failures.append(str(answer))
+            else:
+                raise answer
+        if failures:
+            raise WriterBroken(f"{self._path}: {'; '.join(failures)}")
+        return lengths
+
+    async def holders(self, nodes: Sequence[DataNode], block: Block) -> tuple[DataNode, ...]:
+        """Which of the nodes have all of a closed block, under its stamp."""
+        answers = await asyncio.gather(*(self._visible_bytes(node, block) for node in nodes), return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException) and not isinstance(answer, StoreError):
+                raise answer
+        return tuple(node for node, answer in zip(nodes, answers, strict=True) if answer == block.length_bytes)
+
+    async def _ask(self, node: DataNode, block: Block) -> Replica:
+        newer = replace(block, generation_stamp=block.generation_stamp + 1)
+        length, newer_length = await asyncio.gather(
+            self._visible_bytes(node, block), self._visible_bytes(node, newer), return_exceptions=True
+        )
+        if isinstance(length, int):
+            return Replica(node, ReplicaState.SETTLED, length, is_bumped=isinstance(newer_length, int))
+        if isinstance(length, ReplicaMissing):
+            # One of an older generation is stale: the writer went on without it.
+            is_stale = "eneration stamp" in str(length)
+            return Replica(node, ReplicaState.WAITING if is_stale else ReplicaState.ABSENT)
+        if isinstance(length, StorageUnavailable):
+            return Replica(node, ReplicaState.UNREACHABLE)
+        if isinstance(length, StoreError):
+            return Replica(node, ReplicaState.WAITING)
+        raise length
+
+    async def _visible_bytes(self, node: DataNode, block: Block) -> int:
+        """Raises ReplicaMissing, StorageUnavailable (no answer), WriterBroken (the replica waits for lease recovery)."""
+        length_bytes = await self._datanodes.visible_length(node, block, timeout_s=self._timeout_s)
+        if not 0 <= length_bytes <= LENGTH_BYTES_MAX:
+            raise WriterBroken(f"the replica on DataNode {node.ipc} waits for lease recovery")
+        return length_bytes

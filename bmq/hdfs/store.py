@@ -1,0 +1,208 @@
+"""`SegmentStore` on HDFS: the tree through the NameNode, the bytes through the DataNodes.
+
+    store = await HdfsStore.open(config, random)
+    writer = await store.create_segment("topics/…/00000003.open/00000000.log", holder=…, …)
+
+One segment is one block, so that the NameNode places each on DataNodes of its own. Decided here is only how paths, files
+and errors of HDFS look through the port; how a block is opened, written, read, mended and taken over stands in
+segment_opening.py, writer.py, reader.py, repair.py and takeover.py.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final, Self
+
+from bmq.hdfs.bad_nodes import BadNodes
+from bmq.hdfs.config import BLOCK_BYTES_MIN, HdfsConfig
+from bmq.hdfs.datanode_rpc import DataNodeRpc
+from bmq.hdfs.errors import NotADirectory
+from bmq.hdfs.file_closing import ClosingTools
+from bmq.hdfs.lease_renewal import LeaseRenewal
+from bmq.hdfs.metrics import HdfsCollector
+from bmq.hdfs.namenode import NameNode, is_open
+from bmq.hdfs.proto.hdfs_pb2 import HdfsFileStatus
+from bmq.hdfs.read_counts import ReadCounts
+from bmq.hdfs.reader import BlockReader
+from bmq.hdfs.repair import Repair
+from bmq.hdfs.segment_opening import SegmentOpening
+from bmq.hdfs.takeover import take_over
+from bmq.hdfs.writer import HdfsWriter
+from bmq.log.store import (
+    Buffer,
+    CorruptFile,
+    Durability,
+    FileMissing,
+    FileStatus,
+    StorageUnavailable,
+    StoreError,
+    WriterBroken,
+)
+
+VISIBLE_LENGTH_WAIT_MAX_S: Final = 1.0
+
+
+class HdfsStore:
+    """Implements bmq.log.store.SegmentStore. Made by `open`; call `close()` in the end. All calls from one event loop."""
+
+    def __init__(self, config: HdfsConfig, random: Random) -> None:
+        self.config = config
+        self.read_counts = ReadCounts()
+        self.namenode = NameNode(config, random)
+        self.bad_nodes = BadNodes(config.bad_node_expiry_s)
+        self._datanodes = DataNodeRpc(config)
+        self._leases = LeaseRenewal(self.namenode, config.lease_renewal_s)
+        self._reader = BlockReader(self.namenode, self._datanodes, config, self.bad_nodes, random, self.read_counts)
+        tools = ClosingTools(self.namenode, self._datanodes, self._reader, config, self.bad_nodes)
+        self._opening = SegmentOpening(config, self.namenode, self.bad_nodes, self._leases, Repair(tools))
+        self._own_name = f"bmq-{random.getrandbits(64):016x}"  # whose files are recovered under no other name
+        self.collector = HdfsCollector(self.read_counts, self.bad_nodes, self._opening.writers)
+
+    @classmethod
+    async def open(cls, config: HdfsConfig, random: Random, *, retry_max_s: float | None = None) -> Self:
+        """With the root directory there and the NameNode taking changes.
+
+        `retry_max_s`: how long to try; None: as every other call. Raises StorageUnavailable (also in safe mode),
+        PermissionRefused, NotADirectory, AuthenticationRequired or another StoreError, each one sentence.
+        """
+        store = cls(config, random)
+        try:
+            await store.namenode.make_directory(config.root, with_parents=True, retry_max_s=retry_max_s)
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+    @property
+    def replicas_wanted(self) -> int:
+        return self.config.replication
+
+    # --- the tree
+
+    async def make_directory(self, path: str) -> None:
+        await self.namenode.make_directory(self._absolute(path), with_parents=False)
+
+    async def make_directories(self, path: str) -> None:
+        await self.namenode.make_directory(self._absolute(path), with_parents=True)
+
+    async def list_directory(self, path: str) -> tuple[FileStatus, ...]:
+        entries = await self.namenode.listing(self._absolute(path))
+        if len(entries) == 1 and not entries[0].path:
+            raise FileMissing(f"{path} is a file")
+        return tuple(_status(entry.path.decode("utf-8", "replace"), entry) for entry in entries)
+
+    async def status(self, path: str) -> FileStatus | None:
+        try:
+            found = await self.namenode.file_info(self._absolute(path))
+        except NotADirectory:  # something below a file
+            return None
+        return None if found is None else _status(path.rpartition("/")[2], found)
+
+    async def rename(self, source: str, target: str) -> None:
+        await self.namenode.rename(self._absolute(source), self._absolute(target))
+
+    async def delete(self, path: str, *, recursive: bool = False) -> bool:
+        return await self.namenode.delete(self._absolute(path), recursive=recursive)
+
+    async def locate(self, path: str) -> tuple[str, ...]:
+        blocks = await self.namenode.locations(self._absolute(path))
+        located = (*blocks.blocks, *((blocks.last,) if blocks.last is not None else ()))
+        holding = (block for block in located if block.block.length_bytes or blocks.is_open)
+        return tuple(sorted({str(node.transfer) for block in holding for node in block.nodes}))
+
+    async def visible_length(self, path: str) -> int:
+        blocks = await self.namenode.locations(self._absolute(path))
+        last = blocks.last
+        if not blocks.is_open or last is None or blocks.is_last_complete:
+            return blocks.length_bytes
+        for node in last.nodes:
+            try:
+                visible_bytes = await self._datanodes.visible_length(
+                    node, last.block, timeout_s=VISIBLE_LENGTH_WAIT_MAX_S
+                )
+            except StoreError:
+                continue  # down, or it has no replica of this generation: another one may
+            return blocks.length_bytes + visible_bytes
+        return blocks.length_bytes
+
+    # --- whole files
+
+    async def write_file(self, path: str, data: Buffer, *, holder: str) -> None:
+        """As the port says. What could not be finished is removed, so that the name is free for another try."""
+        writer = await self._create(path, holder, Durability.HSYNC, BLOCK_BYTES_MIN)
+        try:
+            await self._fill(writer, data)
+        except StorageUnavailable:
+            # Whatever became of it: nobody has been told that it is there.
+            await self.namenode.delete(self._absolute(path), recursive=False)
+            raise
+        finally:
+            writer.abandon()
+
+    async def _fill(self, writer: HdfsWriter, data: Buffer) -> None:
+        try:
+            if len(data):
+                await writer.append([data])
+            length_bytes = await writer.close()
+        except WriterBroken as error:
+            length_bytes = await writer.mend()
+            if length_bytes < len(data):
+                raise StorageUnavailable(f"{writer.path} could not be written: {error}") from error
+        if length_bytes != len(data):
+            raise CorruptFile(f"{writer.path} has {length_bytes} bytes, {len(data)} were written")
+
+    async def read_file(self, path: str, *, length_bytes_max: int) -> bytes:
+        return await self._reader.read_all(self._absolute(path), length_bytes_max=length_bytes_max)
+
+    # --- segments
+
+    async def create_segment(self, path: str, *, holder: str, durability: Durability, segment_bytes: int) -> HdfsWriter:
+        return await self._create(path, holder, durability, segment_bytes)
+
+    async def _create(self, path: str, holder: str, durability: Durability, segment_bytes: int) -> HdfsWriter:
+        try:
+            return await self._opening.open(
+                path,
+                absolute_path=self._absolute(path),
+                holder=holder,
+                durability=durability,
+                segment_bytes=segment_bytes,
+            )
+        except NotADirectory as error:
+            raise FileMissing(str(error)) from error
+
+    async def read(self, path: str, *, file_id: int, position: int, length_bytes: int) -> Buffer:
+        return await self._reader.read(
+            self._absolute(path), file_id=file_id, position=position, length_bytes=length_bytes
+        )
+
+    async def take_over(self, path: str, *, previous_holder: str | None) -> int:
+        return await take_over(
+            self._absolute(path),
+            previous_holder=previous_holder,
+            own_holder=self._own_name,
+            namenode=self.namenode,
+            datanode_rpc=self._datanodes,
+            reader=self._reader,
+            config=self.config,
+            bad_nodes=self.bad_nodes,
+        )
+
+    async def close(self) -> None:
+        """Drop everything; files that are being written stay open for their next owner."""
+        for writer in tuple(self._opening.writers):
+            writer.abandon()
+        await self._leases.close()
+        self._reader.close()
+        self._datanodes.close()
+        await self.namenode.close()
+
+    def _absolute(self, path: str) -> str:
+        return f"{self.config.root}/{path}" if path else self.config.root
+
+
+def _status(name: str, found: HdfsFileStatus) -> FileStatus:
+    is_directory = found.file_type != HdfsFileStatus.FileType.IS_FILE
+    is_being_written = not is_directory and is_open(found)
+    length_bytes = 0 if is_directory or is_being_written else found.length
+    return FileStatus(name, is_directory, length_bytes, found.file_id, is_being_written)

@@ -1,0 +1,182 @@
+"""A partition's segments as anybody may look at them, owner or not: a picture, taken without a lock, that changes nothing.
+
+The newest valid manifest says what is older; the segments that follow it stand in its directory. Epochs above it hold
+no record yet. An open segment's length is what its replicas show, so its last batches may vanish yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from bmq.log.manifest import MANIFEST_BYTES_MAX, CorruptManifest, Extent, Manifest, cuts_by_segment
+from bmq.log.names import (
+    EpochListing,
+    PartitionPaths,
+    index_name,
+    manifest_name,
+    parse_manifest,
+    parse_segment,
+    segment_name,
+)
+from bmq.log.recovery import load_index
+from bmq.log.segment_reader import BadBatch, BatchRun, SegmentReader
+from bmq.log.store import CorruptFile, FileMissing, FileStatus, SegmentStore, StorageUnavailable
+
+LOOKS_MAX: Final = 5
+_NOBODY: Final = -1
+
+_log = structlog.get_logger("bmq.log")
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentView:
+    """Offsets [base_offset, end_offset): the end is None while the segment has no index, the base while it is empty.
+
+    `valid_bytes` of `file_bytes` belong to the log.
+    """
+
+    path: str
+    leader_epoch: int
+    roll: int
+    file_id: int
+    base_offset: int | None
+    end_offset: int | None
+    valid_bytes: int
+    file_bytes: int
+    is_open: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """Segments in the order of the log. `manifest` None: no owner has come to write yet."""
+
+    manifest: Manifest | None
+    paths: PartitionPaths
+    segments: tuple[SegmentView, ...] = ()
+
+
+async def view_partition(store: SegmentStore, partition_directory: str) -> PartitionView:
+    """Raises FileMissing (no such partition), CorruptManifest, StorageUnavailable.
+
+    A directory that is sealed or dropped while we look is looked for again, a bounded number of times.
+    """
+    for _ in range(LOOKS_MAX):
+        listing = EpochListing.of(await store.list_directory(partition_directory))
+        try:
+            return await _look(store, partition_directory, listing)
+        except FileMissing:
+            continue
+    raise StorageUnavailable(f"{partition_directory} changes faster than it can be looked at")
+
+
+async def _look(store: SegmentStore, partition_directory: str, listing: EpochListing) -> PartitionView:
+    epochs = sorted(listing.open_epochs | listing.sealed_epochs, reverse=True)
+    for epoch in epochs:
+        paths = PartitionPaths(partition_directory, _NOBODY if epoch in listing.sealed_epochs else epoch)
+        entries = await store.list_directory(paths.epoch(epoch))
+        manifest = await _newest_manifest(store, paths, epoch, entries)
+        if manifest is not None:
+            closed = tuple(_of_extent(paths, extent) for extent in manifest.extents)
+            return PartitionView(manifest, paths, closed + await _following(store, paths, manifest, entries))
+    return PartitionView(None, PartitionPaths(partition_directory, _NOBODY))
+
+
+async def _newest_manifest(
+    store: SegmentStore, paths: PartitionPaths, epoch: int, entries: tuple[FileStatus, ...]
+) -> Manifest | None:
+    numbers = sorted((n for entry in entries if (n := parse_manifest(entry.name)) is not None), reverse=True)
+    for number in numbers:
+        path = paths.file(epoch, manifest_name(number))
+        try:
+            return Manifest.decode(await store.read_file(path, length_bytes_max=MANIFEST_BYTES_MAX))
+        except CorruptFile as error:  # open still, or never finished
+            _log.debug("manifest_not_used", path=path, reason=str(error))
+    if any(parse_segment(entry.name) is not None and entry.length_bytes for entry in entries):
+        raise CorruptManifest(f"{paths.epoch(epoch)} holds records but no valid manifest")
+    return None
+
+
+def _of_extent(paths: PartitionPaths, extent: Extent) -> SegmentView:
+    return SegmentView(
+        path=paths.segment(extent.leader_epoch, extent.roll),
+        leader_epoch=extent.leader_epoch,
+        roll=extent.roll,
+        file_id=extent.file_id,
+        base_offset=extent.base_offset,
+        end_offset=extent.end_offset,
+        valid_bytes=extent.valid_bytes,
+        file_bytes=extent.file_bytes,
+        is_open=False,
+    )
+
+
+async def _following(
+    store: SegmentStore, paths: PartitionPaths, manifest: Manifest, entries: tuple[FileStatus, ...]
+) -> tuple[SegmentView, ...]:
+    epoch, limits = manifest.leader_epoch, cuts_by_segment(manifest.cuts)
+    rolls = sorted(roll for entry in entries if (roll := parse_segment(entry.name)) is not None)
+    by_name = {entry.name: entry for entry in entries}
+    views = []
+    for roll in rolls:
+        if roll < manifest.next_roll:
+            continue
+        entry = by_name[segment_name(roll)]
+        path = paths.segment(epoch, roll)
+        file_bytes = await store.visible_length(path) if entry.is_open else entry.length_bytes
+        valid_bytes = min(file_bytes, limits.get((epoch, roll), file_bytes))
+        base_offset, end_offset = None, None
+        whole = Extent(epoch, roll, epoch, entry.file_id, file_bytes, 0, valid_bytes, 0, 0, -1)
+        index = await load_index(store, paths, whole) if index_name(roll) in by_name and not entry.is_open else None
+        if index is not None:
+            base_offset, end_offset = index.summary.base_offset, index.summary.end_offset
+        elif valid_bytes:
+            base_offset = await _first_offset(store, path, entry.file_id, valid_bytes)
+        views.append(
+            SegmentView(
+                path,
+                epoch,
+                roll,
+                entry.file_id,
+                base_offset,
+                end_offset,
+                valid_bytes,
+                file_bytes,
+                entry.is_open,
+            )
+        )
+    return tuple(views)
+
+
+async def _first_offset(store: SegmentStore, path: str, file_id: int, valid_bytes: int) -> int | None:
+    reader = SegmentReader(store, path, file_id=file_id, position=0, valid_bytes=valid_bytes)
+    try:
+        run = await reader.next_run()
+    except (BadBatch, CorruptFile):
+        return None
+    return run.batches[0][1].base_offset if run is not None else None
+
+
+async def read_view(store: SegmentStore, view: PartitionView, from_offset: int) -> AsyncIterator[BatchRun]:
+    """Whole, checked batches from `from_offset` (or the batch that has it) on; ends at the first gap or bad batch."""
+    offset = None
+    for segment in view.segments:
+        if not segment.valid_bytes or (segment.end_offset is not None and segment.end_offset <= from_offset):
+            continue
+        if segment.base_offset is None or (offset is not None and segment.base_offset != offset):
+            return
+        reader = SegmentReader(
+            store, segment.path, file_id=segment.file_id, position=0, valid_bytes=segment.valid_bytes
+        )
+        offset = segment.base_offset
+        try:
+            while (run := await reader.next_run()) is not None:
+                offset = run.batches[-1][1].end_offset
+                yield run
+        except (BadBatch, CorruptFile) as error:
+            _log.debug("log_ends", path=segment.path, offset=offset, reason=str(error))
+            if segment.end_offset is not None:
+                raise

@@ -1,0 +1,1 @@
+"""bmq.hdfs against real HDFS."""

@@ -1,0 +1,64 @@
+"""Three hundred partitions written at once on three DataNodes: it holds steady, and at rest nothing stays open."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+import pytest
+from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from bmq.dev.hdfs import HdfsCluster
+from tests.support.hdfs import fresh_root
+from tests.support.processes import eventually
+from tests.support.servers import BmqServer
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+
+PARTITIONS = 300
+ROUNDS = 20
+IDLE_CLOSE_MS = 8_000
+RESIDENT_BYTES_MAX = 400 * 1024 * 1024
+
+
+def open_blocks(server: BmqServer) -> int:
+    status, text = server.get("/metrics")
+    assert status == 200
+    return next(
+        int(float(line.rpartition(" ")[2])) for line in text.splitlines() if line.startswith("bmq_hdfs_open_blocks ")
+    )
+
+
+def test_300_active_partitions_and_then_none(hdfs: HdfsCluster, tmp_path: Path) -> None:
+    server = BmqServer(tmp_path / "server", store=f"{hdfs.url}{fresh_root('many')}")
+    server.start()
+    try:
+        admin = AdminClient({"bootstrap.servers": server.bootstrap})
+        config = {"segment.bytes": str(8 * 1024 * 1024), "bmq.segment.idle.close.ms": str(IDLE_CLOSE_MS)}
+        topic = NewTopic("many", num_partitions=PARTITIONS, config=config)
+        admin.create_topics([topic], request_timeout=60)["many"].result(60)
+        producer = Producer({"bootstrap.servers": server.bootstrap, "enable.idempotence": True, "linger.ms": 5})
+        failures: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                failures.append(error)
+
+        for _ in range(ROUNDS):
+            for partition in range(PARTITIONS):
+                producer.produce("many", bytes(2_000), partition=partition, on_delivery=delivered)
+            assert producer.flush(60) == 0
+        assert failures == []
+        assert open_blocks(server) >= PARTITIONS
+        assert psutil.Process(server.pid).memory_info().rss < RESIDENT_BYTES_MAX
+        # The metadata log alone stays open.
+        assert eventually(lambda: open_blocks(server) <= 1, 90, "idle segments are closed")
+        for partition in range(PARTITIONS):
+            producer.produce("many", b"again", partition=partition, on_delivery=delivered)
+        assert producer.flush(60) == 0
+        assert failures == []
+        assert server.stop() == 0
+    finally:
+        server.close()
+    assert "Traceback" not in server.log_file.read_text()

@@ -1,0 +1,25 @@
+"""Two minutes of the soak: real HDFS, real clients, faults from a fixed seed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.soak.faults import Kind
+from tests.soak.run import Soak
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+
+SEED = 7
+MINUTES = 1.5
+
+
+async def test_nothing_acknowledged_is_lost_while_everything_fails(tmp_path: Path) -> None:
+    report = await Soak(tmp_path, SEED, MINUTES).run()
+    print(report.text())
+    assert report.violations == [], report.text()
+    assert {trouble.kind for trouble in report.troubles} == set(Kind)
+    assert report.counters["bmq_segment_rolls"] > 20
+    assert report.counters["bmq_file_takeovers"] > 0
+    assert report.counters["bmq_segment_mends"] > 0

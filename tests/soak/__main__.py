@@ -1,0 +1,46 @@
+"""Run a soak: `python -m tests.soak [--minutes N] [--seed S] [--results FILE]`; SOAK_MINUTES does the same as --minutes.
+
+A cluster of one NameNode and three DataNodes and a `bmq standalone` on it are started in .cache/soak; faults follow from
+the seed. Prints a report and writes it as JSON. Exit code 1 says that something acknowledged was lost, doubled or
+moved, that something did not come back, or that memory was not bounded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import shutil
+import sys
+from pathlib import Path
+
+from tests.soak.run import Soak
+from tests.support.processes import REPOSITORY, kill_everything
+
+DATA = REPOSITORY / ".cache" / "soak"
+RESULTS = REPOSITORY / ".cache" / "soak.json"
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--minutes", type=float, default=float(os.environ.get("SOAK_MINUTES", "20")))
+    options.add_argument("--seed", type=int, default=random.randrange(1_000_000))
+    options.add_argument("--results", type=Path, default=RESULTS)
+    given = options.parse_args()
+    shutil.rmtree(DATA, ignore_errors=True)
+    DATA.mkdir(parents=True)
+    print(f"soak of {given.minutes:g} minutes; the same again: python -m tests.soak --seed {given.seed}", flush=True)
+    try:
+        report = asyncio.run(Soak(DATA, given.seed, given.minutes).run())
+    finally:
+        kill_everything()
+    given.results.write_text(json.dumps(report.as_json(), indent=1) + "\n")
+    print(report.text())
+    print(f"{given.results} written; logs are in {DATA}")
+    return 0 if report.has_passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""What a soak found, for people and as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.soak.stalls import Stall, Trouble, by_cause
+
+
+@dataclass(slots=True)
+class Report:
+    """`violations`: sentences; with none of them the soak has passed. `failed_starts`: what the server said each time it
+    gave its start up, to be started again.
+    """
+
+    seed: int
+    minutes: float
+    began_s: float = 0.0
+    troubles: list[Trouble] = field(default_factory=list)
+    stalls: list[Stall] = field(default_factory=list)
+    sent_count: int = 0
+    acknowledged_count: int = 0
+    read_count: int = 0
+    group_again_count: int = 0
+    group_commit_count: int = 0
+    start_s: list[float] = field(default_factory=list)
+    failed_starts: list[str] = field(default_factory=list)
+    counters: dict[str, int] = field(default_factory=dict)
+    memory_mib: list[float] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+
+    @property
+    def has_passed(self) -> bool:
+        return not self.violations
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "seed": self.seed,
+            "minutes": self.minutes,
+            "passed": self.has_passed,
+            "violations": self.violations,
+            "records": {
+                "sent": self.sent_count,
+                "acknowledged": self.acknowledged_count,
+                "read": self.read_count,
+                "group_again": self.group_again_count,
+                "group_commits": self.group_commit_count,
+            },
+            "stalls": by_cause(self.stalls, self.troubles, self.began_s),
+            "longest_stall_s": round(max((stall.seconds for stall in self.stalls), default=0.0), 3),
+            "faults": [self._from_begin(trouble) for trouble in self.troubles],
+            "server_start_s": [round(seconds, 3) for seconds in self.start_s],
+            "server_failed_starts": self.failed_starts,
+            "counters": self.counters,
+            "memory_mib": self._memory(),
+        }
+
+    def _from_begin(self, trouble: Trouble) -> dict[str, Any]:
+        begin_s, end_s = trouble.begin_s - self.began_s, trouble.end_s - self.began_s
+        return {"kind": trouble.kind, "begin_s": round(begin_s, 2), "end_s": round(end_s, 2)}
+
+    def _memory(self) -> dict[str, float]:
+        """Greatest, and the medians of the first and the last quarter: what grows without bound shows in them."""
+        samples = self.memory_mib
+        if not samples:
+            return {}
+        quarter = max(1, len(samples) // 4)
+        first, last = sorted(samples[:quarter]), sorted(samples[-quarter:])
+        return {
+            "max": round(max(samples), 1),
+            "first_quarter": round(first[len(first) // 2], 1),
+            "last_quarter": round(last[len(last) // 2], 1),
+        }
+
+    def text(self) -> str:
+        kinds = sorted({trouble.kind for trouble in self.troubles})
+        faults = ", ".join(f"{sum(trouble.kind == kind for trouble in self.troubles)} {kind}" for kind in kinds)
+        counters = ", ".join(f"{name.removeprefix('bmq_')} {count}" for name, count in self.counters.items())
+        lines = [
+            f"soak of {self.minutes:g} minutes, seed {self.seed}: {'passed' if self.has_passed else 'FAILED'}",
+            f"  records: {self.sent_count} sent, {self.acknowledged_count} acknowledged, {self.read_count} read",
+            f"  group: {self.group_commit_count} commits, {self.group_again_count} records came again",
+            f"  faults: {faults or 'none'}",
+            f"  server: {counters}",
+            f"  starts: {', '.join(f'{seconds:.1f}' for seconds in self.start_s)} s",
+            f"  memory (RSS): {', '.join(f'{name} {mib:g} MiB' for name, mib in self._memory().items())}",
+            "  longest pause between acknowledgements of a partition, by what was under way:",
+        ]
+        lines[6:6] = [f"  start given up: {reason}" for reason in self.failed_starts]
+        for cause, figures in by_cause(self.stalls, self.troubles, self.began_s).items():
+            lines.append(
+                f"    {figures['longest_s']:8.2f} s  {cause} ({figures['count']:.0f} pauses, the longest at {figures['at_s']:g} s)"
+            )
+        lines += [f"  VIOLATION: {violation}" for violation in self.violations]
+        return "\n".join(lines)

@@ -1,0 +1,50 @@
+"""The server under a soak: `bmq standalone` on HDFS, watched over all its incarnations."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+from bmq.hdfs.config import Address
+from tests.support.servers import BmqServer, bmq_command
+
+MIB: Final = 1024 * 1024
+COUNTERS: Final = (
+    "bmq_segment_rolls",
+    "bmq_segment_mends",
+    "bmq_file_takeovers",
+    "bmq_duplicate_batches",
+    "bmq_partitions_lost_data",
+)
+
+
+class HdfsBmqServer(BmqServer):
+    """`counters`: sums over the incarnations that were asked before they ended; `memory_mib`: resident size over time."""
+
+    def __init__(self, directory: Path, namenode: Address, root: str) -> None:
+        super().__init__(directory)
+        self.counters = dict.fromkeys(COUNTERS, 0)
+        self.memory_mib: list[float] = []
+        self._store = f"hdfs://{namenode}{root}"
+
+    def _arguments(self) -> list[str]:
+        listen = f"127.0.0.1:{self.port}"
+        return [bmq_command(), "standalone", "--listen", listen, "--rest", "127.0.0.1:0", "--store", self._store]
+
+    def sample_memory(self) -> None:
+        """Add the resident size of now, from /proc; nothing while it is not running."""
+        try:
+            lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        except OSError:
+            return
+        self.memory_mib += [int(line.split()[1]) * 1024 / MIB for line in lines if line.startswith("VmRSS")]
+
+    def add_counters(self) -> None:
+        """Take the counters of this incarnation into the sums; to be called once, before it ends."""
+        status, text = self.get("/metrics")
+        if status != 200:
+            return
+        for name in COUNTERS:
+            found = re.search(rf"^{name}_total ([0-9.e+]+)$", text, re.MULTILINE)
+            self.counters[name] += int(float(found[1])) if found else 0

@@ -1,0 +1,1 @@
+"""Clusters started for development: configuration, ports, files and orders, without starting any."""

@@ -1,0 +1,46 @@
+"""Ports are free, distinct and out of the way of outgoing connections."""
+
+from __future__ import annotations
+
+import socket
+from random import Random
+
+import pytest
+
+from bmq.dev.ports import PORTS, PortTaken, check_free, pick_ports
+from bmq.hdfs.config import Address
+
+pytestmark = pytest.mark.unit
+
+HOST = "127.0.0.1"
+
+
+def test_picked_ports_are_distinct_and_in_the_range() -> None:
+    found = pick_ports(HOST, 30, Random(1))
+    assert len(set(found)) == 30
+    assert all(port in PORTS for port in found)
+
+
+def test_a_port_that_somebody_listens_on_is_not_picked() -> None:
+    (first,) = pick_ports(HOST, 1, Random(2))
+    with socket.create_server((HOST, first)):
+        (second,) = pick_ports(HOST, 1, Random(2))
+    assert second != first
+
+
+def test_excluded_ports_are_not_picked() -> None:
+    (first,) = pick_ports(HOST, 1, Random(3))
+    assert first not in pick_ports(HOST, 1, Random(3), exclude=[first])
+
+
+def test_asking_for_more_ports_than_there_are_is_an_error_and_not_a_hang() -> None:
+    with pytest.raises(PortTaken, match="no 2000 free ports"):
+        pick_ports(HOST, 2_000, Random(4))
+
+
+def test_the_taken_address_is_named() -> None:
+    with socket.create_server((HOST, 0)) as server:
+        taken = Address(HOST, server.getsockname()[1])
+        with pytest.raises(PortTaken, match=f"something else listens on {taken}$"):
+            check_free([taken])
+    check_free([taken])

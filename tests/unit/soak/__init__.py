@@ -1,0 +1,1 @@
+"""The pure parts of the soak: its plan, its checker, its accounts."""
