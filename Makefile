@@ -41,12 +41,14 @@ bench: $(VENV)/.installed-bench tools $(JARS)/kafka/.fetched ## bmq beside Apach
 
 bench-hdfs: $(VENV)/.installed-bench tools $(JARS)/hadoop/.fetched ## the HDFS client beside Hadoop's own and hdfs-native -> bench/results/hdfs.json
 	@$(BIN)/python -m bench.hdfs
+	@$(BIN)/python -m bench.hdfs.plot
 
 soak: $(VENV)/.installed-dev tools $(JARS)/hadoop/.fetched ## random faults under load on a real HDFS for SOAK_MINUTES
 	@$(BIN)/python -m tests.soak --minutes $(SOAK_MINUTES)
 
-plot: $(VENV)/.installed-bench ## draw bench/results/standalone.svg again
+plot: $(VENV)/.installed-bench ## draw bench/results/*.svg again
 	@$(BIN)/python -m bench.plot
+	@$(BIN)/python -m bench.hdfs.plot
 
 simulate: $(VENV)/.installed-dev ## simulate SEEDS=n histories
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS)

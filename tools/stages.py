@@ -51,7 +51,7 @@ LINT = (
     Stage("format", (tool("ruff"), "format", "--check"), 30),
     Stage("types", (tool("mypy"),), 120),
     Stage("imports", (tool("lint-imports"),), 60),
-    pytest("unit", 240, test_limit_s=60),
+    pytest("unit", 200, test_limit_s=60),
 )
 STAGES = {
     "check": LINT,
@@ -59,9 +59,9 @@ STAGES = {
     "test": (
         *LINT,
         pytest("simulation", 120, test_limit_s=100),
-        Stage("seeds", (sys.executable, "-m", "tests.simulation", "--seeds", "200"), 240),
-        pytest("integration", 780, test_limit_s=180),
-        pytest("e2e", 720, test_limit_s=300),
+        Stage("seeds", (sys.executable, "-m", "tests.simulation", "--seeds", "200"), 180),
+        pytest("integration", 1050, test_limit_s=180),
+        pytest("e2e", 600, test_limit_s=300),
     ),
 }
 

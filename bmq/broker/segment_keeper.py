@@ -85,7 +85,7 @@ class SegmentKeeper:
         writer = await self._create(roll)
         try:
             await self.look()
-        except StoreError:
+        except BaseException:
             writer.abandon()
             raise
         if self._is_over():

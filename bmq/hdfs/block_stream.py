@@ -267,15 +267,18 @@ class BlockStream:
             waiting = self._next_round
         await asyncio.shield(waiting)
 
-    async def finish(self) -> None:
-        """End the block behind what was sent; done when every node has finalized it. Raises the stream's failure."""
+    async def finish(self, *, is_sync: bool = False) -> None:
+        """End the block behind what was sent; done when every node has finalized it. Raises the stream's failure.
+
+        `is_sync`: and has it on its disk.
+        """
         if self._finished is None:
             if self.failure is not None:
                 raise self.failure
             self._finished = self._loop.create_future()
             self._flush(is_final=True)
             self.failure = WriterBroken(f"block {self.located.block.block_id} was finished")
-            self._write([self._encoder.encode_last()], ())
+            self._write([self._encoder.encode_last(is_sync=is_sync)], ())
         await asyncio.shield(self._finished)
 
     def abort(self, failure: StoreError | None = None) -> None:

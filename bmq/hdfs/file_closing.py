@@ -80,11 +80,19 @@ class FileClosing:
     """One file being closed; used once. `holder`: under whose name it was written. `own_holder`: who closes it.
 
     `file_id`: 0 for whichever file is found first. `least_bytes`: what every replica of its block is known to have; one
-    with less is not used.
+    with less is not used. `is_sync`: what the replicas have is to be on their disks in the end.
     """
 
     def __init__(
-        self, path: str, *, holder: str, own_holder: str, tools: ClosingTools, file_id: int = 0, least_bytes: int = 0
+        self,
+        path: str,
+        *,
+        holder: str,
+        own_holder: str,
+        tools: ClosingTools,
+        file_id: int = 0,
+        least_bytes: int = 0,
+        is_sync: bool = False,
     ) -> None:
         self.survey = ReplicaSurvey(path, datanodes=tools.datanodes, bad_nodes=tools.bad_nodes, config=tools.config)
         self._path = path
@@ -95,6 +103,7 @@ class FileClosing:
         self._config = tools.config
         self._file_id = file_id
         self._least_bytes = least_bytes
+        self._is_sync = is_sync
         self._random = Random(f"{own_holder} {path}")  # two takers must not try in step for ever
         self._is_committed = False
         self._is_forgiven = False
@@ -307,7 +316,7 @@ class FileClosing:
         """All replicas on `nodes` have `length_bytes` and the new stamp: make them the ones that count, and close."""
         block = new.with_length(length_bytes)
         await self._namenode.update_pipeline(holder=self._holder, old=last.block, new=block, nodes=nodes)
-        await stream.finish()
+        await stream.finish(is_sync=self._is_sync)
         await self._complete(block, last.offset + length_bytes)
         self._nodes = tuple(nodes)
 

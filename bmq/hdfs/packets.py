@@ -144,9 +144,9 @@ class PacketEncoder:
         """An empty packet that makes durable everything before it."""
         return self._empty(is_sync=True)
 
-    def encode_last(self) -> Packet:
-        """The end of the block."""
-        return self._empty(is_last=True)
+    def encode_last(self, *, is_sync: bool = False) -> Packet:
+        """The end of the block; `is_sync`: and everything before it is to be made durable."""
+        return self._empty(is_sync=is_sync, is_last=True)
 
     def _empty(self, *, is_sync: bool = False, is_last: bool = False) -> Packet:
         head = packet_head(offset=self.position, seqno=self.next_seqno, data_bytes=0, is_sync=is_sync, is_last=is_last)

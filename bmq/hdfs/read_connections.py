@@ -65,6 +65,10 @@ class ReadConnection(asyncio.BufferedProtocol):
         self._transport.write(request)
         return answer
 
+    def carries(self, receiver: BlockReceiver) -> bool:
+        """Whether this read is under way on it."""
+        return self._receiver is receiver
+
     def abort(self) -> None:
         """Close at once; a read under way is cancelled."""
         self.is_aborted = True

@@ -32,6 +32,7 @@ class Repair:
             tools=self._tools,
             file_id=broken.file_id,
             least_bytes=broken.acked_bytes,
+            is_sync=broken.is_synced,
         )
         # `broken.failed` is not looked at: a closed connection says nothing about its node, and those that hung are
         # known as bad nodes already.

@@ -170,7 +170,8 @@ class _Attempt:
         """Close what is under way; a read that is complete has given its connection back already."""
         if not self.answer.done():
             self.answer.cancel()
-            if self.connection is not None:
+            # Its read may be through although nobody has noticed yet; then the connection is another read's by now.
+            if self.connection is not None and self.connection.carries(self.receiver):
                 self.connection.abort()
 
 
@@ -347,7 +348,11 @@ class _Race:
                 continue
             self._running.remove(attempt)
             self._end(attempt)
-            error = attempt.answer.exception()
+            error = (
+                ReplicaLost("its connection was closed here")
+                if attempt.answer.cancelled()
+                else attempt.answer.exception()
+            )
             if error is None:
                 self._note_answered(attempt)
                 winner = winner or attempt

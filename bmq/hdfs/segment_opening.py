@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final, Protocol
 
 import structlog
@@ -20,7 +21,7 @@ from bmq.hdfs.config import BLOCK_BYTES_MIN, HdfsConfig
 from bmq.hdfs.errors import NoDataNodes
 from bmq.hdfs.lease_renewal import LeaseRenewal
 from bmq.hdfs.writer import Completing, HdfsWriter, Mending
-from bmq.log.store import Durability, StorageUnavailable, WriterBroken
+from bmq.log.store import Durability, FencedWriter, FileMissing, StorageUnavailable, StoreError, WriterBroken
 
 OPEN_TRIES_MAX: Final = 6  # with another DataNode left out each time
 
@@ -74,7 +75,13 @@ class SegmentOpening:
         self._single_until_s = 0.0
 
     async def open(
-        self, path: str, *, absolute_path: str, holder: str, durability: Durability, segment_bytes: int
+        self,
+        path: str,
+        *,
+        absolute_path: str,
+        holder: str,
+        durability: Durability,
+        segment_bytes: int,
     ) -> HdfsWriter:
         """A writer that is usable at once. `path` is for messages.
 
@@ -157,6 +164,13 @@ class SegmentOpening:
                 is_fanout = None if error.failed else True
                 await namenode.delete(absolute_path, recursive=False)
                 continue
+            except (FencedWriter, FileMissing):
+                raise  # the directory was moved away: touch nothing
+            except StoreError:
+                # The name must be free for another try, or a store without room would use up one after the other.
+                with suppress(StoreError):
+                    await namenode.delete(absolute_path, recursive=False)
+                raise
             if len(located.nodes) == 1 and self._config.replication - 1 > len(exclude) and pauses_s:
                 await self._give_back(stream, absolute_path, holder, file_id)
                 await asyncio.sleep(pauses_s.pop(0))

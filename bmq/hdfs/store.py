@@ -10,6 +10,7 @@ segment_opening.py, writer.py, reader.py, repair.py and takeover.py.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from random import Random
 from typing import Final, Self
 
@@ -32,6 +33,7 @@ from bmq.log.store import (
     Buffer,
     CorruptFile,
     Durability,
+    FencedWriter,
     FileMissing,
     FileStatus,
     StorageUnavailable,
@@ -132,9 +134,12 @@ class HdfsStore:
         writer = await self._create(path, holder, Durability.HSYNC, BLOCK_BYTES_MIN)
         try:
             await self._fill(writer, data)
-        except StorageUnavailable:
+        except (FencedWriter, FileMissing):
+            raise  # the directory was moved away: touch nothing
+        except StoreError:
             # Whatever became of it: nobody has been told that it is there.
-            await self.namenode.delete(self._absolute(path), recursive=False)
+            with suppress(StoreError):
+                await self.namenode.delete(self._absolute(path), recursive=False)
             raise
         finally:
             writer.abandon()

@@ -30,7 +30,8 @@ class BrokenSegment:
     """What is known of a segment whose stream ended. `absolute_path` and `file_id` name it to the NameNode.
 
     `located`: the generation that was written; `failed`: those of its nodes that are known to have failed (none when a
-    pipeline does not tell). `acked_bytes`: what every node holds for certain; replicas may be longer.
+    pipeline does not tell). `acked_bytes`: what every node holds for certain; replicas may be longer. `is_synced`: what
+    is acknowledged has to be on their disks.
     """
 
     path: str
@@ -40,6 +41,7 @@ class BrokenSegment:
     located: LocatedBlock
     failed: tuple[DataNode, ...]
     acked_bytes: int
+    is_synced: bool = False
 
 
 class Mending(Protocol):
@@ -61,6 +63,7 @@ class HdfsWriter:
         "_complete_max_s",
         "_failure",
         "_holder",
+        "_is_being_mended",
         "_is_synced_each_time",
         "_length_bytes",
         "_namenode",
@@ -103,6 +106,7 @@ class HdfsWriter:
         self._on_end: Callable[[HdfsWriter], None] | None = on_end
         self._replicas = len(stream.nodes)
         self._length_bytes = -1  # known when closed
+        self._is_being_mended = False
         self._failure: FencedWriter | None = None
 
     @property
@@ -126,6 +130,9 @@ class HdfsWriter:
             raise self._failure
         if self._length_bytes >= 0:
             raise WriterBroken(f"{self.path} is closed already")
+        if self._is_being_mended:
+            # Its block may have a newer stamp by now; only mending goes on from there.
+            raise WriterBroken(f"{self.path} is being mended")
         await self._stream.finish()
         try:
             await self._complete(self._stream.located.block.with_length(self._stream.position))
@@ -142,6 +149,7 @@ class HdfsWriter:
             raise self._failure
         if self._length_bytes >= 0:
             return self._length_bytes
+        self._is_being_mended = True
         stream = self._stream
         stream.abort(WriterBroken(f"{self.path} is being mended"))
         broken = BrokenSegment(
@@ -152,6 +160,7 @@ class HdfsWriter:
             located=stream.located,
             failed=tuple(stream.failed),
             acked_bytes=stream.acked,
+            is_synced=self._is_synced_each_time,
         )
         length_bytes, self._replicas = await self._repair.mend(broken)
         self._end(length_bytes)

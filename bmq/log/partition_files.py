@@ -26,7 +26,15 @@ from bmq.log.index_cache import IndexCache
 from bmq.log.manifest import PRODUCERS_INLINE_BYTES_MAX, Cut, Extent, Manifest, SnapshotReference
 from bmq.log.names import PartitionPaths
 from bmq.log.partition_log import Location, StateSnapshot
-from bmq.log.recovery import RecoveredLog, load_index, scan_segment, write_index, write_manifest
+from bmq.log.recovery import (
+    MANIFEST_TRIES_MAX,
+    ManifestNumbersTaken,
+    RecoveredLog,
+    load_index,
+    scan_segment,
+    write_index,
+    write_manifest,
+)
 from bmq.log.retention import droppable
 from bmq.log.segment_index import IndexBuilder, SegmentIndex
 from bmq.log.store import AlreadyExists, CorruptFile, FencedWriter, FileMissing, SegmentStore, StoreError
@@ -358,9 +366,13 @@ class PartitionFiles:
         return tuple(paths)
 
     async def _write(self, manifest: Manifest) -> None:
-        number = await write_manifest(
-            self.store, self.paths, manifest, holder=self._holder, first_number=self._next_manifest
-        )
+        try:
+            number = await write_manifest(
+                self.store, self.paths, manifest, holder=self._holder, first_number=self._next_manifest
+            )
+        except ManifestNumbersTaken:
+            self._next_manifest += MANIFEST_TRIES_MAX
+            raise
         self._next_manifest = number + 1
         # Two are kept: the newest, and one more in case it is found damaged.
         if number >= 2:

@@ -48,6 +48,10 @@ MANIFEST_TRIES_MAX: Final = 16
 _log = structlog.get_logger("bmq.log")
 
 
+class ManifestNumbersTaken(StorageUnavailable):
+    """By earlier tries whose fate is unknown. Those behind them are free."""
+
+
 @dataclass(slots=True)
 class RecoveredLog:
     """What is there: offsets [log_start_offset, end_offset), in `extents`, in order, without a gap.
@@ -124,7 +128,7 @@ async def write_manifest(
         except FileMissing as error:
             raise FencedWriter(f"{paths.own} is gone") from error
         return number
-    raise StorageUnavailable(f"{MANIFEST_TRIES_MAX} manifest numbers from {first_number} on are taken in {paths.own}")
+    raise ManifestNumbersTaken(f"{MANIFEST_TRIES_MAX} manifest numbers from {first_number} on are taken in {paths.own}")
 
 
 async def load_index(store: SegmentStore, paths: PartitionPaths, extent: Extent) -> SegmentIndex | None:
@@ -150,13 +154,14 @@ async def write_index(store: SegmentStore, paths: PartitionPaths, index: Segment
     """
     summary = index.summary
     path = paths.index(summary.leader_epoch, summary.roll, paths.leader_epoch)
+    data = index.encode()
     try:
-        await store.write_file(path, index.encode(), holder=holder)
+        await store.write_file(path, data, holder=holder)
     except FileMissing as error:
         raise FencedWriter(f"{paths.own} is gone") from error
     except AlreadyExists:
         status = await store.status(path)
-        if status is None or status.is_open:
+        if status is None or status.is_open or status.length_bytes != len(data):
             # An earlier try of ours got stuck half-way; the name is free again once that is gone.
             await store.delete(path)
             raise StorageUnavailable(f"{path} was left half-written") from None

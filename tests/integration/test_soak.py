@@ -9,10 +9,10 @@ import pytest
 from tests.soak.faults import Kind
 from tests.soak.run import Soak
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(420)]
 
 SEED = 7
-MINUTES = 1.5
+MINUTES = 2.0
 
 
 async def test_nothing_acknowledged_is_lost_while_everything_fails(tmp_path: Path) -> None:

@@ -36,8 +36,8 @@ WATCH_INTERVAL_S: Final = 0.5
 START_TIMEOUT_S: Final = 60.0
 START_PAUSE_S: Final = 1.0
 HEAL_TIMEOUT_S: Final = 90.0
-READ_TIMEOUT_S: Final = 60.0
-LIVE_READERS_TIMEOUT_S: Final = 60.0
+READ_TIMEOUT_S: Final = 120.0
+LIVE_READERS_TIMEOUT_S: Final = 120.0
 # A run in which little happened proves little.
 RECORDS_SHARE_MIN: Final = 0.5
 

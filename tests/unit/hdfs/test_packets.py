@@ -270,3 +270,11 @@ def test_fields_of_a_later_version_do_not_make_a_success_a_failure() -> None:
 @given(st.integers(0, 2**63))
 def test_varints(value: int) -> None:
     assert read_varint(b"?" + varint(value), 1) == (value, 1 + len(varint(value)))
+
+
+def test_the_last_packet_may_ask_for_everything_to_be_on_disk() -> None:
+    for is_sync in (False, True):
+        encoder = PacketEncoder(chunk_bytes=512, packet_bytes_max=4096)
+        (wire,) = encoder.encode_last(is_sync=is_sync).pieces
+        header = PacketHeader.FromString(bytes(wire)[6:])
+        assert (header.last_packet_in_block, header.sync_block, header.data_len) == (True, is_sync, 0)

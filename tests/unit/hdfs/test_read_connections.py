@@ -14,6 +14,7 @@ from bmq.hdfs.proto.hdfs_pb2 import Token
 from bmq.hdfs.read_connections import IDLE_PER_NODE_MAX, ReadConnection, ReadConnections
 from bmq.hdfs.read_counts import ReadCounts
 from bmq.hdfs.read_packets import BlockReceiver, ReplicaLost, read_request
+from bmq.hdfs.replica_race import _Attempt
 from tests.unit.hdfs.reading_datanode import Behaviour, ReadingDataNode, datanodes, located
 
 pytestmark = pytest.mark.unit
@@ -141,3 +142,25 @@ async def test_a_connection_that_does_not_come_about_is_given_up() -> None:
         node = DataNode("uuid", Address(host, port), Address(host, 1))
         with pytest.raises(ReplicaLost, match="no connection within 0 s"):
             await connections_with(connect_timeout_s=0.0).open(node)
+
+
+async def test_an_attempt_that_is_through_does_not_close_the_connection_under_another_read() -> None:
+    """The connection is back in the pool, and taken again, before anybody has looked at the attempt's own answer."""
+    async with datanodes(1, b7=CONTENT) as (node,):
+        connections = connections_with()
+        connection = await connections.open(node.node)
+        finished = _Attempt(node.node, BlockReceiver(0, 10), 0.0, is_hedge=False)
+        finished.connection = connection
+        finished.answer = asyncio.get_running_loop().create_future()
+        answer = begin(connection, node)
+        finished.end()
+        assert bytes((await answer).data) == CONTENT[10:1010]
+        under_way = _Attempt(node.node, BlockReceiver(10, 1000), 0.0, is_hedge=False)
+        under_way.connection = connection
+        request = read_request(
+            located([node], length_bytes=len(CONTENT)).block, Token(), client_name="t", position=10, length_bytes=1000
+        )
+        under_way.answer = connection.start(request, under_way.receiver)
+        under_way.end()
+        assert connection.is_aborted
+        connections.close()

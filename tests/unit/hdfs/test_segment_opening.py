@@ -9,9 +9,10 @@ from contextlib import asynccontextmanager
 import pytest
 
 from bmq.hdfs.bad_nodes import BadNodes
+from bmq.hdfs.block_stream import BlockStream, Stage
 from bmq.hdfs.blocks import Block, DataNode, LocatedBlock
 from bmq.hdfs.config import BLOCK_BYTES_MIN, WriteMode
-from bmq.hdfs.errors import LeaseLost, NoDataNodes
+from bmq.hdfs.errors import LeaseLost, NoDataNodes, QuotaExceeded
 from bmq.hdfs.lease_renewal import LeaseRenewal
 from bmq.hdfs.proto.hdfs_pb2 import HdfsFileStatus
 from bmq.hdfs.segment_opening import OPEN_TRIES_MAX, SINGLE_PAUSES_S, SegmentOpening
@@ -506,3 +507,66 @@ async def test_an_abandoned_writer_touches_nothing() -> None:
                 await waiting
         assert here.namenode.calls == calls
         assert here.repair.broken == []
+
+
+async def test_a_file_whose_block_was_refused_does_not_keep_its_name() -> None:
+    """Or a store without room would use up one name after the other."""
+    async with setting() as here:
+        here.namenode.add_block_error = QuotaExceeded("the space quota is used up")
+        for _ in range(2):
+            with pytest.raises(QuotaExceeded):
+                await here.open()
+        assert here.namenode.file_id is None
+        here.namenode.add_block_error = None
+        await (await here.open()).close()
+
+
+async def test_a_file_in_a_directory_that_was_moved_away_is_left_alone() -> None:
+    async with setting() as here:
+        here.namenode.add_block_error = LeaseLost("a newer owner closed it")
+        with pytest.raises(FencedWriter):
+            await here.open()
+        assert "delete" not in here.namenode.calls
+
+
+class _FailingRepair:
+    def __init__(self) -> None:
+        self.broken: list[BrokenSegment] = []
+
+    async def mend(self, broken: BrokenSegment) -> tuple[int, int]:
+        self.broken.append(broken)
+        raise StorageUnavailable("lease recovery is still under way")
+
+
+@pytest.mark.parametrize("durability", list(Durability))
+async def test_a_segment_is_not_closed_under_its_old_stamp_after_a_mend_began(durability: Durability) -> None:
+    node = await ScriptedDataNode.start(1)
+    stream = await BlockStream.open(
+        located_on(node, block_id=1), holder="me", config=scripted_config(), stage=Stage.PIPELINE_SETUP_CREATE
+    )
+    namenode, repair = FakeNameNode([]), _FailingRepair()
+    namenode.incomplete = 1_000_000
+    writer = HdfsWriter(
+        path=PATH,
+        absolute_path=ABSOLUTE,
+        file_id=1,
+        holder="me",
+        stream=stream,
+        durability=durability,
+        namenode=namenode,
+        repair=repair,
+        complete_max_s=0.01,
+        on_end=lambda _: None,
+    )
+    await writer.append([b"abc"])
+    with pytest.raises(WriterBroken):
+        await writer.close()
+    with pytest.raises(StorageUnavailable):
+        await writer.mend()
+    asked = namenode.calls.count("complete")
+    with pytest.raises(WriterBroken, match="being mended"):
+        await writer.close()
+    assert namenode.calls.count("complete") == asked
+    assert [broken.is_synced for broken in repair.broken] == [durability is Durability.HSYNC]
+    writer.abandon()
+    await node.stop()

@@ -13,6 +13,7 @@ from bmq.log.manifest import CorruptManifest, Cut, Manifest
 from bmq.log.names import PartitionPaths
 from bmq.log.partition_log import AbortedTransaction
 from bmq.log.producer_state import ProducerStates
+from bmq.log.recovery import MANIFEST_TRIES_MAX, ManifestNumbersTaken, write_index
 from bmq.log.store import FencedWriter, SegmentStore, StorageUnavailable
 from bmq.protocol.record_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
 from tests.fakes.store import FakeStore
@@ -420,3 +421,30 @@ async def test_on_real_files(tmp_path: Path) -> None:
     assert again.recovered.scanned_bytes == 0
     assert PartitionPaths(PARTITION, 3).own == again.paths.own
     await store.close()
+
+
+async def test_an_index_that_was_closed_short_is_written_again() -> None:
+    fake = FakeStore()
+    owner = await produced(fake.client("a"), 1, [3], is_last_open=True)
+    assert owner.builder is not None and owner.writer is not None
+    owner.files.end_segment(0)
+    index = owner.files.seal_segment(0, await owner.writer.close())
+    paths = PartitionPaths(PARTITION, 1)
+    path = paths.index(1, 0, 1)
+    fake.put_file(path, index.encode()[:10])
+    store = fake.client("a")
+    with pytest.raises(StorageUnavailable, match="half-written"):
+        await write_index(store, paths, index, holder="owner-1")
+    await write_index(store, paths, index, holder="owner-1")
+    assert fake.files()[path] == index.encode()
+    await write_index(store, paths, index, holder="owner-1")
+
+
+async def test_numbers_that_are_taken_do_not_stop_the_manifests_for_ever() -> None:
+    fake = FakeStore()
+    owner = await produced(fake.client("a"), 1, [1, 1, 1])
+    for number in range(1, 1 + MANIFEST_TRIES_MAX):
+        fake.put_file(f"{PARTITION}/00000001.open/manifest.{number:08d}", b"", is_open=True)
+    with pytest.raises(ManifestNumbersTaken):
+        await owner.files.write_manifest()
+    await owner.files.write_manifest()
