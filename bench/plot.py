@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import statistics
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +46,13 @@ def draw(result: dict[str, Any], picture: Path) -> None:
     plt.close(figure)
 
 
-def main() -> None:
-    results = Path(sys.argv[1]) if len(sys.argv) > 1 else RESULTS
+def main(draw: Callable[[dict[str, Any], Path], None], results: Path) -> None:
+    """Draw the results named on the command line, or these, into the picture named behind them, or beside them."""
+    results = Path(sys.argv[1]) if len(sys.argv) > 1 else results
     picture = Path(sys.argv[2]) if len(sys.argv) > 2 else results.with_suffix(".svg")
     draw(json.loads(results.read_text()), picture)
     print(f"{picture} written")
 
 
 if __name__ == "__main__":
-    main()
+    main(draw, RESULTS)

@@ -22,6 +22,7 @@ from typing import Any
 
 from bench import criteria, many_partitions
 from bench.measure import machine_facts, versions
+from bench.table import absolute_lines, spread_cells, verdict_text
 from bench.workloads import FULL, QUICK, Sizes, run_all
 from tests.support.processes import REPOSITORY, kill_everything
 from tests.support.servers import BmqServer, KafkaServer, Server
@@ -89,22 +90,11 @@ def table(result: dict[str, Any]) -> str:
         for name in ("bmq", "kafka"):
             figures = criteria.figures_of(ratio, pairs, name)
             cells.append(f"{statistics.median(figures):12.4g}" if figures else f"{'-':>12}")
-        spread = (min(values), statistics.median(values), max(values)) if values else ()
-        cells.append("".join(f"{value:{width}.2f}" for value, width in zip(spread, (11, 8, 8), strict=False)))
+        cells.append(spread_cells(values, (11, 8, 8)))
         if ratio.id in verdicts:
-            cells.append(_verdict(verdicts[ratio.id]))
+            cells.append(verdict_text(verdicts[ratio.id]))
         lines.append("".join(cells))
-    lines.append("")
-    for absolute in criteria.ABSOLUTES:
-        criterion = verdicts[absolute.id]
-        value = "-" if criterion["value"] is None else f"{criterion['value']:.4g}"
-        lines.append(f"{absolute.id:34}{value:>12}{_verdict(criterion)}")
-    return "\n".join(lines)
-
-
-def _verdict(criterion: dict[str, Any]) -> str:
-    said = "holds" if criterion["holds"] else criterion.get("reason", "DOES NOT HOLD")
-    return f"  {criterion['op']} {criterion['bound']:g}: {said}"
+    return "\n".join((*lines, "", *absolute_lines(criteria.ABSOLUTES, verdicts, 34, 12)))
 
 
 def main() -> None:

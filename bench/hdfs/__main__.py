@@ -33,6 +33,7 @@ from bench.hdfs.cluster import BenchCluster, bench_cluster
 from bench.hdfs.commands import prepare_process
 from bench.hdfs.contender import Contender, ContenderFailed
 from bench.measure import machine_facts, versions
+from bench.table import absolute_lines, spread_cells, verdict_text
 from bmq.hdfs.config import Address
 from tests.support.java import class_path, java_executable
 from tests.support.processes import JARS, REPOSITORY
@@ -187,24 +188,11 @@ def table(result: dict[str, Any]) -> str:
             figures = criteria.figures_of(ratio, pairs, side)
             cells.append(f"{statistics.median(figures):10.4g}" if figures else f"{'-':>10}")
         cells.append(f"  {ratio.theirs[0]:7}")
-        spread = (min(values), statistics.median(values), max(values)) if values else ()
-        cells.append("".join(f"{value:{width}.2f}" for value, width in zip(spread, (10, 8, 8), strict=False)))
+        cells.append(spread_cells(values, (10, 8, 8)))
         if ratio.id in verdicts:
-            cells.append(_verdict(verdicts[ratio.id]))
+            cells.append(verdict_text(verdicts[ratio.id]))
         lines.append("".join(cells))
-    lines.append("")
-    for absolute in criteria.ABSOLUTES:
-        criterion = verdicts[absolute.id]
-        value = "-" if criterion["value"] is None else f"{criterion['value']:.4g}"
-        lines.append(f"{absolute.id:46}{value:>10}{_verdict(criterion)}")
-    return "\n".join(lines)
-
-
-def _verdict(criterion: dict[str, Any]) -> str:
-    said = "holds" if criterion["holds"] else criterion.get("reason", "DOES NOT HOLD")
-    if "\n" in said:  # the end of a log: its last line says most
-        said = f"{said.splitlines()[0]} … {said.splitlines()[-1]}"
-    return f"  {criterion['op']} {criterion['bound']:g}: {said}"
+    return "\n".join((*lines, "", *absolute_lines(criteria.ABSOLUTES, verdicts, 46, 10)))
 
 
 async def run(plan: Plan, namenode: Address | None, results: Path, quick: bool) -> None:

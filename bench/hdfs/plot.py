@@ -5,9 +5,7 @@ python -m bench.hdfs.plot [RESULTS.json [PICTURE.svg]]
 
 from __future__ import annotations
 
-import json
 import statistics
-import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +13,7 @@ import matplotlib as mpl
 from matplotlib import pyplot as plt
 
 from bench.hdfs import criteria
+from bench.plot import main
 from tests.support.processes import REPOSITORY
 
 RESULTS: Final = REPOSITORY / "bench" / "results" / "hdfs.json"
@@ -44,12 +43,5 @@ def draw(result: dict[str, Any], picture: Path) -> None:
     plt.close(figure)
 
 
-def main() -> None:
-    results = Path(sys.argv[1]) if len(sys.argv) > 1 else RESULTS
-    picture = Path(sys.argv[2]) if len(sys.argv) > 2 else results.with_suffix(".svg")
-    draw(json.loads(results.read_text()), picture)
-    print(f"{picture} written")
-
-
 if __name__ == "__main__":
-    main()
+    main(draw, RESULTS)

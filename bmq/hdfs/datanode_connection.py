@@ -10,6 +10,7 @@ from typing import Final, Protocol, cast
 from google.protobuf.message import DecodeError, Message
 
 from bmq.hdfs.blocks import DataNode
+from bmq.hdfs.delimited import delimited
 from bmq.hdfs.packets import (
     HEARTBEAT_SEQNO,
     INCOMPLETE,
@@ -19,7 +20,6 @@ from bmq.hdfs.packets import (
     decode_ack,
     read_ack,
     read_varint,
-    varint,
 )
 from bmq.hdfs.proto.transfer_pb2 import BlockOpResponse, TransferStatus
 
@@ -112,9 +112,8 @@ class DataNodeConnection(asyncio.Protocol):
             await self._loop.create_connection(lambda: self, host, port)
         except OSError as error:
             raise SetupRefused(error.strerror or str(error), is_unreachable=True, is_connected=False) from error
-        body = operation.SerializeToString()
         head = TRANSFER_VERSION.to_bytes(2, "big") + bytes((WRITE_BLOCK,))
-        self.write((head + varint(len(body)) + body,))
+        self.write((head + delimited(operation),))
         response = await ready
         self._ready = None
         if response.status != TransferStatus.SUCCESS:

@@ -64,16 +64,6 @@ def packet_head(
     return _LENGTHS.pack(4 + 4 * checksum_count + data_bytes, len(header)) + header
 
 
-def varint(value: int) -> bytes:
-    """A length or number as protobuf writes it."""
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
-
-
 HEARTBEAT: Final = packet_head(offset=0, seqno=HEARTBEAT_SEQNO, data_bytes=0)
 
 

@@ -19,7 +19,7 @@ from crc32c import crc32c
 from google.protobuf.message import DecodeError
 
 from bmq.hdfs.blocks import Block
-from bmq.hdfs.packets import varint
+from bmq.hdfs.delimited import delimited
 from bmq.hdfs.proto.hdfs_pb2 import Token
 from bmq.hdfs.proto.transfer_pb2 import (
     BaseHeader,
@@ -75,11 +75,7 @@ class ReplicaShort(ReplicaError):
     """The replica ends before the range does."""
 
 
-def _delimited(message: bytes) -> bytes:
-    return varint(len(message)) + message
-
-
-VERIFIED: Final = _delimited(ClientReadStatus(status=TransferStatus.CHECKSUM_OK).SerializeToString())
+VERIFIED: Final = delimited(ClientReadStatus(status=TransferStatus.CHECKSUM_OK))
 
 
 def read_request(block: Block, token: Token, *, client_name: str, position: int, length_bytes: int) -> bytes:
@@ -87,7 +83,7 @@ def read_request(block: Block, token: Token, *, client_name: str, position: int,
     base = BaseHeader(block=block.message(), token=token if token.IsInitialized() else None)
     header = ClientOperationHeader(base_header=base, client_name=client_name)
     request = OpReadBlock(header=header, offset=position, len=length_bytes, send_checksums=True)
-    return _READ_BLOCK + _delimited(request.SerializeToString())
+    return _READ_BLOCK + delimited(request)
 
 
 class BlockReceiver:

@@ -16,6 +16,7 @@ from bmq.hdfs.bad_nodes import BadNodes
 from bmq.hdfs.block_cache import BlockCache, BlockRange, FileExtents
 from bmq.hdfs.blocks import DataNode, FileBlocks, LocatedBlock
 from bmq.hdfs.config import HdfsConfig
+from bmq.hdfs.namenode import is_open
 from bmq.hdfs.proto.hdfs_pb2 import HdfsFileStatus
 from bmq.hdfs.read_counts import ReadCounts
 from bmq.hdfs.read_packets import ReplicaCorrupt, ReplicaShort
@@ -91,7 +92,7 @@ class BlockReader:
         status = await self._namenode.file_info(path)
         if status is None or status.file_type != HdfsFileStatus.FileType.IS_FILE:
             raise FileMissing(path)
-        if status.locations.under_construction:
+        if is_open(status):
             raise CorruptFile(f"{path} is still open")
         extents = await self._look_at(path, status.file_id, status)
         if extents.length_bytes > length_bytes_max:

@@ -75,13 +75,7 @@ class SegmentOpening:
         self._single_until_s = 0.0
 
     async def open(
-        self,
-        path: str,
-        *,
-        absolute_path: str,
-        holder: str,
-        durability: Durability,
-        segment_bytes: int,
+        self, path: str, *, absolute_path: str, holder: str, durability: Durability, segment_bytes: int
     ) -> HdfsWriter:
         """A writer that is usable at once. `path` is for messages.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from bmq.hdfs.config import Address
-from tests.support.servers import BmqServer, bmq_command
+from tests.support.servers import BmqServer
 
 MIB: Final = 1024 * 1024
 COUNTERS: Final = (
@@ -23,14 +23,9 @@ class HdfsBmqServer(BmqServer):
     """`counters`: sums over the incarnations that were asked before they ended; `memory_mib`: resident size over time."""
 
     def __init__(self, directory: Path, namenode: Address, root: str) -> None:
-        super().__init__(directory)
+        super().__init__(directory, store=f"hdfs://{namenode}{root}")
         self.counters = dict.fromkeys(COUNTERS, 0)
         self.memory_mib: list[float] = []
-        self._store = f"hdfs://{namenode}{root}"
-
-    def _arguments(self) -> list[str]:
-        listen = f"127.0.0.1:{self.port}"
-        return [bmq_command(), "standalone", "--listen", listen, "--rest", "127.0.0.1:0", "--store", self._store]
 
     def sample_memory(self) -> None:
         """Add the resident size of now, from /proc; nothing while it is not running."""

@@ -13,7 +13,8 @@ from crc32c import crc32c
 
 from bmq.hdfs.blocks import Block, DataNode, FileBlocks, LocatedBlock
 from bmq.hdfs.config import Address
-from bmq.hdfs.packets import packet_head, varint
+from bmq.hdfs.delimited import varint
+from bmq.hdfs.packets import packet_head
 from bmq.hdfs.proto.hdfs_pb2 import HdfsFileStatus
 from bmq.hdfs.proto.transfer_pb2 import (
     BlockOpResponse,

@@ -20,7 +20,7 @@ from crc32c import crc32c
 
 from bmq.hdfs.blocks import Block, DataNode, LocatedBlock
 from bmq.hdfs.config import Address, HdfsConfig
-from bmq.hdfs.packets import varint
+from bmq.hdfs.delimited import varint
 from bmq.hdfs.proto.hdfs_pb2 import DatanodeId, DatanodeInfo
 from bmq.hdfs.proto.transfer_pb2 import BlockOpResponse, OpWriteBlock, PacketHeader, PipelineAck, TransferStatus
 

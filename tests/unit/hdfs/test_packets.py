@@ -10,6 +10,7 @@ from crc32c import crc32c
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from bmq.hdfs.delimited import varint
 from bmq.hdfs.packets import (
     ACK_BYTES_MAX,
     HEARTBEAT,
@@ -25,7 +26,6 @@ from bmq.hdfs.packets import (
     packet_head,
     read_ack,
     read_varint,
-    varint,
 )
 from bmq.hdfs.proto.transfer_pb2 import PacketHeader, PipelineAck, TransferStatus
 
