@@ -19,7 +19,11 @@ class NoStatus(Exception):
 
 @dataclass(frozen=True, slots=True)
 class NameNodeStatus:
-    """`role`: `active`, `standby` or, while it starts, `initializing`. `live`: transfer addresses of live DataNodes."""
+    """`role`: `active`, `standby` or, while it starts, `initializing`.
+
+    `live`: transfer addresses of the DataNodes that can be written to. A DataNode counts as live for the NameNode as soon
+    as it has registered, but blocks are placed on it only after a heartbeat told of its volumes.
+    """
 
     role: str
     is_in_safe_mode: bool
@@ -35,7 +39,7 @@ async def namenode_status(http: Address) -> NameNodeStatus:
         return NameNodeStatus(
             role=status["State"],
             is_in_safe_mode=bool(info["Safemode"]),
-            live=frozenset(node["xferaddr"] for node in nodes.values()),
+            live=frozenset(node["xferaddr"] for node in nodes.values() if node["capacity"] > 0),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise NoStatus(f"{http} gave an incomplete status: {error!r}") from None
