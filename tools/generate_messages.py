@@ -28,7 +28,7 @@ from kio.schema.index import api_key_map
 from later_fields import LATER_FIELDS
 from schema_fields import WireField, wire_fields
 
-from bmq.protocol.apis import APIS, Api
+from bmq.protocol.apis import ALL_APIS, OWN_API_KEYS_FROM, Api
 
 TARGET = Path(__file__).parent.parent / "bmq" / "protocol" / "messages"
 HEADER = '"""{title}: every field of every version served. Written by tools/generate_messages.py; do not edit."""'
@@ -200,7 +200,9 @@ def module_source(title: str, versions: dict[int, type], api: Api) -> str:
 
 def sources() -> dict[str, str]:
     written = {"__init__": PACKAGE}
-    for key, api in APIS.items():
+    for key, api in ALL_APIS.items():
+        if key >= OWN_API_KEYS_FROM:
+            continue
         package = api_key_map[int(key)]
         for kind in ("request", "response"):
             title = "".join(part.capitalize() for part in package.split("_")) + kind.capitalize()

@@ -1,4 +1,4 @@
-"""Fields that Kafka 4.4 added and kio's schemas (Kafka 4.3) do not have yet.
+"""Fields that Kafka 4.4 added and kio's schemas (Kafka 4.3) do not have yet, and our own between nodes (tags from 10,000).
 
 Keyed by (class name, version): the message version equals the newest kio has, with these fields appended.
 Sources: KIP-1242 (ApiVersions 5: ClusterId, nullable, and NodeId, default -1, neither tagged), Kafka 4.4's
@@ -12,5 +12,9 @@ LATER_FIELDS: dict[tuple[str, int], tuple[WireField, ...]] = {
         WireField("cluster_id", "string", "str", None, False, True, None, None),
         WireField("node_id", "int32", "int", None, False, False, None, -1),
     ),
+    # Which roles the node has; a listener's name tells clients', nodes' and REST addresses apart.
+    ("BrokerRegistrationRequest", 4): (WireField("roles", "string", "str", None, True, False, 10_000, ()),),
+    # Why a node was refused: one sentence for whoever started it.
+    ("BrokerRegistrationResponse", 4): (WireField("error_message", "string", "str", None, False, True, 10_000, None),),
     ("DeletableGroupResult", 3): (WireField("error_message", "string", "str", None, False, True, None, None),),
 }

@@ -32,12 +32,29 @@ class ApiKey(IntEnum):
     OFFSET_FOR_LEADER_EPOCH = 23
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
+    DESCRIBE_LOG_DIRS = 35
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
+    ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
+    LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
+    ENVELOPE = 58
     DESCRIBE_CLUSTER = 60
+    BROKER_REGISTRATION = 62
+    BROKER_HEARTBEAT = 63
+    ALLOCATE_PRODUCER_IDS = 67
     DESCRIBE_TOPIC_PARTITIONS = 75
+    # Our own, between nodes; see internal_messages.py.
+    METADATA_FETCH = 20_001
+    REPORT_PARTITIONS = 20_002
+    RELEASE_PARTITIONS = 20_003
+    TAIL_FETCH = 20_004
+    LOCATE_OFFSET = 20_005
+    PROVE_OWNERSHIP = 20_006
+    FIND_TIMESTAMP = 20_007
+    DELETE_BEFORE = 20_008
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +105,37 @@ APIS: dict[ApiKey, Api] = {
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _api(2, 4, 4),
     ApiKey.DESCRIBE_CONFIGS: _api(1, 4, 4),
     ApiKey.ALTER_CONFIGS: _api(0, 2, 2),
+    ApiKey.DESCRIBE_LOG_DIRS: _api(1, 5, 2),
     ApiKey.CREATE_PARTITIONS: _api(0, 3, 2),
     ApiKey.DELETE_GROUPS: _api(0, 3, 2, schema_max=2),
+    ApiKey.ELECT_LEADERS: _api(0, 2, 2),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _api(0, 1, 1),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _api(0, 1, 0),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: _api(0, 0, 0),
     ApiKey.OFFSET_DELETE: _api(0, 0, None),
     ApiKey.DESCRIBE_CLUSTER: _api(0, 2, 0),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _api(0, 0, 0),
 }
+
+_BETWEEN_NODES: dict[ApiKey, Api] = {
+    ApiKey.ENVELOPE: _api(0, 0, 0),
+    ApiKey.BROKER_REGISTRATION: _api(4, 4, 0),
+    ApiKey.BROKER_HEARTBEAT: _api(0, 1, 0),
+    ApiKey.ALLOCATE_PRODUCER_IDS: _api(0, 0, 0),
+    ApiKey.METADATA_FETCH: _api(0, 0, 0),
+    ApiKey.REPORT_PARTITIONS: _api(0, 0, 0),
+    ApiKey.RELEASE_PARTITIONS: _api(0, 0, 0),
+    ApiKey.TAIL_FETCH: _api(0, 0, 0),
+    ApiKey.LOCATE_OFFSET: _api(0, 0, 0),
+    ApiKey.PROVE_OWNERSHIP: _api(0, 0, 0),
+    ApiKey.FIND_TIMESTAMP: _api(0, 0, 0),
+    ApiKey.DELETE_BEFORE: _api(0, 0, 0),
+}
+INTERNAL_APIS: dict[ApiKey, Api] = {
+    **_BETWEEN_NODES,
+    ApiKey.PRODUCE: APIS[ApiKey.PRODUCE],
+    ApiKey.API_VERSIONS: APIS[ApiKey.API_VERSIONS],
+}
+"""What the internal listener serves; clients' requests come in an Envelope (KIP-590)."""
+ALL_APIS: dict[ApiKey, Api] = {**APIS, **_BETWEEN_NODES}
+OWN_API_KEYS_FROM = 20_000

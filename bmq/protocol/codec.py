@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from bmq.protocol.apis import APIS, ApiKey
+from bmq.protocol.apis import ALL_APIS, APIS, OWN_API_KEYS_FROM, ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import MalformedMessage, UnsupportedVersion
 from bmq.protocol.formats import Format, codec_of
@@ -60,7 +60,7 @@ def parse_request_header(frame: Buffer) -> RequestHeader:
 
 def is_flexible(api_key: int, api_version: int) -> bool:
     """Whether request and response of this version use compact forms and tagged fields (KIP-482)."""
-    api = APIS.get(api_key)  # type: ignore[call-overload]
+    api = ALL_APIS.get(api_key)  # type: ignore[call-overload]
     return api is not None and api.flexible_from is not None and api_version >= api.flexible_from
 
 
@@ -75,7 +75,7 @@ def decode_request(header: RequestHeader, frame: Buffer) -> Any:
 
     Raises UnsupportedVersion for an API or version that is not served, MalformedMessage for bytes that do not parse.
     """
-    api = APIS.get(header.api_key)  # type: ignore[call-overload]
+    api = ALL_APIS.get(header.api_key)  # type: ignore[call-overload]
     if api is None or not api.version_min <= header.api_version <= api.version_max:
         raise UnsupportedVersion(f"API {header.api_key} version {header.api_version} is not served")
     return decode("request", header.api_key, header.api_version, frame, header.body_position)
@@ -143,6 +143,10 @@ def unsupported_api_versions_response(correlation_id: int) -> bytes:
 
 def message_format(kind: str, api_key: int) -> Format:
     """The format of an API's "request" or "response" in all versions served."""
+    if api_key >= OWN_API_KEYS_FROM:
+        from bmq.protocol.internal_messages import FORMATS
+
+        return FORMATS[ApiKey(api_key)][kind]
     module = importlib.import_module(f"bmq.protocol.messages.{ApiKey(api_key).name.lower()}_{kind}")
     found: Format = module.FORMAT
     return found

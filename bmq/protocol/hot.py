@@ -1,7 +1,8 @@
 """Produce and Fetch laid out by hand: what runs for every batch. Same bytes as the codec gives, tested so for all versions.
 
 A parsed Produce request keeps its records as views into the frame, and an encoded Fetch response is a list of buffers
-with the records' views among them, to be written with one gathering write: record bytes are copied nowhere.
+with the records' views among them, to be written with one gathering write: record bytes are copied nowhere. A node that
+forwards a batch to another one writes the request and reads the response of Produce, in the newest version only.
 Sources: ProduceRequest.json, ProduceResponse.json, FetchResponse.json; topic ids KIP-516, leader hints KIP-951.
 """
 
@@ -38,6 +39,10 @@ _PRODUCED_V3: Final = Struct(">ihqq")
 _PRODUCED_V5: Final = Struct(">ihqqq")
 _PRODUCED_V8: Final = Struct(">ihqqqih")
 _PRODUCED_FLEXIBLE: Final = Struct(">ihqqqBBB")  # both are empty, and so is the section of tagged fields
+
+# no transactional id, acks, timeout, one topic, its id, one partition, its number; then its records; then tagged fields.
+_PRODUCE_ONE: Final = Struct(">BhiB16sBi")
+_PRODUCE_ONE_END: Final = bytes(3)
 
 # partition, error code, high watermark, last stable offset, log start offset
 _FETCHED_V4: Final = Struct(">ihqq")
@@ -274,14 +279,99 @@ def _skip_tags(view: memoryview, at: int, left: int) -> tuple[int, int]:
     return skip_tagged_fields(view, at), left
 
 
-def _compact_count(view: memoryview, at: int) -> tuple[int, int]:
+def _compact_count(view: Buffer, at: int, what: str = "Produce request") -> tuple[int, int]:
     count = view[at]
     at += 1
     if count > 127:
         count, at = read_unsigned_varint(view, at - 1)
     if not 0 < count <= ELEMENTS_MAX + 1:
-        raise MalformedMessage(f"a Produce request with an array of {count - 1} elements")
+        raise MalformedMessage(f"a {what} with an array of {count - 1} elements")
     return count - 1, at
+
+
+FORWARDED_PRODUCE_VERSION: Final = 13
+
+
+def encode_produce_request(
+    topic_id: UUID, partition: int, records: Buffer, *, acks: int, timeout_ms: int
+) -> tuple[bytes, Buffer, bytes]:
+    """The body of a Produce request (13) for one partition, in pieces: `records` is one of them, as it is."""
+    head = _PRODUCE_ONE.pack(0, acks, timeout_ms, 2, topic_id.bytes, 2, partition) + unsigned_varint(len(records) + 1)
+    return head, records, _PRODUCE_ONE_END
+
+
+def parse_produce_response(frame: Buffer) -> list[ProduceTopicResult]:
+    """The results in a whole Produce response frame (13), header included. Raises MalformedMessage.
+
+    The throttle time and the endpoints of leaders are not looked at.
+    """
+    try:
+        at = skip_tagged_fields(frame, 4)
+        count, at = _compact_count(frame, at, "Produce response")
+        topics = []
+        for _ in range(count):
+            stop = at + 16
+            topic_id = _uuid(bytes(frame[at:stop])) if stop <= len(frame) else None
+            partition_count, at = _compact_count(frame, stop, "Produce response")
+            results = []
+            for _ in range(partition_count):
+                result, at = _parse_produced(frame, at)
+                results.append(result)
+            at = skip_tagged_fields(frame, at)
+            topics.append(ProduceTopicResult(None, topic_id, results))
+        skip_tagged_fields(frame, at + 4)
+    except (IndexError, struct_error) as error:
+        raise MalformedMessage("the Produce response ends before its last field") from error
+    except UnicodeDecodeError as error:
+        raise MalformedMessage("a string of the Produce response is not UTF-8") from error
+    return topics
+
+
+def _parse_produced(frame: Buffer, at: int) -> tuple[ProduceResult, int]:
+    partition, code, base_offset, append_time_ms, start_offset, errors, message_length, tags = (
+        _PRODUCED_FLEXIBLE.unpack_from(frame, at)
+    )
+    if errors == 1 and message_length == 0 and tags == 0:
+        return ProduceResult(partition, code, base_offset, append_time_ms, start_offset), at + _PRODUCED_FLEXIBLE.size
+    error_count, at = _compact_count(frame, at + _PRODUCED_V5.size, "Produce response")
+    record_errors = []
+    for _ in range(error_count):
+        (index,) = _INT32.unpack_from(frame, at)
+        message, at = _compact_string(frame, at + 4)
+        at = skip_tagged_fields(frame, at)
+        record_errors.append(RecordError(index, message))
+    message, at = _compact_string(frame, at)
+    leader, at = _parse_leader(frame, at)
+    return (
+        ProduceResult(
+            partition, code, base_offset, append_time_ms, start_offset, message, tuple(record_errors), leader
+        ),
+        at,
+    )
+
+
+def _parse_leader(frame: Buffer, at: int) -> tuple[LeaderHint | None, int]:
+    """Of a section of tagged fields, the one with number 0."""
+    end = skip_tagged_fields(frame, at)
+    count, at = read_unsigned_varint(frame, at)
+    leader = None
+    for _ in range(count):
+        tag, at = read_unsigned_varint(frame, at)
+        size, at = read_unsigned_varint(frame, at)
+        if tag == 0:
+            leader = LeaderHint._make(_INT32_PAIR.unpack_from(frame, at))
+        at += size
+    return leader, end
+
+
+def _compact_string(frame: Buffer, at: int) -> tuple[str | None, int]:
+    length, at = read_unsigned_varint(frame, at)
+    if not length:
+        return None, at
+    stop = at + length - 1
+    if stop > len(frame):
+        raise MalformedMessage(f"a string of {length - 1} bytes runs past the end of the Produce response")
+    return str(frame[at:stop], "utf-8"), stop
 
 
 def encode_produce_response(

@@ -2,7 +2,8 @@
 
 A record value is three unsigned varints (frame version 1, API key, version) and then the message; keys are not used.
 Numbers and layouts are KRaft's, at its newest versions; what a controller without ZooKeeper migration, log directories
-or eligible leader replicas never says keeps its default and costs at most a byte.
+or eligible leader replicas never says keeps its default and costs at most a byte. Our own tagged fields count from 10,000;
+logs that were written before there were any read as their defaults.
 Source: metadata/src/main/resources/common/metadata of Apache Kafka, MetadataRecordSerde.
 """
 
@@ -20,7 +21,11 @@ from bmq.protocol.wire import Buffer, read_unsigned_varint, unsigned_varint
 FRAME_VERSION: Final = 1
 OWN_API_KEYS_FROM: Final = 10_000
 """Records that KRaft does not have count from here."""
+OWN_TAGS_FROM: Final = 10_000
+"""So do fields of KRaft's records that are ours alone."""
 LEADER_UNCHANGED: Final = -2
+FLOOR_UNCHANGED: Final = -1
+NO_TIMESTAMP_MS: Final = -1
 RESOURCE_TYPE_TOPIC: Final = 2
 RESOURCE_TYPE_BROKER: Final = 4
 
@@ -46,7 +51,10 @@ class BrokerFeature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterBrokerRecord:
-    """A node came up: one incarnation of one node id. It takes part once it is not fenced."""
+    """A node came up: one incarnation of one node id. It takes part once it is not fenced.
+
+    `end_points` are named: PLAINTEXT for clients, INTERNAL for nodes, REST for operators. `roles`: none named means all.
+    """
 
     broker_id: int
     is_migrating_zk_broker: bool = False
@@ -58,6 +66,7 @@ class RegisterBrokerRecord:
     fenced: bool = True
     in_controlled_shutdown: bool = False
     log_dirs: Sequence[UUID] = ()
+    roles: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +79,7 @@ class UnregisterBrokerRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRegistrationChangeRecord:
-    """`fenced`: -1 unfenced, 0 no change, 1 fenced. `in_controlled_shutdown`: 0 no change, 1 it is shutting down."""
+    """`fenced`: -1 unfenced, 0 no change, 1 fenced. `in_controlled_shutdown`: the same; KRaft never takes it back."""
 
     broker_id: int
     broker_epoch: int = -1
@@ -103,7 +112,7 @@ class TopicFilesDeletedRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRecord:
-    """All of a partition: when it is created, and in snapshots."""
+    """All of a partition: when it is created, and in snapshots. `high_watermark_floor`: what its log holds at least."""
 
     partition_id: int
     topic_id: UUID
@@ -118,13 +127,15 @@ class PartitionRecord:
     directories: Sequence[UUID] = ()
     eligible_leader_replicas: Sequence[int] | None = None
     last_known_elr: Sequence[int] | None = None
+    high_watermark_floor: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionChangeRecord:
-    """What changed of a partition; None and LEADER_UNCHANGED mean no change.
+    """What changed of a partition; None, LEADER_UNCHANGED and FLOOR_UNCHANGED mean no change.
 
     As in KRaft the leader epoch goes up by one with a new leader (-1: nobody), and the partition epoch with any change.
+    `reason`, `timestamp_ms`: for the history of who led it.
     """
 
     partition_id: int
@@ -138,6 +149,27 @@ class PartitionChangeRecord:
     directories: Sequence[UUID] | None = None
     eligible_leader_replicas: Sequence[int] | None = None
     last_known_elr: Sequence[int] | None = None
+    high_watermark_floor: int = FLOOR_UNCHANGED
+    reason: str = ""
+    timestamp_ms: int = NO_TIMESTAMP_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateChangesRecord:
+    """In snapshots: who led partitions of one topic before, column by column. Not one of KRaft's.
+
+    `counts[n]` changes belong to `partitions[n]`, oldest first, one after the other in the four columns of changes;
+    `reason_numbers` point into `reasons`.
+    """
+
+    topic_id: UUID
+    partitions: Sequence[int] = ()
+    counts: Sequence[int] = ()
+    timestamps_ms: Sequence[int] = ()
+    leaders: Sequence[int] = ()
+    leader_epochs: Sequence[int] = ()
+    reason_numbers: Sequence[int] = ()
+    reasons: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +232,7 @@ MetadataRecord = (
     | TopicFilesDeletedRecord
     | PartitionRecord
     | PartitionChangeRecord
+    | StateChangesRecord
     | ConfigRecord
     | ProducerIdsRecord
     | FeatureLevelRecord
@@ -258,6 +291,7 @@ _FORMATS: Final[dict[int, Format]] = {
         FormatField("fenced", "bool"),
         FormatField("in_controlled_shutdown", "bool", since=1),
         _tagged_array("log_dirs", "uuid", 0, (), since=3),
+        _tagged_array("roles", "string", OWN_TAGS_FROM, ()),
         version_max=3,
     ),
     1: _format(UnregisterBrokerRecord, FormatField("broker_id", "int32"), FormatField("broker_epoch", "int64")),
@@ -277,6 +311,7 @@ _FORMATS: Final[dict[int, Format]] = {
         _array("directories", "uuid", since=1),
         _tagged_array("eligible_leader_replicas", "int32", 1, since=2),
         _tagged_array("last_known_elr", "int32", 2, since=2),
+        _tagged("high_watermark_floor", "int64", OWN_TAGS_FROM, 0),
         version_max=2,
     ),
     4: _format(
@@ -299,6 +334,9 @@ _FORMATS: Final[dict[int, Format]] = {
         _tagged_array("eligible_leader_replicas", "int32", 6, since=2),
         _tagged_array("last_known_elr", "int32", 7, since=2),
         _tagged_array("directories", "uuid", 8, since=1),
+        _tagged("high_watermark_floor", "int64", OWN_TAGS_FROM, FLOOR_UNCHANGED),
+        _tagged("reason", "string", OWN_TAGS_FROM + 1, ""),
+        _tagged("timestamp_ms", "int64", OWN_TAGS_FROM + 2, NO_TIMESTAMP_MS),
         version_max=2,
     ),
     9: _format(RemoveTopicRecord, FormatField("topic_id", "uuid")),
@@ -323,6 +361,17 @@ _FORMATS: Final[dict[int, Format]] = {
     24: _format(EndTransactionRecord),
     25: _format(AbortTransactionRecord, _tagged("reason", "string", 0, None)),
     OWN_API_KEYS_FROM: _format(TopicFilesDeletedRecord, FormatField("topic_id", "uuid")),
+    OWN_API_KEYS_FROM + 1: _format(
+        StateChangesRecord,
+        FormatField("topic_id", "uuid"),
+        _array("partitions", "int32"),
+        _array("counts", "int32"),
+        _array("timestamps_ms", "int64"),
+        _array("leaders", "int32"),
+        _array("leader_epochs", "int32"),
+        _array("reason_numbers", "int32"),
+        _array("reasons", "string"),
+    ),
 }
 _API_KEYS: Final[dict[type, int]] = {entry.message_class: api_key for api_key, entry in _FORMATS.items()}
 

@@ -210,6 +210,20 @@ def rewrite(buffer: bytearray | memoryview, position: int, base_offset: int, lea
     _INT32.pack_into(buffer, position + _LEADER_EPOCH_POSITION, leader_epoch)
 
 
+def leader_epoch_in(buffer: Buffer) -> int:
+    """The leader epoch in the header at the buffer's start; -1 when there is no room for one."""
+    if len(buffer) < _MAGIC_POSITION:
+        return NO_LEADER_EPOCH
+    epoch: int = _INT32.unpack_from(buffer, _LEADER_EPOCH_POSITION)[0]
+    return epoch
+
+
+def put_leader_epoch(buffer: bytearray | memoryview, leader_epoch: int) -> None:
+    """Write it into the header at the buffer's start, if there is room; the checksum does not cover it."""
+    if len(buffer) >= _MAGIC_POSITION:
+        _INT32.pack_into(buffer, _LEADER_EPOCH_POSITION, leader_epoch)
+
+
 def rewrite_log_append_time(
     buffer: bytearray | memoryview, position: int, header: BatchHeader, timestamp_ms: int
 ) -> BatchHeader:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -157,6 +158,60 @@ def test_produce_responses_are_written_as_the_codec_writes_them(
         node_endpoints=endpoints,
     )
     assert written == codec.encode_response(ApiKey.PRODUCE, version, correlation_id, message)
+
+
+@given(
+    topic_id=st.uuids(),
+    partition=st.integers(0, 2**31 - 1),
+    records=st.binary(max_size=20_000),
+    acks=st.sampled_from((-1, 0, 1)),
+    timeout_ms=st.integers(0, 2**31 - 1),
+)
+def test_a_produce_request_for_one_partition_is_written_as_the_codec_writes_it(
+    topic_id: UUID, partition: int, records: bytes, acks: int, timeout_ms: int
+) -> None:
+    view = memoryview(bytearray(records))
+    pieces = hot.encode_produce_request(topic_id, partition, view, acks=acks, timeout_ms=timeout_ms)
+    assert [piece for piece in pieces if piece is view]
+    data = produce.PartitionProduceData(index=partition, records=records)
+    message = produce.ProduceRequest(
+        acks=acks,
+        timeout_ms=timeout_ms,
+        topic_data=(produce.TopicProduceData(topic_id=topic_id, partition_data=(data,)),),
+    )
+    encoded = codec.encode("request", ApiKey.PRODUCE, hot.FORWARDED_PRODUCE_VERSION, message)
+    assert b"".join(pieces) == encoded
+
+
+@given(correlation_id=st.integers(0, 2**31 - 1), data=st.data())
+def test_produce_responses_parse_as_the_codec_parses_them(correlation_id: int, data: st.DataObject) -> None:
+    version = hot.FORWARDED_PRODUCE_VERSION
+    message = data.draw(api_messages("response", ApiKey.PRODUCE, version))
+    frame = codec.encode_response(ApiKey.PRODUCE, version, correlation_id, message)
+    expected = [
+        topic._replace(
+            name=None,
+            partitions=[result._replace(record_errors=tuple(result.record_errors)) for result in topic.partitions],
+        )
+        for topic in produce_results(message)
+    ]
+    assert hot.parse_produce_response(bytearray(frame)) == expected
+    assert hot.parse_produce_response(frame) == expected
+
+
+@given(data=st.data())
+def test_hostile_produce_responses_are_refused_and_nothing_worse(data: st.DataObject) -> None:
+    version = hot.FORWARDED_PRODUCE_VERSION
+    message = data.draw(api_messages("response", ApiKey.PRODUCE, version))
+    frame = bytearray(codec.encode_response(ApiKey.PRODUCE, version, 1, message))
+    place = data.draw(st.integers(0, len(frame) - 1))
+    with pytest.raises(MalformedMessage):
+        hot.parse_produce_response(frame[:place])
+    frame[place] ^= 1 << data.draw(st.integers(0, 7))
+    try:
+        hot.parse_produce_response(frame)
+    except MalformedMessage:
+        pass
 
 
 def test_a_leader_hint_of_no_leader_is_left_out() -> None:

@@ -29,6 +29,7 @@ from bmq.protocol.metadata_records import (
     NoOpRecord,
     PartitionChangeRecord,
     PartitionRecord,
+    RegisterBrokerRecord,
     TopicRecord,
     decode_record,
     encode_record,
@@ -163,3 +164,29 @@ def test_metadata_records_of_a_newer_server_are_refused() -> None:
         decode_record(b"\x01")
     # A tagged field that a later server added is skipped.
     assert decode_record(b"\x01\x14\0\x01\x05\x02ab") == NoOpRecord()
+
+
+def test_our_own_fields_cost_old_readers_and_old_logs_nothing() -> None:
+    """Records as they were written before there were own fields, and those fields as KRaft's readers skip them."""
+    old = b"\x01\0\x03\0\0\0\x07\0" + bytes(15) + b"\x09" + bytes(7) + b"\x03"
+    old += b"\x02\x0aPLAINTEXT\x02h\x23\x84\0\0\0\x01\x02r\0\0\0"
+    node = decode_record(old)
+    assert isinstance(node, RegisterBrokerRecord)
+    assert (node.broker_id, node.broker_epoch, node.rack, node.fenced, node.roles) == (7, 3, "r", False, ())
+    assert encode_record(node) == old
+    assert encode_record(dataclasses.replace(node, roles=("broker",))) == (old[:-1] + b"\x01\x90\x4e\x08\x02\x07broker")
+    partition = decode_record(
+        b"\x01\x03\x02\0\0\0\0"
+        + TOPIC_ID.bytes
+        + b"\x02\0\0\0\x07\x02\0\0\0\x07\x01\x01\0\0\0\x07\0\0\0\x04\0\0\0\x06\x01\0"
+    )
+    assert isinstance(partition, PartitionRecord) and partition.high_watermark_floor == 0
+    old = b"\x01\x05\x02\0\0\0\0" + TOPIC_ID.bytes + b"\x01\x01\x04\0\0\0\x07"
+    change = decode_record(old)
+    assert isinstance(change, PartitionChangeRecord)
+    assert (change.leader, change.high_watermark_floor, change.reason, change.timestamp_ms) == (7, -1, "", -1)
+    told = dataclasses.replace(change, high_watermark_floor=5, reason="why", timestamp_ms=6)
+    assert encode_record(told) == old.replace(b"\x01\x01\x04", b"\x04\x01\x04") + (
+        b"\x90\x4e\x08" + bytes(7) + b"\x05" + b"\x91\x4e\x04\x04why" + b"\x92\x4e\x08" + bytes(7) + b"\x06"
+    )
+    assert decode_record(encode_record(told)) == told

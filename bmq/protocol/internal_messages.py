@@ -1,0 +1,357 @@
+"""What nodes say to each other and Kafka has no message for: metadata, reports, tails, hand-overs.
+
+One request and one response class for each API key from 20,000 on, described in versions like Kafka's own. Version
+ranges are in apis.py; two nodes speak the highest version both have (ApiVersions on the internal listener).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.wire import Buffer
+
+NO_UUID: Final = UUID(int=0)
+VERSION_MAX: Final = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class MetadataFetchRequest:
+    """A node asks for what follows `offset` of the metadata log; -1: it has nothing, and wants all of it."""
+
+    node_id: int = -1
+    controller_epoch: int = -1  # the highest the node has seen (rule 17)
+    offset: int = -1
+    max_wait_ms: int = 0
+    bytes_max: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class MetadataFetchResponse:
+    """Whole record batches below the metadata log's high watermark, from the offset asked for on.
+
+    `is_snapshot`: `data` is all of the state instead (`MetadataState.snapshot`). `end_offset`: what the receiver has then.
+    """
+
+    error_code: int = 0
+    error_message: str | None = None
+    controller_id: int = -1
+    controller_epoch: int = -1
+    is_snapshot: bool = False
+    end_offset: int = -1
+    data: Buffer = b""
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionReport:
+    """`high_watermark` of an owned partition, and what it did since the last report."""
+
+    topic_id: UUID = NO_UUID
+    partition: int = -1
+    leader_epoch: int = -1
+    high_watermark: int = -1
+    bytes_in: int = 0
+    bytes_out: int = 0
+    requests: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class ReportPartitionsRequest:
+    """Owned partitions that changed since the last report that was answered (rule 5)."""
+
+    node_id: int = -1
+    node_epoch: int = -1
+    interval_ms: int = 0
+    partitions: Sequence[PartitionReport] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class ReportPartitionsResponse:
+    error_code: int = 0
+    error_message: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class OwnedPartition:
+    topic_id: UUID = NO_UUID
+    partition: int = -1
+    leader_epoch: int = -1
+
+
+@dataclass(slots=True, kw_only=True)
+class ReleasePartitionsRequest:
+    """The new owner, at these leader epochs, asks the old one to drain, seal and let go (rule 8)."""
+
+    node_id: int = -1
+    partitions: Sequence[OwnedPartition] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class ReleasePartitionsResponse:
+    """Sent when all of them are released, or were not held at all."""
+
+    error_code: int = 0
+    error_message: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class TailInterest:
+    """A partition whose tail is wanted from `offset` on; -1: from the present high watermark on."""
+
+    topic_id: UUID = NO_UUID
+    partition: int = -1
+    leader_epoch: int = -1
+    offset: int = -1
+
+
+@dataclass(slots=True, kw_only=True)
+class ForgottenTail:
+    topic_id: UUID = NO_UUID
+    partition: int = -1
+
+
+@dataclass(slots=True, kw_only=True)
+class TailFetchRequest:
+    """`added` and `forgotten` change what this connection follows; the answer comes when something of it moved."""
+
+    max_wait_ms: int = 0
+    bytes_max: int = 0
+    added: Sequence[TailInterest] = ()
+    forgotten: Sequence[ForgottenTail] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class EpochStart:
+    leader_epoch: int = -1
+    start_offset: int = -1
+
+
+@dataclass(slots=True, kw_only=True)
+class TailPart:
+    """A partition as its owner has it, and the whole batches below its high watermark that follow what was sent before.
+
+    `base_offset`: of the first batch in `records`; when it is past what was sent before, the gap is to be read from the
+    store. `epochs` is there when the partition was added. An error code ends the following.
+    """
+
+    topic_id: UUID = NO_UUID
+    partition: int = -1
+    error_code: int = 0
+    leader_epoch: int = -1
+    log_start_offset: int = -1
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_end_offset: int = -1
+    base_offset: int = -1
+    records: Buffer = b""
+    epochs: Sequence[EpochStart] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class TailFetchResponse:
+    error_code: int = 0
+    error_message: str | None = None
+    partitions: Sequence[TailPart] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class LocateOffsetRequest:
+    topic_id: UUID = NO_UUID
+    partition: int = -1
+    leader_epoch: int = -1
+    offset: int = -1
+
+
+@dataclass(slots=True, kw_only=True)
+class LocateOffsetResponse:
+    """The fields of bmq.log.partition_log.Location."""
+
+    error_code: int = 0
+    error_message: str | None = None
+    path: str = ""
+    file_id: int = -1
+    position: int = -1
+    valid_bytes: int = -1
+    base_offset: int = -1
+    end_offset: int = -1
+    is_closed: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class ProveOwnershipRequest:
+    topic_id: UUID = NO_UUID
+    partition: int = -1
+    leader_epoch: int = -1
+
+
+@dataclass(slots=True, kw_only=True)
+class ProveOwnershipResponse:
+    """The owner's offsets, taken after the proof (rule 15). `epochs`: all it knows of."""
+
+    error_code: int = 0
+    error_message: str | None = None
+    log_start_offset: int = -1
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_end_offset: int = -1
+    epochs: Sequence[EpochStart] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class FindTimestampRequest:
+    """`timestamp_ms` -3: the greatest there is (KIP-734)."""
+
+    topic_id: UUID = NO_UUID
+    partition: int = -1
+    leader_epoch: int = -1
+    timestamp_ms: int = -1
+    bound_offset: int = -1
+
+
+@dataclass(slots=True, kw_only=True)
+class FindTimestampResponse:
+    """-1 and -1: no such record."""
+
+    error_code: int = 0
+    error_message: str | None = None
+    offset: int = -1
+    timestamp_ms: int = -1
+
+
+@dataclass(slots=True, kw_only=True)
+class DeleteBeforeRequest:
+    """-1: up to the high watermark."""
+
+    topic_id: UUID = NO_UUID
+    partition: int = -1
+    leader_epoch: int = -1
+    before_offset: int = -1
+
+
+@dataclass(slots=True, kw_only=True)
+class DeleteBeforeResponse:
+    error_code: int = 0
+    error_message: str | None = None
+    log_start_offset: int = -1
+
+
+def _format(message_class: type, *fields: FormatField) -> Format:
+    return Format(message_class, VERSION_MAX, flexible_from=0, fields=fields)
+
+
+def _error() -> tuple[FormatField, FormatField]:
+    return FormatField("error_code", "int16"), FormatField("error_message", "string", nullable_since=0)
+
+
+def _partition() -> tuple[FormatField, FormatField]:
+    return FormatField("topic_id", "uuid", default=NO_UUID), FormatField("partition", "int32")
+
+
+def _owned() -> tuple[FormatField, ...]:
+    return (*_partition(), FormatField("leader_epoch", "int32"))
+
+
+def _int64(*names: str) -> tuple[FormatField, ...]:
+    return tuple(FormatField(name, "int64") for name in names)
+
+
+def _many(name: str, entity: Format) -> FormatField:
+    return FormatField(name, entity=entity, is_array=True)
+
+
+_EPOCH_START: Final = _format(EpochStart, FormatField("leader_epoch", "int32"), FormatField("start_offset", "int64"))
+_OFFSETS: Final = ("log_start_offset", "high_watermark", "last_stable_offset", "log_end_offset")
+
+FORMATS: Final[dict[ApiKey, dict[str, Format]]] = {
+    ApiKey.METADATA_FETCH: {
+        "request": _format(
+            MetadataFetchRequest,
+            FormatField("node_id", "int32"),
+            FormatField("controller_epoch", "int32"),
+            FormatField("offset", "int64"),
+            FormatField("max_wait_ms", "int32"),
+            FormatField("bytes_max", "int32"),
+        ),
+        "response": _format(
+            MetadataFetchResponse,
+            *_error(),
+            FormatField("controller_id", "int32"),
+            FormatField("controller_epoch", "int32"),
+            FormatField("is_snapshot", "bool"),
+            FormatField("end_offset", "int64"),
+            FormatField("data", "bytes"),
+        ),
+    },
+    ApiKey.REPORT_PARTITIONS: {
+        "request": _format(
+            ReportPartitionsRequest,
+            FormatField("node_id", "int32"),
+            FormatField("node_epoch", "int64"),
+            FormatField("interval_ms", "int32"),
+            _many(
+                "partitions",
+                _format(PartitionReport, *_owned(), *_int64("high_watermark", "bytes_in", "bytes_out", "requests")),
+            ),
+        ),
+        "response": _format(ReportPartitionsResponse, *_error()),
+    },
+    ApiKey.RELEASE_PARTITIONS: {
+        "request": _format(
+            ReleasePartitionsRequest,
+            FormatField("node_id", "int32"),
+            _many("partitions", _format(OwnedPartition, *_owned())),
+        ),
+        "response": _format(ReleasePartitionsResponse, *_error()),
+    },
+    ApiKey.TAIL_FETCH: {
+        "request": _format(
+            TailFetchRequest,
+            FormatField("max_wait_ms", "int32"),
+            FormatField("bytes_max", "int32"),
+            _many("added", _format(TailInterest, *_owned(), *_int64("offset"))),
+            _many("forgotten", _format(ForgottenTail, *_partition())),
+        ),
+        "response": _format(
+            TailFetchResponse,
+            *_error(),
+            _many(
+                "partitions",
+                _format(
+                    TailPart,
+                    *_partition(),
+                    FormatField("error_code", "int16"),
+                    FormatField("leader_epoch", "int32"),
+                    *_int64(*_OFFSETS, "base_offset"),
+                    FormatField("records", "bytes"),
+                    _many("epochs", _EPOCH_START),
+                ),
+            ),
+        ),
+    },
+    ApiKey.LOCATE_OFFSET: {
+        "request": _format(LocateOffsetRequest, *_owned(), *_int64("offset")),
+        "response": _format(
+            LocateOffsetResponse,
+            *_error(),
+            FormatField("path", "string"),
+            *_int64("file_id", "position", "valid_bytes", "base_offset", "end_offset"),
+            FormatField("is_closed", "bool"),
+        ),
+    },
+    ApiKey.PROVE_OWNERSHIP: {
+        "request": _format(ProveOwnershipRequest, *_owned()),
+        "response": _format(ProveOwnershipResponse, *_error(), *_int64(*_OFFSETS), _many("epochs", _EPOCH_START)),
+    },
+    ApiKey.FIND_TIMESTAMP: {
+        "request": _format(FindTimestampRequest, *_owned(), *_int64("timestamp_ms", "bound_offset")),
+        "response": _format(FindTimestampResponse, *_error(), *_int64("offset", "timestamp_ms")),
+    },
+    ApiKey.DELETE_BEFORE: {
+        "request": _format(DeleteBeforeRequest, *_owned(), *_int64("before_offset")),
+        "response": _format(DeleteBeforeResponse, *_error(), *_int64("log_start_offset")),
+    },
+}

@@ -1,0 +1,28 @@
+"""AllocateProducerIdsResponse: every field of every version served. Written by tools/generate_messages.py; do not edit."""
+
+import dataclasses
+from typing import Final
+
+from bmq.protocol.formats import Format, FormatField
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class AllocateProducerIdsResponse:
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    producer_id_start: int = 0
+    producer_id_len: int = 0
+
+
+FORMAT: Final = Format(
+    AllocateProducerIdsResponse,
+    version_min=0,
+    version_max=0,
+    flexible_from=0,
+    fields=(
+        FormatField("throttle_time_ms", "int32"),
+        FormatField("error_code", "int16"),
+        FormatField("producer_id_start", "int64"),
+        FormatField("producer_id_len", "int32"),
+    ),
+)

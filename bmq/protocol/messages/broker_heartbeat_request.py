@@ -1,0 +1,34 @@
+"""BrokerHeartbeatRequest: every field of every version served. Written by tools/generate_messages.py; do not edit."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Final
+from uuid import UUID
+
+from bmq.protocol.formats import Format, FormatField
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class BrokerHeartbeatRequest:
+    broker_id: int = 0
+    broker_epoch: int = -1
+    current_metadata_offset: int = 0
+    want_fence: bool = False
+    want_shut_down: bool = False
+    offline_log_dirs: Sequence[UUID] = ()
+
+
+FORMAT: Final = Format(
+    BrokerHeartbeatRequest,
+    version_min=0,
+    version_max=1,
+    flexible_from=0,
+    fields=(
+        FormatField("broker_id", "int32"),
+        FormatField("broker_epoch", "int64"),
+        FormatField("current_metadata_offset", "int64"),
+        FormatField("want_fence", "bool"),
+        FormatField("want_shut_down", "bool"),
+        FormatField("offline_log_dirs", "uuid", since=1, is_array=True, tag=0, default=()),
+    ),
+)

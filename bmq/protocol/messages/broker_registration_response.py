@@ -1,0 +1,28 @@
+"""BrokerRegistrationResponse: every field of every version served. Written by tools/generate_messages.py; do not edit."""
+
+import dataclasses
+from typing import Final
+
+from bmq.protocol.formats import Format, FormatField
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class BrokerRegistrationResponse:
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    broker_epoch: int = -1
+    error_message: str | None = None
+
+
+FORMAT: Final = Format(
+    BrokerRegistrationResponse,
+    version_min=4,
+    version_max=4,
+    flexible_from=0,
+    fields=(
+        FormatField("throttle_time_ms", "int32"),
+        FormatField("error_code", "int16"),
+        FormatField("broker_epoch", "int64"),
+        FormatField("error_message", "string", nullable_since=0, tag=10000),
+    ),
+)

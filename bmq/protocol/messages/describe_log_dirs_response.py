@@ -1,0 +1,87 @@
+"""DescribeLogDirsResponse: every field of every version served. Written by tools/generate_messages.py; do not edit."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Final
+
+from bmq.protocol.formats import Format, FormatField
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class DescribeLogDirsPartition:
+    partition_index: int = 0
+    partition_size: int = 0
+    offset_lag: int = 0
+    is_future_key: bool = False
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class DescribeLogDirsTopic:
+    name: str = ""
+    partitions: Sequence[DescribeLogDirsPartition] = ()
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class DescribeLogDirsResult:
+    error_code: int = 0
+    log_dir: str = ""
+    topics: Sequence[DescribeLogDirsTopic] = ()
+    total_bytes: int = -1
+    usable_bytes: int = -1
+    is_cordoned: bool = False
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class DescribeLogDirsResponse:
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    results: Sequence[DescribeLogDirsResult] = ()
+
+
+_DESCRIBE_LOG_DIRS_PARTITION: Final = Format(
+    DescribeLogDirsPartition,
+    version_min=1,
+    version_max=5,
+    flexible_from=2,
+    fields=(
+        FormatField("partition_index", "int32"),
+        FormatField("partition_size", "int64"),
+        FormatField("offset_lag", "int64"),
+        FormatField("is_future_key", "bool"),
+    ),
+)
+_DESCRIBE_LOG_DIRS_TOPIC: Final = Format(
+    DescribeLogDirsTopic,
+    version_min=1,
+    version_max=5,
+    flexible_from=2,
+    fields=(
+        FormatField("name", "string"),
+        FormatField("partitions", entity=_DESCRIBE_LOG_DIRS_PARTITION, is_array=True),
+    ),
+)
+_DESCRIBE_LOG_DIRS_RESULT: Final = Format(
+    DescribeLogDirsResult,
+    version_min=1,
+    version_max=5,
+    flexible_from=2,
+    fields=(
+        FormatField("error_code", "int16"),
+        FormatField("log_dir", "string"),
+        FormatField("topics", entity=_DESCRIBE_LOG_DIRS_TOPIC, is_array=True),
+        FormatField("total_bytes", "int64", since=4),
+        FormatField("usable_bytes", "int64", since=4),
+        FormatField("is_cordoned", "bool", since=5),
+    ),
+)
+FORMAT: Final = Format(
+    DescribeLogDirsResponse,
+    version_min=1,
+    version_max=5,
+    flexible_from=2,
+    fields=(
+        FormatField("throttle_time_ms", "int32"),
+        FormatField("error_code", "int16", since=3),
+        FormatField("results", entity=_DESCRIBE_LOG_DIRS_RESULT, is_array=True),
+    ),
+)

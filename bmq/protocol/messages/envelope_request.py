@@ -1,0 +1,26 @@
+"""EnvelopeRequest: every field of every version served. Written by tools/generate_messages.py; do not edit."""
+
+import dataclasses
+from typing import Final
+
+from bmq.protocol.formats import Format, FormatField
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class EnvelopeRequest:
+    request_data: bytes = b""
+    request_principal: bytes | None = None
+    client_host_address: bytes = b""
+
+
+FORMAT: Final = Format(
+    EnvelopeRequest,
+    version_min=0,
+    version_max=0,
+    flexible_from=0,
+    fields=(
+        FormatField("request_data", "bytes"),
+        FormatField("request_principal", "bytes", nullable_since=0),
+        FormatField("client_host_address", "bytes"),
+    ),
+)

@@ -1,0 +1,41 @@
+"""ListPartitionReassignmentsRequest: every field of every version served. Written by tools/generate_messages.py; do not edit."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Final
+
+from bmq.protocol.formats import Format, FormatField
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class ListPartitionReassignmentsTopics:
+    name: str = ""
+    partition_indexes: Sequence[int] = ()
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class ListPartitionReassignmentsRequest:
+    timeout_ms: int = 60000
+    topics: Sequence[ListPartitionReassignmentsTopics] | None = ()
+
+
+_LIST_PARTITION_REASSIGNMENTS_TOPICS: Final = Format(
+    ListPartitionReassignmentsTopics,
+    version_min=0,
+    version_max=0,
+    flexible_from=0,
+    fields=(
+        FormatField("name", "string"),
+        FormatField("partition_indexes", "int32", is_array=True),
+    ),
+)
+FORMAT: Final = Format(
+    ListPartitionReassignmentsRequest,
+    version_min=0,
+    version_max=0,
+    flexible_from=0,
+    fields=(
+        FormatField("timeout_ms", "int32"),
+        FormatField("topics", entity=_LIST_PARTITION_REASSIGNMENTS_TOPICS, is_array=True, nullable_since=0),
+    ),
+)
