@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from random import Random
 from typing import Final
 
@@ -77,6 +77,7 @@ class PartitionManager:
         self._assignments: dict[TopicPartition, _Assignment] = {}
         self._ready: dict[TopicPartition, PartitionRuntime] = {}
         self._started: dict[PartitionRuntime, None] = {}  # every runtime that has not come to its end
+        self._unserved: dict[PartitionRuntime, None] = {}
         self._loop = asyncio.get_running_loop()
         self._starts = asyncio.Semaphore(self.settings.starts_max)
         self._starting: set[asyncio.Task[None]] = set()
@@ -106,7 +107,9 @@ class PartitionManager:
             if known.leader_epoch >= leader_epoch:
                 return
             if known.runtime is not None:
-                high_watermark_floor = max(high_watermark_floor, known.runtime.high_watermark)
+                if not isinstance(known.runtime.state, Offline):  # else an operator may have accepted the loss
+                    high_watermark_floor = max(high_watermark_floor, known.runtime.high_watermark)
+                self._let_go(known.runtime)
                 known.runtime.give_up()
         self._assignments[topic_partition] = _Assignment(
             topic_partition, leader_epoch, topic_name, config, high_watermark_floor
@@ -118,6 +121,8 @@ class PartitionManager:
         if assignment is None or assignment.runtime is None:
             return
         runtime = assignment.runtime
+        # It drains for nobody new: the partition may be assigned here again before it has ended.
+        self._let_go(runtime)
         runtime.stop()
         await asyncio.wait({runtime.ended}, timeout=self.settings.stop_wait_max_s)
         runtime.give_up()
@@ -126,7 +131,13 @@ class PartitionManager:
         """The topic is deleted: close and let go. Its files are the controller's to delete."""
         assignment = self._assignments.pop(topic_partition, None)
         if assignment is not None and assignment.runtime is not None:
+            self._let_go(assignment.runtime)
             assignment.runtime.give_up()
+
+    def _let_go(self, runtime: PartitionRuntime) -> None:
+        self._unserved.pop(runtime, None)
+        if self._ready.get(runtime.topic_partition) is runtime:
+            del self._ready[runtime.topic_partition]
 
     def update_config(self, topic_partition: TopicPartition, config: LogConfig) -> None:
         """The topic's settings changed."""
@@ -140,6 +151,15 @@ class PartitionManager:
     def assigned(self) -> Mapping[TopicPartition, int]:
         """Leader epochs of everything assigned here."""
         return {key: assignment.leader_epoch for key, assignment in self._assignments.items()}
+
+    def leader_epoch(self, topic_partition: TopicPartition) -> int | None:
+        """At which epoch it is assigned here; None: not at all."""
+        assignment = self._assignments.get(topic_partition)
+        return None if assignment is None else assignment.leader_epoch
+
+    def owned(self) -> Iterable[PartitionRuntime]:
+        """The partitions that are owned here and started."""
+        return self._ready.values()
 
     def high_watermarks(self) -> Mapping[TopicPartition, int]:
         """Of the partitions owned here, for heartbeats (rule 5)."""
@@ -211,6 +231,9 @@ class PartitionManager:
                 self._ready[key] = runtime
             return
         self._started.pop(runtime, None)
+        assignment = self._assignments.get(key)
+        if isinstance(runtime.state, Fenced | Offline) and assignment is not None and assignment.runtime is runtime:
+            self._unserved[runtime] = None
         if self._ready.get(key) is runtime:
             del self._ready[key]
 
@@ -253,6 +276,10 @@ class PartitionManager:
             "idle" if assignment.runtime is None else assignment.runtime.state_name
             for assignment in self._assignments.values()
         )
+
+    def unserved(self) -> Iterable[PartitionRuntime]:
+        """Assigned partitions whose reign ended by itself: offline (acknowledged data is missing) or fenced."""
+        return tuple(self._unserved)
 
     def fenced(self) -> tuple[TopicPartition, ...]:
         """Assigned partitions that a newer owner has taken; they need a new assignment."""

@@ -100,9 +100,10 @@ class Wish(Enum):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Base of all states."""
+    """Base of all states. `is_final`: nothing more will happen. `is_leaving`: nothing new is taken, what was is finished."""
 
     is_final: ClassVar[bool] = False
+    is_leaving: ClassVar[bool] = False
 
     leader_epoch: int
     limits: Limits
@@ -171,6 +172,10 @@ class Mending(WithSegment):
     is_full: bool = False
     is_stopping: bool = False
 
+    @property
+    def is_leaving(self) -> bool:  # type: ignore[override]
+        return self.is_stopping
+
 
 @dataclass(frozen=True, slots=True)
 class Between(Owning):
@@ -191,17 +196,18 @@ class Blocked(Owning):
 
 @dataclass(frozen=True, slots=True)
 class Draining(WithSegment):
+    is_leaving: ClassVar[bool] = True
     is_short: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Closing(Owning):
-    pass
+    is_leaving: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True)
 class Releasing(Owning):
-    pass
+    is_leaving: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import structlog
 
 from bmq.broker.own_segment import OwnSegment
 from bmq.broker.partition_events import Event, OwnershipLost
+from bmq.broker.partition_load import PartitionLoad
 from bmq.broker.segment_keeper import SegmentKeeper
 from bmq.broker.surroundings import Surroundings
 from bmq.broker.tail_cache import PartitionTail
@@ -36,6 +37,7 @@ class LogReader(ABC):
     """Base of PartitionRuntime, which has the attributes named here."""
 
     config: LogConfig
+    load: PartitionLoad
     _surroundings: Surroundings
     _keeper: SegmentKeeper
     _tail: PartitionTail
@@ -66,7 +68,11 @@ class LogReader(ABC):
 
     def tail_read(self, offset: int, length_bytes_max: int, bound_offset: int) -> Sequence[memoryview] | None:
         """As PartitionLog.tail_read."""
-        return self._tail.read(offset, length_bytes_max, bound_offset)
+        views = self._tail.read(offset, length_bytes_max, bound_offset)
+        if views:
+            self.load.bytes_out += sum(map(len, views))
+            self.load.requests += 1
+        return views
 
     async def locate(self, offset: int) -> Location:
         """As PartitionLog.locate."""
@@ -120,6 +126,11 @@ class LogReader(ABC):
     def epoch_end_offset(self, leader_epoch: int) -> tuple[int, int]:
         """As PartitionLog.epoch_end_offset."""
         return (-1, -1) if self._files is None else self._files.epoch_end_offset(leader_epoch, self.high_watermark)
+
+    @property
+    def epoch_starts(self) -> Sequence[tuple[int, int]]:
+        """(leader epoch, first offset) of every epoch the log knows of, ascending; this reign's is the last one."""
+        return () if self._files is None else self._files.epochs.entries
 
     async def prove_ownership(self) -> None:
         """As PartitionLog.prove_ownership."""

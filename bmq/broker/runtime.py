@@ -20,6 +20,7 @@ from bmq.broker.acknowledgement import PendingBatch, Waiters, call
 from bmq.broker.admission import Admission
 from bmq.broker.own_segment import OwnSegment
 from bmq.broker.partition import AcknowledgedDataLost, ImpossibleEvent, offline, start, step
+from bmq.broker.partition_load import PartitionLoad
 from bmq.broker.partition_states import (
     Between,
     Draining,
@@ -44,7 +45,7 @@ from bmq.log.partition_log import AppendDone, AppendResult, TopicPartition
 from bmq.log.producer_state import PlacedBatch, ProducerStates
 from bmq.log.retention import is_roll_due
 from bmq.log.segment_index import IndexBuilder
-from bmq.log.store import FencedWriter, FileMissing, LeaseHeld, StorageFull, StorageUnavailable, StoreError
+from bmq.log.store import CorruptFile, FencedWriter, StorageFull, StoreError
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.record_batch import BatchHeader, parse_end_transaction_marker
@@ -56,8 +57,7 @@ PREOPEN_SHARE: Final = 0.75  # of a segment that is written when the next one is
 TOO_FEW_REPLICAS: Final = "the open segment lies on fewer nodes than min.insync.replicas asks for"
 
 _WRITE_DUE: Final = ev.WriteDue()
-_RETRIED: Final = (StorageUnavailable, LeaseHeld, StorageFull, FileMissing)
-
+_KNOWN_FROM_MEMORY: Final = frozenset((ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH))
 _log = structlog.get_logger("bmq.broker")
 
 
@@ -89,6 +89,7 @@ class PartitionRuntime(LogReader):
         self.topic_partition = topic_partition
         self.topic_name = topic_name
         self.config = config
+        self.load = PartitionLoad()
         self.tasks: set[asyncio.Task[None]] = set()
         self._surroundings = surroundings
         self._epoch = leader_epoch
@@ -162,6 +163,9 @@ class PartitionRuntime(LogReader):
         return self._producers.last_stable_offset(self.high_watermark)
 
     def on_advance(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """As PartitionLog.on_advance; soon when it has ended: nothing of it moves any more."""
+        if self._state.is_final:
+            self._loop.call_soon(self._waiters.wake_all)
         return self._waiters.add(wake)
 
     # --- the write path
@@ -170,9 +174,12 @@ class PartitionRuntime(LogReader):
         self, records: memoryview, done: AppendDone, *, is_internal: bool = False, is_acks_all: bool = True
     ) -> None:
         """As PartitionLog.append."""
-        if self._files is None or self._state.is_final:
+        state = self._state
+        if self._files is None or state.is_final or state.is_leaving:
+            # Also while it hands over, and before a sequence is looked at: of two batches on their way the first is
+            # refused as moved, and the second must not be called out of order for that.
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            if isinstance(self._state, Offline):
+            if isinstance(state, Offline):
                 code = ErrorCode.KAFKA_STORAGE_ERROR
             call(done, AppendResult(code))
             return
@@ -193,8 +200,11 @@ class PartitionRuntime(LogReader):
                     self._answer_repeated(header, repeated, done, is_acks_all)
                     return
         except BmqError as error:
-            self._surroundings.counts.refused_batches += 1
-            call(done, AppendResult(error.code, message=str(error)))
+            refusal = AppendResult(error.code, message=str(error))
+            if error.code in _KNOWN_FROM_MEMORY:
+                self._spawn(self._refuse_as_owner(refusal, done))
+            else:
+                self._refuse(refusal, done)
             return
         append_time_ms = now_ms if self.config.message_timestamp_type_is_append_time else -1
         batch = PendingBatch(view, header, done, append_time_ms, is_acks_all)
@@ -205,6 +215,22 @@ class PartitionRuntime(LogReader):
         self._feed(ev.ProduceArrived(batch))
         if header.producer_id >= 0 and batch.base_offset >= 0:
             self._producers.place(header, batch.base_offset)
+
+    def _refuse(self, refusal: AppendResult, done: AppendDone) -> None:
+        self._surroundings.counts.refused_batches += 1
+        call(done, refusal)
+
+    async def _refuse_as_owner(self, refusal: AppendResult, done: AppendDone) -> None:
+        """Rule 15: what a producer sent last may have gone to the next owner, and this refusal ends the producer."""
+        answer = AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        try:
+            async with asyncio.timeout(self._surroundings.settings.storage_wait_max_s):
+                await self.prove_ownership()
+            answer = refusal
+        except (BmqError, TimeoutError) as error:
+            answer = answer._replace(message=str(error))
+        finally:
+            self._refuse(answer, done)
 
     def _append_internal(self, records: memoryview, done: AppendDone) -> None:
         """Several batches may share one append; its answer is that of the last. Raises BmqError, and nothing happened."""
@@ -351,6 +377,8 @@ class PartitionRuntime(LogReader):
         counts = self._surroundings.counts
         counts.appended_batches += len(batches)
         counts.appended_bytes += size_bytes
+        self.load.bytes_in += size_bytes
+        self.load.requests += len(batches)
         self._freed_bytes += size_bytes
         self._open_failures = 0
         self._is_wake_due = True
@@ -480,7 +508,10 @@ class PartitionRuntime(LogReader):
                 event: ev.Event | None = await action()
             except FencedWriter:
                 event = ev.OwnershipLost()
-            except _RETRIED as error:
+            except CorruptFile:
+                raise
+            except StoreError as error:
+                # Also what a store says for the first time: a partition that goes on trying can still be helped.
                 if failures == 0:
                     _log.warning("partition_start_waits", **self._names(), reason=f"{type(error).__name__}: {error}")
                 await asyncio.sleep(self._surroundings.backoff_s(failures))

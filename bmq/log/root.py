@@ -87,8 +87,7 @@ async def _read_root(store: SegmentStore) -> ClusterRoot | None:
     if status is None:
         return None
     if status.is_open:
-        await _drop_unfinished(store)
-        return None
+        raise RootForeign(f"{ROOT_FILE} is unfinished: restore it before anything is served")
     try:
         text = await store.read_file(ROOT_FILE, length_bytes_max=_ROOT_FILE_BYTES_MAX)
         content = json.loads(text)
@@ -105,16 +104,16 @@ async def _read_root(store: SegmentStore) -> ClusterRoot | None:
 
 
 async def _write_root(store: SegmentStore, holder: str, cluster_id: str) -> None:
+    """Written under a name of its own and renamed, so that of several servers that begin together one makes the root."""
     names = [entry.name for entry in await store.list_directory("")]
     if "topics" in names:
         raise RootForeign(f"the root has topics but no {ROOT_FILE}: restore that file before anything is served")
     content = {"cluster_id": cluster_id, "format_version": FORMAT_VERSION}
-    await store.write_file(ROOT_FILE, json.dumps(content, indent=2).encode() + b"\n", holder=holder)
-
-
-async def _drop_unfinished(store: SegmentStore) -> None:
-    """The server that made the root died before it had finished this file; nothing else can be there yet."""
-    if any(entry.name == "topics" for entry in await store.list_directory("")):
-        raise RootForeign(f"{ROOT_FILE} is unfinished although there are topics: restore it before anything is served")
-    await store.take_over(ROOT_FILE, previous_holder=None)
-    await store.delete(ROOT_FILE)
+    draft = f"{ROOT_FILE}.{holder}"
+    await store.delete(draft)  # of an earlier try
+    await store.write_file(draft, json.dumps(content, indent=2).encode() + b"\n", holder=holder)
+    try:
+        await store.rename(draft, ROOT_FILE)
+    except AlreadyExists:
+        await store.delete(draft)
+        raise

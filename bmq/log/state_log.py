@@ -31,7 +31,7 @@ BATCH_BYTES_MAX: Final = 512 * 1024
 """Appends are merged up to this size; one larger append still goes out, as a batch of its own."""
 WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
 """Appended and not yet durable. Past it appends are refused with REQUEST_TIMED_OUT: the store does not keep up."""
-REPLAY_CHUNK_BYTES: Final = 1024 * 1024
+REPLAY_CHUNK_BYTES: Final = 256 * 1024
 _RECORD_OVERHEAD_BYTES: Final = 24
 
 

@@ -177,6 +177,10 @@ class FakePartitionLog:
     def epoch_end_offset(self, leader_epoch: int) -> tuple[int, int]:
         return (leader_epoch, self._log_end_offset) if leader_epoch == self.leader_epoch else (-1, -1)
 
+    @property
+    def epoch_starts(self) -> Sequence[tuple[int, int]]:
+        return ((self.leader_epoch, self._first_offset),)
+
     async def delete_records(self, before_offset: int) -> int:
         target = self._high_watermark if before_offset == -1 else before_offset
         if target < 0 or target > self._high_watermark:

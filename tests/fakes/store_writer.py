@@ -202,6 +202,9 @@ class FakeWriter:
             self._lose()
             return
         data, answer = self._in_flight[0]
+        if self._is_silence_noted:
+            self._in_flight.popleft()  # it lies behind what was not taken by everybody: no replica ever has a gap
+            return
         if down := self._down():
             self._arrive_without(down, data)
             return
@@ -255,6 +258,8 @@ class FakeWriter:
         self._in_flight.clear()
         if self._is_ghost or self._file.stamp != self._stamp or not self._file.is_open or not in_flight:
             return
+        if self._is_silence_noted:
+            return  # as in _arrive
         self._keep(in_flight, None)
 
     def _keep(self, data: bytes, kept_bytes: int | None) -> None:

@@ -176,6 +176,42 @@ def test_a_fenced_partition_is_reported_and_started_again_at_a_newer_epoch() -> 
     virtual(main)
 
 
+def test_a_floor_above_the_log_is_told_until_the_loss_is_accepted() -> None:
+    async def main() -> None:
+        world = World()
+        first = world.owner()
+        await produce(await first.log(), b"a")
+        first.kill()
+        owner = world.owner(floor=9)
+        with pytest.raises(KafkaError):
+            await owner.log()
+        assert [runtime.topic_partition for runtime in owner.manager.unserved()] == [KEY]
+        owner.manager.assign(KEY, 3, "topic", CONFIG, high_watermark_floor=0)
+        assert not owner.manager.unserved()
+        assert await read_from_store(owner) == [(0, b"a")]
+        await owner.manager.close()
+
+    virtual(main)
+
+
+def test_a_partition_that_comes_back_does_not_wait_for_its_earlier_reign() -> None:
+    async def main() -> None:
+        world = World()
+        owner = world.owner()
+        log = await owner.log()
+        await produce(log, b"a")
+        leaving = asyncio.ensure_future(owner.manager.unassign(KEY))
+        await asyncio.sleep(0)
+        owner.manager.assign(KEY, 2, "topic", CONFIG)
+        again = await owner.log()
+        assert again is not log and again.leader_epoch == 2
+        await leaving
+        await produce(again, b"b")
+        await owner.manager.close()
+
+    virtual(main)
+
+
 def test_a_stop_never_takes_longer_than_its_bound() -> None:
     async def main() -> None:
         world = World()

@@ -367,3 +367,44 @@ def test_after_the_end_nothing_is_served() -> None:
         assert await read_from_store(world.owner()) == [(0, b"a"), (1, b"b")]
 
     virtual(main)
+
+
+def test_while_it_hands_over_a_producer_is_told_of_the_move_and_of_nothing_else() -> None:
+    """Else the batch behind a refused one would be out of order, which ends an idempotent producer for good."""
+
+    async def main() -> None:
+        world = World()
+        owner = world.owner()
+        log = await owner.log()
+        assert (await append(log, sequenced(0, b"a"))).base_offset == 0
+        pending = append(log, sequenced(1, b"b"))
+        leaving = asyncio.ensure_future(owner.manager.unassign(KEY))
+        await asyncio.sleep(0)
+        refused = []
+        while not leaving.done():
+            refused += [append(log, sequenced(2, b"c")), append(log, sequenced(3, b"d"))]
+            await asyncio.sleep(0)
+        assert (await pending).base_offset == 1
+        answers = {(await answer).error_code for answer in refused}
+        assert len(refused) > 2 and answers == {ErrorCode.NOT_LEADER_OR_FOLLOWER}
+        log = await world.owner().log()
+        assert (await append(log, sequenced(2, b"c"))).base_offset == 2
+        await owner.manager.close()
+
+    virtual(main)
+
+
+def test_an_owner_that_was_replaced_does_not_call_a_sequence_out_of_order() -> None:
+    async def main() -> None:
+        world = World()
+        zombie = await world.owner().log()
+        await append(zombie, sequenced(0, b"a"))
+        owner = world.owner()
+        log = await owner.log()
+        await append(log, sequenced(1, b"b"))
+        late = await append(zombie, sequenced(2, b"c"))
+        assert late.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert (await append(log, sequenced(2, b"c"))).base_offset == 2
+        await owner.manager.close()
+
+    virtual(main)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 
@@ -64,14 +65,29 @@ async def test_something_else_under_that_name_is_refused(fake_store: FakeStore, 
 
 
 async def test_a_server_that_died_while_making_the_root_is_forgiven(fake_store: FakeStore) -> None:
-    fake_store.put_file(ROOT_FILE, b'{"clus', is_open=True)
+    fake_store.put_file(f"{ROOT_FILE}.dead", b'{"clus', is_open=True)
     assert (await open_root(fake_store.client("b"), holder="b", new_cluster_id=ID)).cluster_id == ID
+
+
+async def test_servers_that_begin_together_make_one_root(fake_store: FakeStore) -> None:
+    clients = [fake_store.client(name) for name in "abcd"]
+    roots = await asyncio.gather(
+        *(open_root(store, holder=f"h{n}", new_cluster_id=f"{n}" * 22) for n, store in enumerate(clients))
+    )
+    assert len(set(roots)) == 1
+    assert list(fake_store.files()) == [ROOT_FILE]
+
+
+async def test_a_description_that_was_never_closed_is_refused(fake_store: FakeStore) -> None:
+    fake_store.put_file(ROOT_FILE, b"", is_open=True)
+    with pytest.raises(RootForeign, match="unfinished"):
+        await open_root(fake_store.client("b"), holder="b", new_cluster_id=ID)
 
 
 @pytest.mark.parametrize("is_unfinished", [True, False])
 async def test_topics_without_a_description_are_not_given_a_new_one(fake_store: FakeStore, is_unfinished: bool) -> None:
     fake_store.put_file("topics/t/0/owner", b"")
     if is_unfinished:
-        fake_store.put_file(ROOT_FILE, b"", is_open=True)
+        fake_store.put_file(f"{ROOT_FILE}.dead", b"", is_open=True)
     with pytest.raises(RootForeign, match="topics"):
         await open_root(fake_store.client("b"), holder="b", new_cluster_id=ID)
