@@ -1,8 +1,9 @@
-"""Which node owns which partition. Decisions only.
+"""Where partitions are placed, and who owns them where one process is the whole cluster. Decisions only.
 
 A partition's replicas are the nodes that may own it, the preferred one first; none of them holds data, so any node can
-take any partition over at once. The owner is the first replica that lives. A node's new incarnation is a new owner: its
-partitions get a new leader epoch even when nothing else changes, because an epoch is never used twice.
+take any partition over at once. The first owner is the first replica that lives. A node's new incarnation is a new owner:
+its partitions get a new leader epoch even when nothing else changes, because an epoch is never used twice. Who follows an
+owner among many nodes is in succession.py.
 """
 
 from __future__ import annotations
@@ -10,28 +11,74 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from uuid import UUID
 
-from bmq.controller.image import NO_LEADER, MetadataImage, Node, PartitionImage
-from bmq.protocol.metadata_records import LEADER_UNCHANGED, PartitionChangeRecord
+from bmq.controller.image import NO_LEADER, ROLE_BROKER, MetadataImage, Node, PartitionImage
+from bmq.protocol.metadata_records import LEADER_UNCHANGED, NO_TIMESTAMP_MS, PartitionChangeRecord
+
+
+def owner_nodes(nodes: Mapping[int, Node]) -> dict[int, Node]:
+    """The live nodes that may own partitions; those without the broker role serve clients and decide, no more."""
+    return {node_id: node for node_id, node in nodes.items() if ROLE_BROKER in node.roles}
+
+
+def willing_nodes(owners: Mapping[int, Node]) -> dict[int, Node]:
+    """Those that take partitions on: all but the ones that are being emptied; these too when there are no others."""
+    willing = {node_id: node for node_id, node in owners.items() if not node.is_draining}
+    return willing or dict(owners)
 
 
 def place(nodes: Mapping[int, Node], count: int, replication_factor: int, shift: int) -> list[tuple[int, ...]]:
     """Replicas for `count` partitions over live nodes: the first ones in turn, a partition's spread over racks.
 
     `shift` turns the circle, so that the first partitions of many small topics do not share a node. The replication
-    factor must not exceed the number of nodes.
+    factor must not exceed the number of nodes. Nodes that are being emptied come last, and only where there are too few
+    others.
     """
-    circle = _by_turns_of_rack(nodes)
+    if not 0 < replication_factor <= len(nodes):
+        raise ValueError(f"{replication_factor} replicas over {len(nodes)} nodes")
+    willing = willing_nodes(nodes)
+    circle = _by_turns_of_rack(willing)
     size = len(circle)
-    if not 0 < replication_factor <= size:
-        raise ValueError(f"{replication_factor} replicas over {size} nodes")
+    emptied = _by_turns_of_rack({n: node for n, node in nodes.items() if n not in willing})
+    last = emptied[: max(replication_factor - size, 0)]
     placed = []
     for partition in range(count):
         first = (shift + partition) % size
         # The later replicas start one further with every full turn: a dead node's partitions then go to many others.
         skip = (shift + partition) // size % max(size - 1, 1)
         others = [circle[(first + 1 + (skip + n) % (size - 1)) % size] for n in range(size - 1)] if size > 1 else []
-        placed.append(_spread(nodes, [circle[first], *others], replication_factor))
+        placed.append(_spread(nodes, [circle[first], *others, *last], replication_factor))
     return placed
+
+
+def replicas_including(
+    replicas: tuple[int, ...], owner: int, leaving: int, nodes: Mapping[int, Node]
+) -> tuple[int, ...]:
+    """`replicas` with `owner` among them, as many as before; as the preferred one when it was not there yet.
+
+    Who makes room: a node that does not live, or one in a rack that stays covered, `leaving` rather than others.
+    """
+    if owner in replicas:
+        return replicas
+    if not replicas:
+        return (owner,)
+
+    def worth_dropping(dropped: int) -> tuple[int, bool, int]:
+        left = [owner, *(node for node in replicas if node != dropped)]
+        racks = {nodes[node].rack or f"node {node}" for node in left if node in nodes}
+        return len(racks), dropped == leaving, replicas.index(dropped)
+
+    dropped = max(replicas, key=worth_dropping)
+    return (owner, *(node for node in replicas if node != dropped))
+
+
+def replicas_anew(replicas: tuple[int, ...], owner: int, nodes: Mapping[int, Node]) -> tuple[int, ...]:
+    """`owner` and other live nodes for a partition none of whose replicas lives; as many as before, old ones if need be."""
+    circle = _by_turns_of_rack(willing_nodes(nodes))
+    start = circle.index(owner) if owner in circle else 0
+    others = [node for node in (*circle[start:], *circle[:start]) if node != owner]
+    factor = max(len(replicas), 1)
+    chosen = _spread(nodes, [owner, *others], min(factor, 1 + len(others)))
+    return (*chosen, *(node for node in replicas if node not in chosen))[:factor]
 
 
 def first_live(replicas: Iterable[int], live: Collection[int]) -> int:
@@ -39,14 +86,20 @@ def first_live(replicas: Iterable[int], live: Collection[int]) -> int:
     return next((node for node in replicas if node in live), NO_LEADER)
 
 
-def new_partition(number: int, replicas: tuple[int, ...], live: Collection[int]) -> PartitionImage:
+def new_partition(number: int, replicas: tuple[int, ...], live: Mapping[int, Node]) -> PartitionImage:
     """A partition's first state."""
     isr = tuple(node for node in replicas if node in live)
-    return PartitionImage(number, first_live(replicas, live), 0, replicas, isr)
+    willing = [node for node in isr if not live[node].is_draining]
+    return PartitionImage(number, first_live(willing or replicas, live), 0, replicas, isr)
 
 
 def reign_changes(
-    image: MetadataImage, live: Mapping[int, Node], incarnation_of: int | None = None
+    image: MetadataImage,
+    live: Mapping[int, Node],
+    incarnation_of: int | None = None,
+    *,
+    reason: str = "",
+    now_ms: int = NO_TIMESTAMP_MS,
 ) -> list[PartitionChangeRecord]:
     """What changes when `live` are the nodes that live now and `incarnation_of` is one that has just come up.
 
@@ -58,14 +111,19 @@ def reign_changes(
     changes = []
     for topic in image.topics_by_id.values():
         for partition in topic.partitions:
-            change = _change(topic.topic_id, partition, live, incarnation_of)
+            change = _change(topic.topic_id, partition, live, incarnation_of, reason, now_ms)
             if change is not None:
                 changes.append(change)
     return changes
 
 
 def _change(
-    topic_id: UUID, partition: PartitionImage, live: Mapping[int, Node], incarnation_of: int | None
+    topic_id: UUID,
+    partition: PartitionImage,
+    live: Mapping[int, Node],
+    incarnation_of: int | None,
+    reason: str,
+    now_ms: int,
 ) -> PartitionChangeRecord | None:
     replicas = partition.replicas
     leader = first_live(replicas, live)
@@ -83,6 +141,8 @@ def _change(
         leader=leader if has_new_owner else LEADER_UNCHANGED,
         replicas=replicas if replicas != partition.replicas else None,
         isr=isr if isr != partition.isr else None,
+        reason=reason if has_new_owner else "",
+        timestamp_ms=now_ms if has_new_owner else NO_TIMESTAMP_MS,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from bmq.controller.balancer import BalancerLimits
 from bmq.controller.topics import TopicLimits
 
 
@@ -27,6 +28,30 @@ class ControllerConfig:
     """How long `close` waits for writes that have begun."""
     log_level: str = "INFO"
     """Shown as the level of the root logger."""
+
+    node_session_timeout_ms: int = 2_000
+    """A node that is not heard of for so long is fenced."""
+    node_link_grace_ms: int = 100
+    """A node whose connection was lost has so long to be back."""
+    node_look_interval_ms: int = 250
+    """How often it is looked who is overdue, at least."""
+
+    balancer_enabled: bool = True
+    balancer_interval_ms: int = 1_000
+    balancer: BalancerLimits = field(default_factory=BalancerLimits)
+    moves_at_once: int = 50
+    """Planned moves go in parts of so many, or of a twentieth of them all, so that each partition waits a little only."""
+    move_pause_max_ms: int = 250
+    """The next part goes when the one before is served by its new owners, or after this long."""
+    replica_changes_at_once: int = 1_000
+    """Of partitions that keep their owners: these are not urgent, and written in parts."""
+
+    metadata_fetch_wait_max_ms: int = 30_000
+    metadata_fetch_bytes_max: int = 8 * 1024 * 1024
+    metadata_fetches_max: int = 10_000
+    """That wait at the same time."""
+    snapshot_age_records_max: int = 5_000
+    """An encoded snapshot is handed out again while this many records at most have followed it."""
 
     topic_deletion_delay_ms: int = 1_000
     """Between a topic's deletion and that of its files: its owners stop and readers finish."""

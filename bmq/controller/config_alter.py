@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import Protocol
 
 from bmq.controller.broker_configs import BROKER_CONFIGS, BrokerConfigs
-from bmq.controller.config_describe import require_node
+from bmq.controller.config_describe import NO_OTHERS, require_node
 from bmq.controller.config_keys import ConfigKey, ConfigType, InvalidConfig, ResourceType, split_list
 from bmq.controller.decision import Decision
 from bmq.controller.image import MetadataImage
@@ -64,9 +64,13 @@ class _NamedConfig(Protocol):
 
 
 def decide_incremental_alter_configs(
-    image: MetadataImage, request: IncrementalAlterConfigsRequest, broker: BrokerConfigs, node_id: int
+    image: MetadataImage,
+    request: IncrementalAlterConfigsRequest,
+    broker: BrokerConfigs,
+    node_id: int,
+    others: Mapping[int, BrokerConfigs] = NO_OTHERS,
 ) -> Decision[IncrementalAlterConfigsResponse]:
-    """Single changes on top of what is set. `broker`: the configs of this node, `node_id`."""
+    """Single changes on top of what is set. `broker`: the configs of this node, `node_id`; `others`: of other nodes."""
     counts = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     results, records = [], list[MetadataRecord]()
     for resource in request.resources:
@@ -74,15 +78,15 @@ def decide_incremental_alter_configs(
             resource_type=resource.resource_type, resource_name=resource.resource_name
         )
         try:
-            current = _current(image, resource, counts, node_id)
+            current, broker_of = _current(image, resource, counts, broker, node_id, others)
             _require_unique(resource.configs)
             if resource.resource_type == ResourceType.BROKER_LOGGER:
                 _refuse_logger(resource.configs)
             key_of = _keys(resource.resource_type)
             target = dict(current)
             for config in resource.configs:
-                _apply(target, config, key_of(config.name), resource.resource_type, broker)
-            records += _changes(resource, current, target, broker, len(records))
+                _apply(target, config, key_of(config.name), resource.resource_type, broker_of)
+            records += _changes(resource, current, target, broker_of, len(records))
         except BmqError as error:
             result.error_code, result.error_message = error.code, str(error)
         results.append(result)
@@ -90,7 +94,11 @@ def decide_incremental_alter_configs(
 
 
 def decide_alter_configs(
-    image: MetadataImage, request: AlterConfigsRequest, broker: BrokerConfigs, node_id: int
+    image: MetadataImage,
+    request: AlterConfigsRequest,
+    broker: BrokerConfigs,
+    node_id: int,
+    others: Mapping[int, BrokerConfigs] = NO_OTHERS,
 ) -> Decision[AlterConfigsResponse]:
     """All configs of a resource at once: what is not named goes back to its default."""
     counts = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
@@ -100,10 +108,10 @@ def decide_alter_configs(
         try:
             if resource.resource_type == ResourceType.BROKER_LOGGER:
                 raise _unknown_type(resource)
-            current = _current(image, resource, counts, node_id)
+            current, broker_of = _current(image, resource, counts, broker, node_id, others)
             _require_unique(resource.configs)
             target = {config.name: _required(config) for config in resource.configs}
-            records += _changes(resource, current, target, broker, len(records))
+            records += _changes(resource, current, target, broker_of, len(records))
         except BmqError as error:
             result.error_code, result.error_message = error.code, str(error)
         results.append(result)
@@ -114,9 +122,17 @@ def decide_alter_configs(
 
 
 def _current(
-    image: MetadataImage, resource: _Resource, counts: Mapping[tuple[int, str], int], node_id: int
-) -> Mapping[str, str]:
-    """What is set for the resource now. Raises KafkaError when it is none that can be altered."""
+    image: MetadataImage,
+    resource: _Resource,
+    counts: Mapping[tuple[int, str], int],
+    broker: BrokerConfigs,
+    node_id: int,
+    others: Mapping[int, BrokerConfigs],
+) -> tuple[Mapping[str, str], BrokerConfigs]:
+    """What is set for the resource now, and the broker configs behind it.
+
+    Raises KafkaError when it is none that can be altered.
+    """
     resource_type, name = resource.resource_type, resource.resource_name
     if counts[resource_type, name] > 1:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
@@ -128,15 +144,15 @@ def _current(
             topic = image.topics.get(name)
             if topic is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-            return topic.configs
-        case ResourceType.BROKER:
-            if name:
-                require_node(name, node_id, "Node id must be an integer", "expected {}, but received {}")
-                name = str(node_id)
-            return image.broker_configs.get(name, {})
-        case ResourceType.BROKER_LOGGER:
-            require_node(name, node_id, "Node id must be an integer", "expected {}, but received {}")
-            return {}
+            return topic.configs, broker
+        case ResourceType.BROKER if not name:
+            return image.broker_configs.get(name, {}), broker
+        case ResourceType.BROKER | ResourceType.BROKER_LOGGER:
+            unexpected = "expected {}, but received {}"
+            given = require_node(name, node_id, "Node id must be an integer", unexpected, others)
+            if resource_type == ResourceType.BROKER_LOGGER:
+                return {}, broker
+            return image.broker_configs.get(str(given), {}), broker if given == node_id else others[given]
     raise _unknown_type(resource)
 
 

@@ -5,7 +5,9 @@ Resource types, sources, codes and words are those of Kafka's ConfigHelper (4.3)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
 
 from bmq.controller.broker_configs import BROKER_CONFIGS, BROKER_SYNONYMS, DYNAMIC_ONLY, BrokerConfigs
 from bmq.controller.config_keys import ConfigKey, ConfigSource, ConfigType, ResourceType, text_of
@@ -25,6 +27,7 @@ from bmq.protocol.messages.describe_configs_response import (
 
 Given = tuple[str, str, ConfigSource]
 """(name, text, source): one place where a config has a value."""
+NO_OTHERS: Final[Mapping[int, BrokerConfigs]] = MappingProxyType({})
 
 
 def describe_configs(
@@ -33,15 +36,16 @@ def describe_configs(
     broker: BrokerConfigs,
     node_id: int,
     loggers: Mapping[str, str],
+    others: Mapping[int, BrokerConfigs] = NO_OTHERS,
 ) -> DescribeConfigsResponse:
-    """`broker`: the configs of this node, `node_id`; `loggers`: levels by name."""
+    """`broker`: the configs of this node, `node_id`; `loggers`: levels by name; `others`: nodes it also answers for."""
     results = []
     for resource in request.resources:
         result = DescribeConfigsResult(
             error_message="", resource_type=resource.resource_type, resource_name=resource.resource_name
         )
         try:
-            found = _describe(image, resource, broker, node_id, loggers)
+            found = _describe(image, resource, broker, node_id, loggers, others)
         except BmqError as error:
             result.error_code, result.error_message = error.code, str(error)
         else:
@@ -59,6 +63,7 @@ def _describe(
     broker: BrokerConfigs,
     node_id: int,
     loggers: Mapping[str, str],
+    others: Mapping[int, BrokerConfigs],
 ) -> Sequence[DescribeConfigsResourceResult]:
     name = resource.resource_name
     match resource.resource_type:
@@ -74,13 +79,15 @@ def _describe(
             ]
             return [_broker_config(n, places) for n, places in sorted(given)]
         case ResourceType.BROKER:
-            require_node(name, node_id, "Broker id must be an integer", "expected {} or empty string, but received {}")
+            unexpected = "expected {} or empty string, but received {}"
+            given_id = require_node(name, node_id, "Broker id must be an integer", unexpected, others)
+            broker = broker if given_id == node_id else others[given_id]
             names = dict.fromkeys((*BROKER_CONFIGS, *broker.dynamic, *broker.dynamic_default))
             return [_broker_config(n, places) for n in names if (places := _broker_places(n, broker)) is not None]
         case ResourceType.BROKER_LOGGER:
             if not name:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
-            require_node(name, node_id, "Broker id must be an integer", "expected {} but received {}")
+            require_node(name, node_id, "Broker id must be an integer", "expected {} but received {}", others)
             return [
                 DescribeConfigsResourceResult(
                     name=logger, value=level, config_source=ConfigSource.DYNAMIC_BROKER_LOGGER, documentation=""
@@ -90,16 +97,17 @@ def _describe(
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
 
 
-def require_node(name: str, node_id: int, not_integer: str, unexpected: str) -> None:
-    """A broker resource has to name the node that answers. Raises KafkaError INVALID_REQUEST."""
+def require_node(name: str, node_id: int, not_integer: str, unexpected: str, others: Container[int] = NO_OTHERS) -> int:
+    """A broker resource has to name the node that answers, or one of `others`; which. Raises KafkaError INVALID_REQUEST."""
     try:
         given = int(name) if name.isascii() else None
     except ValueError:
         given = None
     if given is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{not_integer}, but it is: {name}")
-    if given != node_id:
+    if given != node_id and given not in others:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Unexpected broker id, " + unexpected.format(node_id, given))
+    return given
 
 
 def _topic_config(key: ConfigKey, configs: Mapping[str, str], broker: BrokerConfigs) -> DescribeConfigsResourceResult:

@@ -15,19 +15,39 @@ OFFSETS_TOPIC_NAME = "__consumer_offsets"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC_NAME, "__transaction_state", "__share_group_state"})
 
 
+ROLE_PROXY = "proxy"
+ROLE_BROKER = "broker"
+ROLE_COORDINATOR = "coordinator"
+ROLE_CONTROLLER = "controller"
+ALL_ROLES = frozenset({ROLE_PROXY, ROLE_BROKER, ROLE_COORDINATOR, ROLE_CONTROLLER})
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node that clients may connect to. The id is stable for its address (KIP-1242)."""
+    """A live node. The id is stable for its address (KIP-1242). `host`, `port`: where clients reach its proxy.
+
+    `internal` is where other nodes reach it, `rest` where operators do; None in a process that is the whole cluster.
+    `epoch` goes up with each incarnation (the broker epoch of KRaft). `is_draining`: it takes no partitions on and gives
+    away what it has.
+    """
 
     node_id: int
     host: str
     port: int
     rack: str | None = None
+    internal: tuple[str, int] | None = None
+    rest: tuple[str, int] | None = None
+    roles: frozenset[str] = ALL_ROLES
+    epoch: int = -1
+    is_draining: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionImage:
-    """`replicas`: the nodes that may own it, preferred first; none holds data. `isr`: the live ones."""
+    """`replicas`: the nodes that may own it, preferred first; none holds data. `isr`: the live ones.
+
+    `high_watermark_floor`: what its owners are known to have acknowledged when the leader was named (rule 5).
+    """
 
     partition: int
     leader: int
@@ -35,6 +55,7 @@ class PartitionImage:
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     partition_epoch: int = 0
+    high_watermark_floor: int = 0
 
 
 @dataclass(frozen=True, slots=True)

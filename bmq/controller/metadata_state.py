@@ -14,10 +14,14 @@ from typing import Final
 from uuid import UUID
 
 from bmq.controller.broker_configs import BrokerConfigs
-from bmq.controller.image import INTERNAL_TOPICS, NO_LEADER, MetadataImage, Node, PartitionImage, TopicImage
+from bmq.controller.features import OWN_FEATURE_PREFIX
+from bmq.controller.history import StateChange, StateChangeHistory
+from bmq.controller.image import ALL_ROLES, INTERNAL_TOPICS, NO_LEADER, MetadataImage, Node, PartitionImage, TopicImage
 from bmq.controller.topic_configs import log_config
+from bmq.log.config import LogConfig
 from bmq.protocol.errors import BmqError
 from bmq.protocol.metadata_records import (
+    FLOOR_UNCHANGED,
     LEADER_UNCHANGED,
     RESOURCE_TYPE_BROKER,
     RESOURCE_TYPE_TOPIC,
@@ -32,6 +36,7 @@ from bmq.protocol.metadata_records import (
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RemoveTopicRecord,
+    StateChangesRecord,
     TopicFilesDeletedRecord,
     TopicRecord,
     UnregisterBrokerRecord,
@@ -41,6 +46,10 @@ from bmq.protocol.metadata_records import (
 from bmq.protocol.record_batch import Record, batches, decode_records, encode_batch
 
 LISTENER_NAME: Final = "PLAINTEXT"
+INTERNAL_LISTENER_NAME: Final = "INTERNAL"
+REST_LISTENER_NAME: Final = "REST"
+NO_PORT: Final = -1
+"""Of a node without a proxy; its host is empty."""
 CLUSTER_WIDE: Final = ""
 """The resource name of broker configs that hold for all nodes."""
 _SNAPSHOT_BATCH_RECORDS_MAX: Final = 2_000
@@ -72,16 +81,18 @@ class MetadataState:
         self._deleted: set[UUID] = set()
         self._next_producer_id = 0
         self._controller_id = NO_LEADER
+        self.history = StateChangeHistory()
         # What the next image differs in from the last one.
         self._changed_topics: dict[UUID, None] = {}
+        self._reconfigured_topics: set[UUID] = set()
         self._are_nodes_changed = False
         self._are_broker_configs_changed = False
         self._is_changed = False
 
     def set_controller(self, node_id: int) -> None:
         """Who decides now: known from who is asking, not from the log."""
+        self._is_changed = self._is_changed or node_id != self._controller_id
         self._controller_id = node_id
-        self._is_changed = True
 
     def registration(self, node_id: int) -> RegisterBrokerRecord | None:
         """The latest incarnation of a node."""
@@ -89,7 +100,13 @@ class MetadataState:
 
     @property
     def registrations(self) -> Mapping[int, RegisterBrokerRecord]:
+        """The latest incarnations of all nodes, fenced ones too."""
         return self._registrations
+
+    @property
+    def features(self) -> Mapping[str, int]:
+        """Finalized levels, those between our own servers too."""
+        return self._features
 
     # --- records in
 
@@ -108,6 +125,9 @@ class MetadataState:
                 self._remove_topic(record.topic_id)
             case TopicFilesDeletedRecord():
                 self._deleted.discard(record.topic_id)
+            case StateChangesRecord():
+                self._topic(record.topic_id)
+                self.history.take(record)
             case ConfigRecord():
                 self._set_config(record)
             case RegisterBrokerRecord():
@@ -151,6 +171,7 @@ class MetadataState:
             del self._ids[topic.name]
             self._configs.pop((RESOURCE_TYPE_TOPIC, topic.name), None)
             self._changed_topics[topic_id] = None
+            self.history.forget(topic_id)
 
     def _change_partition(self, record: PartitionChangeRecord) -> None:
         topic = self._topic(record.topic_id)
@@ -158,6 +179,7 @@ class MetadataState:
         if old is None:
             raise ImpossibleRecord(f"a change of partition {topic.name}-{record.partition_id}, which does not exist")
         has_new_reign = record.leader != LEADER_UNCHANGED
+        floor = record.high_watermark_floor
         topic.partitions[record.partition_id] = PartitionImage(
             old.partition,
             record.leader if has_new_reign else old.leader,
@@ -165,8 +187,12 @@ class MetadataState:
             old.replicas if record.replicas is None else tuple(record.replicas),
             old.isr if record.isr is None else tuple(record.isr),
             old.partition_epoch + 1,
+            old.high_watermark_floor if floor == FLOOR_UNCHANGED else floor,
         )
         self._changed_topics[record.topic_id] = None
+        if has_new_reign:
+            change = StateChange(record.timestamp_ms, record.leader, old.leader_epoch + 1, record.reason)
+            self.history.add(record.topic_id, record.partition_id, change)
 
     def _set_config(self, record: ConfigRecord) -> None:
         key = (record.resource_type, record.resource_name)
@@ -180,15 +206,21 @@ class MetadataState:
         if record.resource_type == RESOURCE_TYPE_BROKER:
             self._are_broker_configs_changed = True
         elif record.resource_name in self._ids:
-            self._changed_topics[self._ids[record.resource_name]] = None
+            topic_id = self._ids[record.resource_name]
+            self._changed_topics[topic_id] = None
+            self._reconfigured_topics.add(topic_id)
 
     def _change_registration(self, record: BrokerRegistrationChangeRecord) -> None:
         old = self._registrations.get(record.broker_id)
         if old is None:
             raise ImpossibleRecord(f"a change of node {record.broker_id}, which is not registered")
-        if record.fenced:
-            self._registrations[record.broker_id] = replace(old, fenced=record.fenced > 0)
-            self._are_nodes_changed = True
+        shutdown = record.in_controlled_shutdown
+        self._registrations[record.broker_id] = replace(
+            old,
+            fenced=record.fenced > 0 if record.fenced else old.fenced,
+            in_controlled_shutdown=shutdown > 0 if shutdown else old.in_controlled_shutdown,
+        )
+        self._are_nodes_changed = True
 
     # --- the picture out
 
@@ -206,6 +238,8 @@ class MetadataState:
             }
             # They are the defaults of every topic's configs.
             self._changed_topics = dict.fromkeys((*self._topics, *self._changed_topics))
+            self._reconfigured_topics = set(self._topics)
+        told = {name: level for name, level in self._features.items() if not name.startswith(OWN_FEATURE_PREFIX)}
         topics, topics_by_id, partition_count = self._changed_topic_maps(old, broker_configs)
         self._image = MetadataImage(
             offset=offset,
@@ -215,12 +249,13 @@ class MetadataState:
             topics=topics,
             topics_by_id=topics_by_id,
             broker_configs=broker_configs,
-            features=dict(self._features) if self._features != old.features else old.features,
+            features=told if told != old.features else old.features,
             deleted_topics=frozenset(self._deleted) if self._deleted != old.deleted_topics else old.deleted_topics,
             next_producer_id=self._next_producer_id,
             partition_count=partition_count,
         )
         self._changed_topics.clear()
+        self._reconfigured_topics.clear()
         self._are_nodes_changed = self._are_broker_configs_changed = self._is_changed = False
         return self._image
 
@@ -236,6 +271,7 @@ class MetadataState:
         if not self._changed_topics:
             return old.topics, old.topics_by_id, old.partition_count
         defaults = self.broker_configs_of(broker_configs).topic_defaults
+        known: dict[tuple[tuple[str, str], ...], LogConfig] = {}
         topics, topics_by_id, count = dict(old.topics), dict(old.topics_by_id), old.partition_count
         for topic_id in self._changed_topics:
             before = topics_by_id.pop(topic_id, None)
@@ -246,25 +282,38 @@ class MetadataState:
                     del topics[before.name]
             topic = self._topics.get(topic_id)
             if topic is not None:
-                image = self._topic_image(topic, defaults)
+                image = self._topic_image(topic, before, defaults, known)
                 topics[topic.name] = topics_by_id[topic_id] = image
                 count += len(image.partitions)
         return topics, topics_by_id, count
 
-    def _topic_image(self, topic: _Topic, defaults: Mapping[str, str]) -> TopicImage:
+    def _topic_image(
+        self,
+        topic: _Topic,
+        before: TopicImage | None,
+        defaults: Mapping[str, str],
+        known: dict[tuple[tuple[str, str], ...], LogConfig],
+    ) -> TopicImage:
+        """`known`: what became of configs in this image already: most of many topics have the same."""
+        partitions = tuple(topic.partitions[number] for number in sorted(topic.partitions))
+        if before is not None and topic.topic_id not in self._reconfigured_topics:
+            return replace(before, partitions=partitions)
         configs = dict(self._configs.get((RESOURCE_TYPE_TOPIC, topic.name), {}))
+        key = tuple(configs.items())
+        if key not in known:
+            known[key] = log_config(configs, defaults)
         return TopicImage(
             name=topic.name,
             topic_id=topic.topic_id,
-            partitions=tuple(topic.partitions[number] for number in sorted(topic.partitions)),
+            partitions=partitions,
             configs=configs,
-            log_config=log_config(configs, defaults),
+            log_config=known[key],
             is_internal=topic.name in INTERNAL_TOPICS,
         )
 
     def _live_nodes(self) -> dict[int, Node]:
         return {
-            node_id: Node(node_id, record.end_points[0].host, record.end_points[0].port, record.rack)
+            node_id: node_of(record)
             for node_id, record in sorted(self._registrations.items())
             if not record.fenced and record.end_points
         }
@@ -280,6 +329,7 @@ class MetadataState:
             yield TopicRecord(name=topic.name, topic_id=topic.topic_id)
             for partition in topic.partitions.values():
                 yield partition_record(topic.topic_id, partition)
+        yield from self.history.records()
         for (resource_type, resource_name), configs in self._configs.items():
             for name, value in configs.items():
                 yield ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=value)
@@ -314,11 +364,12 @@ def partition_record(topic_id: UUID, partition: PartitionImage) -> PartitionReco
         leader=partition.leader,
         leader_epoch=partition.leader_epoch,
         partition_epoch=partition.partition_epoch,
+        high_watermark_floor=partition.high_watermark_floor,
     )
 
 
 def registration_record(node: Node, incarnation_id: UUID, broker_epoch: int) -> RegisterBrokerRecord:
-    """A node that takes part from now on."""
+    """The only node of its cluster, which takes part from now on."""
     endpoint = BrokerEndpoint(name=LISTENER_NAME, host=node.host, port=node.port)
     return RegisterBrokerRecord(
         broker_id=node.node_id,
@@ -330,6 +381,24 @@ def registration_record(node: Node, incarnation_id: UUID, broker_epoch: int) -> 
     )
 
 
+def node_of(record: RegisterBrokerRecord) -> Node:
+    """A node as its registration describes it. One that other nodes cannot reach is the only one and has no epoch."""
+    endpoints = {endpoint.name: (endpoint.host, endpoint.port) for endpoint in record.end_points}
+    host, port = endpoints.get(LISTENER_NAME, ("", NO_PORT))
+    internal = endpoints.get(INTERNAL_LISTENER_NAME)
+    return Node(
+        record.broker_id,
+        host,
+        port,
+        record.rack,
+        internal,
+        endpoints.get(REST_LISTENER_NAME),
+        frozenset(record.roles) or ALL_ROLES,
+        -1 if internal is None else record.broker_epoch,
+        record.in_controlled_shutdown,
+    )
+
+
 def _partition_of(record: PartitionRecord) -> PartitionImage:
     return PartitionImage(
         record.partition_id,
@@ -338,4 +407,5 @@ def _partition_of(record: PartitionRecord) -> PartitionImage:
         tuple(record.replicas),
         tuple(record.isr),
         record.partition_epoch,
+        record.high_watermark_floor,
     )

@@ -17,6 +17,8 @@ class ControllerMetrics(Collector):
         self.records_written = 0
         self.snapshots_written = 0
         self.appends_failed = 0
+        self.nodes_fenced = 0
+        self.partitions_moved = 0
         self._image = image
         self._is_active = is_active
 
@@ -30,6 +32,7 @@ class ControllerMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         image = self._image()
         for name, text, value in (
+            ("bmq_nodes_count", "Nodes that take part.", len(image.nodes)),
             ("bmq_topics_count", "Topics, internal ones too.", len(image.topics)),
             ("bmq_topic_partitions_count", "Partitions of all topics.", image.partition_count),
             ("bmq_metadata_log_offset", "Offset up to which the metadata log is applied.", image.offset),
@@ -45,5 +48,7 @@ class ControllerMetrics(Collector):
             ("bmq_metadata_records_written", "Records written to the metadata log.", self.records_written),
             ("bmq_metadata_snapshots_written", "Snapshots of the metadata.", self.snapshots_written),
             ("bmq_metadata_appends_failed", "Writes to the metadata log that failed.", self.appends_failed),
+            ("bmq_nodes_fenced", "Nodes that were fenced because nothing was heard of them.", self.nodes_fenced),
+            ("bmq_partitions_moved", "Partitions that were moved by plan.", self.partitions_moved),
         ):
             yield CounterMetricFamily(name, text, value=count)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from bmq.controller.assignment import new_partition, place
+from bmq.controller.assignment import new_partition, owner_nodes, place
 from bmq.controller.decision import Decision
 from bmq.controller.image import MetadataImage, TopicImage
 from bmq.controller.metadata_state import partition_record
@@ -76,20 +76,21 @@ def _new_partitions(
     image: MetadataImage, topic: TopicImage, wanted: CreatePartitionsTopic, added: int
 ) -> list[MetadataRecord]:
     current = len(topic.partitions)
+    owners = owner_nodes(image.nodes)
     factor = len(topic.partitions[0].replicas)
     if wanted.assignments is not None:
         placed = [tuple(assignment.broker_ids) for assignment in wanted.assignments]
         for replicas in placed:
-            validate_assignment(replicas, image.nodes, factor)
-    elif factor > len(image.nodes):
+            validate_assignment(replicas, owners, factor)
+    elif factor > len(owners):
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot be "
-            f"reached because only {len(image.nodes)} broker(s) are registered.",
+            f"reached because only {len(owners)} broker(s) are registered.",
         )
     else:
-        placed = place(image.nodes, added, factor, topic.topic_id.int + current)
+        placed = place(owners, added, factor, topic.topic_id.int + current)
     return [
-        partition_record(topic.topic_id, new_partition(current + number, replicas, image.nodes))
+        partition_record(topic.topic_id, new_partition(current + number, replicas, owners))
         for number, replicas in enumerate(placed)
     ]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from bmq.controller.assignment import new_partition, place
+from bmq.controller.assignment import new_partition, owner_nodes, place
 from bmq.controller.broker_configs import BrokerConfigs
 from bmq.controller.config_describe import created_topic_configs
 from bmq.controller.config_keys import InvalidConfig
@@ -65,6 +65,7 @@ def decide_create_topics(
     collisions = {collision_key(name): name for name in image.topics} if can_collide else {}
     wanted = sum(_partitions_wanted(topic) for topic in request.topics)
     room = limits.partitions_max - image.partition_count
+    owners = owner_nodes(image.nodes)
     seen = set[str]()
     for topic, topic_id in zip(request.topics, new_topic_ids, strict=True):
         if topic.name in seen:
@@ -81,7 +82,7 @@ def decide_create_topics(
                     f"{limits.partitions_per_request_max} are allowed.",
                 )
             configs = _configs_of(topic, broker)
-            partitions = _partitions_of(topic, topic_id, image.nodes, broker)
+            partitions = _partitions_of(topic, topic_id, owners, broker)
             if len(partitions) > room:
                 raise KafkaError(
                     ErrorCode.POLICY_VIOLATION,

@@ -26,7 +26,9 @@ class CoordinatorConfig:
     """How long a request waits for its shard to load before COORDINATOR_LOAD_IN_PROGRESS."""
     shards_loading_max: int = 8
     """Shards that load at the same time."""
-    snapshot_records_max: int = 50_000
+    snapshot_records_max: int = 10_000
+    """Records behind the last snapshot before the next, or as many as the state has if that is more: a failover replays
+    them, and everybody in the shard waits for it."""
     snapshot_bytes_max: int = 16 * 1024 * 1024
     expiry_offsets_per_turn_max: int = 2_000
     """Offsets looked at in one turn of the event loop while expiring."""

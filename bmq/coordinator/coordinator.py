@@ -142,8 +142,8 @@ class GroupCoordinator(OffsetApi):
             shard = await self._existing(request.group_id)
         except KafkaError as error:
             return sync_error(coordinator_error(error))
-        group = None if shard is None else shard.groups.get(request.group_id)
-        if shard is None or group is None:
+        group = shard.groups.get(request.group_id)
+        if group is None:
             return sync_error(ErrorCode.UNKNOWN_MEMBER_ID)
         caller: Caller = self._loop.create_future()
         shard.perform(group, group.sync(request, caller, shard.now()))
@@ -165,7 +165,7 @@ class GroupCoordinator(OffsetApi):
                 return HeartbeatResponse(
                     error_code=ErrorCode.NONE if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else code
                 )
-        group = None if shard is None else shard.groups.get(group_id)
+        group = shard.groups.get(group_id)
         if group is None:
             return HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
         code = group.heartbeat(
@@ -183,8 +183,8 @@ class GroupCoordinator(OffsetApi):
             shard = await self._existing(request.group_id)
         except KafkaError as error:
             return LeaveGroupResponse(error_code=coordinator_error(error))
-        group = None if shard is None else shard.groups.get(request.group_id)
-        if shard is None or group is None:
+        group = shard.groups.get(request.group_id)
+        if group is None:
             left: Sequence[MemberResponse] = [
                 MemberResponse(
                     member_id=identity.member_id,
@@ -204,7 +204,7 @@ class GroupCoordinator(OffsetApi):
     # ---------------------------------------------------------------- administration
 
     async def list_groups(self, request: ListGroupsRequest, context: Context) -> ListGroupsResponse:
-        """ListGroups 0-5. Needs every shard."""
+        """ListGroups 0-5: the groups of every shard this process owns; none while there is no offsets topic."""
         states = {state.strip().lower() for state in request.states_filter}
         if request.types_filter and CLASSIC not in {kind.lower() for kind in request.types_filter}:
             return ListGroupsResponse()
@@ -232,7 +232,7 @@ class GroupCoordinator(OffsetApi):
         described = []
         for group_id in request.groups:
             try:
-                shard = await self._existing(group_id)
+                shard, _ = await self._with_group(group_id)
             except KafkaError as error:
                 described.append(DescribedGroup(group_id=group_id, error_code=coordinator_error(error)))
                 continue
@@ -249,7 +249,7 @@ class GroupCoordinator(OffsetApi):
         for group_id in dict.fromkeys(request.groups_names):
             results[group_id] = DeletableGroupResult(group_id=group_id)
             try:
-                shard = await self._existing(group_id)
+                shard, _ = await self._with_group(group_id)
                 writes[group_id] = _delete(group_id, shard)
             except KafkaError as error:
                 _fail(results[group_id], error)
@@ -274,8 +274,8 @@ class GroupCoordinator(OffsetApi):
         return sum(shard.offsets.count for shard in self.directory.ready.values())
 
 
-def _described(group_id: str, shard: Shard | None, api_version: int) -> DescribedGroup:
-    group = None if shard is None else shard.groups.get(group_id)
+def _described(group_id: str, shard: Shard, api_version: int) -> DescribedGroup:
+    group = shard.groups.get(group_id)
     if group is not None:
         is_stable = group.state is GroupState.STABLE
         return DescribedGroup(
@@ -295,7 +295,7 @@ def _described(group_id: str, shard: Shard | None, api_version: int) -> Describe
                 for member in group.members
             ],
         )
-    if shard is not None and shard.offsets.has_group(group_id):
+    if shard.offsets.has_group(group_id):
         return DescribedGroup(group_id=group_id, group_state=GroupState.EMPTY.value)
     if api_version >= 6:  # KIP-1043
         return DescribedGroup(
@@ -307,9 +307,9 @@ def _described(group_id: str, shard: Shard | None, api_version: int) -> Describe
     return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
 
 
-def _delete(group_id: str, shard: Shard | None) -> asyncio.Future[int]:
+def _delete(group_id: str, shard: Shard) -> asyncio.Future[int]:
     """Write the tombstones of a group and its offsets. Raises KafkaError when it may not be deleted."""
-    if shard is None or not shard.has_group(group_id):
+    if not shard.has_group(group_id):
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
     group = shard.groups.get(group_id)
     if group is not None and group.state is not GroupState.EMPTY:

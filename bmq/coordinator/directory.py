@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Protocol
 
@@ -25,8 +26,14 @@ class Shards(Protocol):
     def partition_count(self) -> int:
         """offsets.topic.num.partitions; never changes once the topic exists."""
 
+    def owned(self) -> Sequence[int]:
+        """The partitions that are this process's to own, as far as it knows."""
+
     async def open(self, shard: int) -> PartitionLog:
-        """The partition's log, writing; makes the topic on first use. Raises KafkaError, StoreError."""
+        """The partition's log, writing; one process makes the topic on first use, a cluster's node does not.
+
+        Raises KafkaError (NOT_LEADER_OR_FOLLOWER: another's), StoreError.
+        """
 
 
 @lru_cache(maxsize=65_536)
@@ -54,6 +61,7 @@ class ShardDirectory:
         self._loads: dict[int, asyncio.Task[Shard | ErrorCode]] = {}
         self._slots = asyncio.Semaphore(config.shards_loading_max)
         self._is_closed = False
+        self._told: dict[int, ErrorCode] = {}  # why a shard could not be loaded, while it cannot
 
     def number_of(self, group_id: str) -> int:
         return shard_of(group_id, self._shards.partition_count())
@@ -68,10 +76,11 @@ class ShardDirectory:
         return self.ready.get(number) or await self.load(number)
 
     async def all(self) -> list[Shard]:
-        """Every shard. Raises KafkaError if one cannot be loaded now."""
-        return list(
-            await asyncio.gather(*(self.load(number) for number in range(self._shards.partition_count()))),
-        )
+        """Every shard that is ours. Raises KafkaError if one cannot be loaded now."""
+        shards = await asyncio.gather(*(self.load(number) for number in self._shards.owned()))
+        if any(shard.is_lost for shard in shards):
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, "another process has a shard now")
+        return shards
 
     async def load(self, number: int) -> Shard:
         """Wait for a shard up to `load_wait_max_ms`; loading goes on behind it. Raises KafkaError."""
@@ -83,19 +92,24 @@ class ShardDirectory:
         task = self._loads.get(number)
         if task is None:
             task = self._loads[number] = asyncio.get_running_loop().create_task(self._open(number))
+            task.add_done_callback(lambda done: self._loaded(number, done))
         done, _ = await asyncio.wait((task,), timeout=self.config.load_wait_max_ms / 1000)
         if not done:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         if task.cancelled():
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator is stopping")
+            if self._is_closed:
+                raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator is stopping")
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, "another process has the group's shard now")
         loaded = task.result()
         if isinstance(loaded, ErrorCode):
             raise KafkaError(loaded)
+        if loaded.is_lost:  # since it was loaded, a turn of the loop ago: nobody would ever be answered there
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, "another process has the group's shard now")
         return loaded
 
     def resign(self, number: int) -> None:
-        """Give a shard up: its partition is another's now."""
-        task = self._loads.get(number)
+        """Give a shard up, loaded or being loaded: its partition is another's now. Who waits hears NOT_COORDINATOR."""
+        task = self._loads.pop(number, None)  # whoever asks from now on is not to wait for this one
         if task is not None:
             task.cancel()
         shard = self.ready.get(number)
@@ -125,12 +139,18 @@ class ShardDirectory:
                 await shard.load()
         except BmqError as error:
             code = coordinator_error(error)
-            _log.warning("group_shard_not_loaded", shard=number, error=str(error), answer=code.name)
+            # Whoever waits for the shard asks again and again.
+            tell = _log.debug if self._told.get(number) is code else _log.warning
+            self._told[number] = code
+            tell("group_shard_not_loaded", shard=number, error=str(error), answer=code.name)
             return code
         else:
             self.ready[number] = shard
+            self._told.pop(number, None)
             return shard
-        finally:
+
+    def _loaded(self, number: int, task: asyncio.Task[Shard | ErrorCode]) -> None:
+        if self._loads.get(number) is task:
             del self._loads[number]
 
     def _lost(self, shard: Shard) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Protocol
 
 from bmq.coordinator.directory import ShardDirectory
@@ -22,6 +22,7 @@ from bmq.protocol.messages.offset_delete_response import OffsetDeleteResponse
 from bmq.protocol.messages.offset_fetch_request import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
 from bmq.protocol.messages.offset_fetch_response import (
@@ -106,37 +107,30 @@ class OffsetApi:
         shards = await self._proven((request.group_id,), request.require_stable)
         asked = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
         answer = self._fetched(asked, shards[request.group_id], context.api_version)
-        if answer.error_code != ErrorCode.NONE and context.api_version < 2:
-            # v1 has no place for the whole answer's error.
-            return OffsetFetchResponse(topics=_failed_topics(topics or (), answer.error_code))
-        return OffsetFetchResponse(
-            error_code=answer.error_code, topics=[_as_before_v8(topic) for topic in answer.topics]
-        )
+        if answer.error_code != ErrorCode.NONE:
+            return failed_fetch(request.topics or (), ErrorCode(answer.error_code), context.api_version)
+        return OffsetFetchResponse(topics=[_as_before_v8(topic) for topic in answer.topics])
 
     async def _proven(self, group_ids: Iterable[str], require_stable: bool) -> dict[str, Shard | ErrorCode]:
-        """Each group's shard, still ours after the request came, or an error.
-
-        Without an offsets topic there is no log that could prove "no offsets" (rule 15): a server that was replaced
-        before the topic was made would deny commits. As in Kafka the client has to find the coordinator, which makes it.
-        """
+        """Each group's shard, still ours after the request came, or an error."""
         found: dict[str, Shard | ErrorCode] = {}
         for group_id in group_ids:
             if group_id in found:
                 continue
             try:
                 shard = await self._existing(group_id)
-                found[group_id] = shard or ErrorCode.NOT_COORDINATOR
-                if shard is not None and require_stable:
+                found[group_id] = shard
+                if require_stable:
                     await shard.settle(group_id)
             except KafkaError as error:
-                found[group_id] = _fetch_error(error)
+                found[group_id] = fetch_error(coordinator_error(error))
         shards = {shard for shard in found.values() if isinstance(shard, Shard)}
         failed = {}
         for shard, outcome in zip(
             shards, await asyncio.gather(*(shard.prove() for shard in shards), return_exceptions=True), strict=True
         ):
             if isinstance(outcome, KafkaError):
-                failed[shard] = _fetch_error(outcome)
+                failed[shard] = fetch_error(coordinator_error(outcome))
             elif outcome is not None:
                 raise outcome
         return {
@@ -149,6 +143,9 @@ class OffsetApi:
     ) -> OffsetFetchResponseGroup:
         if isinstance(shard, ErrorCode):
             return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=shard)
+        if shard.is_lost:
+            # While another shard's proof was waited for; what it had is forgotten, which is not "no offsets".
+            return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=ErrorCode.NOT_COORDINATOR)
         self.metrics.fetches += 1
         topics = self._image()
         offsets = shard.offsets
@@ -166,8 +163,8 @@ class OffsetApi:
         if not group_id:
             return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
         try:
-            shard = await self._existing(group_id)
-            if shard is None or not shard.has_group(group_id):
+            shard, is_there = await self._with_group(group_id)
+            if not is_there:
                 return OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND)
             group = shard.groups.get(group_id)
             if group is not None and group.state is not GroupState.EMPTY and not group.uses_consumer_protocol:
@@ -184,18 +181,57 @@ class OffsetApi:
     def _has_offsets_topic(self) -> bool:
         return OFFSETS_TOPIC in self._image().topics
 
-    async def _existing(self, group_id: str) -> Shard | None:
-        """The group's shard; None while there is no offsets topic, and so no group. Raises KafkaError."""
+    async def _existing(self, group_id: str) -> Shard:
+        """The group's shard. Raises KafkaError.
+
+        Without an offsets topic in our picture of the cluster nobody here can say "no such group", or "no offsets": the
+        picture may be old (rule 15). As in Kafka the client has to find the coordinator, which makes the topic.
+        """
         shard = self.directory.find(group_id)
         if shard is not None:
             return shard
-        return await self.directory.get(group_id) if self._has_offsets_topic() else None
+        if not self._has_offsets_topic():
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, "there is no offsets topic yet")
+        return await self.directory.get(group_id)
+
+    async def _with_group(self, group_id: str) -> tuple[Shard, bool]:
+        """The group's shard, and whether the group is there; that it is not is only said after a proof (rule 15).
+
+        Raises KafkaError.
+        """
+        shard = await self._existing(group_id)
+        if shard.has_group(group_id):
+            return shard, True
+        await shard.prove()
+        return shard, shard.has_group(group_id)
 
 
-def _fetch_error(error: KafkaError) -> ErrorCode:
-    # Consumers before 3.9 retry an OffsetFetch after NOT_COORDINATOR only (Kafka's handleOffsetFetchException).
-    code = coordinator_error(error)
+def fetch_error(code: ErrorCode) -> ErrorCode:
+    """What an OffsetFetch is told of a coordinator's error.
+
+    Consumers before 3.9 retry one after NOT_COORDINATOR only (Kafka's handleOffsetFetchException).
+    """
     return ErrorCode.NOT_COORDINATOR if code is ErrorCode.COORDINATOR_NOT_AVAILABLE else code
+
+
+def failed_fetch(topics: Iterable[OffsetFetchRequestTopic], error: ErrorCode, api_version: int) -> OffsetFetchResponse:
+    """The answer to an OffsetFetch before version 8 that failed as a whole; version 1 has no place for that."""
+    if api_version >= 2:
+        return OffsetFetchResponse(error_code=error)
+    return OffsetFetchResponse(
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=error
+                    )
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in topics
+        ]
+    )
 
 
 def _as_before_v8(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
@@ -212,18 +248,3 @@ def _as_before_v8(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
             for part in topic.partitions
         ],
     )
-
-
-def _failed_topics(topics: Sequence[OffsetFetchRequestTopics], error: int) -> list[OffsetFetchResponseTopic]:
-    return [
-        OffsetFetchResponseTopic(
-            name=topic.name,
-            partitions=[
-                OffsetFetchResponsePartition(
-                    partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=error
-                )
-                for index in topic.partition_indexes
-            ],
-        )
-        for topic in topics
-    ]

@@ -234,7 +234,7 @@ class Shard:
         error = None if done.cancelled() else done.exception()
         if isinstance(error, BmqError) and error.code in _LOST:
             self.lose()
-        elif not self.is_lost and self.state_log.is_snapshot_due:
+        elif not self.is_lost:
             self._save_snapshot_if_due()
 
     def _apply(self, key: bytes | None, value: bytes | None) -> None:
@@ -303,7 +303,10 @@ class Shard:
             self._apply(key, value)
 
     def _save_snapshot_if_due(self) -> None:
-        if not self.state_log.is_snapshot_due:
+        log = self.state_log
+        # When the log since the last one is as long as the state was then: a state that only grows doubles in between.
+        # Sooner would mean to write large states again and again for little replaying.
+        if not log.is_snapshot_due or 2 * log.records_since_snapshot < len(self.groups) + self.offsets.count:
             return
 
         async def save() -> None:

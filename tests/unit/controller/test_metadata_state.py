@@ -12,7 +12,8 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from bmq.controller.assignment import reign_changes
 from bmq.controller.config_alter import decide_incremental_alter_configs
 from bmq.controller.decision import Decision
-from bmq.controller.image import MetadataImage, Node
+from bmq.controller.history import StateChange
+from bmq.controller.image import MetadataImage, Node, PartitionImage
 from bmq.controller.metadata_state import ImpossibleRecord, MetadataState, registration_record
 from bmq.controller.partition_counts import decide_create_partitions
 from bmq.controller.topics import TopicLimits, decide_create_topics, decide_delete_topics
@@ -259,3 +260,32 @@ def test_a_topic_remade_under_its_name_between_two_images(is_everything_changed:
     assert cluster.image.topics["t"].topic_id == UUID(int=9)
     assert set(cluster.image.topics_by_id) == {UUID(int=9)}
     assert cluster.image.partition_count == 3
+
+
+def test_a_log_of_the_first_release_replays() -> None:
+    """Bytes as they were written before nodes had roles and partitions floors."""
+    topic_id = "0102030405060708090a0b0c0d0e0f10"
+    state = MetadataState("cluster", NODE.node_id, BROKER.static)
+    for value in (
+        "0100030000000700000000000000000000000000000000090000000000000003020a504c41494e5445585402682384000000010272000000",
+        f"0102000274{topic_id}00",
+        f"01030200000000{topic_id}0200000007020000000701010000000700000004000000060100",
+        f"01050200000000{topic_id}01010400000007",
+        "01110200000007ffffffffffffffff010001ff",
+    ):
+        state.replay(decode_record(bytes.fromhex(value)))
+    image = state.image_at(5)
+    assert image.nodes == {7: Node(7, "h", 9092, "r")}
+    assert image.topics["t"].partitions == (PartitionImage(0, 7, 5, (7,), (7,), 7, 0),)
+    assert state.history.of(UUID(topic_id), 0) == (StateChange(-1, 7, 5, ""),)
+    again = MetadataState("cluster", NODE.node_id, BROKER.static)
+    again.replay_snapshot(state.snapshot())
+    assert again.image_at(5) == image
+    assert again.history.of(UUID(topic_id), 0) == state.history.of(UUID(topic_id), 0)
+
+
+def test_the_only_nodes_history_says_when_it_was_started() -> None:
+    cluster = Cluster()
+    cluster.take(decide_create_topics(cluster.image, create(topic("t")), BROKER, TopicLimits(), [UUID(int=8)]).records)
+    cluster.take(reign_changes(cluster.image, {1: NODE}, 1, reason="node 1 was started", now_ms=77))
+    assert cluster.state.history.of(UUID(int=8), 0) == (StateChange(77, 1, 1, "node 1 was started"),)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any, cast
 from uuid import UUID
 
 from bmq.coordinator.config import CoordinatorConfig
 from bmq.coordinator.coordinator import GroupCoordinator
 from bmq.coordinator.topics import OFFSETS_TOPIC
-from bmq.log.partition_log import PartitionLog, TopicPartition
+from bmq.log.partition_log import AppendDone, AppendResult, PartitionLog, TopicPartition
+from bmq.log.store import FencedWriter
+from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
 from bmq.protocol.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from bmq.protocol.messages.join_group_response import JoinGroupResponse
@@ -59,8 +62,36 @@ class FakeTopics:
         return UUID(int=number)
 
 
+class OwnedLog:
+    """A log as the owner of one leader epoch has it: fenced once a higher epoch has opened it."""
+
+    def __init__(self, log: FakePartitionLog, leader_epoch: int) -> None:
+        self.log = log
+        self.leader_epoch = leader_epoch
+        log.leader_epoch = max(log.leader_epoch, leader_epoch)
+
+    @property
+    def is_fenced(self) -> bool:
+        return self.log.leader_epoch > self.leader_epoch
+
+    def append(self, records: memoryview, done: AppendDone, **options: bool) -> None:
+        if self.is_fenced:
+            done(AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        else:
+            self.log.append(records, done, **options)
+
+    async def prove_ownership(self) -> None:
+        await asyncio.sleep(0)
+        if self.is_fenced:
+            raise FencedWriter("a newer owner exists")
+        await self.log.prove_ownership()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.log, name)
+
+
 class FakeShards:
-    """Makes the offsets topic on first use, as the wiring does."""
+    """Makes the offsets topic on first use, as the wiring does. `leader_epoch`: of the logs it opens from now on."""
 
     def __init__(self, topics: FakeTopics, count: int) -> None:
         self.logs: dict[int, FakePartitionLog] = {}
@@ -68,10 +99,14 @@ class FakeShards:
         self.error: BmqError | None = None
         self.gate: asyncio.Event | None = None
         self._topics = topics
+        self.leader_epoch = 0
         self._count = count
 
     def partition_count(self) -> int:
         return self._count
+
+    def owned(self) -> range:
+        return range(self._count)
 
     async def open(self, shard: int) -> PartitionLog:
         if self.gate is not None:
@@ -82,7 +117,7 @@ class FakeShards:
         topic_id = self._topics.add(OFFSETS_TOPIC, 999)
         if shard not in self.logs:
             self.logs[shard] = FakePartitionLog(TopicPartition(topic_id, shard))
-        return self.logs[shard]
+        return cast(PartitionLog, OwnedLog(self.logs[shard], self.leader_epoch))
 
 
 class Cluster:
@@ -100,6 +135,16 @@ class Cluster:
     def restart(self) -> GroupCoordinator:
         self.coordinator = GroupCoordinator(self.shards, self.clock, Random(7), self.config, lambda: self.topics)
         return self.coordinator
+
+    def take_over(self) -> Cluster:
+        """Another process over the same logs at the next leader epoch; it fences this one shard by shard."""
+        heir = Cluster(self.config, self.shards.partition_count())
+        heir.topics = self.topics
+        heir.shards = FakeShards(self.topics, self.shards.partition_count())
+        heir.shards.logs = self.shards.logs
+        heir.shards.leader_epoch = self.shards.leader_epoch + 1
+        heir.restart()
+        return heir
 
     def log_of(self, group_id: str) -> FakePartitionLog:
         return self.shards.logs[self.coordinator.directory.number_of(group_id)]

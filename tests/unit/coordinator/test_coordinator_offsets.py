@@ -217,6 +217,8 @@ async def delete(cluster: Cluster, group_id: str, *partitions: tuple[str, int]) 
 
 async def test_offsets_are_deleted_unless_subscribed(cluster: Cluster) -> None:
     assert await delete(cluster, "", ("t", 0)) == (ErrorCode.INVALID_GROUP_ID, [])
+    assert await delete(cluster, "g", ("t", 0)) == (ErrorCode.NOT_COORDINATOR, []), "no offsets topic: nobody knows"
+    await cluster.coordinator.prepare("g")
     assert await delete(cluster, "g", ("t", 0)) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
     member_id = await cluster.stable()
     await cluster.commit("g", {("t", 0): 1, ("u", 0): 2}, member_id=member_id, generation=1)
@@ -300,6 +302,20 @@ async def test_a_long_log_is_replaced_by_a_snapshot() -> None:
     shard = await cluster.coordinator.directory.get("g")
     assert shard.state_log.records_since_snapshot == 3
     assert shard.groups["g"].generation == 1
+    await cluster.coordinator.close()
+
+
+async def test_a_large_state_is_saved_when_as_much_has_changed() -> None:
+    config = CoordinatorConfig(group_initial_rebalance_delay_ms=0, snapshot_records_max=10)
+    cluster = Cluster(config, shard_count=1)
+    offsets = {("t", number % 4): number for number in range(4)}
+    # While the state grows each time it has doubled (12, 24, 48, 96); then whenever half of its 160 offsets has changed.
+    for saved_at in (96, 256):
+        for number in range(40):
+            await cluster.commit(f"g{number}", offsets)
+            for _ in range(10):  # a snapshot is made in turns of the loop
+                await asyncio.sleep(0)
+        assert [snapshot.next_offset for snapshot in cluster.log_of("g0").snapshots] == [saved_at]
     await cluster.coordinator.close()
 
 

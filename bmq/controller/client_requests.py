@@ -1,0 +1,267 @@
+"""What clients ask of the active controller: topics, configs, owners, producer ids. Every change is decided in turn.
+
+The deciding is in pure modules, one for each kind of request; a request that only asks waits for nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from random import Random
+from typing import Final
+from uuid import UUID
+
+import structlog
+
+from bmq.controller.assignment import owner_nodes
+from bmq.controller.broker_configs import BrokerConfigs, static_configs
+from bmq.controller.config import ControllerConfig
+from bmq.controller.config_alter import decide_alter_configs, decide_incremental_alter_configs
+from bmq.controller.config_describe import describe_configs
+from bmq.controller.decision import Decision
+from bmq.controller.decision_log import DecisionLog
+from bmq.controller.image import INTERNAL_TOPICS, METADATA_TOPIC_ID, OFFSETS_TOPIC_NAME, MetadataImage, Node
+from bmq.controller.leader_election import decide_elect_leaders
+from bmq.controller.metadata_state import CLUSTER_WIDE
+from bmq.controller.partition_counts import decide_create_partitions
+from bmq.controller.partition_reports import PartitionReports
+from bmq.controller.reassignment import decide_alter_partition_reassignments, list_partition_reassignments
+from bmq.controller.situation import Situation
+from bmq.controller.topics import NO_VALUE, decide_create_topics, decide_delete_topics
+from bmq.log.clock import Clock
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError
+from bmq.protocol.messages.alter_configs_request import AlterConfigsRequest
+from bmq.protocol.messages.alter_configs_response import AlterConfigsResponse
+from bmq.protocol.messages.alter_partition_reassignments_request import AlterPartitionReassignmentsRequest
+from bmq.protocol.messages.alter_partition_reassignments_response import AlterPartitionReassignmentsResponse
+from bmq.protocol.messages.create_partitions_request import CreatePartitionsRequest
+from bmq.protocol.messages.create_partitions_response import CreatePartitionsResponse
+from bmq.protocol.messages.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from bmq.protocol.messages.create_topics_response import CreateTopicsResponse
+from bmq.protocol.messages.delete_topics_request import DeleteTopicsRequest
+from bmq.protocol.messages.delete_topics_response import DeleteTopicsResponse
+from bmq.protocol.messages.describe_configs_request import DescribeConfigsRequest
+from bmq.protocol.messages.describe_configs_response import DescribeConfigsResponse
+from bmq.protocol.messages.elect_leaders_request import ElectLeadersRequest
+from bmq.protocol.messages.elect_leaders_response import ElectLeadersResponse
+from bmq.protocol.messages.incremental_alter_configs_request import IncrementalAlterConfigsRequest
+from bmq.protocol.messages.incremental_alter_configs_response import IncrementalAlterConfigsResponse
+from bmq.protocol.messages.list_partition_reassignments_request import ListPartitionReassignmentsRequest
+from bmq.protocol.messages.list_partition_reassignments_response import ListPartitionReassignmentsResponse
+from bmq.protocol.metadata_records import (
+    ProducerIdsRecord,
+)
+
+_log = structlog.get_logger("bmq.controller")
+
+PRODUCER_IDS_PER_BLOCK: Final = 1_000
+_RESERVED_IDS: Final = frozenset({UUID(int=0), METADATA_TOPIC_ID})
+
+
+class ClientRequests:
+    """The part of bmq.proxy.services.Controller that clients ask for; Controller is the rest."""
+
+    def __init__(
+        self,
+        decisions: DecisionLog,
+        node: Node,
+        clock: Clock,
+        rng: Random,
+        config: ControllerConfig,
+    ) -> None:
+        self._decisions = decisions
+        self._node = node
+        self._clock = clock
+        self._rng = rng
+        self._config = config
+        self._reports = PartitionReports()
+        self._auto_creations: dict[str, asyncio.Task[None]] = {}
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest published image."""
+        return self._decisions.image
+
+    @property
+    def broker_configs(self) -> BrokerConfigs:
+        """What holds for this node now."""
+        return self._decisions.broker_configs
+
+    def _situation(self) -> Situation:
+        decisions = self._decisions
+        return Situation(
+            decisions.image,
+            decisions.state.registrations,
+            decisions.state.features,
+            decisions.applied_offset,
+            self._reports.floor_of,
+            self._clock.now_ms(),
+        )
+
+    async def create_topics(self, request: CreateTopicsRequest, *, principal: str) -> CreateTopicsResponse:
+        topic_ids = [self._new_uuid() for _ in request.topics]
+        request = replace(request, topics=[self._with_own_settings(topic) for topic in request.topics])
+
+        def decide(image: MetadataImage, broker: BrokerConfigs) -> Decision[CreateTopicsResponse]:
+            return decide_create_topics(image, request, broker, self._config.topic_limits, topic_ids)
+
+        response = await self._decisions.answer(decide, request.timeout_ms, lambda response: response.topics)
+        for result in response.topics:
+            if result.error_code != ErrorCode.NONE:
+                result.topic_id, result.num_partitions, result.replication_factor = None, -1, -1
+                result.configs = ()
+            elif not request.validate_only:
+                _log.info(
+                    "topic_created", topic=result.name, partitions=result.num_partitions, principal=principal,
+                    topic_id=str(result.topic_id),
+                )  # fmt: skip
+        return response
+
+    async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+        def decide(image: MetadataImage, broker: BrokerConfigs) -> Decision[DeleteTopicsResponse]:
+            is_enabled = broker.value_of("delete.topic.enable") != "false"
+            return decide_delete_topics(image, request, is_enabled=is_enabled)
+
+        response = await self._decisions.answer(decide, request.timeout_ms, lambda response: response.responses)
+        for result in response.responses:
+            if result.error_code == ErrorCode.NONE:
+                _log.info("topic_deleted", topic=result.name, topic_id=str(result.topic_id))
+        return response
+
+    async def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+        def decide(image: MetadataImage, broker: BrokerConfigs) -> Decision[CreatePartitionsResponse]:
+            return decide_create_partitions(image, request, self._config.topic_limits)
+
+        return await self._decisions.answer(decide, request.timeout_ms, lambda response: response.results)
+
+    async def describe_configs(self, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+        return describe_configs(
+            self.image,
+            request,
+            self.broker_configs,
+            self._node.node_id,
+            {"root": self._config.log_level.upper()},
+            self._other_brokers(),
+        )
+
+    async def incremental_alter_configs(
+        self, request: IncrementalAlterConfigsRequest
+    ) -> IncrementalAlterConfigsResponse:
+        def decide(image: MetadataImage, broker: BrokerConfigs) -> Decision[IncrementalAlterConfigsResponse]:
+            return decide_incremental_alter_configs(image, request, broker, self._node.node_id, self._other_brokers())
+
+        return await self._decisions.answer(
+            decide, self._config.internal_request_wait_max_ms, lambda response: response.responses
+        )
+
+    async def alter_configs(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
+        def decide(image: MetadataImage, broker: BrokerConfigs) -> Decision[AlterConfigsResponse]:
+            return decide_alter_configs(image, request, broker, self._node.node_id, self._other_brokers())
+
+        return await self._decisions.answer(
+            decide, self._config.internal_request_wait_max_ms, lambda response: response.responses
+        )
+
+    async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
+        """An error for the whole request is in its error code, which versions from 1 on have."""
+        try:
+            return await self._decisions.answer(
+                lambda image, broker: decide_elect_leaders(self._situation(), request, self._reports.is_offline),
+                request.timeout_ms,
+                lambda response: (one for topic in response.replica_election_results for one in topic.partition_result),
+            )
+        except KafkaError as error:
+            return ElectLeadersResponse(error_code=error.code)
+
+    async def alter_partition_reassignments(
+        self, request: AlterPartitionReassignmentsRequest
+    ) -> AlterPartitionReassignmentsResponse:
+        return await self._decisions.answer(
+            lambda image, broker: decide_alter_partition_reassignments(self._situation(), request),
+            request.timeout_ms,
+            lambda response: (one for topic in response.responses for one in topic.partitions),
+        )
+
+    async def list_partition_reassignments(
+        self, request: ListPartitionReassignmentsRequest
+    ) -> ListPartitionReassignmentsResponse:
+        return list_partition_reassignments(request)
+
+    async def auto_create_topic(self, name: str) -> None:
+        """Create a topic with the server's defaults; fine when it is there. Internal topics get their own settings.
+
+        Calls for one name share one creation. Raises KafkaError with the code and message CreateTopics would give.
+        """
+        if name in self.image.topics:
+            return
+        task = self._auto_creations.get(name)
+        if task is None:
+            task = self._decisions.spawn(self._auto_create(name))
+            self._auto_creations[name] = task
+            task.add_done_callback(lambda _: self._auto_creations.pop(name, None) and None)
+        await asyncio.shield(task)
+
+    async def allocate_producer_ids(self) -> range:
+        """A block of producer ids that was never given out before. Raises KafkaError."""
+
+        def decide(image: MetadataImage, broker: BrokerConfigs) -> Decision[range]:
+            first = image.next_producer_id
+            last = first + PRODUCER_IDS_PER_BLOCK
+            record = ProducerIdsRecord(broker_id=self._node.node_id, next_producer_id=last)
+            return Decision(range(first, last), (record,))
+
+        return await self._decisions.decide(decide, self._config.internal_request_wait_max_ms)
+
+    async def _auto_create(self, name: str) -> None:
+        topic = self._internal_topic(name) if name in INTERNAL_TOPICS else _topic_with_defaults(name)
+        request = CreateTopicsRequest(topics=(topic,), timeout_ms=self._config.internal_request_wait_max_ms)
+        result = (await self.create_topics(request, principal="bmq")).topics[0]
+        if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            raise KafkaError(ErrorCode(result.error_code), result.error_message or "")
+
+    def _with_own_settings(self, topic: CreatableTopic) -> CreatableTopic:
+        """An internal topic that is asked for with defaults, as other nodes do, gets those of its kind."""
+        has_defaults = topic.num_partitions == topic.replication_factor == NO_VALUE and not (
+            topic.assignments or topic.configs
+        )
+        return self._internal_topic(topic.name) if topic.name in INTERNAL_TOPICS and has_defaults else topic
+
+    def _internal_topic(self, name: str) -> CreatableTopic:
+        """Compacted, in smaller segments, on as many nodes as wanted or as there are: replicas hold no data."""
+        prefix = "offsets.topic" if name == OFFSETS_TOPIC_NAME else "transaction.state.log"
+        segment_bytes = self.broker_configs.value_of("offsets.topic.segment.bytes") or ""
+        configs = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": segment_bytes}
+        return CreatableTopic(
+            name=name,
+            num_partitions=self.broker_configs.number(f"{prefix}.num.partitions"),
+            replication_factor=min(
+                self.broker_configs.number(f"{prefix}.replication.factor"), max(len(owner_nodes(self.image.nodes)), 1)
+            ),
+            configs=[CreatableTopicConfig(name=config, value=value) for config, value in configs.items()],
+        )
+
+    def _other_brokers(self) -> dict[int, BrokerConfigs]:
+        """Configs of the cluster's other nodes. What their own settings say is taken to be what ours do."""
+        image, own = self.image, self._node.node_id
+        return {
+            node_id: BrokerConfigs(
+                image.broker_configs.get(str(node_id), {}),
+                image.broker_configs.get(CLUSTER_WIDE, {}),
+                static_configs(node, self._config.broker_configs),
+            )
+            for node_id, node in image.nodes.items()
+            if node_id != own
+        }
+
+    def _new_uuid(self) -> UUID:
+        """Random (version 4), never one that a topic has or had while its files are still there."""
+        image = self.image
+        while True:
+            new = UUID(int=self._rng.getrandbits(128), version=4)
+            if new not in _RESERVED_IDS and new not in image.topics_by_id and new not in image.deleted_topics:
+                return new
+
+
+def _topic_with_defaults(name: str) -> CreatableTopic:
+    return CreatableTopic(name=name, num_partitions=NO_VALUE, replication_factor=NO_VALUE)

@@ -1,0 +1,190 @@
+"""The nodes of a cluster as the active controller performs it: registrations, heartbeats, fencing, draining.
+
+node_sessions.py says who is to be fenced, node_registration.py what that takes; here are the timer, the connections and
+the metadata log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+import structlog
+
+from bmq.controller.broker_configs import BrokerConfigs
+from bmq.controller.config import ControllerConfig
+from bmq.controller.decision import Decision
+from bmq.controller.decision_log import DecisionLog
+from bmq.controller.image import MetadataImage
+from bmq.controller.node_registration import (
+    decide_draining,
+    decide_fencing,
+    decide_heartbeat,
+    decide_registration,
+)
+from bmq.controller.node_sessions import NodeSessions, Overdue, Peer
+from bmq.controller.situation import Situation
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError
+from bmq.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
+from bmq.protocol.messages.broker_heartbeat_response import BrokerHeartbeatResponse
+from bmq.protocol.messages.broker_registration_request import BrokerRegistrationRequest
+from bmq.protocol.messages.broker_registration_response import BrokerRegistrationResponse
+from bmq.protocol.metadata_records import RegisterBrokerRecord
+
+_log = structlog.get_logger("bmq.controller")
+
+
+class ClusterNodes:
+    """`situation` is asked within each decision. `on_stopping(node_id)`: a node will be drained because it stops."""
+
+    def __init__(
+        self,
+        decisions: DecisionLog,
+        situation: Callable[[], Situation],
+        config: ControllerConfig,
+        on_stopping: Callable[[int], None],
+    ) -> None:
+        self._decisions = decisions
+        self._situation = situation
+        self._config = config
+        self._on_stopping = on_stopping
+        self._sessions = NodeSessions(
+            config.node_session_timeout_ms / 1000,
+            config.node_link_grace_ms / 1000,
+            config.node_look_interval_ms / 1000,
+        )
+        self._changing: set[int] = set()
+        self._look_now = asyncio.Event()
+        self._watch: asyncio.Task[None] | None = None
+        self._fencing: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Every node that takes part has the session timeout to be heard of; it need not register again."""
+        now_s = self._now_s()
+        for node_id, registration in self._decisions.state.registrations.items():
+            if not registration.fenced:
+                self._sessions.expect(node_id, registration.broker_epoch, now_s)
+        self._watch = asyncio.get_running_loop().create_task(self._watch_sessions())
+
+    async def close(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.wait({self._watch})
+
+    @property
+    def are_settled(self) -> bool:
+        """Whether nobody has still to be heard of, or to come back."""
+        return self._sessions.are_settled
+
+    # --- what nodes say
+
+    async def register(self, request: BrokerRegistrationRequest, peer: Peer | None) -> BrokerRegistrationResponse:
+        """The node's epoch, or an error code with a sentence."""
+
+        def decide(image: MetadataImage, broker: BrokerConfigs) -> Decision[RegisterBrokerRecord]:
+            is_alive = self._sessions.is_alive(request.broker_id, self._now_s())
+            return decide_registration(self._situation(), request, is_alive=is_alive)
+
+        try:
+            registration = await self._decisions.decide(decide, self._config.internal_request_wait_max_ms)
+        except BmqError as error:
+            _log.warning("node_registration_refused", node_id=request.broker_id, code=error.code.name, error=str(error))
+            return BrokerRegistrationResponse(error_code=error.code, error_message=str(error))
+        self._heard(request.broker_id, registration.broker_epoch, peer)
+        _log.info(
+            "node_registered",
+            node_id=request.broker_id,
+            broker_epoch=registration.broker_epoch,
+            roles=",".join(registration.roles),
+            rack=registration.rack,
+        )
+        return BrokerRegistrationResponse(broker_epoch=registration.broker_epoch)
+
+    async def heartbeat(self, request: BrokerHeartbeatRequest, peer: Peer | None) -> BrokerHeartbeatResponse:
+        """A sign of life. It waits for the metadata log only when something changes for the node."""
+        if not self._decisions.is_active:
+            return BrokerHeartbeatResponse(error_code=ErrorCode.NOT_CONTROLLER)
+        seen = decide_heartbeat(self._situation(), request)
+        if seen.response.error_code != ErrorCode.NONE:
+            return seen.response
+        node_id = request.broker_id
+        self._heard(node_id, request.broker_epoch, peer)
+        if request.want_shut_down and not seen.response.should_shut_down:
+            self._on_stopping(node_id)
+        if not seen.records:
+            return seen.response
+        registration = self._decisions.state.registrations[node_id]
+        if node_id in self._changing:
+            # What an earlier heartbeat asked for is being written; until then all is as it was.
+            return BrokerHeartbeatResponse(is_caught_up=seen.response.is_caught_up, is_fenced=registration.fenced)
+        self._changing.add(node_id)
+        try:
+            response = await self._decisions.decide(
+                lambda image, broker: decide_heartbeat(self._situation(), request),
+                self._config.internal_request_wait_max_ms,
+            )
+        except BmqError as error:
+            return BrokerHeartbeatResponse(error_code=error.code)
+        finally:
+            self._changing.discard(node_id)
+        if response.is_fenced != registration.fenced:
+            _log.info("node_fenced" if response.is_fenced else "node_unfenced", node_id=node_id)
+        return response
+
+    def gone(self, node_id: int) -> None:
+        """Whoever else watches the nodes thinks that this one is dead."""
+        self._sessions.gone(node_id, "lost its session with the election", self._now_s())
+        self._look_now.set()
+
+    async def set_draining(self, node_id: int, is_draining: bool) -> None:
+        """Raises KafkaError."""
+        await self._decisions.decide(
+            lambda image, broker: decide_draining(self._situation(), node_id, is_draining),
+            self._config.internal_request_wait_max_ms,
+        )
+
+    def _heard(self, node_id: int, broker_epoch: int, peer: Peer | None) -> None:
+        if self._sessions.heard(node_id, broker_epoch, peer, self._now_s()) and peer is not None:
+            peer.on_lost(lambda: self._lost(node_id, peer))
+
+    def _lost(self, node_id: int, peer: Peer) -> None:
+        self._sessions.lost(node_id, peer, self._now_s())
+        self._look_now.set()
+
+    # --- what silence says
+
+    async def _watch_sessions(self) -> None:
+        while True:
+            now_s = self._now_s()
+            if self._sessions.look(now_s) and (self._fencing is None or self._fencing.done()):
+                self._fencing = self._decisions.spawn(self._fence())
+            self._look_now.clear()
+            # In a task of its own: a slow metadata log must not look like a late look.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(self._sessions.next_look_s(now_s)):
+                    await self._look_now.wait()
+
+    async def _fence(self) -> None:
+        overdue: list[Overdue] = []
+
+        def decide(image: MetadataImage, broker: BrokerConfigs) -> Decision[list[int]]:
+            overdue[:] = self._sessions.overdue(self._now_s())
+            return decide_fencing(self._situation(), overdue)
+
+        try:
+            fenced = await self._decisions.decide(decide, self._config.internal_request_wait_max_ms)
+        except BmqError as error:
+            _log.warning("nodes_not_fenced", error=str(error))  # the next look tries again
+            return
+        now_s = self._now_s()
+        for node in overdue:
+            self._sessions.forget(node, now_s)
+            if node.node_id in fenced:
+                self._decisions.metrics.nodes_fenced += 1
+                _log.warning("node_fenced", node_id=node.node_id, reason=f"it {node.why}")
+
+    @staticmethod
+    def _now_s() -> float:
+        return asyncio.get_running_loop().time()

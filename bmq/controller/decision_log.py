@@ -1,0 +1,209 @@
+"""The metadata log with the state it adds up to: decisions in turn, records written, images published.
+
+One request decides at a time, against a state with everything decided before it: the turn ends when its records are
+durable and applied, or refused. So a decision never rests on something that may still fail, and nothing above the
+metadata log's high watermark is acted on, answered or published (rule 17).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, TypeVar
+
+import structlog
+
+from bmq.controller.broker_configs import BrokerConfigs
+from bmq.controller.config import ControllerConfig
+from bmq.controller.decision import Decision, refuse_all
+from bmq.controller.image import MetadataImage
+from bmq.controller.metadata_state import MetadataState
+from bmq.controller.metrics import ControllerMetrics
+from bmq.log.clock import Clock
+from bmq.log.partition_log import PartitionLog
+from bmq.log.state_log import StateLog
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError, KafkaError
+from bmq.protocol.metadata_records import MetadataRecord, decode_record, encode_record
+
+_log = structlog.get_logger("bmq.controller")
+R = TypeVar("R")
+Decide = Callable[[MetadataImage, BrokerConfigs], Decision[R]]
+
+
+class ControllerGone(KafkaError):
+    """The metadata log has another owner: this controller must not decide any more."""
+
+    def __init__(self) -> None:
+        super().__init__(ErrorCode.NOT_CONTROLLER, "this node is not the active controller any more")
+
+
+class DecisionLog:
+    """`replay` first, then `activate`; `close` ends it. `on_image(old, new)` must not raise.
+
+    `gone` is set once this is found not to be the active controller any more.
+    """
+
+    def __init__(
+        self,
+        log: PartitionLog,
+        state: MetadataState,
+        clock: Clock,
+        config: ControllerConfig,
+        on_image: Callable[[MetadataImage, MetadataImage], None],
+    ) -> None:
+        self.state = state
+        self.image = MetadataImage(cluster_id=config.cluster_id)
+        self.broker_configs = state.broker_configs_of({})
+        self.gone = asyncio.Event()
+        self.metrics = ControllerMetrics(lambda: self.image, lambda: self.is_active)
+        self._state_log = StateLog(log, clock)
+        self._config = config
+        self._on_image = on_image
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+        self._is_activated = False
+        self._is_closed = False
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    @property
+    def log(self) -> PartitionLog:
+        return self._state_log.log
+
+    @property
+    def is_active(self) -> bool:
+        """Whether decisions are taken here."""
+        return self._is_activated and not self._is_closed and not self.gone.is_set()
+
+    @property
+    def applied_offset(self) -> int:
+        """What follows the last record that the state has; the next record gets this offset."""
+        return self._state_log.applied_offset
+
+    async def replay(self) -> int:
+        """Bring the state up to the high watermark; how many records that took besides a snapshot.
+
+        Raises KafkaError, StoreError when the log cannot be read, ImpossibleRecord, MalformedMessage or UnsupportedVersion
+        when it cannot be understood.
+        """
+        return await self._state_log.replay(self._apply, self.state.replay_snapshot)
+
+    async def activate(self, records: Iterable[MetadataRecord]) -> None:
+        """Write the first records, publish the first image, and take decisions from now on. Raises KafkaError."""
+        await self._append(records)
+        self._publish()
+        self._is_activated = True
+
+    def require_active(self) -> None:
+        """Raises ControllerGone."""
+        if not self.is_active:
+            raise ControllerGone
+
+    async def close(self) -> None:
+        """Let what is being written finish, and save a snapshot if one is worth it."""
+        was_active = self.is_active
+        self._is_closed = True
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=self._config.close_wait_max_ms / 1000)
+        if was_active and not self.gone.is_set() and self._state_log.records_since_snapshot:
+            await self._save_snapshot(force=True)
+
+    # --- deciding in turn
+
+    async def answer(self, decide: Decide[R], timeout_ms: int, results_of: Callable[[R], Iterable[Any]]) -> R:
+        """Decide and write. When writing fails, whatever had succeeded carries that error instead."""
+        decided: list[R] = []
+
+        def remember(image: MetadataImage, broker: BrokerConfigs) -> Decision[R]:
+            decision = decide(image, broker)
+            decided.append(decision.response)
+            return decision
+
+        try:
+            return await self.decide(remember, timeout_ms)
+        except BmqError as error:
+            # Without a turn there is no decision: what the request would have had says which parts were good.
+            response = decided[-1] if decided else decide(self.image, self.broker_configs).response
+            refuse_all(results_of(response), error.code, str(error))
+            return response
+
+    async def decide(self, decide: Decide[R], timeout_ms: int) -> R:
+        """Decide when our turn comes; the answer, once its records are applied.
+
+        Raises KafkaError: REQUEST_TIMED_OUT after `timeout_ms` (nothing is decided after that, but what was being
+        written goes on), NOT_CONTROLLER, or the code of the failed write; and whatever `decide` raises.
+        """
+        config = self._config
+        if self._waiting >= config.requests_waiting_max:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "too many requests wait for the controller")
+        wait_s = min(max(timeout_ms, config.request_wait_min_ms), config.request_wait_max_ms) / 1000
+        deadline = asyncio.get_running_loop().time() + wait_s
+        self._waiting += 1
+        task = self.spawn(self._take_turn(decide, deadline))
+        try:
+            async with asyncio.timeout(wait_s):
+                return await asyncio.shield(task)
+        except TimeoutError:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"not done within {round(wait_s * 1000)} ms") from None
+
+    def spawn(self, work: Coroutine[Any, Any, R]) -> asyncio.Task[R]:
+        """Run something that `close` waits for."""
+        task: asyncio.Task[R] = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        # Whoever waits still gets the exception; nobody may be waiting any more after a timeout.
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return task
+
+    async def _take_turn(self, decide: Decide[R], deadline: float) -> R:
+        try:
+            async with self._turn:
+                if asyncio.get_running_loop().time() >= deadline:
+                    raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the controller was busy")
+                self.require_active()
+                decision = decide(self.image, self.broker_configs)
+                if decision.records:
+                    await self._append(decision.records)
+                return decision.response
+        finally:
+            self._waiting -= 1
+
+    async def _append(self, records: Iterable[MetadataRecord]) -> None:
+        """Write records as one batch, all or none, and publish what comes of them. Raises KafkaError."""
+        values = [(b"", encode_record(record)) for record in records]
+        try:
+            await self._state_log.append(values)
+        except BmqError as error:
+            self.metrics.appends_failed += 1
+            _log.warning("metadata_write_failed", error=str(error), code=error.code.name, records=len(values))
+            if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                self.gone.set()
+                raise ControllerGone from error
+            if error.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
+                self._publish()  # it is in the log, and so in the state
+            raise
+        self.metrics.records_written += len(values)
+        self._publish()
+        if self._state_log.is_snapshot_due:
+            self.spawn(self._save_snapshot())
+
+    def _apply(self, key: bytes | None, value: bytes | None) -> None:
+        self.state.replay(decode_record(value or b""))
+
+    def _publish(self) -> None:
+        old = self.image
+        new = self.state.image_at(self._state_log.applied_offset)
+        if new is old:
+            return
+        self.image = new
+        if new.broker_configs is not old.broker_configs:
+            self.broker_configs = self.state.broker_configs_of(new.broker_configs)
+        self._on_image(old, new)
+
+    async def _save_snapshot(self, *, force: bool = False) -> None:
+        try:
+            if await self._state_log.save_snapshot(self.state.snapshot, force=force):
+                self.metrics.snapshots_written += 1
+                _log.info("metadata_snapshot_saved", offset=self._state_log.applied_offset)
+        except BmqError as error:
+            _log.warning("metadata_snapshot_failed", error=str(error))

@@ -1,0 +1,66 @@
+"""`bmq.metadata.version`: which metadata records the cluster writes, so that servers of two releases can run side by side.
+
+The first controller of a cluster writes the level; it stays until an operator raises it. A node says which levels it
+understands when it registers and is refused when the cluster's is not among them; a controller that does not understand
+it does not start. So during a rolling upgrade the newer servers go on writing what the older ones can read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Protocol
+
+from bmq.protocol.errors import UnsupportedVersion
+from bmq.protocol.metadata_records import BrokerFeature, FeatureLevelRecord
+
+OWN_FEATURE_PREFIX: Final = "bmq."
+"""Features whose names begin so are between our servers; clients are not told of them."""
+METADATA_VERSION: Final = "bmq.metadata.version"
+METADATA_VERSION_MIN: Final = 1
+METADATA_VERSION_MAX: Final = 1
+SUPPORTED_FEATURES: Final = (
+    BrokerFeature(
+        name=METADATA_VERSION, min_supported_version=METADATA_VERSION_MIN, max_supported_version=METADATA_VERSION_MAX
+    ),
+)
+"""What a node of this release says of itself when it registers."""
+
+
+class FeatureRange(Protocol):
+    """Of a registration: a feature and the levels of it that the node supports."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def min_supported_version(self) -> int: ...
+    @property
+    def max_supported_version(self) -> int: ...
+
+
+def first_level(features: Mapping[str, int]) -> tuple[FeatureLevelRecord, ...]:
+    """What a controller writes when the cluster has no level yet: the lowest, which every release understands."""
+    if METADATA_VERSION in features:
+        return ()
+    return (FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_MIN),)
+
+
+def require_understood(features: Mapping[str, int]) -> None:
+    """Raises UnsupportedVersion when the cluster's level is beyond this server."""
+    level = features.get(METADATA_VERSION, METADATA_VERSION_MIN)
+    if not METADATA_VERSION_MIN <= level <= METADATA_VERSION_MAX:
+        raise UnsupportedVersion(
+            f"the cluster's {METADATA_VERSION} is {level} and this server supports {METADATA_VERSION_MIN} to "
+            f"{METADATA_VERSION_MAX}: start a server of the release that raised it, or of a later one"
+        )
+
+
+def require_supported(node_id: int, supported: Iterable[FeatureRange], features: Mapping[str, int]) -> None:
+    """Raises UnsupportedVersion when a node does not support the cluster's level."""
+    level = features.get(METADATA_VERSION, METADATA_VERSION_MIN)
+    ranges = {feature.name: (feature.min_supported_version, feature.max_supported_version) for feature in supported}
+    lowest, highest = ranges.get(METADATA_VERSION, (0, 0))
+    if not lowest <= level <= highest:
+        raise UnsupportedVersion(
+            f"node {node_id} supports {METADATA_VERSION} {lowest} to {highest} and the cluster's is {level}: upgrade "
+            "the node, or raise the level after all nodes were upgraded"
+        )

@@ -1,0 +1,145 @@
+"""Serves the metadata log to the nodes: a snapshot first, then record batches as they come, by long poll.
+
+Nothing at or above the high watermark is sent (rule 17). Every answer carries the controller's epoch, and receivers reject
+a lower one than they have seen; so a request that has seen a higher one tells us that we are not the controller any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import structlog
+
+from bmq.controller.config import ControllerConfig
+from bmq.controller.decision_log import ControllerGone, DecisionLog
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError, KafkaError
+from bmq.protocol.internal_messages import MetadataFetchRequest, MetadataFetchResponse
+from bmq.protocol.record_batch import batches
+
+_log = structlog.get_logger("bmq.controller")
+
+_PAUSE_S: Final = 0.02
+
+NOTHING: Final = -1
+"""The offset of a node that has no metadata yet."""
+
+
+class MetadataStream:
+    """What the active controller of this epoch sends. `close` answers everybody who waits."""
+
+    def __init__(self, decisions: DecisionLog, controller_id: int, epoch: int, config: ControllerConfig) -> None:
+        self.newer_epoch = -1  # the highest above ours that a node has seen
+        self._decisions = decisions
+        self._controller_id = controller_id
+        self._epoch = epoch
+        self._config = config
+        self._waiting: set[asyncio.Future[None]] = set()
+        self._is_closed = False
+        self._snapshot: tuple[int, bytes] | None = None
+
+    async def fetch(self, request: MetadataFetchRequest) -> MetadataFetchResponse:
+        """What follows the offset asked for; nothing, when nothing has come within `max_wait_ms`.
+
+        NOT_CONTROLLER, REQUEST_TIMED_OUT (too many wait) and storage errors are in the response.
+        """
+        response = MetadataFetchResponse(controller_id=self._controller_id, controller_epoch=self._epoch)
+        try:
+            self._require_office(request)
+            await self._fill(request, response)
+        except BmqError as error:
+            response.error_code, response.error_message = error.code, str(error)
+            response.is_snapshot, response.data, response.end_offset = False, b"", -1
+        return response
+
+    def close(self) -> None:
+        self._is_closed = True
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(None)
+
+    def _require_office(self, request: MetadataFetchRequest) -> None:
+        if request.controller_epoch > self._epoch:
+            self.newer_epoch = max(self.newer_epoch, request.controller_epoch)
+            if not self._decisions.gone.is_set():
+                _log.error(
+                    "controller_deposed",
+                    epoch=self._epoch,
+                    newer_epoch=request.controller_epoch,
+                    told_by=request.node_id,
+                )
+                self._decisions.gone.set()
+        self._decisions.require_active()
+
+    async def _fill(self, request: MetadataFetchRequest, response: MetadataFetchResponse) -> None:
+        log = self._decisions.log
+        offset = request.offset
+        if offset > log.log_end_offset:
+            # What it has was never in this log, or is not any more: it must not go on from there.
+            _log.warning(
+                "node_is_ahead_of_the_metadata_log",
+                node_id=request.node_id,
+                offset=offset,
+                log_end_offset=log.log_end_offset,
+            )
+            offset = NOTHING
+        if offset >= max(log.log_start_offset, 0):
+            if offset >= log.high_watermark:
+                await self._until_more(offset, request.max_wait_ms)
+                if self._is_closed:
+                    raise ControllerGone
+                self._decisions.require_active()
+            response.end_offset = offset
+            if offset >= log.high_watermark:
+                return
+            size = min(max(request.bytes_max, 1), self._config.metadata_fetch_bytes_max)
+            try:
+                chunk = await log.read(offset, size)
+            except KafkaError as error:
+                if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                    raise  # else it was dropped meanwhile, and a snapshot replaces it
+            else:
+                if chunk is not None:
+                    response.data = chunk.data
+                    for _, header in batches(chunk.data):
+                        response.end_offset = max(response.end_offset, header.end_offset)
+                return
+        response.end_offset, response.data = self._encoded_state()
+        response.is_snapshot = True
+
+    async def _until_more(self, offset: int, max_wait_ms: int) -> None:
+        if max_wait_ms <= 0:
+            return
+        if len(self._waiting) >= self._config.metadata_fetches_max:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "too many nodes wait for metadata")
+        loop = asyncio.get_running_loop()
+        log = self._decisions.log
+        end_s = loop.time() + min(max_wait_ms, self._config.metadata_fetch_wait_max_ms) / 1000
+        while log.high_watermark <= offset and self._is_open and loop.time() < end_s:
+            waiting: asyncio.Future[None] = loop.create_future()
+            self._waiting.add(waiting)
+            withdraw = log.on_advance(lambda waiting=waiting: waiting.done() or waiting.set_result(None))  # type: ignore[misc]
+            try:
+                await asyncio.wait({waiting}, timeout=end_s - loop.time())
+            finally:
+                withdraw()
+                self._waiting.discard(waiting)
+            if log.high_watermark <= offset:
+                # A log that has ended wakes at once, again and again, until the office finds out that it is another's.
+                await asyncio.sleep(min(_PAUSE_S, max(end_s - loop.time(), 0)))
+
+    @property
+    def _is_open(self) -> bool:
+        return self._decisions.is_active and not self._is_closed
+
+    def _encoded_state(self) -> tuple[int, bytes]:
+        """(offset, all of the state below it); one that was made a little earlier, if the log still has what followed."""
+        applied = self._decisions.applied_offset
+        if self._snapshot is not None:
+            offset, _ = self._snapshot
+            is_young = applied - offset <= self._config.snapshot_age_records_max
+            if is_young and offset >= self._decisions.log.log_start_offset:
+                return self._snapshot
+        self._snapshot = (applied, self._decisions.state.snapshot())
+        return self._snapshot

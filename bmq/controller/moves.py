@@ -1,0 +1,70 @@
+"""Planned moves of partitions between living nodes: plans that say why, and the records that carry them out. Decisions only.
+
+A move is metadata: the next owner asks the present one to let go, and starts. Nothing is copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from uuid import UUID
+
+from bmq.controller.assignment import replicas_including
+from bmq.controller.image import MetadataImage, PartitionImage
+from bmq.controller.situation import Situation
+from bmq.controller.succession import NextOwners
+from bmq.protocol.metadata_records import PartitionChangeRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A partition that is to change its owner. `reason` is for operators and for the partition's history."""
+
+    topic_id: UUID
+    topic_name: str
+    partition: int
+    from_node: int
+    to_node: int
+    reason: str
+
+
+def move_records(situation: Situation, moves: Iterable[Move]) -> list[PartitionChangeRecord]:
+    """What carries these moves out. Those that the cluster has left behind (topic gone, other owner, dead target) are left
+    out, and so is a second move of one partition."""
+    live = situation.owners
+    seen = set[tuple[UUID, int]]()
+    changes = []
+    for move in moves:
+        partition = partition_of(situation.image, move.topic_id, move.partition)
+        key = (move.topic_id, move.partition)
+        if partition is None or key in seen or partition.leader != move.from_node or move.to_node not in live:
+            continue
+        if move.to_node == move.from_node:
+            continue
+        seen.add(key)
+        replicas = replicas_including(partition.replicas, move.to_node, move.from_node, live)
+        changes.append(situation.new_reign(move.topic_id, partition, move.to_node, replicas, live, move.reason))
+    return changes
+
+
+def partition_of(image: MetadataImage, topic_id: UUID, number: int) -> PartitionImage | None:
+    topic = image.topics_by_id.get(topic_id)
+    if topic is None or not 0 <= number < len(topic.partitions):
+        return None
+    return topic.partitions[number]
+
+
+def drain_moves(situation: Situation, node_id: int, reason: str) -> list[Move]:
+    """Moves that leave the node nothing; to live replicas where there are any, evenly. Empty when nobody else would take
+    anything on."""
+    others = {other: node for other, node in situation.owners.items() if other != node_id and not node.is_draining}
+    if not others:
+        return []
+    next_owners = NextOwners(situation.image, others)
+    moves = []
+    for topic in situation.image.topics_by_id.values():
+        for partition in topic.partitions:
+            if partition.leader == node_id:
+                to_node, _ = next_owners.choose(partition)
+                moves.append(Move(topic.topic_id, topic.name, partition.partition, node_id, to_node, reason))
+    return moves

@@ -1,0 +1,233 @@
+"""Nodes register, come to take part, are fenced and leave: what is allowed, and which records it takes. Decisions only.
+
+As in KIP-631: a process registers once (an *incarnation* of its node id), gets the metadata log's offset as its epoch, is
+fenced at first, and takes part from the heartbeat on that says it knows of its own registration. Registrations are in the
+log, so they hold over a change of controllers. Other than in Kafka nobody waits for a dead node's partitions: fencing and
+naming the next owners is one batch of records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final, Protocol
+
+from bmq.controller.decision import Decision
+from bmq.controller.features import require_supported
+from bmq.controller.image import ALL_ROLES, ROLE_BROKER, ROLE_PROXY, Node
+from bmq.controller.metadata_state import (
+    INTERNAL_LISTENER_NAME,
+    LISTENER_NAME,
+    REST_LISTENER_NAME,
+    node_of,
+)
+from bmq.controller.situation import Situation
+from bmq.controller.succession import abandonments, owns_any, successions
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError
+from bmq.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
+from bmq.protocol.messages.broker_heartbeat_response import BrokerHeartbeatResponse
+from bmq.protocol.messages.broker_registration_request import BrokerRegistrationRequest
+from bmq.protocol.metadata_records import (
+    BrokerEndpoint,
+    BrokerFeature,
+    BrokerRegistrationChangeRecord,
+    MetadataRecord,
+    RegisterBrokerRecord,
+)
+
+CONTROLLED_SHUTDOWN: Final = "controlled shutdown"
+NODES_MAX: Final = 10_000
+_LISTENERS: Final = frozenset({LISTENER_NAME, INTERNAL_LISTENER_NAME, REST_LISTENER_NAME})
+_FEATURES_MAX: Final = 100
+_TEXT_LENGTH_MAX: Final = 255
+_YES: Final = 1
+_NO: Final = -1
+
+
+class _FencedNode(Protocol):
+    @property
+    def node_id(self) -> int: ...
+    @property
+    def broker_epoch(self) -> int: ...
+    @property
+    def why(self) -> str: ...
+
+
+def decide_registration(
+    situation: Situation, request: BrokerRegistrationRequest, *, is_alive: bool
+) -> Decision[RegisterBrokerRecord]:
+    """The registration that holds then. `is_alive`: whether this controller hears of the incarnation it knows.
+
+    Raises KafkaError INCONSISTENT_CLUSTER_ID, INVALID_REGISTRATION, DUPLICATE_BROKER_REGISTRATION, and UnsupportedVersion.
+    """
+    node_id = request.broker_id
+    cluster_id = situation.image.cluster_id
+    if request.cluster_id != cluster_id:
+        raise KafkaError(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"node {node_id} belongs to cluster {request.cluster_id or 'without an id'}, this is cluster {cluster_id}",
+        )
+    wanted = _registration(request, situation.next_offset)
+    require_supported(node_id, wanted.features, situation.features)
+    known = situation.registrations.get(node_id)
+    if known is None:
+        if len(situation.registrations) >= NODES_MAX:
+            raise KafkaError(ErrorCode.INVALID_REGISTRATION, f"there are {NODES_MAX} nodes, no more are allowed")
+        return Decision(wanted, (wanted,))
+    if known.incarnation_id == request.incarnation_id:
+        same = replace(
+            wanted,
+            broker_epoch=known.broker_epoch,
+            fenced=known.fenced,
+            in_controlled_shutdown=known.in_controlled_shutdown,
+        )
+        return Decision(same, () if same == known else (same,))
+    if is_alive:
+        raise KafkaError(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            f"another living process has node id {node_id} ({_address(known)}): give this one an id of its own",
+        )
+    return Decision(wanted, (wanted, *_end_of_incarnation(situation, node_id)))
+
+
+def decide_heartbeat(situation: Situation, request: BrokerHeartbeatRequest) -> Decision[BrokerHeartbeatResponse]:
+    """What follows from what a node says of itself, and what it is told.
+
+    A node that wants to stop is told to once it leads nothing, and is fenced then; at once when nobody could take
+    anything over. STALE_BROKER_EPOCH: it has to register (again).
+    """
+    known = situation.registrations.get(request.broker_id)
+    if known is None or known.broker_epoch != request.broker_epoch:
+        return Decision(BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+    is_caught_up = request.current_metadata_offset >= known.broker_epoch
+    records: Sequence[MetadataRecord] = ()
+    should_shut_down = False
+    is_fenced = known.fenced
+    if request.want_shut_down:
+        if is_fenced or _can_stop(situation, known.broker_id):
+            should_shut_down = is_fenced = True
+            if not known.fenced:
+                records = _fence(situation, {known.broker_id: CONTROLLED_SHUTDOWN})
+        elif not known.in_controlled_shutdown:
+            records = (_change(known, in_controlled_shutdown=_YES),)
+    elif request.want_fence:
+        if not is_fenced:
+            is_fenced = True
+            records = _fence(situation, {known.broker_id: f"node {known.broker_id} asked to be fenced"})
+    elif is_fenced and is_caught_up:
+        is_fenced = False
+        records = _unfence(situation, known)
+    response = BrokerHeartbeatResponse(
+        is_caught_up=is_caught_up, is_fenced=is_fenced, should_shut_down=should_shut_down
+    )
+    return Decision(response, records)
+
+
+def decide_fencing(situation: Situation, overdue: Sequence[_FencedNode]) -> Decision[list[int]]:
+    """Fence those that are not fenced yet, all at once, and name the next owners of what they owned; which they are."""
+    reasons = {}
+    for node in overdue:
+        known = situation.registrations.get(node.node_id)
+        if known is not None and known.broker_epoch == node.broker_epoch and not known.fenced:
+            reasons[node.node_id] = f"node {node.node_id} {node.why}"
+    return Decision(list(reasons), _fence(situation, reasons) if reasons else ())
+
+
+def decide_draining(situation: Situation, node_id: int, is_draining: bool) -> Decision[None]:
+    """Whether a node gives away what it owns and takes nothing on. Raises KafkaError BROKER_ID_NOT_REGISTERED."""
+    known = situation.registrations.get(node_id)
+    if known is None:
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no node {node_id}")
+    if known.in_controlled_shutdown == is_draining:
+        return Decision(None)
+    return Decision(None, (_change(known, in_controlled_shutdown=_YES if is_draining else _NO),))
+
+
+def _fence(situation: Situation, reasons: Mapping[int, str]) -> tuple[MetadataRecord, ...]:
+    live = {node_id: node for node_id, node in situation.owners.items() if node_id not in reasons}
+    fenced = (_change(situation.registrations[node_id], fenced=_YES) for node_id in reasons)
+    return (*fenced, *successions(situation, live, reasons))
+
+
+def _unfence(situation: Situation, known: RegisterBrokerRecord) -> tuple[MetadataRecord, ...]:
+    node = node_of(known)
+    live: dict[int, Node] = dict(situation.owners)
+    if ROLE_BROKER in node.roles:
+        live[node.node_id] = node
+    return (_change(known, fenced=_NO), *successions(situation, live, {}))
+
+
+def _end_of_incarnation(situation: Situation, node_id: int) -> Sequence[MetadataRecord]:
+    """What the node owned belongs to a process that is gone; nothing must go on under its epochs (rule 1)."""
+    reason = f"node {node_id} was started again"
+    live = {other: node for other, node in situation.owners.items() if other != node_id}
+    return successions(situation, live, {node_id: reason}) if live else abandonments(situation, node_id, reason)
+
+
+def _can_stop(situation: Situation, node_id: int) -> bool:
+    """Nodes that are being emptied count for nothing: when all of a cluster stops, nobody waits for anybody."""
+    others = [node for other, node in situation.owners.items() if other != node_id and not node.is_draining]
+    return not others or not owns_any(situation.image, node_id)
+
+
+def _change(
+    known: RegisterBrokerRecord, *, fenced: int = 0, in_controlled_shutdown: int = 0
+) -> BrokerRegistrationChangeRecord:
+    return BrokerRegistrationChangeRecord(
+        broker_id=known.broker_id,
+        broker_epoch=known.broker_epoch,
+        fenced=fenced,
+        in_controlled_shutdown=in_controlled_shutdown,
+    )
+
+
+def _registration(request: BrokerRegistrationRequest, broker_epoch: int) -> RegisterBrokerRecord:
+    """Raises KafkaError INVALID_REGISTRATION for what cannot be."""
+    roles = frozenset(request.roles) or ALL_ROLES
+    names = [listener.name for listener in request.listeners]
+    hosts = [listener.host for listener in request.listeners]
+    node_id = request.broker_id
+    if node_id < 0:
+        why = "a node id is not negative"
+    elif request.incarnation_id is None:
+        why = "it has no incarnation id"
+    elif unknown := sorted(roles - ALL_ROLES):
+        why = f"there is no role {unknown[0]!r}"
+    elif len(names) != len(set(names)) or not _LISTENERS.issuperset(names):
+        why = f"listeners are {', '.join(sorted(_LISTENERS))}, each at most once"
+    elif INTERNAL_LISTENER_NAME not in names:
+        why = f"a node of a cluster has an {INTERNAL_LISTENER_NAME} listener"
+    elif (LISTENER_NAME in names) != (ROLE_PROXY in roles):
+        why = f"a node has a {LISTENER_NAME} listener when it has the role {ROLE_PROXY}, and only then"
+    elif any(not 0 < len(host) <= _TEXT_LENGTH_MAX for host in hosts) or len(request.rack or "") > _TEXT_LENGTH_MAX:
+        why = f"hosts and racks have 1 to {_TEXT_LENGTH_MAX} characters"
+    elif len(request.features) > _FEATURES_MAX:
+        why = f"it has more than {_FEATURES_MAX} features"
+    else:
+        return RegisterBrokerRecord(
+            broker_id=node_id,
+            incarnation_id=request.incarnation_id,
+            broker_epoch=broker_epoch,
+            end_points=tuple(
+                BrokerEndpoint(name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol)
+                for each in request.listeners
+            ),
+            features=tuple(
+                BrokerFeature(
+                    name=each.name,
+                    min_supported_version=each.min_supported_version,
+                    max_supported_version=each.max_supported_version,
+                )
+                for each in request.features
+            ),
+            rack=request.rack,
+            fenced=True,
+            roles=tuple(sorted(roles)),
+        )
+    raise KafkaError(ErrorCode.INVALID_REGISTRATION, f"node {node_id} cannot register: {why}")
+
+
+def _address(known: RegisterBrokerRecord) -> str:
+    internal = node_of(known).internal
+    return "at an unknown address" if internal is None else "{}:{}".format(*internal)

@@ -1,0 +1,124 @@
+"""Which nodes are heard of: who lives, who is to be fenced, and why. Decisions only; times are the event loop's, in seconds.
+
+A node is heard of with every heartbeat. When the connection that its heartbeats come over is lost, it has a short grace to
+be back on another; when it is merely silent, the session timeout. Both can guess wrong (a hung switch, a paused process):
+fencing a living node costs its partitions a move, and no record (rules 1 and 7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+LATE_LOOK_S: Final = 1.0
+"""Who looks this much later than planned was held up, and so were the heartbeats that it has not read yet."""
+
+
+class Peer(Protocol):
+    """The connection that a request came over."""
+
+    def on_lost(self, lost: Callable[[], None]) -> None:
+        """Call once when it is closed, from whichever side; at once if it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overdue:
+    """A node that is to be fenced. `why` is half a sentence."""
+
+    node_id: int
+    broker_epoch: int
+    why: str
+
+
+@dataclass(slots=True)
+class _Session:
+    broker_epoch: int
+    deadline_s: float
+    why: str
+    is_heard: bool
+    peer: Peer | None = None
+    is_doubted: bool = False
+
+
+class NodeSessions:
+    """All nodes that are, or ought to be, heard of. `look` often, and at `next_look_s` at the latest."""
+
+    def __init__(self, timeout_s: float, link_grace_s: float, looks_every_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._link_grace_s = link_grace_s
+        self._looks_every_s = looks_every_s
+        self._sessions: dict[int, _Session] = {}
+        self._looked_s: float | None = None
+
+    def expect(self, node_id: int, broker_epoch: int, now_s: float) -> None:
+        """Nobody has heard of this node yet: it has the session timeout to be heard of."""
+        self._sessions[node_id] = _Session(
+            broker_epoch, now_s + self._timeout_s, f"was not heard of for {self._timeout_s:g} s", is_heard=False
+        )
+
+    def heard(self, node_id: int, broker_epoch: int, peer: Peer | None, now_s: float) -> bool:
+        """A sign of life; whether it came over a connection that is new here, and is to be watched from now on."""
+        old = self._sessions.get(node_id)
+        self._sessions[node_id] = _Session(
+            broker_epoch, now_s + self._timeout_s, f"was silent for {self._timeout_s:g} s", is_heard=True, peer=peer
+        )
+        return peer is not None and (old is None or old.peer is not peer)
+
+    def lost(self, node_id: int, peer: Peer, now_s: float) -> None:
+        """A connection was lost. It says nothing about a node that has come over another one since."""
+        session = self._sessions.get(node_id)
+        if session is not None and session.peer is peer:
+            session.peer = None
+            self._hasten(session, now_s + self._link_grace_s, "lost its connection to the controller")
+
+    def gone(self, node_id: int, why: str, now_s: float) -> None:
+        """Somebody else thinks that the node is dead; a connection that is still there is believed more."""
+        session = self._sessions.get(node_id)
+        if session is not None and session.peer is None:
+            self._hasten(session, now_s, why)
+
+    def forget(self, overdue: Overdue, now_s: float) -> None:
+        """It was fenced, or never mattered; unless it was heard of while that was being written."""
+        session = self._sessions.get(overdue.node_id)
+        if session is not None and session.broker_epoch == overdue.broker_epoch and session.deadline_s <= now_s:
+            del self._sessions[overdue.node_id]
+
+    def is_alive(self, node_id: int, now_s: float) -> bool:
+        """Whether the node was heard of by this controller, and lately enough."""
+        session = self._sessions.get(node_id)
+        return session is not None and session.is_heard and now_s < session.deadline_s
+
+    @property
+    def are_settled(self) -> bool:
+        """Whether there is nobody who has still to be heard of, or to come back."""
+        return all(session.is_heard and not session.is_doubted for session in self._sessions.values())
+
+    def look(self, now_s: float) -> list[Overdue]:
+        """Who is to be fenced now. After a look that comes much too late silence says nothing yet: the nodes get half the
+        timeout to be heard of."""
+        late_s = 0.0 if self._looked_s is None else now_s - self._looked_s - self._looks_every_s
+        self._looked_s = now_s
+        if late_s > LATE_LOOK_S:
+            for session in self._sessions.values():
+                if not session.is_doubted:
+                    session.deadline_s = max(session.deadline_s, now_s + self._timeout_s / 2)
+        return self.overdue(now_s)
+
+    def overdue(self, now_s: float) -> list[Overdue]:
+        """Who is to be fenced now."""
+        return [
+            Overdue(node_id, session.broker_epoch, session.why)
+            for node_id, session in self._sessions.items()
+            if session.deadline_s <= now_s
+        ]
+
+    def next_look_s(self, now_s: float) -> float:
+        """When to look again."""
+        regular = now_s + self._looks_every_s
+        deadlines = (session.deadline_s for session in self._sessions.values())
+        return min((regular, *(deadline_s for deadline_s in deadlines if deadline_s > now_s)))
+
+    def _hasten(self, session: _Session, deadline_s: float, why: str) -> None:
+        if deadline_s < session.deadline_s:
+            session.deadline_s, session.why, session.is_doubted = deadline_s, why, True

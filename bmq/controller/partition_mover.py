@@ -1,0 +1,209 @@
+"""Planned moves as the active controller performs them: draining nodes, balancing, what operators ask for.
+
+Moves go in parts, one part at a time, so that new owners start a bounded number of partitions together and each of those
+waits a moment only. Behind them go the changes nobody waits for: which replicas live.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import structlog
+
+from bmq.controller.balancer import Balancer
+from bmq.controller.broker_configs import BrokerConfigs
+from bmq.controller.config import ControllerConfig
+from bmq.controller.decision import Decision
+from bmq.controller.decision_log import DecisionLog
+from bmq.controller.image import MetadataImage, Node
+from bmq.controller.moves import Move, drain_moves, move_records, partition_of
+from bmq.controller.partition_reports import PartitionReports
+from bmq.controller.situation import Situation
+from bmq.controller.succession import replica_changes
+from bmq.protocol.errors import BmqError
+
+_log = structlog.get_logger("bmq.controller")
+
+_PARTS: Final = 20
+_RETRY_S: Final = 1.0
+
+
+class PartitionMover:
+    """`is_settled`: whether it is known which nodes live; nothing is balanced before."""
+
+    def __init__(
+        self,
+        decisions: DecisionLog,
+        situation: Callable[[], Situation],
+        reports: PartitionReports,
+        config: ControllerConfig,
+        is_settled: Callable[[], bool],
+    ) -> None:
+        self._decisions = decisions
+        self._situation = situation
+        self._reports = reports
+        self._config = config
+        self._is_settled = is_settled
+        self._balancer = Balancer(config.balancer)
+        self._one_part = asyncio.Lock()
+        self._reported = asyncio.Event()
+        self._balance_now = asyncio.Event()
+        self._replicas_changed = asyncio.Event()
+        self._draining: dict[int, asyncio.Task[None]] = {}
+        self._drain_reasons: dict[int, str] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Go on with what another controller began, and balance."""
+        loop = asyncio.get_running_loop()
+        self._tasks.append(loop.create_task(self._follow_replicas()))
+        if self._config.balancer_enabled:
+            self._tasks.append(loop.create_task(self._balance()))
+        self.nodes_changed()
+
+    async def close(self) -> None:
+        tasks = {*self._tasks, *self._draining.values()}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def nodes_changed(self) -> None:
+        """Somebody came or went, or is to be drained: everything it owns moves away until it is empty or drains no more."""
+        self._replicas_changed.set()
+        self._balance_now.set()
+        for node_id, node in self._decisions.image.nodes.items():
+            if node.is_draining and node_id not in self._draining:
+                task = asyncio.get_running_loop().create_task(self._drain(node_id))
+                self._draining[node_id] = task
+                task.add_done_callback(lambda _, node_id=node_id: self._draining.pop(node_id, None))  # type: ignore[misc]
+
+    def reported(self) -> None:
+        """An owner has reported."""
+        self._reported.set()
+
+    async def apply(self, moves: Sequence[Move]) -> Sequence[Move]:
+        """Carry these out, part by part; those that still made sense when their turn came. Raises KafkaError."""
+        size = max(self._config.moves_at_once, -(-len(moves) // _PARTS))
+        made: list[Move] = []
+        for start in range(0, len(moves), size):
+            made += await self._apply_part(moves[start : start + size])
+        return made
+
+    def placed(self, before: MetadataImage, after: MetadataImage) -> None:
+        """What has another owner in `after` is where an operator wants it: the balancer leaves it there for a while."""
+        if after.topics_by_id is before.topics_by_id:
+            return
+        changed = [
+            (topic_id, now.partition)
+            for topic_id, topic in after.topics_by_id.items()
+            if (old := before.topics_by_id.get(topic_id)) is not None and old is not topic
+            for was, now in zip(old.partitions, topic.partitions, strict=False)
+            if was.leader != now.leader
+        ]
+        self._balancer.placed(changed, asyncio.get_running_loop().time())
+
+    def explain_drain(self, node_id: int, reason: str) -> None:
+        """Why a node is drained, or is about to be: for the history of what it owns."""
+        self._drain_reasons[node_id] = reason
+
+    # --- parts
+
+    async def _apply_part(self, moves: Sequence[Move]) -> Sequence[Move]:
+        def decide(image: MetadataImage, broker: BrokerConfigs) -> Decision[Sequence[Move]]:
+            records = move_records(self._situation(), moves)
+            made = {(record.topic_id, record.partition_id) for record in records}
+            return Decision([move for move in moves if (move.topic_id, move.partition) in made], records)
+
+        async with self._one_part:
+            made = await self._decisions.decide(decide, self._config.internal_request_wait_max_ms)
+            if made:
+                self._decisions.metrics.partitions_moved += len(made)
+                _log.info("partitions_moved", partitions=len(made), reason=made[0].reason)
+                await self._until_served(made)
+        return made
+
+    async def _until_served(self, moves: Sequence[Move]) -> None:
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + self._config.move_pause_max_ms / 1000
+        left = list(moves)
+        while (left := [move for move in left if not self._is_served(move)]) and loop.time() < end_s:
+            self._reported.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(end_s):
+                    await self._reported.wait()
+
+    def _is_served(self, move: Move) -> bool:
+        partition = partition_of(self._decisions.image, move.topic_id, move.partition)
+        return partition is None or self._reports.is_served(move.topic_id, partition)
+
+    async def _drain(self, node_id: int) -> None:
+        moved = 0
+        while self._is_draining(node_id):
+            reason = self._drain_reasons.get(node_id, f"node {node_id} is being drained")
+            moves = drain_moves(self._situation(), node_id, reason)
+            if not moves:
+                break
+            size = max(self._config.moves_at_once, -(-(moved + len(moves)) // _PARTS))
+            try:
+                moved += len(await self._apply_part(moves[:size]))
+            except BmqError as error:
+                _log.warning("drain_interrupted", node_id=node_id, error=str(error))
+                await asyncio.sleep(_RETRY_S)
+        if not self._is_draining(node_id):
+            self._drain_reasons.pop(node_id, None)
+        if moved:
+            _log.info("node_drained", node_id=node_id, partitions_moved=moved)
+
+    def _is_draining(self, node_id: int) -> bool:
+        node = self._decisions.image.nodes.get(node_id)
+        return self._decisions.is_active and node is not None and node.is_draining
+
+    # --- by itself
+
+    async def _balance(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._config.balancer_interval_ms / 1000):
+                    await self._balance_now.wait()
+            self._balance_now.clear()
+            if not self._is_settled() or self._draining or not self._decisions.is_active:
+                continue
+            now_s = loop.time()
+            moves = self._balancer.plan(
+                self._decisions.image,
+                self._takers(),
+                lambda topic_id, partition, now_s=now_s: self._reports.rates(topic_id, partition, now_s),  # type: ignore[misc]
+                now_s,
+            )
+            try:
+                self._balancer.moved(await self.apply(moves), loop.time())
+            except BmqError as error:
+                _log.warning("balancing_interrupted", error=str(error))
+                await asyncio.sleep(_RETRY_S)
+
+    def _takers(self) -> dict[int, Node]:
+        return {node_id: node for node_id, node in self._situation().owners.items() if not node.is_draining}
+
+    async def _follow_replicas(self) -> None:
+        while True:
+            await self._replicas_changed.wait()
+            self._replicas_changed.clear()
+            try:
+                is_behind = True
+                while is_behind:
+                    wait_ms = self._config.internal_request_wait_max_ms
+                    is_behind = await self._decisions.decide(self._replica_changes, wait_ms)
+            except BmqError as error:
+                _log.warning("replicas_not_followed", error=str(error))
+                await asyncio.sleep(_RETRY_S)
+                if self._decisions.is_active:
+                    self._replicas_changed.set()
+
+    def _replica_changes(self, image: MetadataImage, broker: BrokerConfigs) -> Decision[bool]:
+        records = replica_changes(self._situation(), self._config.replica_changes_at_once)
+        return Decision(bool(records), records)

@@ -1,0 +1,162 @@
+"""What owners report of their partitions: high watermarks (rule 5) and how busy they are. Decisions only.
+
+Kept in the active controller's memory: a new one knows the floors that were written with the last owners, and hears the
+rest within a report's interval. Rates are averages that fade, so a partition that is not reported any more comes to rest.
+Times are the event loop's, in seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import exp
+from typing import Final
+from uuid import UUID
+
+from bmq.controller.image import MetadataImage, PartitionImage
+from bmq.protocol.internal_messages import PartitionReport
+
+FADING_S: Final = 10.0
+"""After this long without anything new a rate is down to 37%."""
+OFFLINE: Final = -2
+"""The high watermark that an owner reports of a partition it cannot serve: its log ends below the floor (rule 5)."""
+FENCED: Final = -3
+"""The same of one whose directory an epoch above its own has taken: it needs a new reign."""
+UNKNOWN: Final = -1
+"""The high watermark of an owner that has not begun to write."""
+_TROUBLES: Final = (OFFLINE, FENCED)
+_INTERVAL_MIN_S: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLoad:
+    """What a node owns, and what it does for it."""
+
+    partitions: int = 0
+    bytes_in_s: float = 0.0
+    bytes_out_s: float = 0.0
+    requests_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Of one partition, per second."""
+
+    bytes_in: float = 0.0
+    bytes_out: float = 0.0
+    requests: float = 0.0
+
+
+@dataclass(slots=True)
+class _Report:
+    """`high_watermark`: the highest of this reign that was reported. `trouble`: OFFLINE, FENCED, or UNKNOWN for none."""
+
+    leader_epoch: int
+    high_watermark: int
+    at_s: float
+    rates: Rates
+    trouble: int = UNKNOWN
+
+
+class PartitionReports:
+    """The newest report of each partition."""
+
+    def __init__(self) -> None:
+        self._reports: dict[UUID, dict[int, _Report]] = {}
+
+    def take(
+        self, image: MetadataImage, node_id: int, interval_ms: int, reports: Iterable[PartitionReport], now_s: float
+    ) -> None:
+        """A report of what this node owns. Parts about another reign than the present one come too late to matter."""
+        interval_s = max(interval_ms / 1000, _INTERVAL_MIN_S)
+        share = 1 - exp(-interval_s / FADING_S)
+        for report in reports:
+            topic = image.topics_by_id.get(report.topic_id)
+            if topic is None or not 0 <= report.partition < len(topic.partitions):
+                continue
+            partition = topic.partitions[report.partition]
+            if partition.leader != node_id or partition.leader_epoch != report.leader_epoch:
+                continue
+            known = self._reports.setdefault(report.topic_id, {})
+            old = known.get(report.partition)
+            faded = Rates() if old is None else _faded(old, now_s)
+            scale = share / interval_s
+            rates = Rates(
+                faded.bytes_in + max(report.bytes_in, 0) * scale,
+                faded.bytes_out + max(report.bytes_out, 0) * scale,
+                faded.requests + max(report.requests, 0) * scale,
+            )
+            # A reign that ended badly has acknowledged what it had acknowledged.
+            trouble = report.high_watermark if report.high_watermark in _TROUBLES else UNKNOWN
+            high_watermark = max(report.high_watermark, UNKNOWN)
+            if old is not None and old.leader_epoch == report.leader_epoch:
+                high_watermark = max(high_watermark, old.high_watermark)
+            known[report.partition] = _Report(report.leader_epoch, high_watermark, now_s, rates, trouble)
+
+    def forget(self, topic_id: UUID) -> None:
+        """The topic is gone."""
+        self._reports.pop(topic_id, None)
+
+    def floor_of(self, topic_id: UUID, partition: PartitionImage) -> int:
+        """What the partition's owners are known to have acknowledged.
+
+        What the owners before the present one reported went into its floor when it was named.
+        """
+        report = self._present(topic_id, partition)
+        return max(partition.high_watermark_floor, 0, UNKNOWN if report is None else report.high_watermark)
+
+    def is_served(self, topic_id: UUID, partition: PartitionImage) -> bool:
+        """Whether the present owner has begun to write."""
+        report = self._present(topic_id, partition)
+        return report is not None and report.high_watermark > UNKNOWN and report.trouble == UNKNOWN
+
+    def is_offline(self, topic_id: UUID, partition: PartitionImage) -> bool:
+        """Whether the present owner found less than was acknowledged, and serves nothing (rule 5)."""
+        report = self._present(topic_id, partition)
+        return report is not None and report.trouble == OFFLINE
+
+    def fenced(self, image: MetadataImage, reports: Iterable[PartitionReport]) -> list[tuple[UUID, PartitionImage]]:
+        """The partitions among these whose present owner found itself fenced."""
+        found = []
+        for report in reports:
+            topic = image.topics_by_id.get(report.topic_id)
+            if report.high_watermark == FENCED and topic is not None and 0 <= report.partition < len(topic.partitions):
+                partition = topic.partitions[report.partition]
+                if partition.leader_epoch == report.leader_epoch:
+                    found.append((report.topic_id, partition))
+        return found
+
+    def rates(self, topic_id: UUID, partition: int, now_s: float) -> Rates:
+        report = self._reports.get(topic_id, {}).get(partition)
+        return Rates() if report is None else _faded(report, now_s)
+
+    def loads(self, image: MetadataImage, now_s: float) -> Mapping[int, NodeLoad]:
+        """Of every live node, what it owns counted by the present image."""
+        sums: dict[int, list[float]] = {node_id: [0, 0, 0, 0] for node_id in image.nodes}
+        for topic in image.topics_by_id.values():
+            reports = self._reports.get(topic.topic_id, {})
+            for partition in topic.partitions:
+                if partition.leader in sums:
+                    total = sums[partition.leader]
+                    total[0] += 1
+                    report = reports.get(partition.partition)
+                    if report is not None:
+                        rates = _faded(report, now_s)
+                        total[1] += rates.bytes_in
+                        total[2] += rates.bytes_out
+                        total[3] += rates.requests
+        return {node_id: _node_load(total) for node_id, total in sums.items()}
+
+    def _present(self, topic_id: UUID, partition: PartitionImage) -> _Report | None:
+        report = self._reports.get(topic_id, {}).get(partition.partition)
+        return report if report is not None and report.leader_epoch == partition.leader_epoch else None
+
+
+def _faded(report: _Report, now_s: float) -> Rates:
+    left = exp(-max(now_s - report.at_s, 0.0) / FADING_S)
+    rates = report.rates
+    return Rates(rates.bytes_in * left, rates.bytes_out * left, rates.requests * left)
+
+
+def _node_load(total: Sequence[float]) -> NodeLoad:
+    return NodeLoad(int(total[0]), total[1], total[2], total[3])

@@ -1,0 +1,117 @@
+"""Who owns a partition next when its owner does not live any more, in a cluster of many nodes. Decisions only.
+
+An owner stays for as long as it lives: a preferred replica that comes back takes nothing over by itself, the balancer
+moves what it wants moved. The next owner is the live replica that owns least; without one the partition is placed anew,
+since waiting for its old nodes would keep nothing that is not in the store. While nobody lives who could own it, a
+partition stays with the owner it has: cut off from the controller, it may well go on serving.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from uuid import UUID
+
+from bmq.controller.assignment import replicas_anew, replicas_including, willing_nodes
+from bmq.controller.image import NO_LEADER, MetadataImage, Node, PartitionImage
+from bmq.controller.situation import Situation
+from bmq.protocol.metadata_records import PartitionChangeRecord
+
+
+def owner_counts(image: MetadataImage, nodes: Mapping[int, Node]) -> dict[int, int]:
+    """How many partitions each of the nodes owns."""
+    counts = dict.fromkeys(nodes, 0)
+    for topic in image.topics_by_id.values():
+        for partition in topic.partitions:
+            if partition.leader in counts:
+                counts[partition.leader] += 1
+    return counts
+
+
+class NextOwners:
+    """Chooses owners one after the other, each time the one that owns least. `nodes`: all that live and may own."""
+
+    def __init__(self, image: MetadataImage, nodes: Mapping[int, Node]) -> None:
+        self._nodes = nodes
+        self._willing = willing_nodes(nodes)
+        self._counts = owner_counts(image, nodes)
+
+    def choose(self, partition: PartitionImage) -> tuple[int, tuple[int, ...]]:
+        """The next owner and the replicas; NO_LEADER when there is nobody."""
+        counts, replicas = self._counts, partition.replicas
+        able = [node for node in replicas if node in self._willing and node != partition.leader]
+        others = able or [node for node in self._willing if node != partition.leader]
+        if not others:
+            return NO_LEADER, replicas
+        owner = min(others, key=counts.__getitem__)
+        counts[owner] += 1
+        if not able:
+            has_live = any(node in self._nodes for node in replicas)
+            replicas = (
+                replicas_including(replicas, owner, partition.leader, self._nodes)
+                if has_live
+                else replicas_anew(replicas, owner, self._nodes)
+            )
+        return owner, replicas
+
+
+def successions(
+    situation: Situation, live: Mapping[int, Node], reasons: Mapping[int, str]
+) -> list[PartitionChangeRecord]:
+    """New owners among `live` for every partition whose owner is not one of them; `reasons` by its node.
+
+    Nothing when nobody lives.
+    """
+    if not live:
+        return []
+    next_owners = NextOwners(situation.image, live)
+    changes = []
+    for topic in situation.image.topics_by_id.values():
+        for partition in topic.partitions:
+            if partition.leader not in live:
+                owner, replicas = next_owners.choose(partition)
+                reason = reasons.get(partition.leader) or _without_owner(partition.leader)
+                changes.append(situation.new_reign(topic.topic_id, partition, owner, replicas, live, reason))
+    return changes
+
+
+def abandonments(situation: Situation, node_id: int, reason: str) -> list[PartitionChangeRecord]:
+    """The node's reigns end, and nobody is there to follow: its next incarnation must not go on under their epochs."""
+    return [
+        situation.new_reign(topic_id, partition, NO_LEADER, partition.replicas, situation.owners, reason)
+        for topic_id, partition in owned_by(situation.image, node_id)
+    ]
+
+
+def owned_by(image: MetadataImage, node_id: int) -> list[tuple[UUID, PartitionImage]]:
+    """(topic id, partition) of everything that a node owns."""
+    return [
+        (topic.topic_id, partition)
+        for topic in image.topics_by_id.values()
+        for partition in topic.partitions
+        if partition.leader == node_id
+    ]
+
+
+def owns_any(image: MetadataImage, node_id: int) -> bool:
+    """Whether a node owns anything."""
+    return any(partition.leader == node_id for topic in image.topics_by_id.values() for partition in topic.partitions)
+
+
+def replica_changes(situation: Situation, count_max: int) -> list[PartitionChangeRecord]:
+    """Brings `isr` up to date where the owner stays: at most so many at a time, since nobody waits for them."""
+    live = situation.owners
+    changes = []
+    for topic in situation.image.topics_by_id.values():
+        for partition in topic.partitions:
+            isr = tuple(node for node in partition.replicas if node in live)
+            if isr != partition.isr:
+                changes.append(
+                    PartitionChangeRecord(partition_id=partition.partition, topic_id=topic.topic_id, isr=isr)
+                )
+                if len(changes) >= count_max:
+                    return changes
+    return changes
+
+
+def _without_owner(node_id: int) -> str:
+    return "it had no owner" if node_id == NO_LEADER else f"node {node_id} does not live"
