@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from math import inf
 from typing import Final, Protocol
 
 from bmq.log.partition_log import AppendDone, AppendResult, PartitionLog, TopicPartition
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
+from bmq.proxy.patient_appends import PatientAppends
 
 _QUEUED_BYTES_MAX: Final = 64 * 1024 * 1024
+_ANY_EPOCH: Final = -1
 
 
 class Expiring(Protocol):
@@ -32,24 +35,45 @@ class Partitions(Protocol):
 
 
 class Appender:
-    """Per partition that is not ready, a queue; behind it nobody overtakes."""
+    """Per partition that is not ready, a queue; behind it nobody overtakes.
 
-    def __init__(self, partitions: Partitions) -> None:
+    `is_patient`: batches that are refused because the partition has moved are kept and brought to its next owner, in
+    order, until their deadline. Else every refusal is the answer.
+    """
+
+    def __init__(self, partitions: Partitions, is_patient: bool = False) -> None:
         self._partitions = partitions
-        self._queues: dict[TopicPartition, list[tuple[memoryview, AppendDone, bool]]] = {}
+        self._patient = PatientAppends(partitions, _QUEUED_BYTES_MAX) if is_patient else None
+        self._queues: dict[TopicPartition, list[tuple[memoryview, AppendDone, bool, int]]] = {}
         self._queued_bytes = 0
         self._waiting: set[Expiring] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def append(
-        self, topic_partition: TopicPartition, records: memoryview, done: AppendDone, is_acks_all: bool = True
+        self,
+        topic_partition: TopicPartition,
+        records: memoryview,
+        done: AppendDone,
+        is_acks_all: bool = True,
+        deadline_s: float = inf,
+        leader_epoch: int = _ANY_EPOCH,
     ) -> None:
-        """As PartitionLog.append, wherever the partition is in its life."""
+        """As PartitionLog.append, wherever the partition is in its life.
+
+        `deadline_s` (the loop's time): when nobody waits for the answer any more. `leader_epoch`: the only one that may
+        take the batch; any other is refused with FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
+        """
+        if self._patient is not None:
+            self._patient.append(topic_partition, records, done, is_acks_all, deadline_s)
+            return
         queue = self._queues.get(topic_partition) if self._queues else None
         if queue is None:
             log = self._partitions.ready(topic_partition)
             if log is not None:
-                log.append(records, done, is_acks_all=is_acks_all)
+                if leader_epoch == _ANY_EPOCH or leader_epoch == log.leader_epoch:
+                    log.append(records, done, is_acks_all=is_acks_all)
+                else:
+                    done(_refusal_of_epoch(log, leader_epoch))
                 return
             queue = self._queues[topic_partition] = []
             task = asyncio.get_running_loop().create_task(self._start(topic_partition))
@@ -59,7 +83,7 @@ class Appender:
             done(AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message="too much waits for partitions that start"))
             return
         self._queued_bytes += len(records)
-        queue.append((records, done, is_acks_all))
+        queue.append((records, done, is_acks_all, leader_epoch))
 
     async def _start(self, topic_partition: TopicPartition) -> None:
         log: PartitionLog | None = None
@@ -70,12 +94,14 @@ class Appender:
             refusal = AppendResult(error.code, message=str(error))
         finally:
             queue = self._queues.pop(topic_partition)
-            self._queued_bytes -= sum(len(records) for records, _, _ in queue)
-        for records, done, is_acks_all in queue:
+            self._queued_bytes -= sum(len(records) for records, _, _, _ in queue)
+        for records, done, is_acks_all, leader_epoch in queue:
             if log is None:
                 done(refusal)
-            else:
+            elif leader_epoch == _ANY_EPOCH or leader_epoch == log.leader_epoch:
                 log.append(records, done, is_acks_all=is_acks_all)
+            else:
+                done(_refusal_of_epoch(log, leader_epoch))
 
     # --- deadlines
     def wait(self, produce: Expiring) -> None:
@@ -88,7 +114,19 @@ class Appender:
         """Answer what waited too long."""
         for produce in [produce for produce in self._waiting if produce.deadline_s <= now_s]:
             produce.expire()
+        if self._patient is not None:
+            self._patient.expire(now_s)
 
     def stop(self) -> None:
         for task in self._tasks:
             task.cancel()
+        if self._patient is not None:
+            self._patient.stop()
+
+
+def _refusal_of_epoch(log: PartitionLog, leader_epoch: int) -> AppendResult:
+    is_old = leader_epoch < log.leader_epoch
+    return AppendResult(
+        ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH,
+        message=f"the leader epoch is {log.leader_epoch}, not {leader_epoch}",
+    )

@@ -1,20 +1,22 @@
 """One client's connection: frames in, answers out in the order of their requests, never more at once than is allowed.
 
-Requests run concurrently; each has a slot in a queue, and what leaves is the run of finished slots at its head. At a limit
+Requests run concurrently; each has a slot in a queue, and what leaves is the run of finished slots at its head. Between
+nodes answers need no order (the link matches them by their ids): there a slot joins the queue when it is finished. At a limit
 (requests or bytes in flight, here or in all; answers the client does not take) the socket stops being read.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import structlog
 
 from bmq.log.store import Buffer
-from bmq.protocol.apis import APIS, ApiKey
+from bmq.protocol.apis import Api, ApiKey
 from bmq.protocol.codec import (
     RequestHeader,
     decode_request,
@@ -56,11 +58,11 @@ class Slot:
                 self._connection.close("the request cannot be answered")
             else:
                 self.buffers = buffers
-                self._connection.answered()
+                self._connection.answered(self)
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Made by KafkaServer for each client."""
+    """Made by KafkaServer for each client. It is the `peer` of its requests' contexts."""
 
     def __init__(self, server: KafkaServer) -> None:
         self._server = server
@@ -70,7 +72,9 @@ class Connection(asyncio.BufferedProtocol):
             server.receive_buffer, server.limits.request_bytes_max, server.limits.frame_bytes_at_first_max
         )
         self._transport: asyncio.Transport | None = None
-        self._slots: deque[Slot] = deque()
+        self._is_ordered = server.is_ordered
+        self._slots: deque[Slot] = deque()  # in the order in which their answers leave
+        self._unplaced: set[Slot] = set()  # not answered yet, where that alone settles their place
         self._frames: deque[bytearray] = deque()  # received, not begun
         self._in_flight_bytes = 0
         self._unfinished_bytes = 0  # of a frame that is not whole, counted in the shared budget
@@ -82,6 +86,8 @@ class Connection(asyncio.BufferedProtocol):
         self._context: RequestContext | None = None
         self._software = ("unknown", "unknown")
         self._tasks: set[asyncio.Task[None]] = set()
+        self._when_lost: dict[Callable[[], None], None] = {}
+        self._is_lost = False
         self.host = ""
         self.active_at_s = 0.0
 
@@ -92,6 +98,8 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         self.host = str(peer[0]) if peer else "unknown"
         self.active_at_s = self._loop.time()
+        # A host that lost its power closes nothing; and an answer may be waited for longer than any idle limit.
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if not self._server.admit(self):
             self._transport.abort()
 
@@ -130,16 +138,36 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        self._is_lost = True
+        self._context = None  # it refers to us
         self._frames.clear()
-        for slot in self._slots:
+        for slot in (*self._slots, *self._unplaced):
             slot.is_done = True
         self._slots.clear()
+        self._unplaced.clear()
         for task in self._tasks:
             task.cancel()
         self._server.give_back(self._in_flight_bytes + self._unfinished_bytes)
         self._in_flight_bytes = self._unfinished_bytes = 0
         self._server.end_overdraft(self)
         self._server.forget(self)
+        when_lost, self._when_lost = self._when_lost, {}
+        for lost in when_lost:
+            self._tell(lost)
+
+    # --- for handlers
+    def on_lost(self, lost: Callable[[], None]) -> None:
+        """Call once when the connection is closed, from whichever side; soon if it is. Given twice, called once."""
+        if self._is_lost:
+            self._loop.call_soon(self._tell, lost)
+        else:
+            self._when_lost[lost] = None
+
+    def _tell(self, lost: Callable[[], None]) -> None:
+        try:
+            lost()
+        except Exception as error:
+            log.error("lost_callback_failed", client=self.host, error=repr(error), exc_info=self._server.is_debug)
 
     # --- requests
     @property
@@ -147,9 +175,13 @@ class Connection(asyncio.BufferedProtocol):
         limits = self._limits
         return (
             self._is_writing_paused
-            or len(self._slots) >= limits.in_flight_requests_max
+            or len(self._slots) + len(self._unplaced) >= limits.in_flight_requests_max
             or self._in_flight_bytes >= limits.in_flight_bytes_max
-            or (self._server.is_full and not (self._unfinished_bytes and self._server.may_overdraw(self)))
+            or (
+                self._server.is_full
+                and self._in_flight_bytes + self._unfinished_bytes >= limits.in_flight_reserved_bytes
+                and not (self._unfinished_bytes and self._server.may_overdraw(self))
+            )
         )
 
     def _count_unfinished(self) -> None:
@@ -204,8 +236,8 @@ class Connection(asyncio.BufferedProtocol):
     def _begin(self, frame: bytearray) -> None:
         try:
             header = parse_request_header(frame)
-            api_key = ApiKey(header.api_key)
-        except ValueError:
+            api_key, api = self._server.served[header.api_key]
+        except KeyError:
             self.close(f"API {header.api_key} is not served")
             return
         except MalformedMessage as error:
@@ -213,20 +245,22 @@ class Connection(asyncio.BufferedProtocol):
             return
         size = len(frame)
         slot = Slot(self, api_key, size, self._loop.time())
-        self._slots.append(slot)
+        if self._is_ordered:
+            self._slots.append(slot)
+        else:
+            self._unplaced.add(slot)
         self._in_flight_bytes += size
         self._server.take(size)
         self._server.stats.requests[api_key] += 1
         try:
-            self._dispatch(api_key, header, frame, slot)
+            self._dispatch(api_key, api, header, frame, slot)
         except (MalformedMessage, UnsupportedVersion) as error:
             self.close(f"{api_key.name} version {header.api_version}: {error}")
         except Exception as error:
             self._note_failure(api_key, error)
             slot(None)
 
-    def _dispatch(self, api_key: ApiKey, header: RequestHeader, frame: bytearray, slot: Slot) -> None:
-        api = APIS[api_key]
+    def _dispatch(self, api_key: ApiKey, api: Api, header: RequestHeader, frame: bytearray, slot: Slot) -> None:
         if not api.version_min <= header.api_version <= api.version_max:
             if api_key is not ApiKey.API_VERSIONS:
                 raise UnsupportedVersion(f"{api.version_min} to {api.version_max} are served")
@@ -249,7 +283,13 @@ class Connection(asyncio.BufferedProtocol):
         context = self._context
         if context is None or context.api_version != header.api_version or context.client_id != header.client_id:
             context = self._context = RequestContext(
-                header.api_version, header.client_id, self.host, self._software[0], self._software[1]
+                header.api_version,
+                header.client_id,
+                self.host,
+                self._software[0],
+                self._software[1],
+                peer=self,
+                apis=self._server.apis,
             )
         return context
 
@@ -286,7 +326,10 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     # --- answers
-    def answered(self) -> None:
+    def answered(self, slot: Slot) -> None:
+        if not self._is_ordered:
+            self._unplaced.discard(slot)
+            self._slots.append(slot)
         if not self._is_flush_due and self._slots and self._slots[0].is_done:
             self._is_flush_due = True
             self._loop.call_soon(self._flush)
@@ -332,7 +375,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def close_if_idle(self, before_s: float) -> None:
         """Close when nothing has moved since `before_s`: the client is silent, or does not take its answers."""
-        if self.active_at_s < before_s and self._transport is not None and (not self._slots or self._is_writing_paused):
+        is_waiting = self._slots or self._unplaced
+        if self.active_at_s < before_s and self._transport is not None and (not is_waiting or self._is_writing_paused):
             self._transport.abort()
 
     def close_if_stalled(self, before_s: float) -> None:
@@ -347,7 +391,7 @@ class Connection(asyncio.BufferedProtocol):
         self._close_when_idle()
 
     def _close_when_idle(self) -> None:
-        if self._transport is not None and not self._slots:
+        if self._transport is not None and not self._slots and not self._unplaced:
             self._transport.close()
 
     def abort(self) -> None:

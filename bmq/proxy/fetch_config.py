@@ -17,6 +17,8 @@ class FetchConfig:
     fetch_session_slots_max: int = 1_000
     fetch_session_partitions_max: int = 1_000_000  # remembered by all sessions together
     fetch_session_eviction_ms: int = 120_000
+    fetch_rack_again_ms: int = 60_000  # before a consumer that came back is sent to a proxy of its own rack again
+    fetch_rack_told_max: int = 100_000  # consumers and partitions that were; beyond it the earliest are forgotten
     read_cache_bytes_max: int = 64 * 1024 * 1024
     read_chunk_bytes: int = 1024 * 1024
     read_ahead_chunks_max: int = 2  # beyond what a sequential reader was just given

@@ -27,6 +27,8 @@ from bmq.protocol.hot import (
 from bmq.protocol.messages.fetch_request import FetchRequest
 from bmq.proxy.catch_up import CaughtUp
 from bmq.proxy.fetch_session import FetchScope, Interest
+from bmq.proxy.near_replica import NOWHERE, NearReader
+from bmq.proxy.topic_views import client_leader
 
 if TYPE_CHECKING:
     from bmq.proxy.dispatch import Reply
@@ -72,6 +74,7 @@ class FetchJob:
         "_looks",
         "_max_bytes",
         "_min_bytes",
+        "_near",
         "_read_committed",
         "_reply",
         "_results",
@@ -91,8 +94,10 @@ class FetchJob:
         request: FetchRequest,
         scope: FetchScope,
         reply: Reply,
+        near: NearReader | None = None,
     ) -> None:
         config = fetcher.config
+        self._near = near
         self._fetcher = fetcher
         self._services = services
         self._header = header
@@ -166,6 +171,8 @@ class FetchJob:
             start_offset = log.log_start_offset
             bound_offset = stable_offset if self._read_committed else high_watermark
             offset = interest.fetch_offset
+            if self._near is not None and self._send_to_rack(self._near, interest, log):
+                continue
             self._logs.append(log)
             views: Any = ()
             end_offset = bound_offset
@@ -244,6 +251,25 @@ class FetchJob:
             return self._check_divergence(interest, log)
         return log
 
+    def _send_to_rack(self, near: NearReader, interest: Interest, log: PartitionLog) -> bool:
+        """Whether the partition is to be read from a proxy in the consumer's rack: then its result says so (KIP-392)."""
+        assert interest.topic_partition is not None
+        replica = near.replica(interest.topic_partition)
+        if replica == NOWHERE:
+            return False
+        self._has_error = True  # as with an error, nobody waits for records
+        result = FetchResult(
+            interest.partition,
+            0,
+            log.high_watermark,
+            log.last_stable_offset,
+            log.log_start_offset,
+            aborted_transactions=self._none_aborted(),
+            preferred_read_replica=replica,
+        )
+        self._results.append(result)
+        return True
+
     def _start(self, interest: Interest, topic_partition: TopicPartition) -> PartitionLog | None:
         code = self._starts.get(topic_partition)
         if code is None:
@@ -283,10 +309,12 @@ class FetchJob:
     def _error_result(self, interest: Interest, code: ErrorCode) -> FetchResult:
         hint = None
         if code in _HINTED and self._header.api_version >= _LEADER_HINTS_FROM and interest.topic_partition is not None:
-            topic = self._services.controller.image.topics_by_id.get(interest.topic_partition.topic_id)
+            image = self._services.controller.image
+            topic = image.topics_by_id.get(interest.topic_partition.topic_id)
             if topic is not None and interest.partition < len(topic.partitions):
-                leader = topic.partitions[interest.partition]
-                hint = LeaderHint(leader.leader, leader.leader_epoch)
+                partition = topic.partitions[interest.partition]
+                leader = client_leader(image, interest.topic_partition, partition)
+                hint = LeaderHint(leader, partition.leader_epoch)
         return FetchResult(interest.partition, code, current_leader=hint)
 
     def _none_aborted(self) -> tuple[()] | None:

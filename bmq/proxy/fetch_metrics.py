@@ -19,6 +19,7 @@ class FetchCounts:
         "catch_up_bytes",
         "fetches",
         "read_ahead_chunks",
+        "sent_to_rack",
         "store_bytes",
         "tail_bytes",
     )
@@ -32,6 +33,7 @@ class FetchCounts:
         self.cache_misses = 0
         self.cache_evicted_bytes = 0
         self.read_ahead_chunks = 0
+        self.sent_to_rack = 0
 
 
 _COUNTERS: Final = (
@@ -42,6 +44,7 @@ _COUNTERS: Final = (
     ("bmq_read_cache_hits", "cache_hits", "Chunks found in the read cache."),
     ("bmq_read_cache_misses", "cache_misses", "Chunks that were not."),
     ("bmq_read_cache_evicted_bytes", "cache_evicted_bytes", "Bytes let go for want of room."),
+    ("bmq_fetch_sent_to_rack", "sent_to_rack", "Times a consumer was sent to a proxy in its own rack (KIP-392)."),
     ("bmq_read_ahead_chunks", "read_ahead_chunks", "Chunks read before anybody asked for them."),
 )
 

@@ -64,7 +64,7 @@ class Interest:
 
     def must_tell(self, result: FetchResult) -> bool:
         """Whether an incremental response has to carry this; remembers it as told."""
-        is_news = bool(result[5]) or result[9] is not None
+        is_news = bool(result[5]) or result[9] is not None or result[7] >= 0
         if result[2] != self.told_high_watermark:
             self.told_high_watermark = result[2]
             is_news = True

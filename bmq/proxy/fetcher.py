@@ -26,11 +26,12 @@ from bmq.proxy.fetch_job import FetchJob
 from bmq.proxy.fetch_metrics import FetchCollector, FetchCounts
 from bmq.proxy.fetch_session import SessionCache
 from bmq.proxy.fetch_wait import Deadlines, PartitionWaits
+from bmq.proxy.near_replica import NearReplicas
 from bmq.proxy.read_cache import ReadCache
 
 if TYPE_CHECKING:
     from bmq.proxy.appender import Partitions
-    from bmq.proxy.dispatch import Reply
+    from bmq.proxy.dispatch import Reply, RequestContext
     from bmq.proxy.services import Services
 
 _SESSION_ID_MAX: Final = 2**31 - 1
@@ -60,15 +61,21 @@ class Fetcher:
         self.read_cache = ReadCache(store, config, self.counts)
         self.catch_up = CatchUp(self.read_cache, config)
         self.collector = FetchCollector(self.counts, self._levels)
+        self.near_replicas = NearReplicas(
+            self.counts, again_ms=config.fetch_rack_again_ms, told_max=config.fetch_rack_told_max
+        )
         self.is_stopping = False
         self._starting: dict[TopicPartition, dict[FetchJob, None]] = {}
         self._tasks: set[Task[None]] = set()
 
-    def fetch(self, frame: bytearray, header: RequestHeader, services: Services, reply: Reply) -> None:
+    def fetch(
+        self, frame: bytearray, header: RequestHeader, context: RequestContext, services: Services, reply: Reply
+    ) -> None:
         """Answer a Fetch (4-18), at once if nothing has to be waited for. Raises MalformedMessage."""
         request = decode_request(header, frame)
         scope = self.sessions.resolve(request, header.api_version, int(self.loop.time() * 1000))
-        FetchJob(self, services, header, request, scope, reply).run()
+        near = self.near_replicas.reader(request.rack_id, context, services) if request.rack_id else None
+        FetchJob(self, services, header, request, scope, reply, near).run()
 
     def stop_waiting(self) -> None:
         """The server stops: answer everybody who waits with what there is, and let nobody wait any more."""

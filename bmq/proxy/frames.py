@@ -81,7 +81,7 @@ class FrameSplitter:
         frames: list[bytearray] = []
         while True:
             if not 0 <= length <= self._frame_bytes_max:
-                raise MalformedMessage(f"a request announces {length} bytes, 0 to {self._frame_bytes_max} are allowed")
+                raise MalformedMessage(f"a frame announces {length} bytes, 0 to {self._frame_bytes_max} are allowed")
             end = position + length
             if end > count:
                 self._begin(view[position:], length)

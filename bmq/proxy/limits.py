@@ -1,8 +1,9 @@
-"""How much clients may ask of one server at once. Names and defaults follow Kafka's where it has them."""
+"""How much clients, or other nodes, may ask of one server at once. Names and defaults follow Kafka's where it has them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,8 @@ class ProxyLimits:
     """Their bytes, of one connection; a single larger request still passes."""
     in_flight_total_bytes_max: int = 64 * 1024 * 1024
     """Their bytes, of all connections together; not above the broker's `append_bytes_max`, so that no append is refused."""
+    in_flight_reserved_bytes: int = 0
+    """What one connection may have in flight even when all together are at their limit."""
     unsent_bytes_max: int = 4 * 1024 * 1024
     """Answers of one connection the client has not taken: beyond it no further request of it is begun."""
     stalled_request_ms: int = 30_000
@@ -29,3 +32,17 @@ class ProxyLimits:
     frame_bytes_at_first_max: int = 128 * 1024
     """What an announced frame gets before its bytes are there."""
     receive_buffer_bytes: int = 256 * 1024
+
+
+BETWEEN_NODES: Final = ProxyLimits(
+    # One link carries the produces of all clients of a proxy, and long polls beside them.
+    in_flight_requests_max=8_192,
+    in_flight_bytes_max=64 * 1024 * 1024,
+    # Produces that wait for a store that hangs must not keep heartbeats from being read: nodes would be thought dead.
+    in_flight_reserved_bytes=64 * 1024,
+    unsent_bytes_max=16 * 1024 * 1024,
+    connections_max=1_024,
+    frames_per_turn_max=256,
+    connections_max_idle_ms=2**31 - 1,  # an idle link is watched, not closed
+)
+"""The internal listener's: few peers, each with much under way, and connections that are kept."""

@@ -1,4 +1,4 @@
-"""The Kafka listener: accepts connections, keeps the budgets they share, closes the idle, stops without losing an answer.
+"""A listener: accepts connections, keeps the budgets they share, closes the idle, stops without losing an answer.
 
 `bind` takes the address, `serve` begins to accept: what stands behind the listener has to know its port before it is ready.
 """
@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Final
 
 import structlog
 
+from bmq.protocol.apis import APIS, Api, ApiKey
 from bmq.proxy import handlers
 from bmq.proxy.connection import Connection
 from bmq.proxy.frames import ReceiveBuffer
@@ -25,12 +27,28 @@ _BAD_LOGS_PER_SECOND_MAX: Final = 10
 
 
 class KafkaServer:
-    """All on one event loop."""
+    """All on one event loop.
+
+    `apis`: what is served here; a request of another API closes its connection. `is_ordered`: answers leave in the order
+    of their requests, as clients expect; False: each as soon as it is there. `stats` also counts the bytes in flight, so
+    every listener has its own.
+    """
 
     services: Services
 
-    def __init__(self, limits: ProxyLimits, stats: ProxyStats, *, is_debug: bool = False) -> None:
+    def __init__(
+        self,
+        limits: ProxyLimits,
+        stats: ProxyStats,
+        *,
+        is_debug: bool = False,
+        apis: Mapping[ApiKey, Api] = APIS,
+        is_ordered: bool = True,
+    ) -> None:
         handlers.load_all()
+        self.apis = apis
+        self.served: Mapping[int, tuple[ApiKey, Api]] = {int(key): (key, api) for key, api in apis.items()}
+        self.is_ordered = is_ordered
         self.limits = limits
         self.is_debug = is_debug
         self.stats = stats

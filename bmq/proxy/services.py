@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bmq.controller.image import MetadataImage, Node
-from bmq.coordinator.coordinator import GroupCoordinator
 from bmq.log.clock import Clock
 from bmq.log.store import SegmentStore
 from bmq.proxy.appender import Appender, Partitions
@@ -15,6 +14,7 @@ from bmq.proxy.producer_ids import ProducerIds
 from bmq.proxy.stats import ProxyStats
 
 if TYPE_CHECKING:
+    from bmq.proxy.dispatch import RequestContext
     from bmq.proxy.fetcher import Fetcher
 
 
@@ -30,12 +30,33 @@ class Controller(Protocol):
     async def describe_configs(self, request: Any) -> Any: ...
     async def incremental_alter_configs(self, request: Any) -> Any: ...
     async def alter_configs(self, request: Any) -> Any: ...
+    async def elect_leaders(self, request: Any) -> Any: ...
+    async def alter_partition_reassignments(self, request: Any) -> Any: ...
+    async def list_partition_reassignments(self, request: Any) -> Any: ...
 
     async def auto_create_topic(self, name: str) -> None:
         """Create a topic with the defaults, as Metadata with allow_auto_topic_creation does. Raises KafkaError."""
 
     async def allocate_producer_ids(self) -> range:
         """A block of producer ids never given before (durable)."""
+
+
+class Groups(Protocol):
+    """The group coordinators: one in this process, or all of the cluster's. Messages in and out, as with Controller."""
+
+    async def prepare(self, group_id: str) -> Node | None:
+        """Have the group's coordinator ready; the node clients find it at, None: this one. Raises KafkaError."""
+
+    async def join_group(self, request: Any, context: RequestContext) -> Any: ...
+    async def sync_group(self, request: Any, context: RequestContext) -> Any: ...
+    async def heartbeat(self, request: Any, context: RequestContext) -> Any: ...
+    async def leave_group(self, request: Any, context: RequestContext) -> Any: ...
+    async def list_groups(self, request: Any, context: RequestContext) -> Any: ...
+    async def describe_groups(self, request: Any, context: RequestContext) -> Any: ...
+    async def delete_groups(self, request: Any, context: RequestContext) -> Any: ...
+    async def offset_commit(self, request: Any, context: RequestContext) -> Any: ...
+    async def offset_fetch(self, request: Any, context: RequestContext) -> Any: ...
+    async def offset_delete(self, request: Any, context: RequestContext) -> Any: ...
 
 
 @dataclass(slots=True)
@@ -46,7 +67,7 @@ class Services:
     store: SegmentStore
     partitions: Partitions
     controller: Controller
-    groups: GroupCoordinator
+    groups: Groups
     clock: Clock
     appender: Appender
     fetcher: Fetcher
@@ -54,3 +75,4 @@ class Services:
     stats: ProxyStats
     loop: AbstractEventLoop
     is_auto_create_enabled: bool = True
+    is_between_nodes: bool = False  # the listener that other nodes use: clients' rights were checked at theirs

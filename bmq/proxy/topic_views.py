@@ -1,22 +1,65 @@
-"""How topics look in Metadata and DescribeTopicPartitions: shared by their handlers."""
+"""How the cluster looks to clients: nodes they may connect to, leaders, replicas, topics. Shared by many handlers.
+
+Clients know proxies only (live_proxies.py). A partition's leader is its owner's node when that has a proxy, else the
+proxy that stands in for it. Any proxy serves any partition: another choice would cost a hop, nothing else.
+"""
 
 from __future__ import annotations
 
-from bmq.controller.image import MetadataImage, PartitionImage
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from bmq.controller.image import NO_LEADER, MetadataImage, Node, PartitionImage
 from bmq.controller.topic_names import validate_name
+from bmq.log.partition_log import TopicPartition
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
-from bmq.proxy.services import Services
+from bmq.proxy.live_proxies import proxies_of
+
+if TYPE_CHECKING:
+    from bmq.proxy.services import Services
 
 
-def leader_error(partition: PartitionImage, image: MetadataImage) -> ErrorCode:
-    """LEADER_NOT_AVAILABLE while a partition has no live leader."""
-    return ErrorCode.NONE if partition.leader in image.nodes else ErrorCode.LEADER_NOT_AVAILABLE
+def client_leader(image: MetadataImage, key: TopicPartition, partition: PartitionImage) -> int:
+    """The node clients send a partition's requests to: its owner's, or the proxy that stands in for it.
+
+    In the owner's rack where there is a proxy: all that is produced goes from the one to the other. An owner that is not
+    among the nodes seems to have died: the proxy in its place keeps what comes until there is a next one. NO_LEADER when
+    the controller says that there is no owner, or there is no proxy.
+    """
+    proxies = proxies_of(image)
+    leader = partition.leader
+    if leader in proxies.by_id:
+        return leader
+    if leader == NO_LEADER:
+        return NO_LEADER
+    owner = image.nodes.get(leader)
+    return proxies.stand_in(key, None if owner is None else owner.rack)
+
+
+def client_controller(image: MetadataImage) -> int:
+    """Where clients send what the controller decides: its node if that has a proxy, else any; every proxy forwards."""
+    proxies = proxies_of(image)
+    return image.controller_id if image.controller_id in proxies.by_id else proxies.anyone()
+
+
+def client_nodes(image: MetadataImage) -> Iterable[Node]:
+    """The nodes clients may connect to."""
+    return proxies_of(image).by_id.values()
+
+
+def leader_error(leader: int) -> ErrorCode:
+    """What is told beside a `client_leader`: LEADER_NOT_AVAILABLE when there is none."""
+    return ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_LEADER else ErrorCode.NONE
 
 
 def offline_replicas(partition: PartitionImage, image: MetadataImage) -> tuple[int, ...]:
     """Replicas whose node is not there."""
-    return tuple(replica for replica in partition.replicas if replica not in image.nodes)
+    nodes = image.nodes
+    for replica in partition.replicas:
+        if replica not in nodes:
+            return tuple(replica for replica in partition.replicas if replica not in nodes)
+    return ()
 
 
 async def created_topic_error(name: str, services: Services) -> ErrorCode:

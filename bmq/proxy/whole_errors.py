@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from importlib import import_module
 from typing import Any
 
 from bmq.protocol.apis import ApiKey
+from bmq.protocol.codec import message_format
 
 
 def error_response(api_key: ApiKey, code: int, message: str) -> Any:
@@ -14,9 +14,7 @@ def error_response(api_key: ApiKey, code: int, message: str) -> Any:
 
     (Its handler then had to put the code into every part; a connection that gets None here is closed, as Kafka does.)
     """
-    name = api_key.name.lower()
-    class_name = "".join(part.capitalize() for part in name.split("_")) + "Response"
-    response = getattr(import_module(f"bmq.protocol.messages.{name}_response"), class_name)
+    response = message_format("response", api_key).message_class
     names = {field.name for field in dataclasses.fields(response)}
     if "error_code" not in names:
         return None

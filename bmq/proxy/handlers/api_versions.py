@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from bmq.protocol.apis import APIS, ApiKey
+from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.api_versions_request import ApiVersionsRequest
 from bmq.protocol.messages.api_versions_response import (
@@ -44,8 +44,9 @@ async def api_versions(request: ApiVersionsRequest, context: RequestContext, ser
     features = sorted(image.features.items())
     return ApiVersionsResponse(
         api_keys=[
-            ApiVersion(api_key=key, min_version=APIS[key].advertised_min, max_version=APIS[key].version_max)
-            for key in sorted({*HANDLERS, *HOT_HANDLERS})
+            ApiVersion(api_key=key, min_version=api.advertised_min, max_version=api.version_max)
+            for key, api in sorted(context.apis.items())
+            if key in HANDLERS or key in HOT_HANDLERS
         ],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=_FEATURE_LEVEL_MIN, max_version=level)

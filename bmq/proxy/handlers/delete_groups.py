@@ -14,4 +14,5 @@ async def delete_groups(
     request: DeleteGroupsRequest, context: RequestContext, services: Services
 ) -> DeleteGroupsResponse:
     """See GroupCoordinator.delete_groups."""
-    return await services.groups.delete_groups(request, context)
+    response: DeleteGroupsResponse = await services.groups.delete_groups(request, context)
+    return response

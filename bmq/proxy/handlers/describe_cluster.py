@@ -11,6 +11,7 @@ from bmq.protocol.messages.describe_cluster_response import DescribeClusterBroke
 from bmq.proxy.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR
 from bmq.proxy.dispatch import RequestContext, handles
 from bmq.proxy.services import Services
+from bmq.proxy.topic_views import client_controller, client_nodes
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
@@ -35,10 +36,10 @@ async def describe_cluster(
     image = services.controller.image
     return DescribeClusterResponse(
         cluster_id=image.cluster_id,
-        controller_id=image.controller_id,
+        controller_id=client_controller(image),
         brokers=[
             DescribeClusterBroker(broker_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
-            for node in image.nodes.values()
+            for node in client_nodes(image)
         ],
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED_FOR

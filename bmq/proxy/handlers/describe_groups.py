@@ -14,4 +14,5 @@ async def describe_groups(
     request: DescribeGroupsRequest, context: RequestContext, services: Services
 ) -> DescribeGroupsResponse:
     """See GroupCoordinator.describe_groups."""
-    return await services.groups.describe_groups(request, context)
+    response: DescribeGroupsResponse = await services.groups.describe_groups(request, context)
+    return response

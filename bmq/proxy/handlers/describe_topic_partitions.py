@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from bmq.controller.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from bmq.controller.image import MetadataImage, PartitionImage, TopicImage
+from bmq.log.partition_log import TopicPartition
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest
@@ -22,7 +23,7 @@ from bmq.protocol.messages.describe_topic_partitions_response import (
 from bmq.proxy.authorized_operations import TOPIC_OPERATIONS
 from bmq.proxy.dispatch import RequestContext, handles
 from bmq.proxy.services import Services
-from bmq.proxy.topic_views import is_valid_name, leader_error, offline_replicas
+from bmq.proxy.topic_views import client_leader, is_valid_name, leader_error, offline_replicas
 
 PARTITIONS_PER_PAGE_MAX: Final = 2000
 """Kafka's max.request.partition.size.limit."""
@@ -76,18 +77,22 @@ def _described(
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         topic_authorized_operations=TOPIC_OPERATIONS,
-        partitions=[
-            DescribeTopicPartitionsResponsePartition(
-                error_code=leader_error(partition, image),
-                partition_index=partition.partition,
-                leader_id=partition.leader if partition.leader in image.nodes else NO_LEADER,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=partition.replicas,
-                isr_nodes=partition.isr,
-                eligible_leader_replicas=(),
-                last_known_elr=(),
-                offline_replicas=offline_replicas(partition, image),
-            )
-            for partition in partitions
-        ],
+        partitions=[_partition(image, topic, partition) for partition in partitions],
+    )
+
+
+def _partition(
+    image: MetadataImage, topic: TopicImage, partition: PartitionImage
+) -> DescribeTopicPartitionsResponsePartition:
+    leader = client_leader(image, TopicPartition(topic.topic_id, partition.partition), partition)
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=leader_error(leader),
+        partition_index=partition.partition,
+        leader_id=leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=partition.replicas,
+        isr_nodes=partition.isr,
+        eligible_leader_replicas=(),
+        last_known_elr=(),
+        offline_replicas=offline_replicas(partition, image),
     )

@@ -11,4 +11,4 @@ from bmq.proxy.services import Services
 @handles_hot(ApiKey.FETCH)
 def fetch(frame: bytearray, header: RequestHeader, context: RequestContext, services: Services, reply: Reply) -> None:
     """Fetch 4-18. Raises MalformedMessage."""
-    services.fetcher.fetch(frame, header, services, reply)
+    services.fetcher.fetch(frame, header, context, services, reply)

@@ -1,7 +1,7 @@
 """FindCoordinator: where a group's (one day also a transaction's, a share group's) coordinator lives.
 
-This node coordinates every group. Answering makes the offsets topic and loads the group's shard, so that what the client
-asks next finds it ready. Key types that are not served are refused for good, as Kafka refuses share keys while share
+That is a node clients can connect to; whether it coordinates the group itself is its own affair. Answering makes the offsets
+topic and has the group's shard ready, as far as this node can, for what the client asks next. Key types that are not served are refused for good, as Kafka refuses share keys while share
 groups are off: a retriable error would keep the client asking until its time is over.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from bmq.controller.image import Node
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
@@ -46,13 +47,15 @@ async def _find(key_type: int, key: str, services: Services) -> Coordinator:
     if key_type != GROUP_KEY:
         what = _KEY_TYPES.get(key_type, f"coordinators of key type {key_type}")
         return _nowhere(key, ErrorCode.INVALID_REQUEST, f"{what} are not served")
+    node: Node | None = None
     try:
-        await services.groups.prepare(key)
+        node = await services.groups.prepare(key)
     except BmqError as error:
         if error.code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return _nowhere(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))
         # It is here and will be ready; what the client asks next waits for it.
-    return Coordinator(key=key, node_id=services.node.node_id, host=services.node.host, port=services.node.port)
+    node = node or services.node
+    return Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port)
 
 
 def _nowhere(key: str, error: ErrorCode, message: str) -> Coordinator:

@@ -12,4 +12,5 @@ from bmq.proxy.services import Services
 @handles(ApiKey.HEARTBEAT)
 async def heartbeat(request: HeartbeatRequest, context: RequestContext, services: Services) -> HeartbeatResponse:
     """See GroupCoordinator.heartbeat."""
-    return await services.groups.heartbeat(request, context)
+    response: HeartbeatResponse = await services.groups.heartbeat(request, context)
+    return response

@@ -12,4 +12,5 @@ from bmq.proxy.services import Services
 @handles(ApiKey.JOIN_GROUP)
 async def join_group(request: JoinGroupRequest, context: RequestContext, services: Services) -> JoinGroupResponse:
     """See GroupCoordinator.join_group."""
-    return await services.groups.join_group(request, context)
+    response: JoinGroupResponse = await services.groups.join_group(request, context)
+    return response

@@ -12,4 +12,5 @@ from bmq.proxy.services import Services
 @handles(ApiKey.LEAVE_GROUP)
 async def leave_group(request: LeaveGroupRequest, context: RequestContext, services: Services) -> LeaveGroupResponse:
     """See GroupCoordinator.leave_group."""
-    return await services.groups.leave_group(request, context)
+    response: LeaveGroupResponse = await services.groups.leave_group(request, context)
+    return response

@@ -1,4 +1,4 @@
-"""ListGroups: all groups this node coordinates."""
+"""ListGroups: all groups clients find at this node."""
 
 from __future__ import annotations
 
@@ -12,4 +12,5 @@ from bmq.proxy.services import Services
 @handles(ApiKey.LIST_GROUPS)
 async def list_groups(request: ListGroupsRequest, context: RequestContext, services: Services) -> ListGroupsResponse:
     """See GroupCoordinator.list_groups."""
-    return await services.groups.list_groups(request, context)
+    response: ListGroupsResponse = await services.groups.list_groups(request, context)
+    return response

@@ -77,9 +77,11 @@ async def list_offsets(request: ListOffsetsRequest, context: RequestContext, ser
 async def _look_up(log: PartitionLog, timestamp: int, isolation_level: int) -> tuple[int, int, int]:
     """(offset, timestamp, leader epoch); -1 for what there is not."""
     is_committed = isolation_level == _READ_COMMITTED
-    if timestamp == _LATEST:
-        # Rule 15: an owner that was replaced without knowing would tell an end long passed.
+    if timestamp not in (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD):
+        # Rule 15: an owner that was replaced without knowing would tell of a log long gone on, as would what is known here
+        # of a log that is owned elsewhere.
         await log.prove_ownership()
+    if timestamp == _LATEST:
         return log.last_stable_offset if is_committed else log.high_watermark, _NONE, log.leader_epoch
     if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
         return log.log_start_offset, _NONE, epoch_at(log, log.log_start_offset)

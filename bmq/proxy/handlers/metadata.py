@@ -1,6 +1,6 @@
 """Metadata: the nodes, and the topics a client asks for with their partitions and leaders.
 
-The answer that lists all topics is the largest and the one most asked for: its bytes are kept until the image changes.
+The answer that lists all topics is the largest and the one most asked for: its bytes are kept, topic by topic.
 Asking for a topic that is not there may create it; unlike Kafka, which answers before the topic is made, the answer waits
 for it, and the client need not ask again. Sources: MetadataRequest.json; KIP-4, KIP-516 (ids), KIP-1102 (rebootstrap).
 """
@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from typing import Final
+from uuid import UUID
 
-from bmq.controller.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from bmq.controller.image import MetadataImage, PartitionImage, TopicImage
+from bmq.log.partition_log import TopicPartition
 from bmq.protocol.apis import ApiKey
-from bmq.protocol.codec import encode
+from bmq.protocol.codec import encode, is_flexible, message_format
 from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.formats import FormatField, codec_of
 from bmq.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from bmq.protocol.messages.metadata_response import (
     MetadataResponse,
@@ -21,38 +24,96 @@ from bmq.protocol.messages.metadata_response import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from bmq.protocol.wire import unsigned_varint
 from bmq.proxy.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR, TOPIC_OPERATIONS
 from bmq.proxy.dispatch import EncodedBody, RequestContext, handles
 from bmq.proxy.services import Services
-from bmq.proxy.topic_views import created_topic_error, is_valid_name, leader_error, offline_replicas
+from bmq.proxy.topic_views import (
+    client_controller,
+    client_leader,
+    client_nodes,
+    created_topic_error,
+    is_valid_name,
+    leader_error,
+    offline_replicas,
+)
 
 _IDS_FROM_VERSION: Final = 12
 _CREATIONS_AT_ONCE_MAX: Final = 16
+_SIZES: Final = {"int16": 2, "int32": 4}
+_RESPONSE_FORMAT: Final = message_format("response", ApiKey.METADATA)
+_TOPIC_FORMAT: Final = next(one.entity for one in _RESPONSE_FORMAT.fields if one.name == "topics" and one.entity)
 _PASSING: Final = (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.KAFKA_STORAGE_ERROR)
 
 
-class _AllTopics:
-    """Encoded answers about all topics of one image, by version and flags (at most 14 versions times 4)."""
+class AllTopics:
+    """Encoded answers about all topics of one image, by version and flags (at most 14 versions times 4).
+
+    After a change only the topics that changed are encoded anew: in a cluster at work there is always one that does.
+    """
 
     def __init__(self) -> None:
         self._image: MetadataImage | None = None
         self._bodies: dict[tuple[int, bool, bool], bytes] = {}
+        self._parts: dict[tuple[int, bool], dict[UUID, tuple[TopicImage, bytes]]] = {}
+        self._parts_used: set[tuple[int, bool]] = set()
 
     def body(self, image: MetadataImage, version: int, request: MetadataRequest) -> bytes:
+        """The body of a Metadata response of this version about everything."""
         if self._image is not image:
-            self._image = image
-            self._bodies = {}
+            self._forget_old(image)
         with_cluster, with_topics = _flags(request)
         key = (version, with_cluster, with_topics)
         body = self._bodies.get(key)
         if body is None:
-            topics = [_topic(image, topic, with_operations=with_topics) for topic in image.topics.values()]
-            body = encode("response", ApiKey.METADATA, version, _response(image, topics, with_cluster))
-            self._bodies[key] = body
+            body = self._bodies[key] = self._encoded(image, version, with_cluster, with_topics)
         return body
 
+    def _forget_old(self, image: MetadataImage) -> None:
+        is_other_cluster = self._image is None or self._image.nodes is not image.nodes
+        # Leaders and offline replicas depend on the nodes. A version nobody used lately is not worth its memory.
+        self._parts = {} if is_other_cluster else {key: self._parts[key] for key in self._parts_used}
+        self._parts_used = set()
+        self._bodies = {}
+        self._image = image
 
-_all_topics: Final = _AllTopics()
+    def _encoded(self, image: MetadataImage, version: int, with_cluster: bool, with_topics: bool) -> bytes:
+        key = (version, with_topics)
+        self._parts_used.add(key)
+        before = self._parts.get(key, {})
+        write = codec_of(_TOPIC_FORMAT, version).write
+        parts = {}
+        for topic in image.topics.values():
+            part = before.get(topic.topic_id)
+            if part is None or part[0] is not topic:
+                out = bytearray()
+                write(out, _topic(image, topic, with_operations=with_topics))
+                part = (topic, bytes(out))
+            parts[topic.topic_id] = part
+        self._parts[key] = parts
+        head, tail = _split_at_topics(_response(image, [], with_cluster), version)
+        return b"".join((head, _array_length(len(parts), version), *(part for _, part in parts.values()), tail))
+
+
+def _array_length(count: int, version: int) -> bytes:
+    return unsigned_varint(count + 1) if is_flexible(ApiKey.METADATA, version) else count.to_bytes(4, "big")
+
+
+def _split_at_topics(response: MetadataResponse, version: int) -> tuple[bytes, bytes]:
+    """What stands before and behind the topics of a response that has none."""
+    body = encode("response", ApiKey.METADATA, version, response)
+    tail = 1 if is_flexible(ApiKey.METADATA, version) else 0
+    tail += sum(_SIZES[one.kafka_type or ""] for one in _fields_behind_topics(version))
+    end = len(body) - tail
+    return body[: end - len(_array_length(0, version))], body[end:]
+
+
+def _fields_behind_topics(version: int) -> list[FormatField]:
+    present = [one for one in _RESPONSE_FORMAT.fields if one.since <= version <= one.until]
+    return present[1 + next(index for index, one in enumerate(present) if one.name == "topics") :]
+
+
+_all_topics: Final = AllTopics()
 
 
 @handles(ApiKey.METADATA)
@@ -135,17 +196,17 @@ def _topic(image: MetadataImage, topic: TopicImage, *, with_operations: bool) ->
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=[_partition(image, partition) for partition in topic.partitions],
+        partitions=[_partition(image, topic, partition) for partition in topic.partitions],
         topic_authorized_operations=TOPIC_OPERATIONS if with_operations else NOT_ASKED_FOR,
     )
 
 
-def _partition(image: MetadataImage, partition: PartitionImage) -> MetadataResponsePartition:
-    code = leader_error(partition, image)
+def _partition(image: MetadataImage, topic: TopicImage, partition: PartitionImage) -> MetadataResponsePartition:
+    leader = client_leader(image, TopicPartition(topic.topic_id, partition.partition), partition)
     return MetadataResponsePartition(
-        error_code=code,
+        error_code=leader_error(leader),
         partition_index=partition.partition,
-        leader_id=NO_LEADER if code else partition.leader,
+        leader_id=leader,
         leader_epoch=partition.leader_epoch,
         replica_nodes=partition.replicas,
         isr_nodes=partition.isr,
@@ -157,10 +218,10 @@ def _response(image: MetadataImage, topics: list[MetadataResponseTopic], with_cl
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
-            for node in image.nodes.values()
+            for node in client_nodes(image)
         ],
         cluster_id=image.cluster_id,
-        controller_id=image.controller_id,
+        controller_id=client_controller(image),
         topics=topics,
         cluster_authorized_operations=CLUSTER_OPERATIONS if with_cluster else NOT_ASKED_FOR,
     )

@@ -14,4 +14,5 @@ async def offset_commit(
     request: OffsetCommitRequest, context: RequestContext, services: Services
 ) -> OffsetCommitResponse:
     """See GroupCoordinator.offset_commit."""
-    return await services.groups.offset_commit(request, context)
+    response: OffsetCommitResponse = await services.groups.offset_commit(request, context)
+    return response

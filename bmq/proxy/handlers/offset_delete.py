@@ -14,4 +14,5 @@ async def offset_delete(
     request: OffsetDeleteRequest, context: RequestContext, services: Services
 ) -> OffsetDeleteResponse:
     """See GroupCoordinator.offset_delete."""
-    return await services.groups.offset_delete(request, context)
+    response: OffsetDeleteResponse = await services.groups.offset_delete(request, context)
+    return response

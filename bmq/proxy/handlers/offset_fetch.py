@@ -12,4 +12,5 @@ from bmq.proxy.services import Services
 @handles(ApiKey.OFFSET_FETCH)
 async def offset_fetch(request: OffsetFetchRequest, context: RequestContext, services: Services) -> OffsetFetchResponse:
     """See GroupCoordinator.offset_fetch."""
-    return await services.groups.offset_fetch(request, context)
+    response: OffsetFetchResponse = await services.groups.offset_fetch(request, context)
+    return response

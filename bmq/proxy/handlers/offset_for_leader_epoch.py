@@ -29,6 +29,8 @@ async def offset_for_leader_epoch(
         try:
             log = await leader_log(services, topic_named(services, name), wanted.partition)
             check_leader_epoch(log, wanted.current_leader_epoch)
+            # An end that lies behind what the consumer has read would look to it like a log that was cut.
+            await log.prove_ownership()
             epoch, end_offset = log.epoch_end_offset(wanted.leader_epoch)
         except BmqError as error:
             services.stats.note_error(ApiKey.OFFSET_FOR_LEADER_EPOCH, error.code)

@@ -19,8 +19,10 @@ from bmq.protocol.hot import (
     encode_produce_response,
     parse_produce,
 )
+from bmq.protocol.record_batch import leader_epoch_in
 from bmq.proxy.dispatch import Reply, RequestContext, handles_hot
 from bmq.proxy.services import Services
+from bmq.proxy.topic_views import client_leader
 
 _ADMIN_CLIENT_ID: Final = "__admin_client"
 _TIMED_OUT: Final = AppendResult(
@@ -37,8 +39,10 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
     pending = _PendingProduce(header, request, services, reply)
     image = services.controller.image
     is_acks_all = request.acks == -1
+    # What another node forwards was checked when it came in there.
+    may_write_internal = services.is_between_nodes or context.client_id == _ADMIN_CLIENT_ID
     for topic_index, produced in enumerate(request.topics):
-        topic, code = _topic_of(produced, image, context)
+        topic, code = _topic_of(produced, image, may_write_internal)
         for partition_index, (partition, records) in enumerate(produced.partitions):
             done = pending.slot(topic_index, partition_index)
             if refusal is not None:
@@ -50,7 +54,9 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
             elif not records:
                 done(AppendResult(ErrorCode.INVALID_RECORD, message="no records"))
             else:
-                services.appender.append(TopicPartition(topic.topic_id, partition), records, done, is_acks_all)
+                epoch = leader_epoch_in(records) if services.is_between_nodes else -1
+                key = TopicPartition(topic.topic_id, partition)
+                services.appender.append(key, records, done, is_acks_all, pending.deadline_s, epoch)
     pending.all_begun()
 
 
@@ -63,7 +69,7 @@ def _refusal(request: Produce) -> AppendResult | None:
 
 
 def _topic_of(
-    produced: ProducedTopic, image: MetadataImage, context: RequestContext
+    produced: ProducedTopic, image: MetadataImage, may_write_internal: bool
 ) -> tuple[TopicImage | None, ErrorCode]:
     if produced.name is None:
         topic = image.topics_by_id.get(produced.topic_id) if produced.topic_id is not None else None
@@ -71,7 +77,7 @@ def _topic_of(
     else:
         topic = image.topics.get(produced.name)
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if topic is not None and topic.name in INTERNAL_TOPICS and context.client_id != _ADMIN_CLIENT_ID:
+    if topic is not None and topic.name in INTERNAL_TOPICS and not may_write_internal:
         return None, ErrorCode.INVALID_TOPIC_EXCEPTION
     return topic, code
 
@@ -88,7 +94,7 @@ class _PendingProduce:
         self._reply = reply
         self._results: list[list[AppendResult | None]] = [[None] * len(topic.partitions) for topic in request.topics]
         self._left = 1  # for all_begun: an append may be done before the next one is begun
-        self.deadline_s = 0.0
+        self.deadline_s = services.loop.time() + max(request.timeout_ms, 0) / 1000
 
     def slot(self, topic_index: int, partition_index: int) -> _Done:
         self._left += 1
@@ -99,7 +105,6 @@ class _PendingProduce:
         if self._left == 0:
             self._answer()
         else:
-            self.deadline_s = self._services.loop.time() + max(self._request.timeout_ms, 0) / 1000
             self._services.appender.wait(self)
 
     def put(self, topic_index: int, partition_index: int, result: AppendResult) -> None:
@@ -168,10 +173,11 @@ class _PendingProduce:
         if found is None or not 0 <= partition < len(found.partitions):
             return None
         leader = found.partitions[partition]
-        node = image.nodes.get(leader.leader)
+        node_id = client_leader(image, TopicPartition(found.topic_id, partition), leader)
+        node = image.nodes.get(node_id)
         if node is not None:
             endpoints[node.node_id] = NodeEndpoint(node.node_id, node.host, node.port, node.rack)
-        return LeaderHint(leader.leader, leader.leader_epoch)
+        return LeaderHint(node_id, leader.leader_epoch)
 
 
 class _Done:

@@ -12,4 +12,5 @@ from bmq.proxy.services import Services
 @handles(ApiKey.SYNC_GROUP)
 async def sync_group(request: SyncGroupRequest, context: RequestContext, services: Services) -> SyncGroupResponse:
     """See GroupCoordinator.sync_group."""
-    return await services.groups.sync_group(request, context)
+    response: SyncGroupResponse = await services.groups.sync_group(request, context)
+    return response

@@ -17,6 +17,7 @@ from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import encode_request, parse_request_header
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.fetch_request import FetchRequest, ForgottenTopic
+from bmq.proxy.dispatch import RequestContext
 from bmq.proxy.fetch_config import FetchConfig
 from tests.unit.proxy_fetch.cluster import (
     LEADER_EPOCH,
@@ -451,6 +452,7 @@ async def test_unsent_responses_are_counted_and_beyond_the_budget_carry_one_batc
     held: list[object] = []
     budget = cluster.fetcher.budget
     served = []
+    context = RequestContext(18, "c", "127.0.0.1")
     for _ in range(4):
         frame = bytearray(encode_request(ApiKey.FETCH, 18, 1, "c", want({0: 0, 1: 0})))
         before = budget.bytes_used
@@ -460,7 +462,7 @@ async def test_unsent_responses_are_counted_and_beyond_the_budget_carry_one_batc
             held.append(buffers)
             answered.set()
 
-        cluster.fetcher.fetch(frame, parse_request_header(frame), cluster.services, reply)  # type: ignore[arg-type]
+        cluster.fetcher.fetch(frame, parse_request_header(frame), context, cluster.services, reply)  # type: ignore[arg-type]
         await answered.wait()
         await turns()
         served.append(budget.bytes_used - before)

@@ -122,6 +122,20 @@ async def test_find_coordinator(wire: Wire, version: int) -> None:
     assert wire.cluster.coordinator.directory.find("g") is not None
 
 
+async def test_find_coordinator_at_another_node(wire: Wire) -> None:
+    class Elsewhere:
+        async def prepare(self, group_id: str) -> Node | None:
+            return Node(8, "other.example", 9093) if group_id == "g" else None
+
+    wire.services = cast(Any, GroupServices(wire.services.node, cast(Any, Elsewhere())))
+    request = FindCoordinatorRequest(key="g", coordinator_keys=["g", "h"])
+    found = (await wire.ask(ApiKey.FIND_COORDINATOR, 6, request)).coordinators
+    assert [(c.key, c.node_id, c.host, c.port) for c in found] == [
+        ("g", 8, "other.example", 9093),
+        ("h", 3, "broker.example", 9092),
+    ]
+
+
 @pytest.mark.parametrize("key_type", [1, 2, 9])
 async def test_find_coordinator_of_something_else(wire: Wire, key_type: int) -> None:
     request = FindCoordinatorRequest(key="x", coordinator_keys=["x"], key_type=key_type)

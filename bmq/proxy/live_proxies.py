@@ -1,0 +1,100 @@
+"""The live proxies of a metadata image, and which of them stands in for a partition whose owner's node has no proxy.
+
+Chosen by rendezvous hashing: every proxy names the same one, its caches stay warm, and only the partitions of a proxy
+that comes or goes change. The choices are kept, so that asking again is a look into a dict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from bmq.controller.image import NO_LEADER, ROLE_PROXY, MetadataImage, Node
+from bmq.log.partition_log import TopicPartition
+
+_CHOICES_MAX: Final = 200_000
+_PICTURES_MAX: Final = 16
+_MASK: Final = 2**64 - 1
+_ODD: Final = 0x94D049BB133111EB
+
+
+class Proxies:
+    """The proxies among `nodes`; `by_id`: all of them, in the order of their ids.
+
+    One that is draining may still be connected to and is chosen for nothing new, unless all are.
+    """
+
+    def __init__(self, nodes: Mapping[int, Node]) -> None:
+        self.by_id: dict[int, Node] = {n: node for n, node in sorted(nodes.items()) if ROLE_PROXY in node.roles}
+        staying = [node for node in self.by_id.values() if not node.is_draining]
+        self._eligible = tuple(staying or self.by_id.values())
+        racks = {node.rack for node in self._eligible if node.rack is not None}
+        self._by_rack = {rack: tuple(node for node in self._eligible if node.rack == rack) for rack in racks}
+        self._salted: dict[str | None, list[tuple[int, int]]] = {rack: _salted(n) for rack, n in self._by_rack.items()}
+        self._salted[None] = _salted(self._eligible)
+        self._stand_ins: dict[tuple[TopicPartition, str | None], int] = {}
+
+    def in_rack(self, rack: str) -> tuple[Node, ...]:
+        """Those in this rack that may be chosen."""
+        return self._by_rack.get(rack, ())
+
+    def stand_in(self, key: TopicPartition, rack: str | None) -> int:
+        """The one for this partition, in this rack if there is one; NO_LEADER without any proxy."""
+        chosen = self._stand_ins.get((key, rack))
+        if chosen is None:
+            chosen = _highest(key, self._salted.get(rack) or self._salted[None])
+            if len(self._stand_ins) < _CHOICES_MAX:
+                self._stand_ins[(key, rack)] = chosen
+        return chosen
+
+    def anyone(self) -> int:
+        """One of them, the same for everybody; NO_LEADER without any."""
+        return self._eligible[0].node_id if self._eligible else NO_LEADER
+
+
+class _Pictures:
+    """The newest few: one in a process, more where a simulation has many nodes in one. Held, so that an id stays theirs."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[Mapping[int, Node], Proxies]] = {}
+
+    def of(self, nodes: Mapping[int, Node]) -> Proxies:
+        found = self._found.get(id(nodes))
+        if found is None:
+            if len(self._found) >= _PICTURES_MAX:
+                del self._found[next(iter(self._found))]
+            found = self._found[id(nodes)] = (nodes, Proxies(nodes))
+        return found[1]
+
+
+_pictures: Final = _Pictures()
+
+
+def proxies_of(image: MetadataImage) -> Proxies:
+    """The image's live proxies; images share them for as long as no node changes."""
+    return _pictures.of(image.nodes)
+
+
+def rendezvous(key: TopicPartition, nodes: Iterable[Node]) -> int:
+    """The node with the highest score for this key, the same in every process; NO_LEADER when there is none."""
+    return _highest(key, _salted(nodes))
+
+
+def _salted(nodes: Iterable[Node]) -> list[tuple[int, int]]:
+    return [(_mixed(node.node_id), node.node_id) for node in nodes]
+
+
+def _highest(key: TopicPartition, salted: Sequence[tuple[int, int]]) -> int:
+    topic = key.topic_id.int
+    seed = _mixed(_mixed(topic ^ (topic >> 64)) + key.partition)
+    # One multiplication for each node: there may be tens of thousands of partitions to find a proxy for at once.
+    scored = [(((seed ^ salt) * _ODD) & _MASK, node_id) for salt, node_id in salted]
+    return max(scored)[1] if scored else NO_LEADER
+
+
+def _mixed(value: int) -> int:
+    """SplitMix64's step: each bit of the input moves about half of the output's."""
+    value = (value + 0x9E3779B97F4A7C15) & _MASK
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    value = ((value ^ (value >> 27)) * _ODD) & _MASK
+    return value ^ (value >> 31)
