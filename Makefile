@@ -8,23 +8,22 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 JARS := .cache/jars
 SEEDS ?= 1000
-SOAK_MINUTES ?= 20
 # What the installed package is made of besides its Python modules, which an editable install reads in place.
 PACKAGE := pyproject.toml setup.py $(wildcard bmq/hdfs/proto/*.proto)
 
-.PHONY: help run install tools jars check test bench bench-hdfs soak plot simulate mutants clean
+.PHONY: help run install tools jars check test bench bench-hdfs bench-cluster soak soak-cluster plot simulate mutants clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; do \
-		printf '  make %-10s %s\n' "$$name" "$$what"; done
+		printf '  make %-13s %s\n' "$$name" "$$what"; done
 
 run: install ## start bmq on 127.0.0.1:9092 (Kafka) and 127.0.0.1:8080 (REST); data in ./data
 	@exec $(BIN)/bmq standalone
 
 install: $(VENV)/.installed ## make .venv with the `bmq` command in it
 
-tools: ## install what the tests need besides Python: Java, Maven, kcat (apt as root, else a sentence)
-	@deploy/dev/install-tools.sh java mvn kcat
+tools: ## install what the tests need besides Python: Java, Maven, kcat, libfaketime, ip (apt as root, else a sentence)
+	@deploy/dev/install-tools.sh java mvn kcat faketime ip
 
 # Java and Maven are looked for only when something has to be fetched.
 jars: $(JARS)/kafka/.fetched $(JARS)/spark/.fetched $(JARS)/hadoop/.fetched $(JARS)/zookeeper/.fetched ## fetch jars
@@ -43,12 +42,22 @@ bench-hdfs: $(VENV)/.installed-bench tools $(JARS)/hadoop/.fetched ## the HDFS c
 	@$(BIN)/python -m bench.hdfs
 	@$(BIN)/python -m bench.hdfs.plot
 
+bench-cluster: $(VENV)/.installed-bench tools $(JARS)/kafka/.fetched $(JARS)/hadoop/.fetched $(JARS)/zookeeper/.fetched ## a cluster beside three Kafka brokers -> bench/results/cluster.json
+	@$(BIN)/python -m bench.cluster
+	@$(BIN)/python -m bench.cluster.plot
+
+soak: SOAK_MINUTES ?= 20
 soak: $(VENV)/.installed-dev tools $(JARS)/hadoop/.fetched ## random faults under load on a real HDFS for SOAK_MINUTES
 	@$(BIN)/python -m tests.soak --minutes $(SOAK_MINUTES)
+
+soak-cluster: SOAK_MINUTES ?= 30
+soak-cluster: $(VENV)/.installed-dev tools $(JARS)/hadoop/.fetched $(JARS)/zookeeper/.fetched ## the same for nodes on hosts of their own, as root
+	@$(BIN)/python -m tests.soak.cluster --minutes $(SOAK_MINUTES)
 
 plot: $(VENV)/.installed-bench ## draw bench/results/*.svg again
 	@$(BIN)/python -m bench.plot
 	@$(BIN)/python -m bench.hdfs.plot
+	@test ! -f bench/results/cluster.json || $(BIN)/python -m bench.cluster.plot
 
 simulate: $(VENV)/.installed-dev ## simulate SEEDS=n histories
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS)

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from bmq.cli.cluster import cluster_app
 from bmq.cli.dev import dev_app
 from bmq.cli.log import log_app
 from bmq.cli.settings import LoadedSettings, load_settings
@@ -22,6 +23,7 @@ app = typer.Typer(
     help="A Kafka-compatible message queue on HDFS.",
 )
 config_app = typer.Typer(no_args_is_help=True, help="Look at the settings.")
+app.add_typer(cluster_app, name="cluster")
 app.add_typer(config_app, name="config")
 app.add_typer(log_app, name="log")
 app.add_typer(dev_app, name="dev")
@@ -51,6 +53,43 @@ def standalone(
 
     loaded = _load(config, listen=listen, rest=rest, data=data, store=store)
     run_standalone(loaded.settings)
+
+
+@app.command()
+def node(
+    roles: Annotated[
+        str | None, typer.Option(metavar="ROLE[,ROLE]", help="proxy, broker, coordinator, controller [all]")
+    ] = None,
+    node_id: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="This node's id, stable for its address")
+    ] = None,
+    store: StoreUrl = None,
+    zookeeper: Annotated[
+        str | None, typer.Option(metavar="HOSTS", help="ZooKeeper: HOST:PORT[,HOST:PORT] and a /CHROOT")
+    ] = None,
+    listen: Listen = None,
+    internal: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Address for other nodes [127.0.0.1:9093]")
+    ] = None,
+    rest: Rest = None,
+    rack: Annotated[str | None, typer.Option(metavar="RACK", help="Rack or zone of this node")] = None,
+    config: ConfigFile = None,
+) -> None:
+    """Run one node of a cluster: any roles, over HDFS, found through ZooKeeper."""
+    from bmq.cli.node_process import run_node
+
+    loaded = _load(
+        config,
+        roles=roles,
+        node_id=node_id,
+        store=store,
+        zookeeper=zookeeper,
+        listen=listen,
+        internal=internal,
+        rest=rest,
+        rack=rack,
+    )
+    run_node(loaded.settings)
 
 
 @config_app.command("show")

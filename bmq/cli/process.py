@@ -25,7 +25,7 @@ from bmq.cli.rest_server import RestServer
 from bmq.cli.settings import Settings, split_address
 from bmq.cli.standalone import StandaloneServer
 from bmq.cli.stores import open_store, register_metrics
-from bmq.controller.rest import RestSources, rest_application
+from bmq.cluster.rest.application import RestSources, rest_application
 from bmq.log.local_root import raise_open_files_limit
 from bmq.protocol.errors import BmqError
 
@@ -61,33 +61,47 @@ def _reuse_memory() -> None:
         libc.mallopt(_M_TRIM_THRESHOLD, 64 * 1024 * 1024)
 
 
-def run_standalone(settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT. Raises BmqError with one sentence when it cannot start."""
+def prepare_process(settings: Settings) -> None:
+    """Logs, limits and memory, as every server of ours wants them."""
     configure_logs(settings.log_level, settings.log_format)
     # Each open segment and each connection is a descriptor: use all we may have.
     raise_open_files_limit()
     _reuse_memory()
     # Frames and batches die by reference count; a full collection over a million live objects only costs latency.
     gc.set_threshold(100_000, 20, 100)
+
+
+def run_standalone(settings: Settings) -> None:
+    """Serve until SIGTERM or SIGINT. Raises BmqError with one sentence when it cannot start."""
+    prepare_process(settings)
     uvloop.run(_serve(settings))
 
 
 async def _serve(settings: Settings) -> None:
-    stop = asyncio.ensure_future(_stop_on_signals().wait())
+    stop = asyncio.ensure_future(stop_on_signals().wait())
     rest = RestServer()
-    rest_host, rest_port = _bind(rest, settings.rest)
+    rest_host, rest_port = bind_rest(rest, settings.rest)
     rng = random.Random(os.urandom(16))
-    store = await _unless_stopped(open_store(settings, rng), stop)
+    store = await unless_stopped(open_store(settings, rng), stop)
     if store is None:
         return
     server = StandaloneServer(settings, store, SystemClock(), rng)
     is_ready = False
     application = rest_application(
-        RestSources(lambda: is_ready, lambda: server.image, server.partition_states, REGISTRY)
+        RestSources(
+            lambda: is_ready,
+            lambda: server.image,
+            server.partition_states,
+            REGISTRY,
+            settings.node_id,
+            store=lambda: store,
+            history=lambda: server.history,
+            high_watermark=server.high_watermark,
+        )
     )
     try:
         await rest.start(application)
-        address = await _unless_stopped(_start(server, settings), stop)
+        address = await unless_stopped(_start(server, settings), stop)
         if address is None:
             return
         kafka_host, kafka_port = address
@@ -106,7 +120,7 @@ async def _serve(settings: Settings) -> None:
         log.info("server_stopping")
     finally:
         stop.cancel()
-        await _stop(server, settings)
+        await _stop_server(server, settings)
         await rest.stop()
         await store.close()
     log.info("server_stopped")
@@ -114,7 +128,7 @@ async def _serve(settings: Settings) -> None:
         raise Replaced("another server has taken this one's partitions over; only one may serve a data directory")
 
 
-async def _unless_stopped(starting: Coroutine[Any, Any, T], stop: asyncio.Future[Any]) -> T | None:
+async def unless_stopped(starting: Coroutine[Any, Any, T], stop: asyncio.Future[Any]) -> T | None:
     """What `starting` gives; None when a stop signal came first (a store that does not answer may keep it for long)."""
     task = asyncio.ensure_future(starting)
     await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
@@ -129,10 +143,10 @@ async def _start(server: StandaloneServer, settings: Settings) -> tuple[str, int
     try:
         return await server.start()
     except OSError as error:
-        raise AddressInUse(_bind_sentence(settings.listen, error)) from error
+        raise AddressInUse(bind_sentence(settings.listen, error)) from error
 
 
-async def _stop(server: StandaloneServer, settings: Settings) -> None:
+async def _stop_server(server: StandaloneServer, settings: Settings) -> None:
     try:
         await asyncio.wait_for(server.stop(), settings.stop_timeout_ms / 1000)
     except TimeoutError:
@@ -140,20 +154,20 @@ async def _stop(server: StandaloneServer, settings: Settings) -> None:
         log.warning("stop_timed_out", stop_timeout_ms=settings.stop_timeout_ms)
 
 
-def _bind(rest: RestServer, address: str) -> tuple[str, int]:
+def bind_rest(rest: RestServer, address: str) -> tuple[str, int]:
     try:
         return rest.bind(*split_address(address))
     except OSError as error:
-        raise AddressInUse(_bind_sentence(address, error)) from error
+        raise AddressInUse(bind_sentence(address, error)) from error
 
 
-def _bind_sentence(address: str, error: OSError) -> str:
+def bind_sentence(address: str, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return f"cannot listen on {address}: the port is in use by another process; choose another or stop that one"
     return f"cannot listen on {address}: {error.strerror or error}"
 
 
-def _stop_on_signals() -> asyncio.Event:
+def stop_on_signals() -> asyncio.Event:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     asked_s = loop.time()

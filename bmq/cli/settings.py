@@ -23,6 +23,9 @@ from pydantic_settings import (
 )
 
 from bmq.broker.surroundings import BrokerSettings
+from bmq.cluster.config import ClusterSettings
+from bmq.cluster.drivers.settings import ScaleSettings
+from bmq.controller.image import ALL_ROLES
 from bmq.hdfs.config import HdfsSettings
 from bmq.protocol.errors import BmqError
 from bmq.proxy.fetch_config import FetchConfig
@@ -46,6 +49,21 @@ def _host_and_port(value: str) -> str:
 Address = Annotated[str, AfterValidator(_host_and_port)]
 
 
+def _known_roles(value: str) -> str:
+    unknown = sorted(split_roles(value) - ALL_ROLES)
+    if unknown or not split_roles(value):
+        raise ValueError(f"{', '.join(unknown) or 'nothing'} is no role: {', '.join(sorted(ALL_ROLES))} are")
+    return value
+
+
+def split_roles(value: str) -> frozenset[str]:
+    """{"proxy", "broker"} of "proxy,broker"."""
+    return frozenset(role for role in (part.strip() for part in value.split(",")) if role)
+
+
+Roles = Annotated[str, AfterValidator(_known_roles)]
+
+
 def split_address(address: str) -> tuple[str, int]:
     """("127.0.0.1", 9092) of "127.0.0.1:9092"; brackets of an IPv6 host are taken off."""
     host, _, port = address.rpartition(":")
@@ -53,7 +71,7 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 class Settings(BaseSettings):
-    """Everything `bmq standalone` can be told."""
+    """Everything `bmq standalone` and `bmq node` can be told."""
 
     model_config = SettingsConfigDict(
         env_prefix="BMQ_",
@@ -71,6 +89,11 @@ class Settings(BaseSettings):
     cluster_id: str = Field("", description="refuse a store that belongs to another cluster; empty: any")
     node_id: int = Field(1, ge=0, description="this node's id, stable for its address")
     rack: str | None = Field(None, description="rack or zone of this node")
+    roles: Roles = Field("proxy,broker,coordinator,controller", description="what a node does, separated by commas")
+    internal: Address = Field("127.0.0.1:9093", description="address for other nodes")
+    internal_advertised: str = Field("", description="address other nodes are told to use, HOST:PORT")
+    rest_advertised: str = Field("", description="REST address operators are sent to, HOST:PORT")
+    zookeeper: str = Field("", description="ZooKeeper of the cluster: HOST:PORT[,HOST:PORT][/CHROOT]")
     log_level: str = Field("info", pattern="^(debug|info|warning|error)$", description="least level that is logged")
     log_format: str = Field(
         "auto", pattern="^(auto|text|json)$", description="auto: text on a terminal, json otherwise"
@@ -82,6 +105,8 @@ class Settings(BaseSettings):
     fetch: FetchConfig = FetchConfig()
     broker: BrokerSettings = BrokerSettings()
     hdfs: HdfsSettings = HdfsSettings()
+    cluster: ClusterSettings = ClusterSettings()
+    scale: ScaleSettings = ScaleSettings.model_validate({})
 
     @classmethod
     def settings_customise_sources(

@@ -15,11 +15,12 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from bmq.broker.manager import PartitionManager, PartitionStarting
+from bmq.cli.broker_configs import STANDALONE_DEFAULTS, coordinator_config, kafka_configs
 from bmq.cli.live_summary import Summary
 from bmq.cli.patience import Patience, is_log_silent, is_store_silent
 from bmq.cli.settings import Settings, split_address
-from bmq.controller.broker_configs import BrokerConfigs
 from bmq.controller.config import ControllerConfig
+from bmq.controller.history import StateChangeHistory
 from bmq.controller.image import (
     METADATA_TOPIC_ID,
     METADATA_TOPIC_NAME,
@@ -29,7 +30,6 @@ from bmq.controller.image import (
     TopicImage,
 )
 from bmq.controller.runtime import Controller
-from bmq.coordinator.config import CoordinatorConfig
 from bmq.coordinator.coordinator import GroupCoordinator
 from bmq.log.clock import Clock
 from bmq.log.config import LogConfig
@@ -51,11 +51,6 @@ log = structlog.get_logger("bmq.cli")
 _SUCCESSOR_CHECK_S: Final = 1.0
 _METADATA: Final = TopicPartition(METADATA_TOPIC_ID, 0)
 _METADATA_LOG: Final = LogConfig(segment_bytes=64 * 1024 * 1024, retention_ms=-1, segment_idle_close_ms=2**62)
-_DEFAULT_KAFKA_CONFIGS: Final = {
-    # What Kafka's own server.properties for one node say: nobody else will join a group of one node's developer.
-    "group.initial.rebalance.delay.ms": "0",
-    "offsets.topic.replication.factor": "1",
-}
 
 
 class Closing(Protocol):
@@ -74,6 +69,9 @@ class OffsetsTopic:
         if topic is not None:
             return len(topic.partitions)
         return self._controller.broker_configs.number("offsets.topic.num.partitions")
+
+    def owned(self) -> range:
+        return range(self.partition_count())
 
     async def open(self, shard: int) -> PartitionLog:
         topic = self._controller.image.topics.get(OFFSETS_TOPIC_NAME)
@@ -114,6 +112,16 @@ class StandaloneServer:
     @property
     def image(self) -> MetadataImage:
         return MetadataImage() if self._controller is None else self._controller.image
+
+    @property
+    def history(self) -> StateChangeHistory | None:
+        """When this server, or one before it, took which partition, and why."""
+        return None if self._controller is None else self._controller.history
+
+    def high_watermark(self, topic_partition: TopicPartition) -> int | None:
+        """Of a partition that is started."""
+        log = None if self._partitions is None else self._partitions.ready(topic_partition)
+        return None if log is None else log.high_watermark
 
     def partition_states(self) -> Mapping[str, int]:
         return {} if self._partitions is None else self._partitions.states()
@@ -218,16 +226,6 @@ class StandaloneServer:
     def _advertised(self, host: str, port: int) -> tuple[str, int]:
         return split_address(self._settings.advertised) if self._settings.advertised else (host, port)
 
-    def _kafka_configs(self) -> dict[str, str]:
-        settings = self._settings
-        own = {
-            "log.dirs": settings.store or str(settings.data),
-            "socket.request.max.bytes": str(settings.proxy.request_bytes_max),
-            "connections.max.idle.ms": str(settings.proxy.connections_max_idle_ms),
-            "max.connections": str(settings.proxy.connections_max),
-        }
-        return {**_DEFAULT_KAFKA_CONFIGS, **own, **settings.kafka}
-
     async def _started_controller(self, metadata_log: PartitionLog, node: Node, cluster_id: str) -> Controller:
         controller = Controller(
             metadata_log,
@@ -235,7 +233,7 @@ class StandaloneServer:
             node,
             self._clock,
             self._rng,
-            ControllerConfig(cluster_id=cluster_id, broker_configs=self._kafka_configs()),
+            ControllerConfig(cluster_id=cluster_id, broker_configs=kafka_configs(self._settings, STANDALONE_DEFAULTS)),
             self._image_changed,
         )
         self._controller = controller
@@ -293,16 +291,3 @@ class StandaloneServer:
         for role in closing:
             if role is not None:
                 await role.close()
-
-
-def coordinator_config(configs: BrokerConfigs) -> CoordinatorConfig:
-    """Kafka's `group.*` and `offsets.*` settings in the coordinator's terms."""
-    return CoordinatorConfig(
-        group_min_session_timeout_ms=configs.number("group.min.session.timeout.ms"),
-        group_max_session_timeout_ms=configs.number("group.max.session.timeout.ms"),
-        group_initial_rebalance_delay_ms=configs.number("group.initial.rebalance.delay.ms"),
-        group_max_size=configs.number("group.max.size"),
-        offset_metadata_max_bytes=configs.number("offset.metadata.max.bytes"),
-        offsets_retention_ms=configs.number("offsets.retention.minutes") * 60_000,
-        offsets_retention_check_interval_ms=configs.number("offsets.retention.check.interval.ms"),
-    )

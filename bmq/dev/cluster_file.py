@@ -9,15 +9,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Generic, TypeVar
 
-from bmq.dev.hadoop_configuration import ClusterPlan, DataNodePlan, NameNodePlan
+from bmq.dev.cluster import Plan
 from bmq.hdfs.config import Address
 from bmq.protocol.errors import BmqError
 
 FILE_NAME: Final = "cluster.json"
 LOCK_NAME: Final = "lock"
 FILE_BYTES_MAX: Final = 1024 * 1024
+
+PlanT = TypeVar("PlanT", bound=Plan)
 
 
 class NoCluster(BmqError):
@@ -33,10 +35,10 @@ class BadClusterFile(BmqError):
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterFile:
+class ClusterFile(Generic[PlanT]):
     """`control`: where the process that runs the cluster takes orders, `pid` that process; None while nobody runs it."""
 
-    plan: ClusterPlan
+    plan: PlanT
     control: Address | None = None
     pid: int | None = None
 
@@ -47,29 +49,19 @@ class ClusterFile:
         fresh.write_text(json.dumps(asdict(self), indent=1) + "\n")
         fresh.replace(directory / FILE_NAME)
 
-    @classmethod
-    def read(cls, directory: Path) -> Self | None:
-        """None when there is no such file. Raises BadClusterFile."""
+    @staticmethod
+    def read(directory: Path, plan_class: type[PlanT]) -> ClusterFile[PlanT] | None:
+        """None when there is no such file. Raises BadClusterFile, also when it is the file of another kind of cluster."""
         path = directory / FILE_NAME
         try:
             with path.open("rb") as file:
                 found = json.loads(file.read(FILE_BYTES_MAX))
-            return cls(
-                ClusterPlan(
-                    tuple(NameNodePlan(**_with_addresses(node)) for node in found["plan"]["namenodes"]),
-                    tuple(DataNodePlan(**_with_addresses(node)) for node in found["plan"]["datanodes"]),
-                ),
-                Address(*found["control"]) if found["control"] else None,
-                found["pid"],
-            )
+            control = Address(*found["control"]) if found["control"] else None
+            return ClusterFile(plan_class.of_json(found["plan"]), control, found["pid"])
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise BadClusterFile(f"{path} is not a file of a development cluster ({error})") from None
-
-
-def _with_addresses(node: dict[str, Any]) -> dict[str, Any]:
-    return {key: value if key == "name" else Address(*value) for key, value in node.items()}
+            raise BadClusterFile(f"{path} is not a file of such a development cluster ({error!r})") from None
 
 
 @contextmanager

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from bmq.dev.daemon import Daemon
-from bmq.dev.hadoop_configuration import HOST, DataNodePlan
-from bmq.dev.hdfs import ClusterFailed, HdfsCluster
+from bmq.dev.cluster import DevCluster, Order
+from bmq.dev.ports import HOST
 from bmq.hdfs.config import Address
 from bmq.protocol.errors import BmqError
 
@@ -33,7 +32,7 @@ class ClusterSilent(BmqError):
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """`role`: what the NameNodes make of it (`active`, `standby`, `live`, `not live`); `?` when none answers."""
+    """`role`: what it is in the cluster (of HDFS: `active`, `standby`, `live`, `not live`); `?` when nobody can say."""
 
     name: str
     state: str
@@ -43,40 +42,34 @@ class NodeStatus:
     log: str
 
 
-async def node_statuses(cluster: HdfsCluster) -> list[NodeStatus]:
+async def node_statuses(cluster: DevCluster) -> list[NodeStatus]:
     """One for each node of the plan."""
-    namenodes = await cluster.statuses()
-    # A NameNode that was promoted a moment ago has heard from all DataNodes; so has any other that answers.
-    live = {address for status in namenodes.values() for address in status.live}
+    roles = await cluster.roles()
     found = []
     for node in cluster.plan.nodes:
         daemon = cluster.daemon(node.name)
-        address = node.addresses[0]
-        if isinstance(node, DataNodePlan):
-            role = "?" if not namenodes else "live" if str(address) in live else "not live"
-        else:
-            role = namenodes[node.name].role if node.name in namenodes else "?"
-        found.append(NodeStatus(node.name, daemon.state, role, daemon.pid, str(address), str(daemon.log_file)))
+        address, log = str(node.addresses[0]), str(daemon.log_file)
+        found.append(NodeStatus(node.name, daemon.state, roles[node.name], daemon.pid, address, log))
     return found
 
 
 class ControlServer:
     """Takes orders one after the other. `on_down` is called once the cluster was told to end."""
 
-    def __init__(self, cluster: HdfsCluster, on_down: Callable[[], None]) -> None:
+    def __init__(self, cluster: DevCluster, on_down: Callable[[], None]) -> None:
         self._cluster = cluster
         self._on_down = on_down
         self._turn = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
-        self._orders: Mapping[str, Callable[[Daemon], Awaitable[None]]] = {
+        self._orders: Mapping[str, Order] = {
             "start": lambda daemon: daemon.start(),
             "stop": lambda daemon: daemon.stop(),
             "kill": lambda daemon: daemon.kill(),
             "pause": lambda daemon: daemon.pause(),
             "resume": lambda daemon: daemon.resume(),
             "restart": lambda daemon: daemon.restart(),
-            "activate": self._activate,
+            **cluster.special_orders,
         }
 
     async def open(self) -> Address:
@@ -126,12 +119,6 @@ class ControlServer:
                     raise OrderFailed(f"there is no order {order!r}")
                 await self._orders[order](self._cluster.daemon(node))
             return {"nodes": [asdict(status) for status in await node_statuses(self._cluster)]}
-
-    async def _activate(self, daemon: Daemon) -> None:
-        names = [node.name for node in self._cluster.plan.namenodes]
-        if daemon.name not in names:
-            raise ClusterFailed(f"{daemon.name} is no NameNode")
-        await self._cluster.transition_to_active(names.index(daemon.name))
 
 
 async def give_order(control: Address, order: str, node: str = "") -> list[NodeStatus]:

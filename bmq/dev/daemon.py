@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -50,18 +50,26 @@ class WrongDaemonState(BmqError):
 
 
 class Daemon:
-    """One process. Both its output streams go to the end of `log_file`.
+    """One process. Both its output streams go to the end of `log_file`. `environment`: over that of this process.
 
     The process dies with the *thread* that started it (that is what Linux offers): start it from one that lives on, as
     the main thread does; a worker of `asyncio.to_thread` would be the wrong one.
     """
 
-    def __init__(self, name: str, command: Sequence[str], log_file: Path, probe: Probe) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        log_file: Path,
+        probe: Probe,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.name = name
         self.log_file = log_file
         self.is_paused = False
         self._command = list(command)
         self._probe = probe
+        self._environment = dict(environment or {})
         self._process: subprocess.Popen[bytes] | None = None
         self._log_start_bytes = 0
 
@@ -79,6 +87,7 @@ class Daemon:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
+                env={**os.environ, **self._environment},
                 start_new_session=True,  # an interrupt from the terminal is ours to pass on, in the right order
             )
         self.is_paused = False

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Self
 from xml.sax.saxutils import escape
 
+from bmq.dev.ports import HOST
 from bmq.hdfs.config import Address
 
-HOST: Final = "127.0.0.1"
 NAMESERVICE: Final = "bmq-dev"
 SHARED_EDITS: Final = "shared-edits"
 
@@ -94,6 +94,13 @@ class ClusterPlan:
         return tuple(address for node in self.nodes for address in node.addresses)
 
     @classmethod
+    def of_json(cls, found: Any) -> Self:
+        return cls(
+            tuple(NameNodePlan(**_with_addresses(node)) for node in found["namenodes"]),
+            tuple(DataNodePlan(**_with_addresses(node)) for node in found["datanodes"]),
+        )
+
+    @classmethod
     def of_ports(cls, ports: tuple[int, ...], *, namenodes: int, datanodes: int) -> ClusterPlan:
         """Give out ports, in order: two for each NameNode, three for each DataNode. Raises ValueError on another count."""
         if namenodes not in (1, 2) or datanodes < 1:
@@ -106,6 +113,10 @@ class ClusterPlan:
             tuple(NameNodePlan(f"nn{i}", *at[2 * i : 2 * i + 2]) for i in range(namenodes)),
             tuple(DataNodePlan(f"dn{i}", *at[first + 3 * i : first + 3 * i + 3]) for i in range(datanodes)),
         )
+
+
+def _with_addresses(node: dict[str, Any]) -> dict[str, Any]:
+    return {key: value if key == "name" else Address(*value) for key, value in node.items()}
 
 
 def client_properties(plan: ClusterPlan) -> dict[str, str]:

@@ -24,9 +24,9 @@ from types import TracebackType
 from typing import Final, Self
 
 from bmq.dev.class_archive import ClassArchive
+from bmq.dev.cluster import Order
 from bmq.dev.daemon import POLL_INTERVAL_S, Daemon, DaemonFailed
 from bmq.dev.hadoop_configuration import (
-    HOST,
     LOGGING,
     SHARED_EDITS,
     ClusterPlan,
@@ -39,7 +39,7 @@ from bmq.dev.hadoop_configuration import (
 from bmq.dev.java import QUICK_START_JVM_OPTIONS, java_command
 from bmq.dev.namenode_admin import TransitionFailed, become_active, become_standby
 from bmq.dev.namenode_status import NameNodeStatus, NoStatus, namenode_status
-from bmq.dev.ports import check_free, pick_ports
+from bmq.dev.ports import HOST, check_free, pick_ports
 from bmq.hdfs.config import Address
 from bmq.protocol.errors import BmqError
 
@@ -200,6 +200,15 @@ class HdfsCluster:
             if node.name in statuses and statuses[node.name].role == "active":
                 return index
         return None
+
+    @property
+    def special_orders(self) -> Mapping[str, Order]:
+        return {"activate": self._activate}
+
+    async def _activate(self, daemon: Daemon) -> None:
+        if daemon not in self._namenodes:
+            raise ClusterFailed(f"{daemon.name} is no NameNode")
+        await self.transition_to_active(self._namenodes.index(daemon))
 
     # -- Parts -------------------------------------------------------------------------------------------------------
 
@@ -370,6 +379,18 @@ class HdfsCluster:
             for node, daemon in zip(self.plan.namenodes, self._namenodes, strict=True)
             if daemon.state == "running"
         )
+        return found
+
+    async def roles(self) -> Mapping[str, str]:
+        """By daemon: `active`, `standby`, `live`, `not live`; `?` when no NameNode answers."""
+        namenodes = await self.statuses()
+        # A NameNode that was promoted a moment ago has heard from all DataNodes; so has any other that answers.
+        live = {address for status in namenodes.values() for address in status.live}
+        found = {
+            node.name: namenodes[node.name].role if node.name in namenodes else "?" for node in self.plan.namenodes
+        }
+        for node in self.plan.datanodes:
+            found[node.name] = "?" if not namenodes else "live" if str(node.transfer) in live else "not live"
         return found
 
     async def _missing_for(self, count: int) -> str:

@@ -1,4 +1,4 @@
-"""The Java command line of Hadoop's main classes."""
+"""The Java command line of a server's main class, Hadoop's or ZooKeeper's."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ QUICK_START_JVM_OPTIONS: Final = (
 # For figures: the compiler a real cluster would use.
 STEADY_JVM_OPTIONS: Final = ("-XX:+UseSerialGC",)
 # Where `make jars` puts them.
-HADOOP_JARS: Final = Path(__file__).resolve().parents[2] / ".cache" / "jars" / "hadoop"
+_JARS: Final = Path(__file__).resolve().parents[2] / ".cache" / "jars"
+HADOOP_JARS: Final = _JARS / "hadoop"
+ZOOKEEPER_JARS: Final = _JARS / "zookeeper"
 
 
 class JavaMissing(BmqError):

@@ -7,10 +7,10 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
+from bmq.dev.http_get import http_get
 from bmq.hdfs.config import Address
 
 ANSWER_WAIT_S: Final = 2.0
-ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024
 
 
 class NoStatus(Exception):
@@ -49,7 +49,7 @@ async def jmx_bean(http: Address, name: str) -> dict[str, Any]:
     """The attributes of one bean. Raises NoStatus when there is none of that name, or no answer in time."""
     try:
         async with asyncio.timeout(ANSWER_WAIT_S):
-            body = await _get(http, f"/jmx?qry={name}")
+            body = await http_get(http, f"/jmx?qry={name}")
         beans = json.loads(body)["beans"]
     except TimeoutError:
         raise NoStatus(f"{http} did not answer within {ANSWER_WAIT_S:g} s") from None
@@ -59,22 +59,3 @@ async def jmx_bean(http: Address, name: str) -> dict[str, Any]:
         raise NoStatus(f"{http} has no {name} yet")
     found: dict[str, Any] = beans[0]
     return found
-
-
-async def _get(http: Address, path: str) -> bytes:
-    # HTTP/1.0, so that the answer ends where the connection does.
-    reader, writer = await asyncio.open_connection(http.host, http.port)
-    try:
-        writer.write(f"GET {path} HTTP/1.0\r\nHost: {http}\r\n\r\n".encode())
-        received = bytearray()
-        while part := await reader.read(65536):
-            received += part
-            if len(received) > ANSWER_BYTES_MAX:
-                raise ValueError(f"more than {ANSWER_BYTES_MAX} bytes")
-    finally:
-        writer.transport.abort()
-    head, separator, body = bytes(received).partition(b"\r\n\r\n")
-    status_line = head.split(b"\r\n", 1)[0].split()
-    if not separator or len(status_line) < 2 or status_line[1] != b"200":
-        raise ValueError(f"answer begins {bytes(received[:60])!r}")
-    return body

@@ -13,6 +13,8 @@ from bmq.protocol.errors import BmqError
 # Below the range that systems give to outgoing connections: one of those may not take the port of a server that is down.
 PORTS: Final = range(15_000, 32_000)
 TRIES_MAX: Final = 1_000
+# Where all development daemons listen.
+HOST: Final = "127.0.0.1"
 
 
 class PortTaken(BmqError):

@@ -9,18 +9,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from bmq.dev.cluster import DevCluster
 from bmq.dev.cluster_file import ClusterFile
 from bmq.dev.control import ControlServer
-from bmq.dev.hdfs import HdfsCluster
 
 LOOK_INTERVAL_S: Final = 0.2
 _ENDING_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-async def supervise(cluster: HdfsCluster, say: Callable[[str], None], on_up: Callable[[], None]) -> None:
+async def supervise(cluster: DevCluster, say: Callable[[str], None], on_up: Callable[[], None]) -> None:
     """Run `cluster` until an ending signal or the order to go down. `on_up` is called once it is usable.
 
-    Raises what HdfsCluster.start does. Nothing is left running however this ends.
+    Raises what the cluster's start does. Nothing is left running however this ends.
     """
     loop = asyncio.get_running_loop()
     ending = asyncio.Event()
@@ -49,7 +49,7 @@ async def supervise(cluster: HdfsCluster, say: Callable[[str], None], on_up: Cal
 async def _serve_until(
     ended: asyncio.Task[bool],
     ending: asyncio.Event,
-    cluster: HdfsCluster,
+    cluster: DevCluster,
     say: Callable[[str], None],
     on_up: Callable[[], None],
 ) -> None:

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Make sure that the programs named as arguments are there: python, java, mvn, kcat.
+# Make sure that the programs named as arguments are there: python, java, mvn, ip, or any other that is a package's name.
 # As root with apt they are installed, without asking; otherwise one sentence says what to install, and this fails.
 set -eu
 
@@ -27,6 +27,9 @@ for tool in "$@"; do
     java)
         major=$(java_major 2>/dev/null || true)
         [ "${major:-0}" -ge 17 ] || { missing="$missing Java>=17"; packages="$packages default-jre-headless"; }
+        ;;
+    ip)
+        command -v ip >/dev/null || { missing="$missing iproute2"; packages="$packages iproute2"; }
         ;;
     mvn)
         command -v mvn >/dev/null || { missing="$missing Maven"; packages="$packages maven"; }

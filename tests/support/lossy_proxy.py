@@ -1,4 +1,4 @@
-"""A TCP proxy that can lose a server's answer, or leave its clients standing."""
+"""A TCP proxy that can lose a server's answer, leave its clients standing, or be cut off for a while."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ class LossyProxy:
         self.connection_count = 0
         self._is_losing = False
         self._is_holding = False
+        self.is_cut = False
         self._released = asyncio.Event()
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -52,20 +53,32 @@ class LossyProxy:
     def release(self) -> None:
         self._released.set()
 
+    def cut(self) -> None:
+        """Drop all connections, and every new one until `mend`."""
+        self.is_cut = True
+        for task in tuple(self._tasks):
+            task.cancel()
+
+    def mend(self) -> None:
+        self.is_cut = False
+
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        # However it ends, even before it began.
+        task.add_done_callback(lambda _: writer.transport.abort())
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connection_count += 1
-        if self._is_holding:
-            self._is_holding = False
-            await self._released.wait()
         try:
+            if self._is_holding:
+                self._is_holding = False
+                await self._released.wait()
+            if self.is_cut:
+                raise ConnectionAbortedError
             server_reader, server_writer = await asyncio.open_connection(*self.target)
         except OSError:
-            writer.transport.abort()
             return
         ends = [
             asyncio.create_task(self._forward(reader, server_writer, is_answer=False)),
@@ -74,11 +87,10 @@ class LossyProxy:
         try:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            server_writer.transport.abort()  # first, for this may be cancelled while it waits
             for end in ends:
                 end.cancel()
             await asyncio.gather(*ends, return_exceptions=True)
-            writer.transport.abort()
-            server_writer.transport.abort()
 
     async def _forward(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, is_answer: bool) -> None:
         while data := await source.read(READ_BYTES):

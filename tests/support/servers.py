@@ -62,6 +62,11 @@ class Server(ABC):
         return self.process.pid
 
     @property
+    def pids(self) -> tuple[int, ...]:
+        """Of all its processes: one."""
+        return (self.pid,)
+
+    @property
     def is_running(self) -> bool:
         return self._process is not None and self._process.is_running
 

@@ -82,6 +82,16 @@ def record_batch(
     return struct.pack(">qi", 0, len(after_length)) + after_length
 
 
+def end_offset_of(records: bytes) -> int:
+    """The offset behind the last of these whole batches; -1 when there are none."""
+    end_offset, position = -1, 0
+    while position < len(records):
+        base_offset, length = struct.unpack_from(">qi", records, position)
+        end_offset = base_offset + struct.unpack_from(">i", records, position + 23)[0] + 1
+        position += 12 + length
+    return end_offset
+
+
 def old_message_set(magic: int, value: bytes) -> bytes:
     """A message of Kafka 0.8 (magic 0) or 0.10 (magic 1), with its right CRC-32."""
     attributes = struct.pack(">bb", magic, 0) + (struct.pack(">q", TIMESTAMP_MS) if magic == 1 else b"")
@@ -148,16 +158,37 @@ class Reader:
         return len(self._body) - self._position
 
 
+def produce_answer(reader: Reader) -> ProduceAnswer:
+    """The one partition of a Produce response; the reader stands behind the correlation id."""
+    reader.one(">i")
+    reader.string()
+    _, _, error_code, base_offset, _ = reader.take(">iihqq")
+    return ProduceAnswer(error_code, base_offset)
+
+
+def fetch_answer(reader: Reader) -> FetchAnswer:
+    """The one partition of a Fetch response; the reader stands behind the correlation id."""
+    reader.take(">ii")
+    reader.string()
+    _, _, error_code, high_watermark, _, aborted_count = reader.take(">iihqqi")
+    for _ in range(max(aborted_count, 0)):
+        reader.take(">qq")
+    length = reader.one(">i")
+    return FetchAnswer(error_code, high_watermark, reader.raw(max(length, 0)))
+
+
 class WireClient:
     """One connection; use it as a context manager. Every receive is bounded by `timeout_s`."""
 
-    def __init__(self, port: int, timeout_s: float = 20, receive_buffer_bytes: int | None = None) -> None:
+    def __init__(
+        self, port: int, timeout_s: float = 20, receive_buffer_bytes: int | None = None, *, host: str = "127.0.0.1"
+    ) -> None:
         self._socket = socket.socket()
         if receive_buffer_bytes is not None:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         self._socket.settimeout(timeout_s)
         try:
-            self._socket.connect(("127.0.0.1", port))
+            self._socket.connect((host, port))
         except OSError:
             self._socket.close()
             raise
@@ -210,8 +241,16 @@ class WireClient:
 
     def call(self, api_key: int, version: int, body: bytes) -> Reader:
         """Send one request, receive its response; the reader stands behind the correlation id."""
+        return self.receive(self.send(api_key, version, body))
+
+    def send(self, api_key: int, version: int, body: bytes) -> int:
+        """Send one request; its correlation id."""
         correlation_id = next(self._correlation_ids)
         self.send_raw(request(api_key, version, body, correlation_id))
+        return correlation_id
+
+    def receive(self, correlation_id: int) -> Reader:
+        """The next response, which must be to this request; the reader stands behind the correlation id."""
         reader = Reader(self.receive_frame())
         answered = reader.one(">i")
         assert answered == correlation_id, f"response {answered} to request {correlation_id}"
@@ -226,21 +265,10 @@ class WireClient:
         return {key: (low, high) for key, low, high in ranges}
 
     def produce(self, topic: str, records: bytes, partition: int = 0) -> ProduceAnswer:
-        reader = self.call(PRODUCE, 3, produce_body(topic, partition, records))
-        reader.one(">i")
-        reader.string()
-        _, _, error_code, base_offset, _ = reader.take(">iihqq")
-        return ProduceAnswer(error_code, base_offset)
+        return produce_answer(self.call(PRODUCE, 3, produce_body(topic, partition, records)))
 
     def fetch(self, topic: str, offset: int, partition: int = 0, max_wait_ms: int = 0) -> FetchAnswer:
-        reader = self.call(FETCH, 4, fetch_body(topic, partition, offset, max_wait_ms))
-        reader.take(">ii")
-        reader.string()
-        _, _, error_code, high_watermark, _, aborted_count = reader.take(">iihqqi")
-        for _ in range(max(aborted_count, 0)):
-            reader.take(">qq")
-        length = reader.one(">i")
-        return FetchAnswer(error_code, high_watermark, reader.raw(max(length, 0)))
+        return fetch_answer(self.call(FETCH, 4, fetch_body(topic, partition, offset, max_wait_ms)))
 
     def list_offsets(self, topic: str, partitions: Sequence[int], timestamp_ms: int) -> dict[int, tuple[int, int]]:
         """(error code, offset) of each partition."""

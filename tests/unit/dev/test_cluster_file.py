@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bmq.dev.cluster_file import FILE_NAME, BadClusterFile, ClusterBusy, ClusterFile, NoCluster, exclusive
+from bmq.dev.hadoop_configuration import ClusterPlan
 from bmq.hdfs.config import Address
 from tests.unit.dev.plans import plan_of
 
@@ -19,12 +20,12 @@ pytestmark = pytest.mark.unit
 def test_it_reads_back(tmp_path: Path, namenodes: int, control: Address | None) -> None:
     written = ClusterFile(plan_of(namenodes=namenodes), control, None if control is None else 17)
     written.write(tmp_path / "new")
-    assert ClusterFile.read(tmp_path / "new") == written
+    assert ClusterFile.read(tmp_path / "new", ClusterPlan) == written
 
 
 def test_no_file_is_no_cluster(tmp_path: Path) -> None:
-    assert ClusterFile.read(tmp_path) is None
-    assert ClusterFile.read(tmp_path / "missing") is None
+    assert ClusterFile.read(tmp_path, ClusterPlan) is None
+    assert ClusterFile.read(tmp_path / "missing", ClusterPlan) is None
 
 
 @pytest.mark.parametrize(
@@ -42,7 +43,7 @@ def test_no_file_is_no_cluster(tmp_path: Path) -> None:
 def test_something_else_under_that_name_is_an_error_that_names_it(tmp_path: Path, content: bytes) -> None:
     (tmp_path / FILE_NAME).write_bytes(content)
     with pytest.raises(BadClusterFile, match=FILE_NAME):
-        ClusterFile.read(tmp_path)
+        ClusterFile.read(tmp_path, ClusterPlan)
 
 
 def test_a_cut_file_is_never_seen(tmp_path: Path) -> None:

@@ -57,6 +57,20 @@ def histories(draw: st.DrawFn) -> tuple[list[Origin], set[int]]:
     return log, draw(st.sets(st.integers(0, len(log) - 1), min_size=1))
 
 
+@given(histories(), st.integers(0, 39))
+def test_a_record_that_was_acknowledged_without_an_offset_may_be_anywhere_but_not_missing(
+    history: tuple[list[Origin], set[int]], place: int
+) -> None:
+    log, offsets = history
+    origin = log[place % len(log)]
+    acknowledged = told(log, offsets - {place % len(log)})
+    acknowledged.add_anywhere(PARTITION, origin)
+    assert compare(acknowledged, reading_of(log)) == []
+    without = [each for each in log if each != origin]
+    found = compare(acknowledged, reading_of(without))
+    assert f"{origin} of partition {PARTITION} was acknowledged and is not there" in found or len(found) > EXAMPLES_MAX
+
+
 @given(histories())
 def test_a_right_log_has_nothing_wrong(history: tuple[list[Origin], set[int]]) -> None:
     log, acknowledged = history

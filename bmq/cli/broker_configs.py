@@ -1,0 +1,40 @@
+"""Kafka's own config names between the settings and the roles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from bmq.cli.settings import Settings
+from bmq.controller.broker_configs import BrokerConfigs
+from bmq.coordinator.config import CoordinatorConfig
+
+STANDALONE_DEFAULTS: Final = {
+    # What Kafka's own server.properties for one node say: nobody else will join a group of one node's developer.
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.replication.factor": "1",
+}
+
+
+def kafka_configs(settings: Settings, defaults: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What the settings say under Kafka's names; `defaults` where they differ from Kafka's."""
+    own = {
+        "log.dirs": settings.store or str(settings.data),
+        "socket.request.max.bytes": str(settings.proxy.request_bytes_max),
+        "connections.max.idle.ms": str(settings.proxy.connections_max_idle_ms),
+        "max.connections": str(settings.proxy.connections_max),
+    }
+    return {**(defaults or {}), **own, **settings.kafka}
+
+
+def coordinator_config(configs: BrokerConfigs) -> CoordinatorConfig:
+    """Kafka's `group.*` and `offsets.*` settings in the coordinator's terms."""
+    return CoordinatorConfig(
+        group_min_session_timeout_ms=configs.number("group.min.session.timeout.ms"),
+        group_max_session_timeout_ms=configs.number("group.max.session.timeout.ms"),
+        group_initial_rebalance_delay_ms=configs.number("group.initial.rebalance.delay.ms"),
+        group_max_size=configs.number("group.max.size"),
+        offset_metadata_max_bytes=configs.number("offset.metadata.max.bytes"),
+        offsets_retention_ms=configs.number("offsets.retention.minutes") * 60_000,
+        offsets_retention_check_interval_ms=configs.number("offsets.retention.check.interval.ms"),
+    )

@@ -1,0 +1,120 @@
+"""Speaks with the REST API of a cluster: every failure is one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+from uuid import uuid4
+
+import httpx
+
+from bmq.protocol.errors import BmqError
+
+WAIT_S: Final = 15.0
+CONNECT_WAIT_S: Final = 3.0
+POLL_WAIT_MS: Final = 10_000
+_SENTENCE_CHARACTERS_MAX: Final = 500
+
+TRANSPORT: httpx.BaseTransport | None = None
+"""What requests go through instead of sockets; tests set it."""
+
+
+class ClusterUnreachable(BmqError):
+    """Nobody answers at the URL, or not as a bmq does."""
+
+
+class ClusterRefused(BmqError):
+    """The cluster's answer is a problem; its sentence is the message."""
+
+
+class TaskFailed(BmqError):
+    """The task was begun and failed."""
+
+
+class ClusterClient:
+    """Follows redirections to the active controller."""
+
+    def __init__(self, url: str, transport: httpx.BaseTransport | None = None) -> None:
+        """Raises ClusterUnreachable for what is no URL."""
+        self._url = url if "://" in url else f"http://{url}"
+        timeout = httpx.Timeout(WAIT_S, connect=CONNECT_WAIT_S)
+        try:
+            self._client = httpx.Client(
+                base_url=self._url,
+                timeout=timeout,
+                follow_redirects=True,
+                transport=transport or TRANSPORT,
+                trust_env=False,
+            )
+        except (httpx.InvalidURL, ValueError) as error:
+            raise ClusterUnreachable(f"--rest {url!r} is no URL: {error}") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._client.close()
+
+    def get(self, path: str, **query: Any) -> Any:
+        """The JSON document at `path`; parameters that are None are left out."""
+        return self._ask("GET", path, query)
+
+    def order(self, path: str, body: Mapping[str, Any] | None = None, *, is_dry_run: bool = False) -> Any:
+        """A plan with `is_dry_run`, else a task. An answer that was lost is asked for again under the same key."""
+        query = {"dry_run": "true"} if is_dry_run else {}
+        headers = {} if is_dry_run else {"Idempotency-Key": str(uuid4())}
+        return self._ask("POST", path, query, body, headers)
+
+    def follow(self, task: Any) -> Iterator[Any]:
+        """The task now and whenever something of it changed, up to its end."""
+        yield task
+        while task["state"] == "running":
+            task = self.get(f"/v1/tasks/{task['id']}/events", after=task["version"], wait_ms=POLL_WAIT_MS)
+            yield task
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, Any],
+        body: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        given = {name: value for name, value in query.items() if value is not None}
+        request = self._client.build_request(method, path, params=given, json=body, headers=dict(headers or {}))
+        try:
+            try:
+                response = self._client.send(request)
+            except (httpx.ReadError, httpx.RemoteProtocolError):
+                response = self._client.send(request)
+        except httpx.ConnectError as error:
+            raise ClusterUnreachable(
+                f"nobody answers at {self._at(error)}; name a running node with --rest or BMQ_REST_URL"
+            ) from error
+        except httpx.TimeoutException as error:
+            raise ClusterUnreachable(f"{self._at(error)} did not answer within {WAIT_S:g} s") from error
+        except httpx.TooManyRedirects as error:
+            raise ClusterUnreachable("the nodes do not agree on the active controller yet; ask again") from error
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise ClusterUnreachable(f"{self._url} cannot be asked: {str(error) or type(error).__name__}") from error
+        return _document(response)
+
+    def _at(self, error: httpx.RequestError) -> str:
+        """Who was asked last: perhaps the controller we were sent to."""
+        url = error.request.url
+        return f"{url.scheme}://{url.netloc.decode()}"
+
+
+def _document(response: httpx.Response) -> Any:
+    try:
+        document = response.json()
+    except ValueError:
+        document = None
+    if response.is_success and document is not None:
+        return document
+    if isinstance(document, dict) and isinstance(document.get("detail"), str):
+        raise ClusterRefused(document["detail"][:_SENTENCE_CHARACTERS_MAX])
+    raise ClusterUnreachable(f"{response.url} answered {response.status_code}, and not as a bmq node does")

@@ -1,0 +1,165 @@
+"""`bmq dev up`: a whole cluster on this machine, to play with: ZooKeeper, HDFS, and nodes of bmq over them.
+
+`up` runs it in the foreground; the other commands, from a second terminal, look at it and hurt it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Annotated, Final
+
+import typer
+
+from bmq.cli.dev_orders import DevOrders, say
+from bmq.cli.dev_watch import ClusterWatch
+from bmq.dev.bmq_cluster import BmqCluster
+from bmq.dev.bmq_plan import BROKER_IDS, CONTROLLER_IDS, PROXY_IDS, WholePlan, plan_servers
+from bmq.dev.cluster_file import exclusive
+from bmq.dev.hadoop_configuration import ClusterPlan
+from bmq.dev.hdfs import HdfsCluster
+from bmq.dev.java import HADOOP_JARS, ZOOKEEPER_JARS, class_path, java_executable
+from bmq.dev.ports import HOST, pick_ports
+from bmq.dev.supervisor import supervise
+from bmq.dev.zookeeper import ZooKeeperPlan, ZooKeeperServer
+
+DATANODES_MAX: Final = 20
+_DEFAULT_DATA: Final = Path("data/cluster")
+_ORDERS: Final = DevOrders("bmq dev", "cluster", "what it is", WholePlan)
+# A restarted NameNode would refuse writes for 30 s more, so that DataNodes far away can report; here none is.
+_HDFS_PROPERTIES: Final = {"dfs.namenode.safemode.extension": "0"}
+
+Data = Annotated[Path, typer.Option("--data", metavar="DIR", help="Directory of the cluster")]
+Node = Annotated[str, typer.Argument(metavar="NODE", help="bmq1, zk0, nn0, dn0, … as `bmq dev status` lists them")]
+
+
+# -- Up ------------------------------------------------------------------------------------------------------------
+
+
+def up(
+    brokers: Annotated[int, typer.Option(min=1, max=len(BROKER_IDS), help="How many nodes own partitions")] = 3,
+    proxies: Annotated[
+        int, typer.Option(min=0, max=len(PROXY_IDS), help="How many nodes serve clients; 0: the brokers do")
+    ] = 0,
+    controllers: Annotated[
+        int, typer.Option(min=0, max=len(CONTROLLER_IDS), help="How many controller candidates; 0: the brokers are")
+    ] = 0,
+    data: Data = _DEFAULT_DATA,
+    kafka_port: Annotated[
+        int, typer.Option(min=1, max=65_000, help="Of the first node for clients; each further one has the next")
+    ] = 9092,
+    rest_port: Annotated[
+        int, typer.Option(min=1, max=65_000, help="Of the first node; each further one has the next")
+    ] = 8080,
+    datanodes: Annotated[
+        int | None, typer.Option(min=1, max=DATANODES_MAX, help="How many DataNodes [3, or as before]")
+    ] = None,
+) -> None:
+    """Start a whole cluster and run it until Ctrl-C. What it stored is there the next time, also for other nodes."""
+    java_executable()
+    class_path(HADOOP_JARS)
+    class_path(ZOOKEEPER_JARS)
+    with exclusive(data):
+        before = _ORDERS.before(data)
+        internal_ports = pick_ports(HOST, brokers + proxies + controllers, Random())
+        servers = plan_servers(
+            brokers=brokers,
+            proxies=proxies,
+            controllers=controllers,
+            kafka_port=kafka_port,
+            rest_port=rest_port,
+            internal_ports=internal_ports,
+        )
+        plan = WholePlan(
+            _hdfs_plan(None if before is None else before.hdfs, data, datanodes),
+            ZooKeeperPlan.of_port(*pick_ports(HOST, 1, Random(), exclude=internal_ports)),
+            servers,
+        )
+        cluster = BmqCluster(
+            data,
+            plan,
+            HdfsCluster(data / "hdfs", HADOOP_JARS, properties=_HDFS_PROPERTIES, plan=plan.hdfs),
+            ZooKeeperServer(data / "zookeeper", ZOOKEEPER_JARS, plan=plan.zookeeper),
+        )
+        say(
+            f"starting ZooKeeper, HDFS with {len(plan.hdfs.datanodes)} DataNode(s) and {len(servers)} node(s) in {data}"
+        )
+        asyncio.run(_run(cluster, data))
+
+
+def _hdfs_plan(before: ClusterPlan | None, data: Path, datanodes: int | None) -> ClusterPlan:
+    """As before where there was a before: its files are tied to the number of daemons."""
+    if before is None:
+        count = datanodes or 3
+        return ClusterPlan.of_ports(pick_ports(HOST, 2 + 3 * count, Random()), namenodes=1, datanodes=count)
+    if datanodes not in (None, len(before.datanodes)):
+        raise typer.BadParameter(
+            f"{data} holds a cluster with {len(before.datanodes)} DataNodes; name another directory with --data"
+        )
+    return before
+
+
+async def _run(cluster: BmqCluster, data: Path) -> None:
+    watch = ClusterWatch(cluster)
+
+    def on_up() -> None:
+        _print_up(cluster, data, watch.say)
+        watch.start()
+
+    try:
+        await supervise(cluster, watch.say, on_up)
+    finally:
+        await watch.stop()
+
+
+def _print_up(cluster: BmqCluster, data: Path, tell: Callable[[str], None]) -> None:
+    option = "" if data == _DEFAULT_DATA else f" --data {data}"
+    rest = cluster.plan.servers[0].rest
+    tell("the cluster is up")
+    tell(f"  Kafka clients:  bootstrap.servers={cluster.bootstrap}")
+    tell(f"  REST:           http://{rest}/docs")
+    tell(f"  a node more:    bmq node --node-id 42 --store {cluster.store} --zookeeper {cluster.zookeeper_url} …")
+    tell(f"from another terminal: bmq dev status{option}, bmq dev kill bmq1{option}; Ctrl-C ends it")
+
+
+# -- Orders --------------------------------------------------------------------------------------------------------
+
+
+def status(
+    data: Data = _DEFAULT_DATA,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of a table")] = False,
+) -> None:
+    """Every process of the cluster, and what it is there."""
+    _ORDERS.give(data, "status", as_json=as_json)
+
+
+def down(data: Data = _DEFAULT_DATA) -> None:
+    """End the cluster, as Ctrl-C in its terminal does; what it stored stays."""
+    _ORDERS.down(data)
+
+
+_NODE_ORDERS: Final = {
+    "start": "Start a stopped or killed node at its addresses.",
+    "stop": "SIGTERM: a node of bmq gives its partitions away first.",
+    "kill": "SIGKILL: as if its machine had lost power.",
+    "pause": "SIGSTOP: it hangs; its connections stay open and nothing is answered.",
+    "resume": "SIGCONT: a paused node goes on, and finds out that it was replaced.",
+    "restart": "Stop and start; returns once it serves again.",
+}
+
+
+def _order(name: str) -> Callable[[str, Path], None]:
+    def give(node: Node, data: Data = _DEFAULT_DATA) -> None:
+        _ORDERS.give(data, name, node)
+
+    return give
+
+
+def register(app: typer.Typer) -> None:
+    """Put the commands of this module into `bmq dev`."""
+    for command in (up, status, down):
+        app.command(command.__name__)(command)
+    for name, help_text in _NODE_ORDERS.items():
+        app.command(name, help=help_text)(_order(name))

@@ -1,0 +1,68 @@
+"""The REST API of a cluster node: its own view, and on the active controller the operations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
+
+from bmq.cli.node import NodeServer
+from bmq.cli.settings import Settings, split_address
+from bmq.cluster.drivers.settings import NodeCommand, driver_of
+from bmq.cluster.operations import NodeLoad, Operations, OperationsConfig, StateChanges
+from bmq.cluster.rest.application import RestSources, rest_application
+from bmq.log.clock import Clock
+from bmq.log.store import SegmentStore
+
+
+class NodeRest:
+    """`application` is there at once and says "not ready" until the node serves. Close it before the node is stopped."""
+
+    def __init__(
+        self,
+        server: NodeServer,
+        settings: Settings,
+        store: SegmentStore,
+        clock: Clock,
+        rng: Random,
+        registry: CollectorRegistry,
+    ) -> None:
+        self._server = server
+        command = NodeCommand(
+            store=settings.store,
+            zookeeper=settings.zookeeper,
+            host=split_address(settings.internal)[0],
+            rack=settings.rack,
+        )
+        driver = driver_of(settings.scale, command.of)
+        self.operations = Operations(
+            lambda: server.controller, driver, clock, rng, OperationsConfig(roles=settings.scale.roles)
+        )
+        server.on_controller_ended = self.operations.controller_lost
+        self.application: FastAPI = rest_application(
+            RestSources(
+                lambda: server.is_serving,
+                lambda: server.image,
+                server.partition_states,
+                registry,
+                node_id=settings.node_id,
+                store=lambda: store,
+                history=self._history,
+                loads=self._loads,
+                high_watermark=server.high_watermark,
+                operations=lambda: self.operations,
+            )
+        )
+
+    def _history(self) -> StateChanges | None:
+        return self._server.history
+
+    def _loads(self) -> Mapping[int, NodeLoad] | None:
+        controller = self._server.controller
+        return None if controller is None else controller.loads()
+
+    async def close(self) -> None:
+        """End what the operators asked for; whoever is the active controller next can be asked again."""
+        await self.operations.close()

@@ -1,0 +1,1 @@
+"""How the roles of different processes reach each other: elections, links between nodes, remote partitions and groups."""

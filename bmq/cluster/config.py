@@ -1,0 +1,34 @@
+"""Settings of what nodes do with each other (units in the names)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """The table `[cluster]` of a node's settings."""
+
+    heartbeat_interval_ms: int = 500
+    heartbeat_timeout_ms: int = 2_000
+    """A controller that does not answer for so long is thought to hang: candidates depose it."""
+    registration_timeout_ms: int = 10_000
+    """The same of one that has to write before it can answer: while a node registers, is let in, or stops."""
+    report_interval_ms: int = 1_000
+    """How often high watermarks and load are told to the controller (only what changed)."""
+    metadata_wait_max_ms: int = 5_000
+    """How long one poll for metadata waits at the controller."""
+    metadata_fetch_bytes_max: int = 4 * 1024 * 1024
+    registration_wait_max_ms: int = 30_000
+    """How long a node tries to register before it gives up with a sentence: an earlier process may seem alive yet."""
+    retry_min_ms: int = 20
+    retry_max_ms: int = 500
+    release_wait_max_ms: int = 1_500
+    """How long a new owner waits for the old one to drain and seal; then it takes over by force."""
+    takeover_delay_ms: int = 3_000
+    """When a dead node's partitions are started that nobody has asked for by then: those in use come first."""
+    takeovers_behind_max: int = 4
+    """So many of them at once."""
+    zookeeper_session_ms: int = 6_000
+    shutdown_wait_max_ms: int = 6_000
+    """How long a stopping node waits for its partitions to be taken over in order."""

@@ -1,0 +1,93 @@
+"""Who is alive and who is the active controller: the port that ZooKeeper implements, and a fake in tests.
+
+All methods are called on the event loop. Losing the service behind it stops elections, never traffic: what was known
+last goes on being told, and sessions are made anew when it is back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from bmq.protocol.errors import BmqError
+
+
+class ElectionError(BmqError):
+    """Base of what an election raises, each one a sentence that says what to do."""
+
+
+class ElectionUnavailable(ElectionError):
+    """The service does not answer now."""
+
+
+class ForeignElection(ElectionError):
+    """The root belongs to another cluster."""
+
+
+class DuplicateNode(ElectionError):
+    """Another live process has this node id."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerClaim:
+    """The active controller, reached at `host`, `port` (its internal listener). `epoch` comes from a persistent counter."""
+
+    node_id: int
+    host: str
+    port: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A process that is alive as far as the service knows. `incarnation`: unique for every start of a process."""
+
+    node_id: int
+    incarnation: str
+    host: str
+    port: int
+
+
+class Election(Protocol):
+    """One process's session."""
+
+    async def start(self, cluster_id: str) -> None:
+        """Connect, and bind the root to this cluster. Raises ElectionUnavailable, ForeignElection."""
+
+    async def join(self, member: Member) -> None:
+        """Be seen as alive until `close` or death; kept up over lost sessions. Raises DuplicateNode, ElectionUnavailable.
+
+        An entry that a dead earlier process of this node left behind is waited for at most one session timeout.
+        """
+
+    @property
+    def leader(self) -> ControllerClaim | None:
+        """The newest claim that was seen and not given up; also while the service is away."""
+
+    def on_leader(self, changed: Callable[[ControllerClaim | None], None]) -> None:
+        """Call at every change of `leader`, a moment after it."""
+
+    @property
+    def members(self) -> Mapping[int, Member]:
+        """By node id; the last known while the service is away."""
+
+    def on_members(self, changed: Callable[[Mapping[int, Member]], None]) -> None: ...
+
+    async def campaign(self, member: Member) -> ControllerClaim:
+        """Wait until nobody holds the office, take it under an epoch never used before, and return it. Cancellable."""
+
+    def on_lost(self, claim: ControllerClaim, lost: Callable[[], None]) -> None:
+        """Call once when the claim is known to be gone (session expired, deposed). Not called while it is only doubtful."""
+
+    async def resign(self, claim: ControllerClaim) -> None:
+        """Give the office up if it is still ours."""
+
+    async def depose(self, claim: ControllerClaim) -> None:
+        """Take the office from a controller that is thought dead, if it is still this claim; a wrong guess does no harm:
+        the next one has a higher epoch (rule 17)."""
+
+    async def raise_epoch(self, minimum: int) -> int:
+        """Make the counter at least this, after the service lost its data; the counter now."""
+
+    async def close(self) -> None: ...

@@ -1,0 +1,274 @@
+"""The group APIs as their requests are carried to the coordinators of the groups they name: taken apart, put together.
+
+A request is about one group or many, and an answer has a part for each. Which requests may be sent again without knowing
+how the first try ended, and why:
+
+Heartbeat, OffsetFetch, DescribeGroups  change nothing that a second one would not change in the same way.
+OffsetCommit     writes the same again; the caller sees to it that no later commit of the member comes between.
+SyncGroup        is answered by the generation it names, or refused because that is over.
+JoinGroup        of a known member takes the place of its first one. Without a member id it is answered at once with one
+                 to come back with (from version 4 on), or a static member's new id replaces the first. Only an old
+                 client's very first JoinGroup would leave somebody behind for whom a rebalance waits: it is told
+                 COORDINATOR_NOT_AVAILABLE instead, and decides for itself.
+LeaveGroup, DeleteGroups, OffsetDelete  a second one finds nobody left: that is what was asked for, and told so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Final, cast
+
+from bmq.coordinator.effects import join_error, sync_error
+from bmq.coordinator.offset_api import failed_fetch, fetch_error
+from bmq.coordinator.offsets import refused
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.messages.delete_groups_request import DeleteGroupsRequest
+from bmq.protocol.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
+from bmq.protocol.messages.describe_groups_request import DescribeGroupsRequest
+from bmq.protocol.messages.describe_groups_response import DescribedGroup, DescribeGroupsResponse
+from bmq.protocol.messages.heartbeat_response import HeartbeatResponse
+from bmq.protocol.messages.join_group_request import JoinGroupRequest
+from bmq.protocol.messages.join_group_response import JoinGroupResponse
+from bmq.protocol.messages.leave_group_response import LeaveGroupResponse, MemberResponse
+from bmq.protocol.messages.offset_commit_response import OffsetCommitResponse
+from bmq.protocol.messages.offset_delete_request import OffsetDeleteRequest
+from bmq.protocol.messages.offset_delete_response import (
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from bmq.protocol.messages.offset_fetch_request import OffsetFetchRequest
+from bmq.protocol.messages.offset_fetch_response import OffsetFetchResponse, OffsetFetchResponseGroup
+from bmq.protocol.messages.sync_group_response import SyncGroupResponse
+
+MOVING: Final = frozenset(
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
+"""What passes when a shard has found its next owner."""
+
+_MEMBER_ID_REQUIRED_FROM: Final = 4
+
+
+class GroupRequest:
+    """One client's request, as it is for an API about one group: the part is the response.
+
+    `waits_for_members`: an answer may take as long as a rebalance.
+    """
+
+    api_key: ApiKey
+    waits_for_members = False
+
+    def __init__(self, request: Any, api_version: int) -> None:
+        self.request = request
+        self.api_version = api_version
+
+    @property
+    def group_ids(self) -> Sequence[str]:
+        """One for each part of the answer, in order."""
+        return (self.request.group_id,)
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether it may be sent again when the outcome of the first try is not known."""
+        return True
+
+    def about(self, group_ids: Sequence[str], places: Sequence[int]) -> Any:
+        """The request about these groups only: the ones at these places of `group_ids`."""
+        return self.request
+
+    def parts(self, response: Any) -> Sequence[Any]:
+        """One for each group that was asked about."""
+        return (response,)
+
+    def code(self, part: Any) -> int:
+        """The part's error, if it is one of the whole group."""
+        return cast(int, part.error_code)
+
+    def refusal(self, group_id: str, code: ErrorCode) -> Any:
+        """The part of a group whose coordinator was not reached."""
+        raise NotImplementedError
+
+    def repeated(self, part: Any) -> Any:
+        """What a part means when an earlier try may have done the work."""
+        return part
+
+    def response(self, parts: Sequence[Any]) -> Any:
+        """The answer to the client."""
+        return parts[0]
+
+
+class Join(GroupRequest):
+    """JoinGroup."""
+
+    api_key = ApiKey.JOIN_GROUP
+    waits_for_members = True
+
+    @property
+    def is_repeatable(self) -> bool:
+        asked: JoinGroupRequest = self.request
+        return bool(asked.member_id or asked.group_instance_id or self.api_version >= _MEMBER_ID_REQUIRED_FROM)
+
+    def refusal(self, group_id: str, code: ErrorCode) -> JoinGroupResponse:
+        return join_error(code, self.request.member_id)
+
+
+class Sync(GroupRequest):
+    """SyncGroup."""
+
+    api_key = ApiKey.SYNC_GROUP
+    waits_for_members = True
+
+    def refusal(self, group_id: str, code: ErrorCode) -> SyncGroupResponse:
+        return sync_error(code)
+
+
+class Beat(GroupRequest):
+    """Heartbeat."""
+
+    api_key = ApiKey.HEARTBEAT
+
+    def refusal(self, group_id: str, code: ErrorCode) -> HeartbeatResponse:
+        return HeartbeatResponse(error_code=code)
+
+
+class Leave(GroupRequest):
+    """LeaveGroup."""
+
+    api_key = ApiKey.LEAVE_GROUP
+
+    def refusal(self, group_id: str, code: ErrorCode) -> LeaveGroupResponse:
+        return LeaveGroupResponse(error_code=code)
+
+    def repeated(self, part: LeaveGroupResponse) -> LeaveGroupResponse:
+        told: list[LeaveGroupResponse | MemberResponse] = [part, *part.members]
+        for one in told:
+            if one.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
+                one.error_code = ErrorCode.NONE
+        return part
+
+
+class Commit(GroupRequest):
+    """OffsetCommit: what is wrong with the whole group stands at every partition."""
+
+    api_key = ApiKey.OFFSET_COMMIT
+
+    def code(self, part: OffsetCommitResponse) -> int:
+        return _moving(one.error_code for topic in part.topics for one in topic.partitions)
+
+    def refusal(self, group_id: str, code: ErrorCode) -> OffsetCommitResponse:
+        return OffsetCommitResponse(topics=refused(self.request.topics, code))
+
+
+class Fetch(GroupRequest):
+    """OffsetFetch of one group, before version 8."""
+
+    api_key = ApiKey.OFFSET_FETCH
+
+    def code(self, part: OffsetFetchResponse) -> int:
+        return part.error_code or _moving(one.error_code for topic in part.topics for one in topic.partitions)
+
+    def refusal(self, group_id: str, code: ErrorCode) -> OffsetFetchResponse:
+        return failed_fetch(self.request.topics or (), fetch_error(code), self.api_version)
+
+
+class DeleteOffsets(GroupRequest):
+    """OffsetDelete."""
+
+    api_key = ApiKey.OFFSET_DELETE
+
+    def refusal(self, group_id: str, code: ErrorCode) -> OffsetDeleteResponse:
+        return OffsetDeleteResponse(error_code=code)
+
+    def repeated(self, part: OffsetDeleteResponse) -> OffsetDeleteResponse:
+        if part.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
+            return part
+        asked: OffsetDeleteRequest = self.request
+        topics = []
+        for topic in asked.topics:
+            partitions = [OffsetDeleteResponsePartition(partition_index=p.partition_index) for p in topic.partitions]
+            topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=partitions))
+        return OffsetDeleteResponse(topics=topics)
+
+
+class FetchMany(GroupRequest):
+    """OffsetFetch of any number of groups, from version 8 on."""
+
+    api_key = ApiKey.OFFSET_FETCH
+
+    @property
+    def group_ids(self) -> Sequence[str]:
+        return [group.group_id for group in self.request.groups]
+
+    def about(self, group_ids: Sequence[str], places: Sequence[int]) -> OffsetFetchRequest:
+        asked: OffsetFetchRequest = self.request
+        return replace(asked, groups=[asked.groups[place] for place in places])
+
+    def parts(self, response: OffsetFetchResponse) -> Sequence[OffsetFetchResponseGroup]:
+        return response.groups
+
+    def refusal(self, group_id: str, code: ErrorCode) -> OffsetFetchResponseGroup:
+        return OffsetFetchResponseGroup(group_id=group_id, error_code=fetch_error(code))
+
+    def response(self, parts: Sequence[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
+        return OffsetFetchResponse(groups=parts)
+
+
+class Describe(GroupRequest):
+    """DescribeGroups."""
+
+    api_key = ApiKey.DESCRIBE_GROUPS
+
+    @property
+    def group_ids(self) -> Sequence[str]:
+        return cast(Sequence[str], self.request.groups)
+
+    def about(self, group_ids: Sequence[str], places: Sequence[int]) -> DescribeGroupsRequest:
+        asked: DescribeGroupsRequest = self.request
+        return replace(asked, groups=group_ids)
+
+    def parts(self, response: DescribeGroupsResponse) -> Sequence[DescribedGroup]:
+        return response.groups
+
+    def refusal(self, group_id: str, code: ErrorCode) -> DescribedGroup:
+        return DescribedGroup(group_id=group_id, error_code=code)
+
+    def response(self, parts: Sequence[DescribedGroup]) -> DescribeGroupsResponse:
+        return DescribeGroupsResponse(groups=parts)
+
+
+class Delete(GroupRequest):
+    """DeleteGroups; a group that is named twice is deleted, and answered, once."""
+
+    api_key = ApiKey.DELETE_GROUPS
+
+    @property
+    def group_ids(self) -> Sequence[str]:
+        return list(dict.fromkeys(self.request.groups_names))
+
+    def about(self, group_ids: Sequence[str], places: Sequence[int]) -> DeleteGroupsRequest:
+        asked: DeleteGroupsRequest = self.request
+        return replace(asked, groups_names=group_ids)
+
+    def parts(self, response: DeleteGroupsResponse) -> Sequence[DeletableGroupResult]:
+        return response.results
+
+    def refusal(self, group_id: str, code: ErrorCode) -> DeletableGroupResult:
+        return DeletableGroupResult(group_id=group_id, error_code=code, error_message=code.name)
+
+    def repeated(self, part: DeletableGroupResult) -> DeletableGroupResult:
+        if part.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+            part.error_code, part.error_message = ErrorCode.NONE, None
+        return part
+
+    def response(self, parts: Sequence[DeletableGroupResult]) -> DeleteGroupsResponse:
+        return DeleteGroupsResponse(results=parts)
+
+
+def _moving(codes: Iterable[int]) -> int:
+    return next((code for code in codes if code in MOVING), ErrorCode.NONE)

@@ -1,0 +1,70 @@
+"""What a node tells the controller of the partitions it owns: high watermarks (rule 5) and load, only where they moved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bmq.broker.manager import PartitionManager
+from bmq.broker.partition_states import Offline
+from bmq.broker.runtime import PartitionRuntime
+from bmq.controller.partition_reports import FENCED, OFFLINE, UNKNOWN
+from bmq.protocol.internal_messages import PartitionReport
+
+_Told = tuple[int, int, int, int]  # high watermark, bytes in, bytes out, requests
+
+
+class LoadReports:
+    """`changed` makes a report, `confirm` says that it arrived; what was not confirmed is told again, added up."""
+
+    def __init__(self, manager: PartitionManager) -> None:
+        self._manager = manager
+        self._told: dict[PartitionRuntime, _Told] = {}
+        self._telling: dict[PartitionRuntime, _Told] = {}
+
+    def changed(self) -> Sequence[PartitionReport]:
+        """Partitions whose figures differ from what was confirmed."""
+        reports = []
+        self._telling = {}
+        for runtime in self._manager.owned():
+            load = runtime.load
+            now = (runtime.high_watermark, load.bytes_in, load.bytes_out, load.requests)
+            told = self._told.get(runtime, (-1, 0, 0, 0))
+            if now == told:
+                continue
+            self._telling[runtime] = now
+            reports.append(
+                PartitionReport(
+                    topic_id=runtime.topic_partition.topic_id,
+                    partition=runtime.topic_partition.partition,
+                    leader_epoch=runtime.leader_epoch,
+                    high_watermark=now[0],
+                    bytes_in=now[1] - told[1],
+                    bytes_out=now[2] - told[2],
+                    requests=now[3] - told[3],
+                )
+            )
+        # Told again each time: until somebody does something about it the partition serves nobody.
+        for runtime in self._manager.unserved():
+            is_offline = isinstance(runtime.state, Offline)
+            reports.append(
+                PartitionReport(
+                    topic_id=runtime.topic_partition.topic_id,
+                    partition=runtime.topic_partition.partition,
+                    leader_epoch=runtime.leader_epoch,
+                    high_watermark=OFFLINE if is_offline else FENCED,
+                )
+            )
+        return reports
+
+    def restart(self) -> None:
+        """Another controller listens now, and knows nothing: all is news to it (rule 5)."""
+        self._told = {runtime: (UNKNOWN, *told[1:]) for runtime, told in self._told.items()}
+        self._telling = {}
+
+    def confirm(self) -> None:
+        """The controller has the last report."""
+        self._told.update(self._telling)
+        self._telling = {}
+        owned = set(self._manager.owned())
+        for runtime in [runtime for runtime in self._told if runtime not in owned]:
+            del self._told[runtime]

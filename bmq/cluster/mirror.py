@@ -1,0 +1,88 @@
+"""What a proxy knows of a partition another node owns: its offsets, its epochs, its newest batches. Never goes back. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from bmq.broker.tail_cache import PartitionTail
+from bmq.log.epoch_history import EpochHistory
+from bmq.protocol.internal_messages import EpochStart, TailPart
+from bmq.protocol.record_batch import batches
+
+
+class Mirror:
+    """`tail`: an empty one; batches enter it as views of the frame they came in."""
+
+    __slots__ = (
+        "_epochs",
+        "_tail",
+        "_tail_end_offset",
+        "high_watermark",
+        "last_stable_offset",
+        "log_end_offset",
+        "log_start_offset",
+    )
+
+    def __init__(self, tail: PartitionTail) -> None:
+        self._tail = tail
+        self._tail_end_offset = -1
+        self._epochs = EpochHistory()
+        self.log_start_offset = 0
+        self.high_watermark = 0
+        self.last_stable_offset = 0
+        self.log_end_offset = 0
+
+    def learn(
+        self, *, log_start_offset: int, high_watermark: int, last_stable_offset: int, log_end_offset: int
+    ) -> bool:
+        """The owner's offsets; answers may overtake each other, so lower ones are old. Whether any of them moved."""
+        before = self._offsets()
+        if log_start_offset > self.log_start_offset:
+            self.log_start_offset = log_start_offset
+            self._tail.drop_below(log_start_offset)
+        self.high_watermark = max(self.high_watermark, high_watermark)
+        self.last_stable_offset = min(max(self.last_stable_offset, last_stable_offset), self.high_watermark)
+        self.log_end_offset = max(self.log_end_offset, log_end_offset, self.high_watermark)
+        return self._offsets() != before
+
+    def learn_epochs(self, starts: Iterable[EpochStart]) -> None:
+        """All epochs the owner knows of."""
+        self._epochs = EpochHistory((one.leader_epoch, one.start_offset) for one in starts)
+
+    def take(self, part: TailPart) -> bool:
+        """News from the tail stream: whole batches, and offsets that are told only with or after them. Whether any moved.
+
+        Raises CorruptRecords for what is no run of batches.
+        """
+        if part.epochs:
+            self.learn_epochs(part.epochs)
+        if part.records:
+            records = memoryview(part.records).toreadonly()
+            for position, header in batches(records):
+                if header.end_offset > self._tail_end_offset:
+                    end_offset = header.end_offset
+                    self._tail.append(
+                        header.base_offset, end_offset, records[position : position + header.size_bytes], position
+                    )
+                    self._tail_end_offset = end_offset
+        return self.learn(
+            log_start_offset=part.log_start_offset,
+            high_watermark=part.high_watermark,
+            last_stable_offset=part.last_stable_offset,
+            log_end_offset=part.log_end_offset,
+        )
+
+    def tail_read(self, offset: int, length_bytes_max: int, bound_offset: int) -> Sequence[memoryview] | None:
+        """As PartitionLog.tail_read."""
+        return self._tail.read(offset, length_bytes_max, bound_offset)
+
+    def epoch_end_offset(self, leader_epoch: int) -> tuple[int, int]:
+        """As PartitionLog.epoch_end_offset."""
+        return self._epochs.end_offset_for(leader_epoch, self.high_watermark)
+
+    def clear(self) -> None:
+        """Let go of the batches."""
+        self._tail.clear()
+
+    def _offsets(self) -> tuple[int, int, int, int]:
+        return self.log_start_offset, self.high_watermark, self.last_stable_offset, self.log_end_offset

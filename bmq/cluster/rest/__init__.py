@@ -1,0 +1,1 @@
+"""The REST API for operators: what the cluster looks like, and orders that change it."""

@@ -1,0 +1,159 @@
+"""A whole cluster of bmq on this machine: ZooKeeper, HDFS and nodes over them, each a process that can be hurt.
+
+Everything lies in one directory: the files of ZooKeeper and HDFS, which stay for the next time, and `log`. The nodes of
+bmq hold no data, so the next time there may be other ones. When the cluster is scaled the active controller starts and
+stops further ones, in `scaled`; those end with the cluster too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from bmq.cluster.drivers.driver import NodeSpec
+from bmq.cluster.drivers.local import LocalProcesses
+from bmq.dev.bmq_node import BmqNode, NodeReport
+from bmq.dev.bmq_plan import SCALED_IDS, WholePlan
+from bmq.dev.cluster import Order
+from bmq.dev.daemon import Daemon
+from bmq.dev.hdfs import HdfsCluster
+from bmq.dev.ports import check_free
+from bmq.dev.zookeeper import ZooKeeperServer
+from bmq.protocol.errors import BmqError
+
+ROOT: Final = "/bmq"
+SETTINGS_FILE: Final = "bmq.toml"
+SCALED: Final = "scaled"
+# Longer than a node may take by itself (stop_timeout_ms), so that it ends in order even on a busy machine.
+NODE_STOP_WAIT_S: Final = 20.0
+STEPS: Final = ("proxy", "broker", "controller")
+
+
+class UnknownNode(BmqError):
+    """There is no daemon of that name."""
+
+
+class BmqCluster:
+    """`hdfs`, `zookeeper`: of `plan`, not started. Implements bmq.dev.cluster.DevCluster."""
+
+    def __init__(self, directory: Path, plan: WholePlan, hdfs: HdfsCluster, zookeeper: ZooKeeperServer) -> None:
+        self.directory = directory.resolve()
+        self.plan = plan
+        self.hdfs = hdfs
+        self.zookeeper = zookeeper
+        self._scaled = LocalProcesses(self.directory / SCALED, SCALED_IDS, _never_asked)
+        settings = self.directory / SETTINGS_FILE
+        self.nodes = tuple(
+            BmqNode(server, self.directory, self.store, self.zookeeper_url, settings) for server in plan.servers
+        )
+
+    # -- The whole cluster -------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start everything and wait until every node serves; on failure nothing is left running. Raises a BmqError."""
+        check_free(address for server in self.plan.servers for address in server.addresses)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        (self.directory / SETTINGS_FILE).write_text(self._settings())
+        # What an `up` that was killed has left behind.
+        await self._stop_scaled()
+        try:
+            await _together((self.zookeeper.start(), self.hdfs.start()))
+            await _together(node.start() for node in self.nodes)
+        except BaseException:
+            await _together(daemon.kill() for daemon in self.daemons)
+            raise
+
+    async def stop(self) -> None:
+        """End everything in order: what clients see first, what the others need last. The files stay."""
+        await self._stop_scaled()
+        for role in STEPS:
+            await _together(
+                node.daemon.stop(NODE_STOP_WAIT_S)
+                for node in self.nodes
+                if role in node.plan.roles and node.daemon.is_running
+            )
+        await self.zookeeper.stop()
+        await self.hdfs.stop()
+
+    def _settings(self) -> str:
+        """What the nodes have in common, over which `BMQ_…` variables still win."""
+        roles = next(server.roles for server in self.plan.servers if "broker" in server.roles)
+        return (
+            f"[hdfs]\nreplication = {min(3, len(self.plan.hdfs.datanodes))}\n"
+            f'[scale]\ndriver = "local"\ndirectory = {json.dumps(str(self.directory / SCALED))}\n'
+            f'first_node_id = {SCALED_IDS[0]}\nlast_node_id = {SCALED_IDS[-1]}\nroles = "{",".join(roles)}"\n'
+        )
+
+    async def _stop_scaled(self) -> None:
+        await _together(self._scaled.stop_node(handle.node_id) for handle in await self._scaled.list_nodes())
+
+    # -- Parts -------------------------------------------------------------------------------------------------------
+
+    @property
+    def store(self) -> str:
+        """For `--store`."""
+        return f"{self.hdfs.url}{ROOT}"
+
+    @property
+    def zookeeper_url(self) -> str:
+        """For `--zookeeper`."""
+        return f"{self.zookeeper.address}{ROOT}"
+
+    @property
+    def bootstrap(self) -> str:
+        """For Kafka clients."""
+        return ",".join(str(server.kafka) for server in self.plan.servers if server.kafka)
+
+    @property
+    def daemons(self) -> tuple[Daemon, ...]:
+        return (*(node.daemon for node in self.nodes), *self.zookeeper.daemons, *self.hdfs.daemons)
+
+    def daemon(self, name: str) -> Daemon:
+        """By name: `bmq1`, `nn0`. Raises UnknownNode."""
+        for daemon in self.daemons:
+            if daemon.name == name:
+                return daemon
+        known = ", ".join(daemon.name for daemon in self.daemons)
+        raise UnknownNode(f"there is no node {name!r}; this cluster has {known}")
+
+    @property
+    def special_orders(self) -> Mapping[str, Order]:
+        return {}
+
+    # -- Watching ----------------------------------------------------------------------------------------------------
+
+    async def reports(self) -> dict[str, NodeReport]:
+        """What every node of bmq says about itself, by name."""
+        found = await asyncio.gather(*(node.report() for node in self.nodes))
+        return {node.plan.name: report for node, report in zip(self.nodes, found, strict=True)}
+
+    async def roles(self) -> Mapping[str, str]:
+        """By daemon; of a node of bmq its roles, whether it is the active controller, and how much it owns."""
+        reports, zookeeper, hdfs = await asyncio.gather(self.reports(), self.zookeeper.roles(), self.hdfs.roles())
+        servers = {}
+        for server in self.plan.servers:
+            report = reports[server.name]
+            said = [",".join(server.roles)]
+            said += ["active controller"] if report.controller_id == server.node_id else []
+            said += [f"{report.owned} partitions"] if report.owned else []
+            said += [] if report.state == "running" else [report.state]
+            servers[server.name] = "; ".join(said)
+        return {**servers, **zookeeper, **hdfs}
+
+
+def _never_asked(spec: NodeSpec) -> Sequence[str]:
+    """The nodes' own driver starts; this one only knows what it started, and stops it."""
+    raise AssertionError(f"node {spec.node_id} is not to be started here")
+
+
+async def _together(orders: Iterable[Coroutine[None, None, None]]) -> None:
+    """Await all of them at once. The first failure cancels the others and is raised as itself."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for order in orders:
+                group.create_task(order)
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None

@@ -1,0 +1,191 @@
+"""The office of the active controller: taken, lost, taken over, and refused when the election knows less than the log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from bmq.broker.manager import PartitionManager
+from bmq.cluster.config import ClusterSettings
+from bmq.cluster.controller_office import METADATA, ControllerOffice, ElectionBehindLog
+from bmq.cluster.election import Member
+from bmq.controller.config import ControllerConfig
+from bmq.controller.image import Node
+from bmq.controller.runtime import Controller
+from bmq.log.partition_log import PartitionLog
+from bmq.protocol.error_codes import ErrorCode
+from tests.fakes.clock import FakeClock
+from tests.fakes.election import FakeElection, FakeElectionService
+from tests.fakes.store import FakeClient, FakeStore
+from tests.simulation.process import Process
+from tests.unit.broker.world import virtual
+from tests.unit.cluster.waiting import until
+
+pytestmark = pytest.mark.unit
+
+
+class Candidate:
+    """A process that may become the active controller. `reigns`: controllers it had, None for each end."""
+
+    def __init__(self, world: World, node_id: int) -> None:
+        self.name = f"node-{node_id}-{len(world.candidates)}"
+        self.process = Process(world.loop, self.name)  # type: ignore[arg-type]
+        self.client: FakeClient = world.store.client(self.name)
+        self.election: FakeElection = world.elections.session(node_id)
+        self.process.on_kill(self.client.kill)
+        self.process.on_kill(self.election.kill)
+        self.reigns: list[Controller | None] = []
+        self.node = Node(node_id, "host", node_id)
+        self.started = self.process.spawn(self._start(world))
+
+    async def _start(self, world: World) -> None:
+        self.manager = PartitionManager(self.client, self.name, world.clock, Random(1))
+        await self.election.start("cluster")
+        self.office = ControllerOffice(
+            self.election,
+            Member(self.node.node_id, self.name, "host", self.node.node_id),
+            self.manager,
+            self.client,
+            lambda log, epoch: self._make(world, log, epoch),
+            self._changed,
+            ClusterSettings(),
+            Random(2),
+        )
+        self.run = self.process.spawn(self.office.run())
+
+    def _make(self, world: World, log: PartitionLog, epoch: int) -> Controller:
+        config = ControllerConfig(cluster_id="cluster")
+        return Controller(
+            log, self.client, self.node, world.clock, Random(3), config, lambda *_: None, epoch=epoch, is_cluster=True
+        )
+
+    async def _changed(self, controller: Controller | None) -> None:
+        self.reigns.append(controller)
+
+    async def close(self) -> None:
+        self.run.cancel()
+        await asyncio.wait({self.run})
+        await self.office.close()
+        await self.manager.close()
+        await self.election.close()
+
+
+class World:
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.store = FakeStore(Random(4))
+        self.elections = FakeElectionService(self.loop, Random(5), session_timeout_s=2.0, start_wait_s=5.0)
+        self.clock = FakeClock()
+        self.candidates: list[Candidate] = []
+
+    async def candidate(self, node_id: int) -> Candidate:
+        self.candidates.append(Candidate(self, node_id))
+        await self.candidates[-1].started
+        return self.candidates[-1]
+
+    async def until(self, condition: Callable[[], object], limit_s: float = 30.0) -> None:
+        await until(condition, limit_s, pause_s=0.01)
+
+
+def test_one_reigns_and_the_next_takes_over_under_a_higher_epoch() -> None:
+    async def main() -> None:
+        world = World()
+        first, second = await world.candidate(1), await world.candidate(2)
+        await world.until(lambda: first.office.active or second.office.active)
+        if second.office.active is not None:
+            first, second = second, first
+        assert second.office.active is None and second.office.epoch == -1
+        epoch = first.office.epoch
+        first.process.kill()
+        await world.until(lambda: second.office.active)
+        assert second.office.epoch > epoch
+        assert second.manager.leader_epoch(METADATA) == second.office.epoch
+        await second.close()
+        assert second.reigns[-1] is None
+
+    virtual(main)
+
+
+def test_a_suspected_controller_is_deposed_at_once() -> None:
+    """If it lives after all it may be elected again, under a higher epoch."""
+
+    async def main() -> None:
+        world = World()
+        first = await world.candidate(1)
+        await world.until(lambda: first.office.active)
+        second = await world.candidate(2)
+        await world.until(lambda: second.election.leader)
+        claim, began_s = second.election.leader, world.loop.time()
+        assert claim is not None
+        second.office.suspect(claim)
+        await world.until(lambda: max(first.office.epoch, second.office.epoch) > claim.epoch)
+        assert world.loop.time() - began_s < 1.5  # the session timeout is 2 s
+        assert None in first.reigns
+        epoch = max(first.office.epoch, second.office.epoch)
+        second.office.suspect(claim)  # of old: nothing comes of it
+        await asyncio.sleep(1)
+        assert max(first.office.epoch, second.office.epoch) == epoch
+        await first.close()
+        await second.close()
+
+    virtual(main)
+
+
+def test_a_controller_that_lost_its_log_steps_down_without_being_told() -> None:
+    async def main() -> None:
+        world = World()
+        first = await world.candidate(1)
+        await world.until(lambda: first.office.active)
+        epoch = first.office.epoch
+        thief = PartitionManager(world.store.client("thief"), "thief", world.clock, Random(9))
+        thief.assign(METADATA, epoch + 1, "__cluster_metadata", first.manager._assignments[METADATA].config)
+        await thief.leader_of(METADATA)
+        await world.until(lambda: first.reigns[-1] is None)
+        await thief.close()
+        # It campaigns again, under the next epoch of the counter, which the log has seen already; the one after does.
+        await world.until(lambda: first.office.failed.done() or first.office.active)
+        assert not first.office.failed.done() or isinstance(first.office.failed.exception(), ElectionBehindLog)
+        await first.close()
+
+    virtual(main)
+
+
+def test_an_election_that_forgot_its_epochs_is_refused_with_what_to_do() -> None:
+    async def main() -> None:
+        world = World()
+        for _ in range(3):
+            candidate = await world.candidate(1)
+            await world.until(lambda candidate=candidate: candidate.office.active)  # type: ignore[misc]
+            await candidate.close()
+        world.elections.wipe()
+        late = await world.candidate(1)
+        await world.until(lambda: late.office.failed.done())
+        with pytest.raises(ElectionBehindLog, match=r"epoch 1, but .* epoch 3: .*bmq cluster raise-epoch --to 3"):
+            late.office.failed.result()
+        assert late.office.active is None
+        assert await late.election.raise_epoch(3) == 3
+        await late.close()
+        again = await world.candidate(1)
+        await world.until(lambda: again.office.active)
+        assert again.office.epoch == 4
+        await again.close()
+
+    virtual(main)
+
+
+def test_requests_to_a_controller_that_ended_are_refused() -> None:
+    async def main() -> None:
+        world = World()
+        first = await world.candidate(1)
+        await world.until(lambda: first.office.active)
+        controller = first.office.active
+        assert controller is not None
+        await first.close()
+        with pytest.raises(Exception, match="not the active controller") as caught:
+            await controller.allocate_producer_ids()
+        assert caught.value.code is ErrorCode.NOT_CONTROLLER  # type: ignore[attr-defined]
+
+    virtual(main)
