@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,11 @@ def cpu_seconds(pid: int) -> float:
     # The command name, in parentheses, may hold spaces: fields are counted from behind it.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS_PER_S
+
+
+def total_cpu_seconds(pids: Iterable[int]) -> float:
+    """The same of several processes together."""
+    return sum(cpu_seconds(pid) for pid in pids)
 
 
 def memory_mib(pid: int) -> dict[str, float]:

@@ -8,10 +8,11 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from bench.measure import cpu_seconds, memory_mib
+from bench.measure import memory_mib, total_cpu_seconds
 from tests.support.java import CONSUMER_PERFORMANCE, PERFORMANCE_JVM_OPTIONS, PRODUCER_PERFORMANCE, TOPICS, run_tool
 from tests.support.processes import REPOSITORY, dying_with_us
 from tests.support.servers import Server
@@ -41,6 +42,17 @@ class Sizes:
 
 FULL = Sizes(200_000, 1_000_000, 1_000_000, 4_000_000, 50_000, 150_000, consume_passes=3)
 QUICK = Sizes(50_000, 200_000, 200_000, 600_000, 20_000, 50_000, consume_passes=2)
+
+
+class Target(Protocol):
+    """What a load needs of a server or a cluster: `pids` are all its processes, for their processor time."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def bootstrap(self) -> str: ...
+    @property
+    def pids(self) -> Sequence[int]: ...
 
 
 class LoadFailed(Exception):
@@ -73,7 +85,7 @@ def run_all(server: Server, sizes: Sizes) -> dict[str, Any]:
 
 
 def produce(
-    server: Server,
+    server: Target,
     topic: str,
     record_bytes: int,
     measured: int,
@@ -86,7 +98,7 @@ def produce(
     """
     _settle()
     linger = [] if linger_ms is None else [f"linger.ms={linger_ms}"]
-    used = cpu_seconds(server.pid)
+    used = total_cpu_seconds(server.pids)
     done = run_tool(
         PRODUCER_PERFORMANCE,
         *("--bootstrap-server", server.bootstrap, "--topic", topic, "--record-size", str(record_bytes)),
@@ -95,7 +107,7 @@ def produce(
         jvm_options=PERFORMANCE_JVM_OPTIONS,
         timeout_s=LOAD_TIMEOUT_S,
     )
-    used = cpu_seconds(server.pid) - used
+    used = total_cpu_seconds(server.pids) - used
     found = _STEADY.search(done.out)
     if found is None or "Exception" in done.text:
         raise LoadFailed(f"producer-perf on {server.name}: {done.text[-2_000:]}")
@@ -115,14 +127,14 @@ def produce(
     }
 
 
-def consume(server: Server, topic: str, records: int, record_bytes: int, passes: int) -> dict[str, Any]:
+def consume(server: Target, topic: str, records: int, record_bytes: int, passes: int) -> dict[str, Any]:
     """librdkafka with its default settings, partitions assigned by hand: kcat, which costs little beside the library.
 
     Each pass is a process that reads so many records from offset 0 on and ends; the first is the warm-up.
     """
     _settle()
     command = ["kcat", "-C", "-b", server.bootstrap, "-t", topic, "-o", "beginning", "-c", str(records), "-q", "-f", ""]
-    used = cpu_seconds(server.pid)
+    used = total_cpu_seconds(server.pids)
     seconds = []
     for _ in range(passes):
         began = time.perf_counter()
@@ -132,7 +144,7 @@ def consume(server: Server, topic: str, records: int, record_bytes: int, passes:
         seconds.append(time.perf_counter() - began)
         if done.returncode != 0:
             raise LoadFailed(f"kcat on {server.name}: {done.stderr[-2_000:]}")
-    used = cpu_seconds(server.pid) - used
+    used = total_cpu_seconds(server.pids) - used
     read_bytes = records * record_bytes
     return {
         "seconds": seconds,
@@ -144,15 +156,15 @@ def consume(server: Server, topic: str, records: int, record_bytes: int, passes:
     }
 
 
-def python_consume(server: Server, topic: str, record_bytes: int, passes: int) -> dict[str, Any]:
+def python_consume(server: Target, topic: str, record_bytes: int, passes: int) -> dict[str, Any]:
     """confluent-kafka with large queues: a Python object for each record, so the client is most of what is measured."""
     _settle()
-    used = cpu_seconds(server.pid)
+    used = total_cpu_seconds(server.pids)
     command = [sys.executable, "-m", "bench.consume", server.bootstrap, topic, str(record_bytes), str(passes)]
     done = subprocess.run(
         dying_with_us(command), capture_output=True, text=True, timeout=LOAD_TIMEOUT_S, check=False, cwd=REPOSITORY
     )
-    used = cpu_seconds(server.pid) - used
+    used = total_cpu_seconds(server.pids) - used
     if done.returncode != 0:
         raise LoadFailed(f"consumer on {server.name}: {done.stderr[-2_000:]}")
     result = json.loads(done.stdout)
@@ -165,7 +177,7 @@ def python_consume(server: Server, topic: str, record_bytes: int, passes: int) -
     }
 
 
-def java_consume(server: Server, topic: str, records: int) -> dict[str, float]:
+def java_consume(server: Target, topic: str, records: int) -> dict[str, float]:
     """Kafka's ConsumerPerformance, in a group; its own figure without the time of joining the group."""
     _settle()
     done = run_tool(

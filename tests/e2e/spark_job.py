@@ -3,6 +3,7 @@
 python -m tests.e2e.spark_job write WAREHOUSE BOOTSTRAP TOPIC FROM TO          a batch write of the numbers FROM … TO-1
 python -m tests.e2e.spark_job read WAREHOUSE BOOTSTRAP TOPIC                   a batch read of everything
 python -m tests.e2e.spark_job stream WAREHOUSE BOOTSTRAP TOPIC SINK CHECKPOINT   what is new since the checkpoint
+python -m tests.e2e.spark_job copy WAREHOUSE BOOTSTRAP TOPIC SINK CHECKPOINT TO  all of these, one after the other
 """
 
 from __future__ import annotations
@@ -56,13 +57,15 @@ def read(spark: SparkSession, bootstrap: str, topic: str) -> dict[str, object]:
     return {"rows": sorted([row.key, row.value, row.partition, row.offset] for row in rows)}
 
 
-def stream(spark: SparkSession, bootstrap: str, topic: str, sink: str, checkpoint: str) -> dict[str, object]:
+def stream(
+    spark: SparkSession, bootstrap: str, topic: str, sink: str, checkpoint: str, offsets_per_trigger: str = "400"
+) -> dict[str, object]:
     query = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", bootstrap)
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", "400")
+        .option("maxOffsetsPerTrigger", offsets_per_trigger)
         .load()
         .selectExpr("key", "value")
         .writeStream.format("kafka")
@@ -76,11 +79,19 @@ def stream(spark: SparkSession, bootstrap: str, topic: str, sink: str, checkpoin
     return {"processed": sum(progress["numInputRows"] for progress in query.recentProgress)}
 
 
+def copy(spark: SparkSession, bootstrap: str, topic: str, sink: str, checkpoint: str, end: str) -> dict[str, object]:
+    """A batch write to `topic`, a stream from there to `sink`, a batch read of both: keys and values that were seen."""
+    written = write(spark, bootstrap, topic, "0", end)
+    processed = stream(spark, bootstrap, topic, sink, checkpoint, "10000")
+    found = {name: read(spark, bootstrap, name)["rows"] for name in (topic, sink)}
+    return {**written, **processed, "rows": found}
+
+
 def main() -> None:
     job, warehouse, *arguments = sys.argv[1:]
     spark = session(Path(warehouse))
     spark.sparkContext.setLogLevel("ERROR")
-    result = {"write": write, "read": read, "stream": stream}[job](spark, *arguments)
+    result = {"write": write, "read": read, "stream": stream, "copy": copy}[job](spark, *arguments)
     spark.stop()
     print(json.dumps(result))
 

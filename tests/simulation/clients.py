@@ -12,6 +12,7 @@ from bmq.protocol.error_codes import RETRIABLE, ErrorCode
 from bmq.protocol.messages import (
     create_topics_request,
     fetch_request,
+    find_coordinator_request,
     heartbeat_request,
     init_producer_id_request,
     join_group_request,
@@ -29,6 +30,7 @@ T = TypeVar("T")
 Address = Callable[[], tuple[str, int] | None]
 TOPIC = "events"
 _BACK_OFF_S = 0.1
+_TIME_ZERO_MS = 1_700_000_000_000
 
 
 class Unhappy(Exception):
@@ -103,9 +105,15 @@ async def create_topic(client: Client, partitions: int, configs: dict[str, str])
         )
         request = create_topics_request.CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
         answer = await client.request(ApiKey.CREATE_TOPICS, 5, request)
+        if answer.topics[0].error_code == ErrorCode.INVALID_REPLICATION_FACTOR:
+            raise Unhappy("no broker lives yet")
         expect(answer.topics[0].error_code, ErrorCode.TOPIC_ALREADY_EXISTS)
 
     await client.until_done(attempt)
+
+
+Unanswered = tuple[int, list[bytes], int]
+"""(first sequence number, values, time) of a batch."""
 
 
 class Producer(Client):
@@ -113,19 +121,21 @@ class Producer(Client):
 
     def __init__(self, name: str, address: Address, rng: random.Random, history: History, partitions: int) -> None:
         super().__init__(name, address, rng)
+        self.pace_s = 0.25
         self._history = history
         self._sequences = [0] * partitions
         self._count = 0
         self._producer_id = -1
         self._producer_epoch = -1
 
-    async def run(self, batch_count: int) -> None:
+    async def run(self, batch_count: int, is_more_wanted: Callable[[], bool] = lambda: False) -> None:
+        """At least so many batches, and more while they are wanted."""
         await self.until_done(self._init)
-        while batch_count > 0:
-            group = self.rng.randint(1, min(4, batch_count))
+        while batch_count > 0 or is_more_wanted():
+            group = self.rng.randint(1, max(1, min(4, batch_count)))
             batch_count -= group
             await self._produce(self.rng.randrange(len(self._sequences)), group)
-            await asyncio.sleep(self.rng.expovariate(4))
+            await asyncio.sleep(self.rng.expovariate(1 / self.pace_s))
 
     async def _init(self) -> None:
         answer = await self.request(
@@ -135,15 +145,16 @@ class Producer(Client):
         self._producer_id, self._producer_epoch = answer.producer_id, answer.producer_epoch
 
     async def _produce(self, partition: int, group: int) -> None:
-        unanswered = []
+        unanswered: list[Unanswered] = []
+        time_ms = _TIME_ZERO_MS + int(asyncio.get_running_loop().time() * 1000)
         for _ in range(group):
-            values = []
+            values: list[bytes] = []
             for _ in range(self.rng.randint(1, 3)):
                 self._count += 1
                 padding = b"." * (self.rng.choice((0, 0, 100, 20_000)) + self.rng.randrange(50))
                 values.append(f"{self.name}-{self._count}:".encode() + padding)
             self._history.sent.update(values)
-            unanswered.append((self._sequences[partition], values))
+            unanswered.append((self._sequences[partition], values, time_ms))
             self._sequences[partition] += len(values)
 
         async def attempt() -> None:
@@ -151,19 +162,19 @@ class Producer(Client):
 
         await self.until_done(attempt)
 
-    async def _send(self, partition: int, unanswered: list[tuple[int, list[bytes]]]) -> None:
+    async def _send(self, partition: int, unanswered: list[Unanswered]) -> None:
         """All that is not acknowledged, in order; what is acknowledged leaves the list."""
-        requests = [self._request(partition, sequence, values) for sequence, values in unanswered]
+        requests = [self._request(partition, *one) for one in unanswered]
         answers = await (await self.connection()).requests(ApiKey.PRODUCE, 9, requests)
         failures: list[int] = []
-        for (sequence, values), answer in zip(tuple(unanswered), answers, strict=True):
+        for (sequence, values, time_ms), answer in zip(tuple(unanswered), answers, strict=True):
             result = answer.responses[0].partition_responses[0]
             self._history.shortages += result.error_code in SHORTAGES
             if result.error_code == ErrorCode.NONE:
                 if failures:
                     raise Violation(f"{sequence} of {self.name} was taken after an earlier batch failed: {failures}")
-                self._history.acknowledge(partition, result.base_offset, values)
-                unanswered.remove((sequence, values))
+                self._history.acknowledge(partition, result.base_offset, values, time_ms)
+                unanswered.remove((sequence, values, time_ms))
             elif result.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and failures:
                 failures.append(result.error_code)  # the one before it failed, so it had to
             else:
@@ -172,9 +183,11 @@ class Producer(Client):
         if failures:
             raise Unhappy(str(failures))
 
-    def _request(self, partition: int, sequence: int, values: list[bytes]) -> produce_request.ProduceRequest:
+    def _request(
+        self, partition: int, sequence: int, values: list[bytes], time_ms: int
+    ) -> produce_request.ProduceRequest:
         batch = encode_batch(
-            [Record(None, value, timestamp_ms=1_700_000_000_000) for value in values],
+            [Record(None, value, timestamp_ms=time_ms) for value in values],
             producer_id=self._producer_id,
             producer_epoch=self._producer_epoch,
             base_sequence=sequence,
@@ -184,9 +197,16 @@ class Producer(Client):
         return produce_request.ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic])
 
 
-async def fetch(client: Client, partition: int, offset: int, max_wait_ms: int) -> tuple[list[tuple[int, bytes]], int]:
-    """(records from `offset` on, high watermark). Raises Disconnected, Unhappy."""
-    wanted = fetch_request.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=200_000)
+async def fetch(
+    client: Client, history: History, partition: int, offset: int, max_wait_ms: int, *, leader_epoch: int = -1
+) -> list[tuple[int, bytes]]:
+    """Records from `offset` on, which the history has taken note of. Raises Disconnected, Unhappy.
+
+    `leader_epoch`: the one the client believes in; -1: none.
+    """
+    wanted = fetch_request.FetchPartition(
+        partition=partition, fetch_offset=offset, partition_max_bytes=200_000, current_leader_epoch=leader_epoch
+    )
     request = fetch_request.FetchRequest(
         max_wait_ms=max_wait_ms, min_bytes=1, topics=[fetch_request.FetchTopic(topic=TOPIC, partitions=[wanted])]
     )
@@ -199,15 +219,30 @@ async def fetch(client: Client, partition: int, offset: int, max_wait_ms: int) -
     found = []
     for position, header in batches(data.records or b""):
         verify_crc(data.records, position, header)
-        found += [(r.offset, r.value or b"") for r in decode_records(data.records, position) if r.offset >= offset]
+        for record in decode_records(data.records, position):
+            if record.offset >= offset:
+                value = record.value or b""
+                found.append((record.offset, value))
+                history.consume(partition, record.offset, value, header.leader_epoch)
     if found and found[-1][0] >= data.high_watermark:
         raise Violation(f"offset {found[-1][0]} was served though the high watermark is {data.high_watermark}")
-    return found, data.high_watermark
+    if (offsets := [place for place, _ in found]) != list(range(offset, offset + len(found))):
+        raise Violation(f"{client.place} answered {offset} of {partition} with the records {offsets}")
+    history.hear_high_watermark(partition, data.high_watermark)
+    return found
 
 
-async def latest_offset(client: Client, partition: int) -> int:
-    """The high watermark. Raises Disconnected, Unhappy."""
-    wanted = list_offsets_request.ListOffsetsPartition(partition_index=partition, timestamp=-1)
+LATEST, EARLIEST = -1, -2
+
+
+async def listed_offset(client: Client, partition: int, timestamp: int, *, leader_epoch: int = -1) -> int:
+    """The high watermark (LATEST), the log's start (EARLIEST), or the first offset at or past a time, -1 for none.
+
+    Raises Disconnected, Unhappy.
+    """
+    wanted = list_offsets_request.ListOffsetsPartition(
+        partition_index=partition, timestamp=timestamp, current_leader_epoch=leader_epoch
+    )
     topic = list_offsets_request.ListOffsetsTopic(name=TOPIC, partitions=[wanted])
     answer = await client.request(
         ApiKey.LIST_OFFSETS, 5, list_offsets_request.ListOffsetsRequest(replica_id=-1, topics=[topic])
@@ -242,10 +277,18 @@ class Consumer(Client):
         self._positions: dict[int, int] = {}
 
     async def run(self) -> None:
+        await self.until_done(self._find)
         while True:
             await self.until_done(self._join)
             await self.until_done(self._fetch_positions)
             await self.until_done(self._read_until_rebalance)
+
+    async def _find(self) -> None:
+        """As real clients do first; where the coordinator is does not matter here, anybody passes requests on."""
+        found = await self.request(
+            ApiKey.FIND_COORDINATOR, 3, find_coordinator_request.FindCoordinatorRequest(key=self.GROUP, key_type=0)
+        )
+        expect(found.error_code)
 
     async def _join(self) -> None:
         join = join_group_request.JoinGroupRequest(
@@ -256,6 +299,7 @@ class Consumer(Client):
             protocol_type="consumer",
             protocols=[join_group_request.JoinGroupRequestProtocol(name="range", metadata=b"")],
         )
+        known_generation = self._history.generation
         joined = await self.request(ApiKey.JOIN_GROUP, 5, join)
         if joined.error_code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.MEMBER_ID_REQUIRED):
             self._member_id = joined.member_id if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED else ""
@@ -280,6 +324,7 @@ class Consumer(Client):
         synced = await self.request(ApiKey.SYNC_GROUP, 3, sync)
         self._expect_member(synced.error_code)
         self._mine = list(synced.assignment)
+        self._history.begin_generation(self._generation, self._member_id, self._mine, known_generation)
 
     def _expect_member(self, code: int) -> None:
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS):
@@ -311,15 +356,23 @@ class Consumer(Client):
             except Unhappy:
                 return
             for partition in self._mine:
-                found, _ = await fetch(self, partition, self._positions[partition], 100)
-                for offset, value in found:
-                    self._history.consume(partition, offset, value)
-                    self._positions[partition] = offset + 1
+                await self._read(partition)
             try:
                 await self._commit()
             except Unhappy:
                 return
             await asyncio.sleep(self.rng.uniform(0.05, 0.3))
+
+    async def _read(self, partition: int) -> None:
+        position = self._positions[partition]
+        try:
+            found = await fetch(self, self._history, partition, position, 100)
+        except OutOfRange as error:
+            if position >= self._history.starts_wanted[partition]:
+                raise Violation(f"{self.place} calls {position} of {partition} out of range") from error
+            self._positions[partition] = max(position, await listed_offset(self, partition, EARLIEST))
+            return
+        self._positions[partition] += len(found)
 
     async def _heartbeat(self) -> None:
         request = heartbeat_request.HeartbeatRequest(

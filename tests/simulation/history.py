@@ -23,23 +23,38 @@ class History:
     consumed: dict[tuple[int, int], bytes] = field(default_factory=dict)
     committed: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     _ends: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    times_ms: dict[tuple[int, int], int] = field(default_factory=dict)  # of what was acknowledged
+    epochs: dict[tuple[int, int], int] = field(default_factory=dict)  # leader epochs of what was read
+    high_watermarks: dict[int, int] = field(
+        default_factory=lambda: defaultdict(int)
+    )  # the highest that anybody was told
+    starts: dict[int, int] = field(default_factory=lambda: defaultdict(int))  # records below were deleted for certain
+    starts_wanted: dict[int, int] = field(default_factory=lambda: defaultdict(int))  # or may be
+    generation: int = 0  # the newest of the group that began
+    _holders: dict[tuple[int, int], str] = field(default_factory=dict)  # (generation, partition) -> member
     sent: set[bytes] = field(default_factory=set)
     acknowledged_batches: int = 0
     commits: int = 0
     shortages: int = 0  # produces that heard of too few replicas
     on_acknowledge: Callable[[list[bytes]], None] | None = None
 
-    def acknowledge(self, partition: int, base_offset: int, values: list[bytes]) -> None:
+    def acknowledge(self, partition: int, base_offset: int, values: list[bytes], time_ms: int = -1) -> None:
         if self.on_acknowledge is not None:
             self.on_acknowledge(values)
         self.acknowledged_batches += 1
         self._ends[partition] = max(self._ends[partition], base_offset + len(values))
         for offset, value in enumerate(values, base_offset):
+            self.times_ms[partition, offset] = time_ms
             before = self.acknowledged.setdefault((partition, offset), value)
             if before != value:
                 raise Violation(f"offset {offset} of {partition} was acknowledged for {before!r} and for {value!r}")
 
-    def consume(self, partition: int, offset: int, value: bytes) -> None:
+    def consume(self, partition: int, offset: int, value: bytes, leader_epoch: int = -1) -> None:
+        known = self.epochs.setdefault((partition, offset), leader_epoch)
+        if leader_epoch not in (-1, known):
+            raise Violation(
+                f"offset {offset} of {partition} was read with the leader epochs {known} and {leader_epoch}"
+            )
         before = self.consumed.setdefault((partition, offset), value)
         if before != value:
             raise Violation(f"offset {offset} of {partition} was read as {before!r} and as {value!r}")
@@ -52,6 +67,40 @@ class History:
     def end_offset(self, partition: int) -> int:
         """What follows the last offset of the partition that was acknowledged."""
         return self._ends[partition]
+
+    def hear_high_watermark(self, partition: int, high_watermark: int) -> None:
+        """Somebody was told that so much is durable."""
+        self.high_watermarks[partition] = max(self.high_watermarks[partition], high_watermark)
+
+    def least_end(self, partition: int) -> int:
+        """Nobody who is asked from now on may say that the log ends before this."""
+        return max(self._ends[partition], self.high_watermarks[partition])
+
+    def check_time(self, partition: int, time_ms: int, said: int, known: int) -> None:
+        """`said`: the first offset at or past the time, -1 for none; `known`: one that was acknowledged at that time."""
+        if not 0 <= said <= known:
+            raise Violation(f"the first record of {partition} at {time_ms} is {said}, but {known} has that time")
+        for offset in range(self.starts_wanted[partition], said):
+            if self.times_ms.get((partition, offset), -1) >= time_ms:
+                raise Violation(f"the first record of {partition} at {time_ms} is not {said}: {offset} is as late")
+
+    def begin_generation(self, generation: int, member: str, partitions: list[int], known_before: int) -> None:
+        """A member was given its share. `known_before`: the newest generation when it asked to join."""
+        if generation < known_before:
+            raise Violation(f"generation {generation} of the group began after generation {known_before}")
+        self.generation = max(self.generation, generation)
+        for partition in partitions:
+            holder = self._holders.setdefault((generation, partition), member)
+            if holder != member:
+                raise Violation(f"in generation {generation} both {holder} and {member} were given {partition}")
+
+    def delete(self, partition: int, before_offset: int) -> None:
+        """Its records below are to be deleted."""
+        self.starts_wanted[partition] = max(self.starts_wanted[partition], before_offset)
+
+    def deleted(self, partition: int, start_offset: int) -> None:
+        """They are."""
+        self.starts[partition] = max(self.starts[partition], start_offset)
 
     def commit(self, partition: int, offset: int) -> None:
         self.commits += 1
@@ -66,16 +115,26 @@ class History:
         """`logs`: each partition read from its start to its high watermark when all is calm."""
         for partition, records in logs.items():
             offsets = [offset for offset, _ in records]
-            if offsets != list(range(len(offsets))):
+            start = offsets[0] if offsets else self.starts_wanted[partition]
+            if not self.starts[partition] <= start <= self.starts_wanted[partition]:
+                raise Violation(f"{partition} begins at {start}; what lies below {self.starts[partition]} was deleted")
+            if offsets != list(range(start, start + len(offsets))):
                 raise Violation(f"the offsets of {partition} are not dense: {offsets[:20]}…")
+            if start + len(offsets) < self.high_watermarks[partition]:
+                raise Violation(
+                    f"{partition} ends at {start + len(offsets)}, {self.high_watermarks[partition]} was told"
+                )
             values = [value for _, value in records]
             if len(set(values)) != len(values):
                 twice = sorted({value for value in values if values.count(value) > 1})
                 raise Violation(f"{partition} has records twice: {twice[:5]}")
+            epochs = [self.epochs[partition, offset] for offset in offsets if (partition, offset) in self.epochs]
+            if epochs != sorted(epochs):
+                raise Violation(f"the leader epochs of {partition} go back: {epochs}")
         final = {(partition, offset): value for partition, records in logs.items() for offset, value in records}
         for name, seen in (("acknowledged", self.acknowledged), ("consumed", self.consumed)):
             for place, value in seen.items():
-                if final.get(place) != value:
+                if place[1] >= self.starts_wanted[place[0]] and final.get(place) != value:
                     raise Violation(f"{name} record {value!r} at {place} is now {final.get(place)!r}")
         strangers = {value for value in final.values() if value not in self.sent}
         if strangers:

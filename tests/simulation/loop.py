@@ -138,13 +138,19 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         """Close the loop with all that never ended: the `finally` blocks of dead processes concern nobody."""
         if self.network is not None:
             self.network.discard()
-        for task in asyncio.all_tasks(self):
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
-            coroutine: Any = task.get_coro()
-            try:
-                coroutine.close()
-            except BaseException:
-                continue
+        # Their `finally` blocks ask for the loop that runs; without one asyncio would make one that nobody closes.
+        outer = asyncio._get_running_loop()
+        asyncio._set_running_loop(self)
+        try:
+            for task in asyncio.all_tasks(self):
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                coroutine: Any = task.get_coro()
+                try:
+                    coroutine.close()
+                except BaseException:
+                    continue
+        finally:
+            asyncio._set_running_loop(outer)
         self._ready.clear()
         self._scheduled.clear()
         self.close()

@@ -1,8 +1,8 @@
 """TCP between simulated processes: streams in order, cut into random pieces, each with its own delay.
 
 Bytes a paused reader has not taken fill its window; what a sender writes beyond that stays in its transport, which calls
-`pause_writing` as asyncio's own does. Faults: `cut(a, b)` holds everything between two hosts back until `heal`,
-`reset_rate`, `reset_some` and `reset_between` break connections (either side may lose what was under way), a killed process resets its.
+`pause_writing` as asyncio's own does. Faults: `cut(a, b)` holds everything between two hosts back until `mend` or `heal`,
+or only what goes from the first to the second; `reset_rate`, `reset_some` and `reset_between` break connections (either side may lose what was under way), a killed process resets its.
 """
 
 from __future__ import annotations
@@ -79,22 +79,31 @@ class Network:
         self.connection_count = 0
         self._listeners: dict[Address, SimulatedServer] = {}
         self._ports = 40_000
-        self._cuts: set[frozenset[str]] = set()
+        self._cuts: set[tuple[str, str]] = set()  # (from, to)
         self._connections: dict[Connection, None] = {}
         loop.network = self
 
     # --- faults
 
-    def cut(self, host: str, other: str) -> None:
-        self._cuts.add(frozenset((host, other)))
+    def cut(self, host: str, other: str, *, is_one_way: bool = False) -> None:
+        self._cuts.add((host, other))
+        if not is_one_way:
+            self._cuts.add((other, host))
+
+    def mend(self, host: str, other: str) -> None:
+        self._cuts -= {(host, other), (other, host)}
+        self._pump_all()
 
     def heal(self) -> None:
         self._cuts.clear()
+        self._pump_all()
+
+    def is_cut(self, source: str, target: str) -> bool:
+        return (source, target) in self._cuts
+
+    def _pump_all(self) -> None:
         for connection in tuple(self._connections):
             connection.heal()
-
-    def is_cut(self, host: str, other: str) -> bool:
-        return frozenset((host, other)) in self._cuts
 
     def reset_between(self, host: str, other: str | None = None) -> None:
         """Break every connection of a host (with another one)."""
@@ -150,7 +159,7 @@ class Network:
         own_host = process.host if process else OUTSIDE_HOST
         waited_s = 0.0
         await asyncio.sleep(self.delay())
-        while self.is_cut(own_host, host):
+        while self.is_cut(own_host, host) or self.is_cut(host, own_host):
             await asyncio.sleep(0.25)
             waited_s += 0.25
             if waited_s >= CONNECT_TIMEOUT_S:
@@ -379,7 +388,7 @@ class SimulatedTransport(asyncio.Transport):
         """Make sure the next piece will be delivered when it is due, read, and not held up by a partition."""
         if self._is_delivery_set or not self._arriving or self._protocol is None or not self._is_reading:
             return
-        if self._network.is_cut(self.host, self.peer.host):
+        if self._network.is_cut(self.peer.host, self.host):
             return
         self._is_delivery_set = True
         self._loop.call_at(self._arriving[0][0], self._deliver, context=self.context)
@@ -388,7 +397,7 @@ class SimulatedTransport(asyncio.Transport):
         self._is_delivery_set = False
         if self._is_lost or not self._arriving or not self._is_reading:
             return
-        if self._network.is_cut(self.host, self.peer.host):
+        if self._network.is_cut(self.peer.host, self.host):
             return
         _, data = self._arriving.popleft()
         if data is None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,19 +16,8 @@ from bmq.cli.settings import load_settings
 from bmq.cli.standalone import StandaloneServer
 from bmq.log.partition_log import TopicPartition
 from tests.fakes.store import FakeClient, FakeStore, Faults
-from tests.simulation.clients import (
-    Client,
-    Consumer,
-    OutOfRange,
-    Producer,
-    Unhappy,
-    committed_offset,
-    create_topic,
-    fetch,
-    latest_offset,
-)
+from tests.simulation.clients import Client, Consumer, Producer, committed_offset, create_topic
 from tests.simulation.clock import SimulatedClock
-from tests.simulation.connection import Disconnected
 from tests.simulation.history import History, Violation
 from tests.simulation.loop import VirtualTimeLoop
 from tests.simulation.namespace_check import check_one_writer_per_epoch
@@ -37,6 +25,7 @@ from tests.simulation.network import Network
 from tests.simulation.node_losses import NodeLosses, find_shortage
 from tests.simulation.outcome import Outcome
 from tests.simulation.process import Process
+from tests.simulation.visitors import Visitors, read_all
 
 PARTITIONS = 3
 BATCHES_PER_PRODUCER = 40
@@ -78,8 +67,6 @@ class Servers:
         self.replicas_min = self._dice("replicas").choice((1, 2, 2, 3))
         self.history.on_acknowledge = self._check_acknowledged
         self.servers: list[ServerProcess] = []
-        self._visits: set[asyncio.Task[None]] = set()
-        self._visitor_failure: asyncio.Future[None] = self.loop.create_future()
 
     def _dice(self, purpose: str) -> random.Random:
         return random.Random(f"{self.seed} {purpose}")
@@ -138,6 +125,9 @@ class Servers:
                 if entry is not self.newest:
                     return
 
+    def _places(self) -> list[tuple[str, int]]:
+        return [entry.address for entry in self.servers[-3:] if entry.address is not None]
+
     # --- what goes wrong
 
     async def chaos(self) -> None:
@@ -173,59 +163,6 @@ class Servers:
     def _wake(self, entry: ServerProcess) -> None:
         entry.client.resume()
         entry.process.resume()
-
-    # --- who asks where nobody serves any more
-
-    async def visit(self) -> None:
-        """Ask older servers, too, what must be true from whoever says it (rules 14 and 15)."""
-        dice = self._dice("visitors")
-        while True:
-            await asyncio.sleep(dice.expovariate(15))
-            entry = dice.choice(self.servers[-3:])
-            if entry.address is None:
-                continue
-            client = Client("visitor", lambda entry=entry: entry.address, dice)  # type: ignore[misc]
-            partition = dice.randrange(PARTITIONS)
-            ask = dice.choice((self._ask_latest, self._ask_committed, self._ask_records))
-            task = self.loop.create_task(self._visit(client, ask(client, partition)))
-            self._visits.add(task)
-            task.add_done_callback(self._visited)
-
-    async def _visit(self, client: Client, question: Awaitable[None]) -> None:
-        try:
-            await question
-            self.outcome.answers += 1
-        except (Disconnected, Unhappy):
-            pass
-        finally:
-            client.disconnect()
-
-    def _visited(self, task: asyncio.Task[None]) -> None:
-        self._visits.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error is not None and not self._visitor_failure.done():
-            self._visitor_failure.set_exception(error)
-
-    async def _ask_latest(self, client: Client, partition: int) -> None:
-        known = self.history.end_offset(partition)
-        said = await latest_offset(client, partition)
-        if said < known:
-            raise Violation(f"{client.place} said {partition} ends at {said}, but {known} was acknowledged before")
-
-    async def _ask_committed(self, client: Client, partition: int) -> None:
-        known = self.history.committed[partition]
-        self.history.fetched_commit(partition, await committed_offset(client, Consumer.GROUP, partition), known)
-
-    async def _ask_records(self, client: Client, partition: int) -> None:
-        offset = self.history.end_offset(partition)
-        try:
-            found, _ = await fetch(client, partition, offset, 50)
-        except OutOfRange as error:
-            raise Violation(
-                f"{client.place} calls {offset} of {partition} out of range; it was acknowledged"
-            ) from error
-        for place, value in found:
-            self.history.consume(partition, place, value)
 
     # --- what must hold all the time
 
@@ -284,20 +221,22 @@ class Servers:
         consumers = [
             Consumer(f"c{n}", self.address, self._dice(f"consumer {n}"), self.history, PARTITIONS) for n in range(2)
         ]
+        visitors = Visitors(self.history, self.outcome, self._dice("visitors"), self._places, PARTITIONS)
         chaos = self.loop.create_task(self.chaos())
-        others = [self.loop.create_task(work) for work in (self.visit(), self.watch(), *(c.run() for c in consumers))]
+        others = [self.loop.create_task(work) for work in (visitors.run(), self.watch(), *(c.run() for c in consumers))]
         writing = asyncio.gather(*(producer.run(BATCHES_PER_PRODUCER) for producer in producers))
-        everything: list[asyncio.Future[Any]] = [writing, chaos, self._visitor_failure, *others]
+        everything: list[asyncio.Future[Any]] = [writing, chaos, visitors.failure, *others]
         while not (writing.done() and chaos.done()):
             done, _ = await asyncio.wait(
                 [one for one in everything if not one.done()], return_when=asyncio.FIRST_COMPLETED
             )
             for one in done:
                 one.result()
-        for task in [*others, *self._visits]:
+        for task in others:
             task.cancel()
+        visitors.stop()
         await self._calm()
-        final = {partition: await self._read_all(admin, partition) for partition in range(PARTITIONS)}
+        final = {partition: await read_all(admin, self.history, partition) for partition in range(PARTITIONS)}
         for partition in range(PARTITIONS):
             offset = await admin.until_done(lambda p=partition: committed_offset(admin, Consumer.GROUP, p))  # type: ignore[misc]
             self.history.fetched_commit(partition, offset, self.history.committed[partition])
@@ -328,16 +267,3 @@ class Servers:
         left = {"append budget": server._partitions.budget.bytes_used, "requests": server._stats.in_flight_bytes}
         if any(left.values()):
             raise Violation(f"bytes that nobody gave back: {left}")
-
-    async def _read_all(self, client: Client, partition: int) -> list[tuple[int, bytes]]:
-        async def attempt() -> list[tuple[int, bytes]]:
-            records: list[tuple[int, bytes]] = []
-            end = await latest_offset(client, partition)
-            while len(records) < end:
-                found, _ = await fetch(client, partition, len(records), 1000)
-                if not found:
-                    raise Violation(f"nothing at {len(records)} of {partition} below the high watermark {end}")
-                records += found
-            return records
-
-        return await client.until_done(attempt)

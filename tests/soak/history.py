@@ -1,4 +1,4 @@
-"""What producers were told and what consumers found: kept small, and compared. Pure.
+"""What producers were told and what consumers found: kept small, and compared. No I/O.
 
 Every record carries its producer and a sequence number of that producer in that partition, from 0 on without a gap.
 """
@@ -6,8 +6,9 @@ Every record carries its producer and a sequence number of that producer in that
 from __future__ import annotations
 
 import struct
+import threading
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -60,26 +61,66 @@ def origin_of(partition: int, value: bytes) -> Origin:
 
 
 class Acknowledged:
-    """Offsets that producers were told, by partition and producer. Filled by callbacks, read when they are over."""
+    """Offsets that producers were told, by partition and producer. Filled by callbacks, read when they are over.
+
+    A client whose request was lost takes the success of a later one for an answer: that record is somewhere in the log.
+    """
 
     def __init__(self) -> None:
         self._offsets: dict[tuple[int, int], array[int]] = {}
+        self._anywhere: dict[int, list[Origin]] = {}
+        self._ends: dict[int, int] = {}
         self.count = 0
+
+    def end(self, partition: int) -> int:
+        """The offset behind the last one that was acknowledged."""
+        return self._ends.get(partition, 0)
 
     def add(self, partition: int, origin: Origin, offset: int) -> None:
         offsets = self._offsets.setdefault((partition, origin.producer), array("q"))
         while len(offsets) <= origin.sequence:
             offsets.append(UNKNOWN)
         offsets[origin.sequence] = offset
+        self._ends[partition] = max(self.end(partition), offset + 1)
         self.count += 1
 
+    def add_anywhere(self, partition: int, origin: Origin) -> None:
+        """It was acknowledged, and nobody said at which offset."""
+        self._anywhere.setdefault(partition, []).append(origin)
+        self.count += 1
+
+    def anywhere(self, partition: int) -> Sequence[Origin]:
+        """Every acknowledged record of a partition whose offset is not known."""
+        return self._anywhere.get(partition, ())
+
     def of(self, partition: int) -> Iterator[tuple[Origin, int]]:
-        """Every acknowledged record of a partition with its offset."""
+        """Every acknowledged record of a partition with its offset, where that is known."""
         for (its_partition, producer), offsets in self._offsets.items():
             if its_partition == partition:
                 for sequence, offset in enumerate(offsets):
                     if offset != UNKNOWN:
                         yield Origin(producer, sequence), offset
+
+
+class Sightings:
+    """Which record anybody saw at each offset of one partition. Used from the threads of all that read."""
+
+    def __init__(self, partition: int) -> None:
+        self._partition = partition
+        self._codes = array("q")
+        self._lock = threading.Lock()
+
+    def add(self, offset: int, origin: Origin) -> str | None:
+        """What is wrong with it: somebody saw another record there."""
+        code = _code(origin)
+        with self._lock:
+            missing = offset + 1 - len(self._codes)
+            if missing > 0:
+                self._codes.extend([UNKNOWN] * missing)
+            before, self._codes[offset] = self._codes[offset], code
+        if before in (UNKNOWN, code):
+            return None
+        return f"partition {self._partition} showed {_origin(before)} at offset {offset}, and then {origin}"
 
 
 @dataclass(slots=True)
@@ -100,15 +141,19 @@ class Reading:
     def at(self, offset: int) -> Origin | None:
         return _origin(self._codes[offset]) if offset < len(self._codes) else None
 
-    def add(self, offset: int, value: bytes) -> None:
+    def add(self, offset: int, value: bytes) -> Origin | None:
+        """Whose record it is; None when it is nobody's, or comes out of turn."""
         if offset != len(self._codes):
             self._report(f"partition {self.partition} came with offset {offset} after {len(self._codes) - 1}")
-            return
+            return None
         try:
-            self._codes.append(_code(origin_of(self.partition, value)))
+            origin = origin_of(self.partition, value)
         except NotOurs as error:
             self._report(f"offset {offset}: {error}")
             self._codes.append(UNKNOWN)
+            return None
+        self._codes.append(_code(origin))
+        return origin
 
     def _report(self, problem: str) -> None:
         if len(self.problems) < EXAMPLES_MAX:
@@ -118,8 +163,9 @@ class Reading:
 def compare(acknowledged: Acknowledged, reading: Reading) -> list[str]:
     """What is wrong with one partition that was read to its end; empty when nothing is.
 
-    Every acknowledged record stands at the offset its producer was told; no record stands there twice; those of one
-    producer stand in the order they were sent. A record nobody was told about may be there, once and in order.
+    Every acknowledged record stands at the offset its producer was told, if it was told one; no record stands there
+    twice; those of one producer stand in the order they were sent. A record nobody was told about may be there, once and
+    in order.
     """
     partition = reading.partition
     missing = [
@@ -127,6 +173,14 @@ def compare(acknowledged: Acknowledged, reading: Reading) -> list[str]:
         for origin, offset in acknowledged.of(partition)
         if reading.at(offset) != origin
     ]
+    anywhere = acknowledged.anywhere(partition)
+    if anywhere:
+        found = set(reading.origins)
+        missing += [
+            f"{origin} of partition {partition} was acknowledged and is not there"
+            for origin in anywhere
+            if origin not in found
+        ]
     return [*reading.problems, *_examples(missing), *_examples(_disorder(partition, reading.origins))]
 
 

@@ -1,16 +1,15 @@
-"""The clients of a soak, stock ones, each in a thread of its own: idempotent producers, readers, members of a group."""
+"""The clients of a soak, stock ones, each in a thread of its own: idempotent producers and readers. Members: group.py."""
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
-from tests.soak.history import Acknowledged, Origin, Reading, payload
+from tests.soak.history import Acknowledged, Origin, Reading, Sightings, payload
 from tests.soak.stalls import StallWatch
 
 # What is still unanswered this long after it was sent is reported as a failure of the server.
@@ -19,9 +18,8 @@ FLUSH_TIMEOUT_S: Final = 90.0
 JOIN_TIMEOUT_S: Final = 30.0
 TICK_S: Final = 0.01
 BATCH_RECORDS_MAX: Final = 10_000
-COMMIT_INTERVAL_S: Final = 1.0
 FAILURES_MAX: Final = 20
-_PATIENT: Final = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 500, "log_level": 0}
+PATIENT: Final[Mapping[str, Any]] = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 500, "log_level": 0}
 _FATAL: Final = (
     KafkaError._AUTO_OFFSET_RESET,
     KafkaError.OFFSET_OUT_OF_RANGE,
@@ -36,10 +34,12 @@ class Client:
     def __init__(self, name: str) -> None:
         self.failures: list[str] = []
         self._name = name
+        self._started_s = 0.0
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
+        self._started_s = time.monotonic()
         self._thread.start()
 
     def finish(self) -> None:
@@ -53,7 +53,13 @@ class Client:
 
     def fail(self, what: str) -> None:
         if len(self.failures) < FAILURES_MAX:
-            self.failures.append(f"{self._name}: {what}")
+            since_s = time.monotonic() - self._started_s if self._started_s else 0.0
+            self.failures.append(f"{self._name} at {since_s:.1f} s: {what}")
+
+    def note_error(self, error: KafkaError) -> None:
+        """A server that is away is what a soak is about; a record that is gone is not."""
+        if error.code() in _FATAL or error.fatal():
+            self.fail(error.str())
 
     def _run(self) -> None:
         try:
@@ -65,14 +71,25 @@ class Client:
     def step(self) -> None:
         raise NotImplementedError
 
+    def close(self) -> None:
+        """Give back what it holds, after `finish`."""
+
 
 class SteadyProducer(Client):
-    """Idempotent, acks=all: so many records per second, over all partitions in turn, whatever happens to the server."""
+    """Idempotent, acks=all: so many records per second, over all partitions in turn, whatever happens to the servers."""
 
-    def __init__(self, bootstrap: str, topic: str, number: int, partitions: int, records_per_s: int) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        number: int,
+        partitions: int,
+        records_per_s: int,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__(f"producer {number}")
         self.acknowledged = Acknowledged()
-        self.watch = StallWatch()
+        self.watch = StallWatch(self._name)
         self._topic = topic
         self._number = number
         self._partitions = partitions
@@ -89,7 +106,8 @@ class SteadyProducer(Client):
                 "message.timeout.ms": MESSAGE_TIMEOUT_MS,
                 "queue.buffering.max.messages": 500_000,
                 "retry.backoff.ms": 20,
-                **_PATIENT,
+                **PATIENT,
+                **(settings or {}),
             }
         )
 
@@ -125,9 +143,11 @@ class SteadyProducer(Client):
             self.fail(f"{origin} to partition {partition} failed: {error.str()}")
             return
         offset = message.offset()
-        assert offset is not None
-        self.acknowledged.add(partition, origin, offset)
-        self.watch.acknowledged(partition, time.monotonic())
+        if offset is None or offset < 0:
+            self.acknowledged.add_anywhere(partition, origin)
+        else:
+            self.acknowledged.add(partition, origin, offset)
+        self.watch.heard_of(partition, time.monotonic())
 
     def finish(self) -> None:
         """Stop sending and wait until every record has its answer."""
@@ -142,10 +162,12 @@ class SteadyProducer(Client):
 class Reader(Client):
     """Reads all partitions from offset 0 on, assigned by hand. An offset that is gone or out of range is a failure."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, name: str = "reader") -> None:
+    def __init__(self, bootstrap: str, topic: str, sightings: Sequence[Sightings], name: str = "reader") -> None:
         super().__init__(name)
-        self.readings = {partition: Reading(partition) for partition in range(partitions)}
+        self.readings = {partition: Reading(partition) for partition in range(len(sightings))}
+        self.watch = StallWatch(name)
         self._topic = topic
+        self._sightings = sightings
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
@@ -153,14 +175,27 @@ class Reader(Client):
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
                 "fetch.queue.backoff.ms": 10,
-                **_PATIENT,
+                **PATIENT,
             }
         )
-        self._consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+        self._consumer.assign([TopicPartition(topic, partition, 0) for partition in self.readings])
 
     def step(self) -> None:
         for message in self._consumer.consume(BATCH_RECORDS_MAX, timeout=0.1):
-            _take(self, message, self.readings)
+            self._take(message)
+
+    def _take(self, message: Message) -> None:
+        error = message.error()
+        if error is not None:
+            self.note_error(error)
+            return
+        partition, offset, value = message.partition(), message.offset(), message.value()
+        assert partition is not None and offset is not None and value is not None
+        self.watch.heard_of(partition, time.monotonic())
+        origin = self.readings[partition].add(offset, value)
+        problem = None if origin is None else self._sightings[partition].add(offset, origin)
+        if problem:
+            self.fail(problem)
 
     def ends(self) -> dict[int, int]:
         """End offsets of now."""
@@ -183,107 +218,7 @@ class Reader(Client):
         self._consumer.close()
 
 
-class Member(Client):
-    """One of a group: what the members got together has no gap, and starts again at most where they committed."""
-
-    def __init__(self, bootstrap: str, topic: str, number: int, seen: GroupProgress) -> None:
-        super().__init__(f"member {number}")
-        self._seen = seen
-        self._committed_s = 0.0
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": "soak",
-                "client.id": f"member-{number}",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                # A member whose join was lost with a killed server holds the others up for as long as this.
-                "session.timeout.ms": 10_000,
-                "heartbeat.interval.ms": 1_000,
-                "fetch.queue.backoff.ms": 10,
-                "on_commit": self._on_commit,
-                **_PATIENT,
-            }
-        )
-        self._consumer.subscribe([topic])
-
-    def step(self) -> None:
-        for message in self._consumer.consume(BATCH_RECORDS_MAX, timeout=0.1):
-            error = message.error()
-            if error is not None:
-                _note_error(self, error)
-                continue
-            partition, offset = message.partition(), message.offset()
-            assert partition is not None and offset is not None
-            problem = self._seen.add(partition, offset)
-            if problem:
-                self.fail(problem)
-        if time.monotonic() - self._committed_s > COMMIT_INTERVAL_S:
-            self._committed_s = time.monotonic()
-            # The server may be away, or the group be rebalancing: what was not committed comes again.
-            with contextlib.suppress(KafkaException):
-                self._consumer.commit(asynchronous=True)
-
-    def _on_commit(self, error: KafkaError | None, committed: list[TopicPartition]) -> None:
-        if error is None:
-            for one in committed:
-                if one.error is None and one.offset >= 0:
-                    self._seen.committed(one.partition, one.offset)
-
-    def close(self) -> None:
-        self._consumer.close()
-
-
-class GroupProgress:
-    """Offsets that the members of a group were given and committed, all together. Used from their threads."""
-
-    def __init__(self, partitions: int) -> None:
-        self._lock = threading.Lock()
-        self._committed = [0] * partitions
-        self.next_offsets = [0] * partitions
-        self.again_count = 0
-        self.commit_count = 0
-
-    def committed(self, partition: int, offset: int) -> None:
-        """The server said that it keeps this offset."""
-        with self._lock:
-            self._committed[partition] = max(self._committed[partition], offset)
-            self.commit_count += 1
-
-    def add(self, partition: int, offset: int) -> str | None:
-        """What is wrong with it: offsets were skipped, or a commit was forgotten. One that comes again is counted."""
-        with self._lock:
-            if offset < self._committed[partition]:
-                committed, self._committed[partition] = self._committed[partition], offset
-                return f"the group committed {committed} of partition {partition} and got offset {offset} again"
-            expected = self.next_offsets[partition]
-            if offset > expected:
-                self.next_offsets[partition] = offset + 1
-                return f"the group got offset {offset} of partition {partition} and never {expected} to {offset - 1}"
-            if offset == expected:
-                self.next_offsets[partition] = offset + 1
-            else:
-                self.again_count += 1
-            return None
-
-
-def _take(client: Client, message: Message, readings: dict[int, Reading]) -> None:
-    error = message.error()
-    if error is not None:
-        _note_error(client, error)
-        return
-    partition, offset, value = message.partition(), message.offset(), message.value()
-    assert partition is not None and offset is not None and value is not None
-    readings[partition].add(offset, value)
-
-
-def _note_error(client: Client, error: KafkaError) -> None:
-    """A server that is away is what a soak is about; a record that is gone is not."""
-    if error.code() in _FATAL or error.fatal():
-        client.fail(error.str())
-
-
-def run_all(clients: list[Client], action: Callable[[Client], Any]) -> None:
+def run_all(clients: Sequence[Client], action: Callable[[Client], Any]) -> None:
     """`action` for all at the same time: ending them one after the other would add their waits up."""
     threads = [threading.Thread(target=action, args=(client,)) for client in clients]
     for thread in threads:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,9 +89,15 @@ class Report:
             "  longest pause between acknowledgements of a partition, by what was under way:",
         ]
         lines[6:6] = [f"  start given up: {reason}" for reason in self.failed_starts]
-        for cause, figures in by_cause(self.stalls, self.troubles, self.began_s).items():
-            lines.append(
-                f"    {figures['longest_s']:8.2f} s  {cause} ({figures['count']:.0f} pauses, the longest at {figures['at_s']:g} s)"
-            )
+        lines += stall_lines(self.stalls, self.troubles, self.began_s)
         lines += [f"  VIOLATION: {violation}" for violation in self.violations]
         return "\n".join(lines)
+
+
+def stall_lines(stalls: Sequence[Stall], troubles: Sequence[Trouble], began_s: float) -> list[str]:
+    """One line for each cause, the worst first."""
+    return [
+        f"    {figures['longest_s']:8.2f} s  {cause} ({figures['count']} pauses, "
+        f"the longest at {figures['at_s']:g} s, of partition {figures['partition']} at {figures['client']})"
+        for cause, figures in by_cause(stalls, troubles, began_s).items()
+    ]

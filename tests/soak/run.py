@@ -6,16 +6,13 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka.admin import AdminClient, NewTopic
-
 from bmq.dev.hdfs import HdfsCluster
+from tests.soak.clients import Clients, Load, create_topic, judge
 from tests.soak.faults import QUIET_END_S, Fault, Kind, is_due, plan
-from tests.soak.history import compare, differences
-from tests.soak.load import Client, GroupProgress, Member, Reader, SteadyProducer, run_all
+from tests.soak.journal import Journal
 from tests.soak.report import Report
 from tests.soak.server import HdfsBmqServer
 from tests.soak.stalls import Trouble
@@ -25,19 +22,13 @@ DATANODES: Final = 3
 # Hadoop's own settings, so that the NameNode goes on naming a DataNode that hangs; but after its restart it waits five
 # seconds instead of thirty before it takes writes, or a short soak would be little else.
 PROPERTIES: Final = {"dfs.namenode.safemode.extension": "5000"}
-TOPIC: Final = "soak"
-PARTITIONS: Final = 6
-PRODUCERS: Final = 2
-MEMBERS: Final = 2
-RECORDS_PER_S: Final = 400  # of each producer
+LOAD: Final = Load("soak", partitions=6, records_per_s=400, producers=({}, {}), members=({}, {}))
 SEGMENT_BYTES: Final = 2 * 1024 * 1024  # a roll of each partition every dozen seconds
 MEMORY_MIB_MAX: Final = 600.0
 WATCH_INTERVAL_S: Final = 0.5
 START_TIMEOUT_S: Final = 60.0
 START_PAUSE_S: Final = 1.0
 HEAL_TIMEOUT_S: Final = 90.0
-READ_TIMEOUT_S: Final = 120.0
-LIVE_READERS_TIMEOUT_S: Final = 120.0
 # A run in which little happened proves little.
 RECORDS_SHARE_MIN: Final = 0.5
 
@@ -64,12 +55,11 @@ class Soak:
 
     async def _on_cluster(self) -> None:
         await self._start_server()
-        await asyncio.to_thread(create_topic, self._server.bootstrap)
-        clients = Clients.make(self._server.bootstrap)
+        await asyncio.to_thread(create_topic, self._server.bootstrap, LOAD, SEGMENT_BYTES)
+        clients = Clients.make(self._server.bootstrap, LOAD, Journal(self._directory / "clients.log"))
         watch = asyncio.create_task(self._watch_server())
         try:
-            for client in clients.all:
-                client.start()
+            clients.start()
             self.report.began_s = began_s = time.monotonic()
             await asyncio.gather(self._track(self._plan.datanodes, began_s), self._track(self._plan.others, began_s))
             await asyncio.sleep(max(QUIET_END_S, began_s + self._duration_s - time.monotonic()))
@@ -180,36 +170,15 @@ class Soak:
     # --- what came of it
 
     def _judge(self, clients: Clients) -> None:
-        """End the producers, let the readers come to the end, read everything once more, and compare."""
-        violations = self.report.violations
-        run_all(list(clients.producers), lambda client: client.finish())
-        final = Reader(self._server.bootstrap, TOPIC, PARTITIONS, "final reader")
-        try:
-            ends = final.ends()
-            final.read_to(ends, READ_TIMEOUT_S)
-        finally:
-            final.close()
-        clients.wait_until_read(ends)
-        run_all(list(clients.readers), lambda client: client.finish())
-        for client in (*clients.all, final):
-            violations += client.failures
-        self.report.read_count = sum(len(reading) for reading in final.readings.values())
-        for partition, reading in final.readings.items():
-            for producer in clients.producers:
-                violations += compare(producer.acknowledged, reading)
-            live = clients.reader.readings[partition]
-            violations += [*live.problems, *differences(live, reading)]
-            if len(live) < ends[partition]:
-                violations.append(f"the live reader stopped at {len(live)} of {ends[partition]} in {partition}")
-            if clients.group.next_offsets[partition] < ends[partition]:
-                got = clients.group.next_offsets[partition]
-                violations.append(f"the group stopped at {got} of {ends[partition]} in partition {partition}")
+        judgement = judge(clients, self._server.bootstrap)
+        self.report.violations += judgement.violations
+        self.report.read_count = judgement.read_count
 
     def _account(self, clients: Clients) -> None:
         report = self.report
-        report.sent_count = sum(producer.sent_count for producer in clients.producers)
-        report.acknowledged_count = sum(producer.acknowledged.count for producer in clients.producers)
-        report.stalls = [stall for producer in clients.producers for stall in producer.watch.stalls]
+        report.sent_count = clients.sent_count
+        report.acknowledged_count = clients.acknowledged_count
+        report.stalls = clients.produce_stalls
         report.group_again_count = clients.group.again_count
         report.group_commit_count = clients.group.commit_count
         report.counters = self._server.counters
@@ -217,60 +186,10 @@ class Soak:
         greatest_mib = max(report.memory_mib, default=0.0)
         if greatest_mib > MEMORY_MIB_MAX:
             report.violations.append(f"the server used {greatest_mib:.0f} MiB; {MEMORY_MIB_MAX:g} are allowed")
-        wanted = RECORDS_SHARE_MIN * PRODUCERS * RECORDS_PER_S * self._duration_s
+        wanted = RECORDS_SHARE_MIN * len(LOAD.producers) * LOAD.records_per_s * self._duration_s
         if report.acknowledged_count < wanted:
             report.violations.append(f"only {report.acknowledged_count} records were acknowledged, of {wanted:.0f}")
         if "Traceback (most recent call last)" in self._server.log_file.read_text(errors="replace"):
             report.violations.append(f"the server logged a traceback: {self._server.log_file}")
         if report.group_commit_count == 0:
             report.violations.append("the group never committed")
-
-
-@dataclass(frozen=True, slots=True)
-class Clients:
-    producers: tuple[SteadyProducer, ...]
-    reader: Reader
-    members: tuple[Member, ...]
-    group: GroupProgress
-
-    @classmethod
-    def make(cls, bootstrap: str) -> Clients:
-        group = GroupProgress(PARTITIONS)
-        return cls(
-            tuple(SteadyProducer(bootstrap, TOPIC, number, PARTITIONS, RECORDS_PER_S) for number in range(PRODUCERS)),
-            Reader(bootstrap, TOPIC, PARTITIONS),
-            tuple(Member(bootstrap, TOPIC, number, group) for number in range(MEMBERS)),
-            group,
-        )
-
-    @property
-    def readers(self) -> tuple[Client, ...]:
-        return (self.reader, *self.members)
-
-    @property
-    def all(self) -> tuple[Client, ...]:
-        return (*self.producers, *self.readers)
-
-    def wait_until_read(self, ends: dict[int, int]) -> None:
-        """Readers that were there all the time come to the end soon; whether they did is judged by others."""
-        deadline_s = time.monotonic() + LIVE_READERS_TIMEOUT_S
-        while time.monotonic() < deadline_s:
-            if all(
-                len(self.reader.readings[partition]) >= end and self.group.next_offsets[partition] >= end
-                for partition, end in ends.items()
-            ):
-                return
-            time.sleep(0.1)
-
-    def close(self) -> None:
-        for client in self.all:
-            client.finish()
-        self.reader.close()
-        for member in self.members:
-            member.close()
-
-
-def create_topic(bootstrap: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    topic = NewTopic(TOPIC, num_partitions=PARTITIONS, config={"segment.bytes": str(SEGMENT_BYTES)})
-    admin.create_topics([topic])[TOPIC].result(timeout=30)

@@ -38,8 +38,15 @@ class HdfsBmqServer(BmqServer):
     def add_counters(self) -> None:
         """Take the counters of this incarnation into the sums; to be called once, before it ends."""
         status, text = self.get("/metrics")
-        if status != 200:
-            return
-        for name in COUNTERS:
-            found = re.search(rf"^{name}_total ([0-9.e+]+)$", text, re.MULTILINE)
-            self.counters[name] += int(float(found[1])) if found else 0
+        if status == 200:
+            for name, count in counters_of(text).items():
+                self.counters[name] += count
+
+
+def counters_of(metrics: str) -> dict[str, int]:
+    """The counters that a report shows, out of the Prometheus text of one server."""
+    found = {}
+    for name in COUNTERS:
+        line = re.search(rf"^{name}_total ([0-9.e+]+)$", metrics, re.MULTILINE)
+        found[name] = int(float(line[1])) if line else 0
+    return found

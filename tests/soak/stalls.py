@@ -1,4 +1,4 @@
-"""Pauses between acknowledgements, and which fault was under way. Pure."""
+"""Pauses between acknowledgements, or records, of a partition, and which fault was under way. Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ AFTERMATH_S: Final = 5.0  # a pause that begins this soon after a fault is over 
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """Nothing of this partition was acknowledged between these moments, though records were waiting."""
+    """A client heard nothing of this partition between these moments, though records were waiting."""
 
     partition: int
     begin_s: float
     end_s: float
+    client: str = ""
 
     @property
     def seconds(self) -> float:
@@ -33,16 +34,17 @@ class Trouble:
 
 
 class StallWatch:
-    """Told of every acknowledgement of a partition; keeps the pauses."""
+    """Told of everything that a client hears of a partition, as acknowledgements or records; keeps the pauses."""
 
-    def __init__(self) -> None:
+    def __init__(self, client: str = "") -> None:
+        self._client = client
         self.stalls: list[Stall] = []
         self._last_s: dict[int, float] = {}
 
-    def acknowledged(self, partition: int, now_s: float) -> None:
+    def heard_of(self, partition: int, now_s: float) -> None:
         last_s = self._last_s.get(partition, now_s)
         if now_s - last_s >= STALL_S:
-            self.stalls.append(Stall(partition, last_s, now_s))
+            self.stalls.append(Stall(partition, last_s, now_s, self._client))
         self._last_s[partition] = now_s
 
 
@@ -55,8 +57,8 @@ def cause_of(stall: Stall, troubles: Iterable[Trouble]) -> str:
     return f"after {' + '.join(sorted(behind))}" if behind else "none"
 
 
-def by_cause(stalls: Sequence[Stall], troubles: Sequence[Trouble], began_s: float) -> dict[str, dict[str, float]]:
-    """For each cause: how many pauses, the longest, and when that began, counted from `began_s`; the worst cause first."""
+def by_cause(stalls: Sequence[Stall], troubles: Sequence[Trouble], began_s: float) -> dict[str, dict[str, float | str]]:
+    """For each cause: how many pauses, the longest, when that began, counted from `began_s`, and whose; the worst first."""
     found: dict[str, list[Stall]] = {}
     for stall in stalls:
         found.setdefault(cause_of(stall, troubles), []).append(stall)
@@ -66,6 +68,8 @@ def by_cause(stalls: Sequence[Stall], troubles: Sequence[Trouble], began_s: floa
             "count": len(found[cause]),
             "longest_s": round(longest[cause].seconds, 3),
             "at_s": round(longest[cause].begin_s - began_s, 1),
+            "partition": longest[cause].partition,
+            "client": longest[cause].client,
         }
         for cause in sorted(longest, key=lambda cause: -longest[cause].seconds)
     }

@@ -1,0 +1,148 @@
+"""What producers notice when a process is killed, hangs, or ZooKeeper is away."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from bench.cluster.admin import create_topic, create_topics_request, leaders, wait_for_leaders
+from bench.cluster.sides import BmqSide, Node, Side, most_loaded
+from bench.cluster.steady import LoadStuck, SteadyLoad
+
+Disturbance = Callable[[], Sequence[dict[str, Any]]]
+"""Does its harm and says what it did."""
+
+TOPIC: Final = "steady"
+PARTITIONS: Final = 12
+RATE: Final = 600.0
+"""Records a second: 50 for each partition, so that a gap of one is known to 20 ms."""
+CALM_S: Final = 1.0
+WATCH_S: Final = 1.0
+RECOVERY_WAIT_S: Final = 40.0
+AFTERMATH_S: Final = 5.0
+"""Watched beyond the return of what was away."""
+
+
+def make_topic(
+    side: Side, partitions: int = PARTITIONS, replication: int = 3, topic: str = TOPIC, **configs: str
+) -> None:
+    """`configs`: Kafka's names with _ for the dots."""
+    named = {name.replace("_", "."): value for name, value in configs.items()}
+    create_topic(side.addresses, create_topics_request(topic, partitions, replication, named))
+    wait_for_leaders(side.addresses, topic, partitions)
+
+
+def steady_load(side: Side) -> SteadyLoad:
+    return SteadyLoad(side.bootstrap, TOPIC, PARTITIONS, RATE)
+
+
+def rounds(
+    side: Side,
+    count: int,
+    choose: Callable[[Side, int | None], tuple[int, int]],
+    hurt: Callable[[Node], None],
+    heal: Callable[[Node], None],
+    done: Callable[[dict[str, Any]], None],
+) -> None:
+    """`count` faults under one load, each healed before the next; `done` is given each as soon as it was measured.
+
+    A round counts from the fault until every partition has acknowledged something sent after it, and a second more. What
+    the way back costs is kept beside it as `heal_gap_s`. Raises LoadStuck when a partition does not come back.
+    """
+    victim: int | None = None
+    with steady_load(side) as load:
+        for _ in range(count):
+            side.wait_whole()
+            load.wait_until_flowing()
+            time.sleep(CALM_S)
+            victim, partitions = choose(side, victim)
+            calm = load.seen.gaps(time.monotonic() - CALM_S, time.monotonic())["gap_s"]
+            began = time.monotonic()
+            found: dict[str, Any] = {"victim": victim, "partitions": partitions, "calm_gap_s": calm}
+            hurt(side.nodes[victim])
+            try:
+                found["back_s"] = round(load.wait_until_flowing(began, RECOVERY_WAIT_S), 4)
+            except LoadStuck:
+                done({**found, "back_s": None, **load.seen.gaps(began, time.monotonic())})
+                raise
+            time.sleep(WATCH_S)
+            found.update(load.seen.gaps(began, time.monotonic()))
+            began_healing = time.monotonic()
+            heal(side.nodes[victim])
+            side.wait_whole()
+            load.wait_until_flowing()
+            found["heal_gap_s"] = load.seen.gaps(began_healing, time.monotonic())["gap_s"]
+            done(found)
+        load.finish()
+        if load.failed:
+            raise LoadStuck(f"{len(load.failed)} records were refused: {load.failed[:3]}")
+
+
+def busiest_broker(side: Side, previous: int | None) -> tuple[int, int]:
+    """The broker that owns most partitions of the load's topic, and how many; not always the same of equals."""
+    return most_loaded(side.owners(TOPIC), side.broker_ids, previous)
+
+
+def busiest_proxy(side: BmqSide) -> tuple[int, int]:
+    """The proxy that clients go to for most of the partitions, and for how many."""
+    return most_loaded(leaders(side.live_addresses, TOPIC), side.proxy_ids)
+
+
+def windows(side: Side, window_s: float, disturb: Disturbance) -> dict[str, Any]:
+    """The longest gaps of an undisturbed and of an equally long disturbed time.
+
+    `disturb(end)` does its work and returns before `end`.
+    """
+    with steady_load(side) as load:
+        load.wait_until_flowing()
+        time.sleep(CALM_S)
+        began = time.monotonic()
+        time.sleep(window_s)
+        undisturbed = load.seen.gaps(began, time.monotonic())
+        time.sleep(CALM_S)
+        began = time.monotonic()
+        events = disturb()
+        time.sleep(max(0.0, began + window_s - time.monotonic()))
+        disturbed = load.seen.gaps(began, time.monotonic())
+        load.wait_until_flowing()
+        load.finish()
+        return {
+            "window_s": window_s,
+            "undisturbed": undisturbed,
+            "disturbed": disturbed,
+            "events": list(events),
+            "load": load.facts(),
+        }
+
+
+def kill_controllers(side: Side, count: int, apart_s: float) -> Disturbance:
+    """Kill the active controller every `apart_s`, and start it again in the middle between."""
+
+    def disturb() -> Sequence[dict[str, Any]]:
+        began = time.monotonic()
+        events = []
+        for number in range(count):
+            time.sleep(max(0.0, began + number * apart_s - time.monotonic()))
+            victim = side.active_controller()
+            killed = time.monotonic()
+            side.nodes[victim].kill()
+            time.sleep(apart_s / 2)
+            side.nodes[victim].start()
+            events.append({"killed": victim, "at_s": round(killed - began, 2)})
+        return events
+
+    return disturb
+
+
+def without(stop: Callable[[], None], start: Callable[[], None], away_s: float) -> Disturbance:
+    """Take something away for `away_s`."""
+
+    def disturb() -> Sequence[dict[str, Any]]:
+        stop()
+        stopped = time.monotonic()
+        time.sleep(away_s)
+        start()
+        return [{"away_s": round(time.monotonic() - stopped, 2)}]
+
+    return disturb

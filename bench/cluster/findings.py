@@ -1,0 +1,58 @@
+"""What was found while it is being found, so that a part that fails half-way leaves the half."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from bench.cluster.stage import PartTimedOut
+
+REASON_CHARACTERS_MAX = 2_000
+
+
+def say(text: str) -> None:
+    print(f"[{datetime.now(UTC):%H:%M:%S}] {text}", flush=True)
+
+
+@dataclass(slots=True)
+class Findings:
+    """`failures`: what was not found, by part, each with its reasons."""
+
+    parts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    pairs: list[dict[str, Any]] = field(default_factory=list)
+    failures: dict[str, list[str]] = field(default_factory=dict)
+
+    def samples(self, part: str, side: str) -> dict[str, Any]:
+        """Where a side's samples of a part are put as they come."""
+        found: dict[str, Any] = self.parts.setdefault(part, {}).setdefault(side, {})
+        return found
+
+    def rounds(self, part: str, side: str, wanted: int) -> Callable[[dict[str, Any]], None]:
+        """To be given each round that was measured."""
+        samples = self.samples(part, side)
+        samples["wanted"] = wanted
+        samples.setdefault("rounds", [])
+
+        def done(found: dict[str, Any]) -> None:
+            samples["rounds"].append(found)
+            say(f"  {side}: {', '.join(f'{name} {value}' for name, value in found.items())}")
+
+        return done
+
+    def failed(self, part: str, reason: str) -> None:
+        self.failures.setdefault(part, []).append(reason[:REASON_CHARACTERS_MAX])
+        say(f"FAILED {part}: {reason}")
+
+    @contextmanager
+    def attempt(self, parts: Iterable[str], side: str) -> Iterator[None]:
+        """What fails in here is noted for these parts, and does not keep the other side from being measured."""
+        try:
+            yield
+        except PartTimedOut:
+            raise
+        except Exception as error:
+            for part in parts:
+                self.failed(part, f"{side}: {type(error).__name__}: {error}")

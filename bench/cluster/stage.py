@@ -1,0 +1,172 @@
+"""Where clusters are measured: one directory, the HDFS and the ZooKeeper that bmq needs, and whatever was started last."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+from bench.cluster.kafka_cluster import KafkaCluster
+from bench.cluster.sides import BmqSide
+from bmq.dev.hdfs import HdfsCluster
+from bmq.dev.java import STEADY_JVM_OPTIONS
+from bmq.dev.zookeeper import ZooKeeperServer
+from tests.support.hdfs import outside_any_loop
+from tests.support.processes import JARS
+
+DATANODES: Final = 3
+HEAP_MB: Final = 512
+# Hadoop's own settings but one: of three DataNodes, one with a few more connections than the others counts as too busy,
+# and a file then gets two replicas.
+HDFS_PROPERTIES: Final = {"dfs.namenode.redundancy.considerLoad": "false"}
+
+
+class PartTimedOut(Exception):
+    """A part took longer than it was given."""
+
+
+class Stage:
+    """Everything lies under `directory`. All methods are for the main thread: daemons die with the one that started them."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._hdfs: HdfsCluster | None = None
+        self._zookeeper: ZooKeeperServer | None = None
+        self._numbers = iter(range(1_000_000))
+
+    # -- What bmq stands on --------------------------------------------------------------------------------------------
+
+    def up(self) -> None:
+        """Start HDFS and ZooKeeper on new directories, unless they run."""
+        if self._hdfs is not None:
+            return
+        number = next(self._numbers)
+        hdfs = HdfsCluster(
+            self.directory / f"hdfs-{number}",
+            JARS / "hadoop",
+            datanodes=DATANODES,
+            properties=HDFS_PROPERTIES,
+            heap_mb=HEAP_MB,
+            jvm_options=STEADY_JVM_OPTIONS,
+        )
+        zookeeper = ZooKeeperServer(self.directory / f"zookeeper-{number}", JARS / "zookeeper")
+        outside_any_loop(hdfs.start())
+        self._hdfs = hdfs
+        outside_any_loop(zookeeper.start())
+        self._zookeeper = zookeeper
+
+    def down(self) -> None:
+        """End them and take their files away."""
+        if self._zookeeper is not None:
+            outside_any_loop(self._zookeeper.kill())
+            shutil.rmtree(self._zookeeper.directory, ignore_errors=True)
+            self._zookeeper = None
+        if self._hdfs is not None:
+            outside_any_loop(self._hdfs.stop())
+            shutil.rmtree(self._hdfs.directory, ignore_errors=True)
+            self._hdfs = None
+
+    @property
+    def hdfs(self) -> HdfsCluster:
+        assert self._hdfs is not None, "HDFS is not up"
+        return self._hdfs
+
+    @property
+    def zookeeper(self) -> ZooKeeperServer:
+        assert self._zookeeper is not None, "ZooKeeper is not up"
+        return self._zookeeper
+
+    def stop_zookeeper(self) -> None:
+        """kill -9."""
+        outside_any_loop(self.zookeeper.kill())
+
+    def start_zookeeper(self) -> None:
+        outside_any_loop(self.zookeeper.start())
+
+    @property
+    def daemon_pids(self) -> dict[str, int]:
+        """Process ids by name: `nn0`, `dn0`, …, `zk0`."""
+        daemons = (*self.hdfs.daemons, *self.zookeeper.daemons)
+        return {daemon.name: daemon.pid for daemon in daemons if daemon.pid is not None}
+
+    def blocks(self) -> dict[str, int]:
+        """Bytes of every replica on the DataNodes' disks, under the same name while it is written and afterwards."""
+        found = {}
+        for node in self.hdfs.plan.datanodes:
+            for path in (self.hdfs.directory / node.name).rglob("blk_*"):
+                with suppress(FileNotFoundError):  # it was finalized or deleted just now
+                    if path.suffix != ".meta":
+                        found[f"{node.name}/{path.name}"] = path.stat().st_size
+        return found
+
+    def free_bytes(self) -> int:
+        return shutil.disk_usage(self.directory).free
+
+    # -- Clusters ------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def bmq(
+        self,
+        layout: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        kafka: Mapping[str, str] | None = None,
+    ) -> Iterator[BmqSide]:
+        """A new cluster that is gone afterwards."""
+        self.up()
+        side = BmqSide(
+            self.directory / f"bmq-{next(self._numbers)}",
+            self.hdfs.url,
+            str(self.zookeeper.address),
+            self.daemon_pids,
+            layout,
+            environment=environment,
+            kafka=kafka,
+        )
+        try:
+            side.start()
+            yield side
+        finally:
+            side.close()
+
+    @contextmanager
+    def kafka(
+        self, *, is_combined: bool, is_alone: bool = False, properties: Mapping[str, str] | None = None
+    ) -> Iterator[KafkaCluster]:
+        """A new cluster that is gone afterwards. `is_alone`: HDFS and ZooKeeper are stopped for it."""
+        if is_alone:
+            self.down()
+        cluster = KafkaCluster(
+            self.directory / f"kafka-{next(self._numbers)}", is_combined=is_combined, properties=properties
+        )
+        try:
+            cluster.start()
+            yield cluster
+        finally:
+            cluster.close()
+            shutil.rmtree(cluster.directory, ignore_errors=True)
+
+
+@contextmanager
+def time_limit(seconds: float, what: str) -> Iterator[None]:
+    """Raises PartTimedOut inside the block when it takes longer; in the main thread alone."""
+
+    def ring(_: int, __: FrameType | None) -> None:
+        raise PartTimedOut(f"{what} took longer than {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def seconds_since(began: float) -> float:
+    return round(time.monotonic() - began, 1)

@@ -1,0 +1,64 @@
+"""Nodes whose clocks differ by minutes: nothing between them depends on the time of day."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.e2e.cluster.conftest import ClusterMaker, TopicMaker
+from tests.support.paced_load import producing
+from tests.support.steady_load import assert_nothing_lost
+
+pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(120)]
+
+PARTITIONS = 3
+SKEW_S = 60
+
+
+def clock_off_by(seconds: int) -> dict[str, str]:
+    """The environment of a process whose time of day is wrong; its monotonic clock goes on as ever."""
+    found = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
+    assert found, "no libfaketime: run `make tools` (installs it as root, else says what to install)"
+    return {
+        "LD_PRELOAD": str(found[0]),
+        "FAKETIME": f"{seconds:+d}s",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "FAKETIME_NO_CACHE": "1",
+    }
+
+
+def test_clocks_a_minute_off(new_cluster: ClusterMaker, make_topic: TopicMaker) -> None:
+    cluster = new_cluster()
+    skews = (0, SKEW_S, -SKEW_S)
+    for seconds in skews:
+        cluster.add(environment=clock_off_by(seconds) if seconds else None)
+    cluster.start()
+    topic = make_topic(cluster, PARTITIONS)
+    stamped = make_topic(cluster, PARTITIONS, config={"message.timestamp.type": "LogAppendTime"})
+    with producing(cluster.bootstrap, stamped, PARTITIONS, records_s=100) as load:
+        load.wait_for_every_partition(10)
+    assert_nothing_lost(load, cluster.bootstrap)
+    assert spread_s(cluster.bootstrap, stamped) > SKEW_S, "the clocks are not wrong: nothing was tested"
+
+    with producing(cluster.bootstrap, topic, PARTITIONS) as load:
+        owners = cluster.owners_of(topic)
+        # Several sessions' worth of heartbeats.
+        load.go_on_for(4)
+        assert cluster.owners_of(topic) == owners, "a node was fenced for its clock"
+        cluster.owner_of(topic, 0).kill()
+        load.wait_for_every_partition(200)
+    assert_nothing_lost(load, cluster.bootstrap)
+
+
+def spread_s(bootstrap: str, topic: str) -> float:
+    """Between the earliest and the latest timestamp of each partition's first record."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False})
+    times_ms = []
+    for partition in range(PARTITIONS):
+        consumer.assign([TopicPartition(topic, partition, 0)])
+        (message,) = consumer.consume(1, timeout=20)
+        times_ms.append(message.timestamp()[1])
+    consumer.close()
+    return (max(times_ms) - min(times_ms)) / 1000

@@ -1,0 +1,146 @@
+"""Nodes that are killed, hang, come back and are restarted in order, under load: nothing lost, doubled or reordered."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+from kio.schema.errors import ErrorCode
+from kio.schema.fetch.v17.request import FetchPartition, FetchRequest, FetchTopic
+from kio.schema.fetch.v17.response import FetchResponse
+from kio.static.primitive import i32, i32Timedelta, i64
+
+from tests.e2e.cluster.conftest import TopicMaker
+from tests.e2e.cluster.test_clients import fetched
+from tests.support.cluster import BmqCluster
+from tests.support.kio_client import call
+from tests.support.paced_load import producing
+from tests.support.processes import eventually
+from tests.support.steady_load import assert_nothing_lost
+from tests.support.wire import (
+    LATEST_TIMESTAMP,
+    NONE,
+    PRODUCE,
+    WireClient,
+    produce_answer,
+    produce_body,
+    record_batch,
+)
+
+pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(150)]
+
+PARTITIONS = 3
+# A node that is gone is noticed at once, one that hangs after two seconds; the rest is for two cores that are busy
+# with seven processes.
+KILLED_GAP_S_MAX = 6.0
+HUNG_GAP_S_MAX = 10.0
+RESTART_GAP_S_MAX = 5.0
+# The hung node is the proxy of its clients too, and nobody can take an unanswered request from a client: by itself it would
+# wait for half a minute.
+IMPATIENT = {"socket.timeout.ms": 3_000, "request.timeout.ms": 3_000}
+# A produce says itself how long it may take: 30 s.
+ANSWER_WAIT_S = 40.0
+
+
+def test_killed_owner_is_replaced(cluster: BmqCluster, make_topic: TopicMaker) -> None:
+    """With one replica too: no replica holds data, so any broker may follow."""
+    topic, single = make_topic(cluster, PARTITIONS), make_topic(cluster, PARTITIONS, replication_factor=1)
+    with (
+        producing(cluster.bootstrap, topic, PARTITIONS) as load,
+        producing(cluster.bootstrap, single, PARTITIONS) as load_of_single,
+    ):
+        for _ in range(2):
+            owners = cluster.owners_of(topic)
+            victim = cluster.node(next(node for node in owners if node in cluster.owners_of(single)))
+            partition = owners.index(victim.node_id)
+            epoch = cluster.leader_epoch_of(topic, partition)
+            victim.kill()
+            for each in (load, load_of_single):
+                each.wait_for_every_partition(500)
+            assert victim.node_id not in (*cluster.owners_of(topic), *cluster.owners_of(single))
+            assert cluster.leader_epoch_of(topic, partition) > epoch
+            victim.start()
+            cluster.wait_settled()
+    for each in (load, load_of_single):
+        assert_nothing_lost(each, cluster.bootstrap)
+        assert each.longest_gap_s < KILLED_GAP_S_MAX, each.gaps_s
+
+
+def test_hung_owner_is_replaced_and_comes_back_as_a_zombie(cluster: BmqCluster, make_topic: TopicMaker) -> None:
+    """What it believes when it goes on is out of date; nothing it answers may be."""
+    topic, aside = make_topic(cluster, PARTITIONS), make_topic(cluster, PARTITIONS)
+    victim = cluster.owner_of(topic, 0)
+    own = cluster.owners_of(aside).index(victim.node_id)
+    healthy = next(node for node in cluster.nodes.values() if node is not victim)
+    with (
+        producing(cluster.bootstrap, topic, PARTITIONS, **IMPATIENT) as load,
+        WireClient(victim.kafka_port, ANSWER_WAIT_S) as writer,
+        WireClient(victim.kafka_port, ANSWER_WAIT_S) as reader,
+        WireClient(healthy.kafka_port) as observer,
+    ):
+        assert writer.produce(aside, record_batch([b"0"]), own).error_code == NONE
+        assert fetched(reader, aside, own, 1)
+        victim.pause()
+        # It lies in the socket while the node hangs, and is the first thing it sees when it goes on.
+        produced = writer.send(PRODUCE, 3, produce_body(aside, own, record_batch([b"late"])))
+        load.wait_for_every_partition(500)
+        assert observer.produce(aside, record_batch([b"1", b"2"]), own).error_code == NONE
+        end_before = observer.list_offsets(aside, [own], LATEST_TIMESTAMP)[own][1]
+        victim.resume()
+        error_code, end_offset = reader.list_offsets(aside, [own], LATEST_TIMESTAMP)[own]
+        assert error_code != NONE or end_offset >= end_before, "the end of the log as it was before the pause"
+        late = produce_answer(writer.receive(produced))
+        cluster.wait_settled()
+        load.wait_for_every_partition(200)
+        end = observer.list_offsets(aside, [own], LATEST_TIMESTAMP)[own][1]
+        stored = fetched(observer, aside, own, end)
+        assert fetched(reader, aside, own, end) == stored, "two nodes show different logs"
+        if late.error_code == NONE:
+            assert late.base_offset >= end_before, "it was acknowledged in the log of an owner that was replaced"
+            assert stored.count(b"late") == 1
+        else:
+            assert b"late" not in stored
+    assert_nothing_lost(load, cluster.bootstrap)
+    assert load.longest_gap_s < HUNG_GAP_S_MAX, load.gaps_s
+
+
+def test_every_node_is_restarted_in_turn(cluster: BmqCluster, make_topic: TopicMaker) -> None:
+    partitions = 12
+    topic = make_topic(cluster, partitions)
+    with producing(cluster.bootstrap, topic, partitions) as load:
+        for node in cluster.nodes.values():
+            node.stop()
+            load.wait_for_every_partition(20)
+            node.start()
+            cluster.wait_settled()
+    assert_nothing_lost(load, cluster.bootstrap)
+    assert load.longest_gap_s < RESTART_GAP_S_MAX, load.gaps_s
+
+
+def test_stale_clients_are_told_the_next_owner(cluster: BmqCluster, make_topic: TopicMaker) -> None:
+    """KIP-951: the refusal of an old leader epoch names the leader of now and its address, so nobody has to ask again."""
+    topic = make_topic(cluster, 1)
+    old_epoch = cluster.leader_epoch_of(topic, 0)
+    victim = cluster.owner_of(topic, 0)
+    victim.kill()
+    eventually(lambda: cluster.owner_of(topic, 0) is not victim, 20, "the partition has a new owner")
+    cluster.wait_settled()
+    owner, epoch = cluster.owner_of(topic, 0), cluster.leader_epoch_of(topic, 0)
+    wanted = FetchPartition(
+        partition=i32(0), current_leader_epoch=i32(old_epoch), fetch_offset=i64(0), partition_max_bytes=i32(1 << 20)
+    )
+    request = FetchRequest(
+        max_wait=i32Timedelta.parse(timedelta(0)),
+        min_bytes=i32(0),
+        topics=(FetchTopic(topic_id=UUID(cluster.topic(topic)["topic_id"]), partitions=(wanted,)),),
+        forgotten_topics_data=(),
+    )
+    for node in cluster.healthy:
+        with WireClient(node.kafka_port) as client:
+            answer = call(client, request, FetchResponse)
+        (partition,) = answer.responses[0].partitions
+        assert partition.error_code is ErrorCode.fenced_leader_epoch
+        assert (partition.current_leader.leader_id, partition.current_leader.leader_epoch) == (owner.node_id, epoch)
+        (endpoint,) = answer.node_endpoints
+        assert (endpoint.node_id, f"{endpoint.host}:{endpoint.port}") == (owner.node_id, owner.kafka)

@@ -1,0 +1,97 @@
+"""Consumer groups whose coordinators die: offsets stay, members stay, nothing is skipped."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.e2e.cluster.conftest import TopicMaker
+from tests.e2e.conftest import unique_name
+from tests.e2e.test_groups import PARTITIONS, Member, balanced, fill, read
+from tests.support.cluster import BmqCluster, ClusterNode
+from tests.support.paced_load import producing
+from tests.support.processes import eventually
+from tests.support.wire import NONE, WireClient, string
+
+pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(150)]
+
+FIND_COORDINATOR = 10
+OFFSETS_TOPIC = "__consumer_offsets"
+
+
+def java_hash(text: str) -> int:
+    """String.hashCode(), which places a group in a partition of __consumer_offsets."""
+    value = 0
+    for unit in text.encode("utf-16-be")[1::2]:
+        value = (31 * value + unit) & 0xFFFFFFFF
+    return value - (1 << 32) if value & 0x80000000 else value
+
+
+def owner_of_group(cluster: BmqCluster, group: str) -> ClusterNode:
+    """The node whose coordinator has the group, by the partition that Kafka would put it in."""
+    shards = len(cluster.owners_of(OFFSETS_TOPIC))
+    return cluster.owner_of(OFFSETS_TOPIC, (java_hash(group) & 0x7FFFFFFF) % shards)
+
+
+def coordinator_port(node: ClusterNode, group: str) -> int:
+    """Where this node sends a group's members."""
+    with WireClient(node.kafka_port) as client:
+        answer = client.call(FIND_COORDINATOR, 0, string(group))
+        error_code, _ = answer.take(">hi")
+        assert error_code == NONE, error_code
+        answer.string()
+        return answer.one(">i")
+
+
+def test_every_node_names_the_owner_of_the_groups_partition(cluster: BmqCluster) -> None:
+    for number in range(8):
+        group = f"placed-{number}"
+        ports = {coordinator_port(node, group) for node in cluster.nodes.values()}
+        assert ports == {owner_of_group(cluster, group).kafka_port}
+
+
+def test_committed_offsets_survive_the_coordinators_death(cluster: BmqCluster, make_topic: TopicMaker) -> None:
+    topic, group = make_topic(cluster, PARTITIONS), unique_name("offsets")
+    fill(cluster, topic, "all")
+    config = {"bootstrap.servers": cluster.bootstrap, "group.id": group, "enable.auto.commit": False, "log_level": 0}
+    where = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
+    consumer = Consumer(config)
+    for death in range(1, 3):
+        commits = [TopicPartition(topic, each.partition, 10 * death + each.partition) for each in where]
+        consumer.commit(offsets=commits, asynchronous=False)
+        victim = owner_of_group(cluster, group)
+        victim.kill()
+        found = {each.partition: each.offset for each in consumer.committed(where, timeout=20)}
+        assert found == {each.partition: each.offset for each in commits}
+        assert owner_of_group(cluster, group) is not victim
+        victim.start()
+    consumer.close()
+
+
+def test_members_stay_and_skip_nothing_while_nodes_die(cluster: BmqCluster, make_topic: TopicMaker) -> None:
+    """Each node is killed once, so the coordinator and every owner is: the members notice a pause and no rebalance."""
+    topic, group = make_topic(cluster, PARTITIONS), unique_name("stays")
+    members = [Member(cluster, topic, group, **{"session.timeout.ms": 30_000, "log_level": 0}) for _ in range(2)]
+    eventually(lambda: balanced(members), 40, "both members have partitions")
+    revocations = [member.revocations for member in members]
+    with producing(cluster.bootstrap, topic, PARTITIONS, records_s=500) as load:
+        for node in cluster.nodes.values():
+            read(members, load.sent_count)
+            for member in members:
+                member.commit()
+            node.kill()
+            read(members, load.sent_count + 500)
+            node.start()
+            cluster.wait_settled()
+    values = read(members, load.sent_count)
+    assert values == Counter(b"%d" % number for number in range(load.sent_count)), "a record was skipped or came twice"
+    assert [member.revocations for member in members] == revocations, "the death of a node cost a rebalance"
+    for member in members:
+        member.commit()
+        member.close()
+    where = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": group})
+    assert sum(found.offset for found in consumer.committed(where, timeout=20)) == load.sent_count
+    consumer.close()

@@ -1,0 +1,72 @@
+"""One broker becomes three and three become two under load, by REST and the driver that starts processes here."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.cluster.conftest import ClusterMaker, TopicMaker
+from tests.support.cluster import BmqCluster, processes_of
+from tests.support.paced_load import producing
+from tests.support.processes import eventually
+from tests.support.steady_load import assert_nothing_lost
+
+pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(150)]
+
+PARTITIONS = 6
+SCALE_WAIT_S = 60.0
+MOVE_GAP_S_MAX = 5.0
+
+
+@pytest.fixture
+def small(new_cluster: ClusterMaker, tmp_path: Path) -> BmqCluster:
+    """One node with all roles, which starts others as processes of this machine."""
+    cluster = new_cluster(1, BMQ_SCALE__DRIVER="local", BMQ_SCALE__DIRECTORY=str(tmp_path / "scaled"))
+    cluster.start()
+    return cluster
+
+
+def scale(cluster: BmqCluster, brokers: int) -> dict[str, Any]:
+    """Order it and follow the task to its end; the task."""
+    (node,) = cluster.nodes.values()
+    status, task = node.call("POST", "/v1/scale", {"brokers": brokers}, timeout_s=10)
+    assert status == 202, task
+    deadline = time.monotonic() + SCALE_WAIT_S
+    while task["state"] == "running":
+        assert time.monotonic() < deadline, f"not within {SCALE_WAIT_S} s: {task}"
+        path = f"/v1/tasks/{task['id']}/events?after={task['version']}&wait_ms=2000"
+        status, task = node.call("GET", path, timeout_s=10)
+        assert status == 200, task
+    assert task["error"] is None, task
+    return task
+
+
+def test_one_three_two(small: BmqCluster, make_topic: TopicMaker) -> None:
+    topic = make_topic(small, PARTITIONS)
+    with producing(small.bootstrap, topic, PARTITIONS) as load:
+        scale(small, 3)
+        assert len(processes_of(small.root)) == 3
+        owners = small.owners_of(topic)
+        assert sorted(owners.count(node) for node in set(owners)) == [2, 2, 2], owners
+        load.wait_for_every_partition(200)
+        scale(small, 2)
+        owners = small.owners_of(topic)
+        assert sorted(owners.count(node) for node in set(owners)) == [3, 3], owners
+        load.wait_for_every_partition(200)
+        eventually(lambda: len(processes_of(small.root)) == 2, 10, "the third process is gone")
+    assert_nothing_lost(load, small.bootstrap)
+    assert load.longest_gap_s < MOVE_GAP_S_MAX, load.gaps_s
+
+
+def test_what_cannot_be_is_refused_in_a_sentence(small: BmqCluster) -> None:
+    (node,) = small.nodes.values()
+    for brokers, statuses in ((0, (409, 422)), (-1, (409, 422)), (10_000, (409, 422, 502))):
+        status, problem = node.call("POST", "/v1/scale", {"brokers": brokers}, timeout_s=10)
+        assert status in statuses, problem
+        assert problem["detail"], problem
+    status, problem = node.call("POST", "/v1/nodes/99/drain", timeout_s=10)
+    assert status == 404 and "99" in problem["detail"], problem
+    assert [process.pid for process in processes_of(small.root)] == [node.process.pid]

@@ -1,0 +1,57 @@
+"""A Spark job through the stock connector while brokers die under it: every row, once."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.e2e.cluster.conftest import TopicMaker
+from tests.e2e.test_spark import run_job
+from tests.support.cluster import BmqCluster
+from tests.support.processes import eventually
+
+pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(240)]
+
+PARTITIONS = 3
+ROWS = 40_000
+
+
+def end_offsets(cluster: BmqCluster, topic: str) -> int:
+    """How many records the topic has."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "unused", "log_level": 0})
+    try:
+        watermarks = [
+            consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=20)
+            for partition in range(PARTITIONS)
+        ]
+    finally:
+        consumer.close()
+    return sum(end for _, end in watermarks)
+
+
+def test_batch_and_stream_while_brokers_die(cluster: BmqCluster, make_topic: TopicMaker, tmp_path: Path) -> None:
+    """One broker dies during the batch write, another one while the stream copies what was written."""
+    source, sink = make_topic(cluster, PARTITIONS), make_topic(cluster, PARTITIONS)
+    with ThreadPoolExecutor(1) as background:
+        job = background.submit(
+            run_job, tmp_path, "copy", cluster.bootstrap, source, sink, str(tmp_path / "checkpoint"), str(ROWS)
+        )
+
+        def hurt(topic: str) -> None:
+            eventually(lambda: job.done() or end_offsets(cluster, topic) > 0, 120, f"{topic} gets its first rows")
+            victim = cluster.owner_of(topic, 0)
+            victim.kill()
+            assert not job.done(), "the job was over before a broker died"
+            eventually(lambda: victim.node_id not in cluster.owners_of(topic), 20, "the partitions have a new owner")
+            victim.start()
+
+        hurt(source)
+        hurt(sink)
+        result = job.result(200)
+    assert (result["written"], result["processed"]) == (ROWS, ROWS)
+    for topic in (source, sink):
+        rows = result["rows"][topic]
+        assert sorted((int(key), int(value)) for key, value, _, _ in rows) == [(n, 2 * n) for n in range(ROWS)]

@@ -1,0 +1,48 @@
+"""ZooKeeper is away for a while: nobody notices, and failover works again once it is back."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from bmq.dev.zookeeper import ZooKeeperServer
+from tests.e2e.cluster.conftest import ClusterMaker, TopicMaker
+from tests.support.hdfs import outside_any_loop
+from tests.support.paced_load import producing
+from tests.support.processes import eventually
+from tests.support.steady_load import assert_nothing_lost
+
+pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(150)]
+
+PARTITIONS = 3
+# Longer than a session of a node lasts without ZooKeeper (6 s): what was ephemeral is gone when it comes back.
+AWAY_S = 10.0
+AWAY_GAP_S_MAX = 2.0
+
+
+def test_traffic_goes_on_without_zookeeper_and_failover_comes_back(
+    new_cluster: ClusterMaker, own_zookeeper: ZooKeeperServer, make_topic: TopicMaker
+) -> None:
+    cluster = new_cluster(3, zookeeper_hosts=str(own_zookeeper.address))
+    cluster.start()
+    topic = make_topic(cluster, PARTITIONS)
+    with producing(cluster.bootstrap, topic, PARTITIONS) as load:
+        controller, owners = cluster.controller(), cluster.owners_of(topic)
+        outside_any_loop(own_zookeeper.stop())
+        back_at = time.monotonic() + AWAY_S
+        while time.monotonic() < back_at:
+            load.wait_for_every_partition(100)
+        # Topics are made without it too: the controller owns its log, not a lock.
+        assert make_topic(cluster, 1)
+        outside_any_loop(own_zookeeper.start())
+        load.wait_for_every_partition(500)
+        assert load.longest_gap_s < AWAY_GAP_S_MAX, load.gaps_s
+        assert (cluster.controller(), cluster.owners_of(topic)) == (controller, owners), "something moved meanwhile"
+
+        # The node of the active controller: what is to be elected anew can be, and a broker's partitions move.
+        controller.kill()
+        load.wait_for_every_partition(300, timeout_s=60)
+        eventually(lambda: cluster.controller() is not controller, 20, "another node is the active controller")
+        assert controller.node_id not in cluster.owners_of(topic)
+    assert_nothing_lost(load, cluster.bootstrap)

@@ -1,0 +1,200 @@
+"""What must hold in every process of a cluster at any time, whatever clients see of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from bmq.controller.image import OFFSETS_TOPIC_NAME, MetadataImage
+from bmq.log.partition_log import TopicPartition
+from tests.fakes.store import FakeStore
+from tests.simulation.cluster_node import NodeProcess, SimulatedNode
+from tests.simulation.history import Violation
+from tests.simulation.loop import VirtualTimeLoop
+from tests.simulation.namespace_check import check_one_writer_per_epoch
+from tests.simulation.outcome import Outcome
+
+_RELEASE_S = 0.3
+_FENCED_S = 5.0
+
+
+class ClusterRules:
+    """Remembers who owned what at which epoch, and what the metadata was at which offset."""
+
+    def __init__(self, loop: VirtualTimeLoop, store: FakeStore, outcome: Outcome) -> None:
+        self._loop = loop
+        self._store = store
+        self._outcome = outcome
+        self._owners: dict[tuple[TopicPartition, int], str] = {}
+        self._metadata: dict[int, tuple[object, str]] = {}
+        self._leaders: dict[tuple[TopicPartition, int], int] = {}
+        self.violation: Violation | None = None
+        """Found where it could not be raised; raised with the next look."""
+
+    # --- metadata: one history for everybody (rule 17)
+
+    def saw_image(self, node: NodeProcess, image: MetadataImage) -> None:
+        """A node has this image now."""
+        if image.offset < node.metadata_offset:
+            self._note(f"the metadata of {node.process.name} went back from {node.metadata_offset} to {image.offset}")
+        node.metadata_offset = image.offset
+        replica = node.server._replica if node.server is not None else None
+        if replica is not None:
+            if replica.controller_epoch < node.controller_epoch:
+                self._note(
+                    f"{node.process.name} listened to controller {replica.controller_epoch} after {node.controller_epoch}"
+                )
+            node.controller_epoch = replica.controller_epoch
+        self.same_for_all(node, image)
+
+    def same_for_all(self, node: NodeProcess, image: MetadataImage) -> None:
+        """Whoever knows the metadata up to an offset knows the same, the controller that wrote it included."""
+        picture = (
+            tuple(sorted(image.nodes.items())),
+            tuple(
+                (topic.name, topic_id, topic.partitions, tuple(sorted(topic.configs.items())))
+                for topic_id, topic in sorted(image.topics_by_id.items())
+            ),
+            image.deleted_topics,
+            image.next_producer_id,
+        )
+        known, who = self._metadata.setdefault(image.offset, (picture, node.process.name))
+        if known != picture:
+            self._note(
+                f"the metadata at {image.offset} differs between {who} and {node.process.name}: "
+                f"{str(known)[:500]} {str(picture)[:500]}"
+            )
+
+        for topic_id, topic in image.topics_by_id.items():
+            for partition in topic.partitions:
+                reign = TopicPartition(topic_id, partition.partition), partition.leader_epoch
+                leader = self._leaders.setdefault(reign, partition.leader)
+                if leader != partition.leader:
+                    self._note(f"both {leader} and {partition.leader} were named owner of {reign}")
+
+    @property
+    def moves(self) -> int:
+        """How often owners followed others."""
+        return len(self._leaders) - len({key for key, _ in self._leaders})
+
+    def _note(self, sentence: str) -> None:
+        if self.violation is None:
+            self.violation = Violation(sentence)
+
+    # --- processes
+
+    def check(self, nodes: Iterable[NodeProcess]) -> None:
+        """Raises Violation."""
+        check_one_writer_per_epoch(self._store.namespace)
+        if self.violation is not None:
+            raise self.violation
+        for node in nodes:
+            if node.process.is_alive and node.server is not None and node.server._manager is not None:
+                self._check_owned(node, node.server)
+                self._check_released(node, node.server)
+                self._check_served(node, node.server)
+                _check_shards(node, node.server)
+                _check_memory(node.server)
+
+    def _check_owned(self, node: NodeProcess, server: SimulatedNode) -> None:
+        manager = server._manager
+        assert manager is not None
+        for runtime in manager.owned():
+            key, epoch = runtime.topic_partition, runtime.leader_epoch
+            owner = self._owners.setdefault((key, epoch), node.process.name)
+            if owner != node.process.name:
+                raise Violation(f"both {owner} and {node.process.name} own {key} at epoch {epoch}")
+            assigned = manager._assignments.get(key)
+            if assigned is None:
+                raise Violation(f"{node.process.name} goes on owning {key}, which was handed over")
+            topic = server.image.topics_by_id.get(key.topic_id)
+            if topic is not None and key.partition < len(topic.partitions):
+                named = topic.partitions[key.partition]
+                if named.leader_epoch == epoch and assigned.floor < named.high_watermark_floor:
+                    raise Violation(f"{node.process.name} was not told the floor {named.high_watermark_floor} of {key}")
+        for key, high_watermark in manager.high_watermarks().items():
+            before = node.high_watermarks.get(key, 0)
+            if high_watermark < before:
+                raise Violation(f"the high watermark of {key} went back from {before} to {high_watermark}")
+            node.high_watermarks[key] = high_watermark
+        router = server._router
+        if router is not None and router.tails.followed_count:
+            self._outcome.remote_tails += 1
+
+    def _check_served(self, node: NodeProcess, server: SimulatedNode) -> None:
+        """Whoever is named owner by the newest metadata there is finds nobody else in its place."""
+        manager, newest = server._manager, max(self._metadata, default=0)
+        if manager is None or node.process.is_paused or server.image.offset < newest:
+            node.fenced_since_s.clear()
+            return
+        now_s = self._loop.time()
+        fenced = set(manager.fenced())
+        for key in tuple(node.fenced_since_s):
+            if key not in fenced:
+                del node.fenced_since_s[key]
+        for key in fenced:
+            topic = server.image.topics_by_id.get(key.topic_id)
+            if topic is None or topic.partitions[key.partition].leader_epoch != manager.leader_epoch(key):
+                continue
+            if now_s - node.fenced_since_s.setdefault(key, now_s) > _FENCED_S:
+                raise Violation(f"{node.process.name} is the owner of {key} and finds another one there")
+
+    def _check_released(self, node: NodeProcess, server: SimulatedNode) -> None:
+        """What was asked of an owner is not assigned to it any more, and drained soon (rule 8)."""
+        assignments, manager = server._assignments, server._manager
+        if assignments is None or manager is None or node.process.is_paused:
+            node.still_owned.clear()
+            return
+        now_s = self._loop.time()
+        for key, epoch in assignments._released.items():
+            assigned, runtime = manager.leader_epoch(key), manager.ready(key)
+            is_owner = assigned is not None and assigned < epoch
+            is_draining = runtime is not None and runtime.leader_epoch < epoch
+            if not is_owner and not is_draining:
+                node.still_owned.pop(key, None)
+                continue
+            since_s = now_s - node.still_owned.setdefault(key, now_s)
+            if since_s > (_RELEASE_S if is_owner else manager.settings.stop_wait_max_s + _RELEASE_S):
+                raise Violation(f"{node.process.name} owns {key}, {since_s} s after it was asked for epoch {epoch}")
+
+
+def _check_shards(node: NodeProcess, server: SimulatedNode) -> None:
+    """A shard lives where its partition is owned, at the same epoch (rule 16)."""
+    groups, manager = server._groups, server._manager
+    topic = server.image.topics.get(OFFSETS_TOPIC_NAME)
+    if groups is None or manager is None or topic is None:
+        return
+    for number, shard in groups.directory.ready.items():
+        epoch = manager.leader_epoch(TopicPartition(topic.topic_id, number))
+        if epoch != shard.state_log.log.leader_epoch:
+            raise Violation(
+                f"{node.process.name} has the group shard {number} of epoch {shard.state_log.log.leader_epoch}; "
+                f"the partition is assigned to it at {epoch}"
+            )
+
+
+def _check_memory(server: SimulatedNode) -> None:
+    manager, router = server._manager, server._router
+    assert manager is not None
+    caches = [manager.tail_cache]
+    budgets = [manager.budget]
+    if router is not None:
+        caches.append(router.surroundings.tail_cache)
+        budgets.append(router.surroundings.budget)
+    for cache in caches:
+        if cache.bytes_used > cache.bytes_max:
+            raise Violation(f"a tail cache holds {cache.bytes_used} bytes of {cache.bytes_max}")
+    for budget in budgets:
+        if budget.bytes_used > budget.refuse_bytes_max:
+            raise Violation(f"{budget.bytes_used} bytes are being appended, {budget.refuse_bytes_max} are allowed")
+
+
+def check_nothing_is_left(server: SimulatedNode) -> None:
+    """Everything was answered, so nothing is on its way any more. Raises Violation."""
+    assert server._manager is not None and server._router is not None
+    left = {
+        "append budget": server._manager.budget.bytes_used,
+        "forwarded": server._router.surroundings.budget.bytes_used,
+        "requests": server._stats.in_flight_bytes,
+    }
+    if any(left.values()):
+        raise Violation(f"bytes that nobody gave back: {left}")

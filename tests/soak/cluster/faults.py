@@ -1,0 +1,196 @@
+"""How each kind of fault is done to a site, and made good again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from random import Random
+from typing import Any, Final
+
+from tests.soak.cluster.plan import CONTROLLER, Fault, Kind
+from tests.soak.cluster.site import Site
+from tests.support.cluster import ClusterNode
+
+REST_WAIT_S: Final = 5.0
+ORDER_WAIT_S: Final = 20.0
+MOVE_PAUSE_S: Final = 0.5
+ORDER_PAUSE_S: Final = 0.3
+NOBODYS: Final = (Kind.ZOOKEEPER_AWAY, Kind.DATANODE_KILL, Kind.MOVES)
+
+
+class OrderFailed(AssertionError):
+    """An operator's order was not carried out."""
+
+
+class Performer:
+    """`topic`: whose partitions are moved. `moved_count`, `drained_count`: orders that succeeded."""
+
+    def __init__(self, site: Site, topic: str, partitions: int) -> None:
+        self.moved_count = 0
+        self.drained_count = 0
+        self.order_failures: list[str] = []
+        self._site = site
+        self._topic = topic
+        self._partitions = partitions
+        self._brokers = [node for node in site.nodes if node.is_broker]
+
+    def victim(self, fault: Fault, controller: ClusterNode | None) -> ClusterNode | None:
+        """The node it happens to; None when it happens to none. `controller`: where the active one is, if it is known."""
+        if fault.kind in NOBODYS:
+            return None
+        if fault.target == CONTROLLER:
+            return controller or self._brokers[0]
+        node = self._site.cluster.node(fault.target)
+        return node if node.is_broker or fault.kind is not Kind.DRAIN else self._brokers[0]
+
+    async def perform(self, fault: Fault, victim: ClusterNode | None) -> None:
+        """`victim`: what `victim` said just now. Raises BmqError, AssertionError when it cannot be made good."""
+        await _PERFORMERS[fault.kind](self, fault, victim or self._brokers[0])
+
+    # -- A node is gone ----------------------------------------------------------------------------------------------
+
+    async def _kill(self, fault: Fault, node: ClusterNode) -> None:
+        await asyncio.to_thread(self._site.end_expected, node)
+        await asyncio.to_thread(node.kill)
+        await asyncio.sleep(fault.lasts_s)
+        await self._site.start_again(node)
+
+    async def _pause(self, fault: Fault, node: ClusterNode) -> None:
+        node.pause()
+        await asyncio.sleep(fault.lasts_s)
+        node.resume()
+
+    async def _restart(self, fault: Fault, node: ClusterNode) -> None:
+        await asyncio.to_thread(self._site.end_expected, node)
+        await asyncio.to_thread(node.stop)
+        await asyncio.sleep(fault.lasts_s)
+        await self._site.start_again(node)
+
+    async def _unplug(self, fault: Fault, node: ClusterNode) -> None:
+        assert node.host is not None
+        await asyncio.to_thread(node.host.unplug)
+        await asyncio.sleep(fault.lasts_s)
+        await asyncio.to_thread(node.host.plug)
+
+    # -- The network between two -------------------------------------------------------------------------------------
+
+    async def _cut_between_nodes(self, fault: Fault, node: ClusterNode) -> None:
+        await self._part(fault, node, [self._site.address_of(self._other(fault, node))])
+
+    async def _cut_one_way(self, fault: Fault, node: ClusterNode) -> None:
+        cut = (self._site.address_of(node), self._site.address_of(self._other(fault, node)))
+        await self._cut(fault, [cut])
+
+    async def _cut_from_nodes(self, fault: Fault, node: ClusterNode) -> None:
+        """Clients, ZooKeeper and HDFS still reach it."""
+        await self._part(fault, node, [self._site.address_of(each) for each in self._site.nodes if each is not node])
+
+    async def _cut_from_zookeeper(self, fault: Fault, node: ClusterNode) -> None:
+        await self._part(fault, node, [self._site.zookeeper_address])
+
+    async def _cut_from_hdfs(self, fault: Fault, node: ClusterNode) -> None:
+        await self._part(fault, node, [self._site.hdfs_address])
+
+    async def _part(self, fault: Fault, node: ClusterNode, others: Sequence[str]) -> None:
+        """Both directions."""
+        address = self._site.address_of(node)
+        await self._cut(fault, [cut for other in others for cut in ((address, other), (other, address))])
+
+    async def _cut(self, fault: Fault, cuts: Sequence[tuple[str, str]]) -> None:
+        """From one address to another, each of them."""
+        for sender, receiver in cuts:
+            await asyncio.to_thread(self._site.network.cut, sender, receiver)
+        await asyncio.sleep(fault.lasts_s)
+        await asyncio.to_thread(self._site.network.mend, cuts)
+
+    def _other(self, fault: Fault, node: ClusterNode) -> ClusterNode:
+        return [each for each in self._site.nodes if each is not node][fault.other]
+
+    # -- What the nodes need -----------------------------------------------------------------------------------------
+
+    async def _zookeeper_away(self, fault: Fault, _: ClusterNode) -> None:
+        await self._site.zookeeper.stop()
+        await asyncio.sleep(fault.lasts_s)
+        await self._site.zookeeper.start()
+
+    async def _kill_datanode(self, fault: Fault, _: ClusterNode) -> None:
+        daemon = self._site.hdfs.datanode(fault.target)
+        await daemon.kill()
+        await asyncio.sleep(fault.lasts_s)
+        await daemon.start()
+
+    # -- What operators do -------------------------------------------------------------------------------------------
+
+    async def _move(self, fault: Fault, _: ClusterNode) -> None:
+        """One partition after the other to some other broker."""
+        random, loop = Random(fault.seed), asyncio.get_running_loop()
+        until_s = loop.time() + fault.lasts_s
+        while loop.time() < until_s:
+            partition, to = random.randrange(self._partitions), random.choice(self._brokers)
+            path = f"/v1/topics/{self._topic}/partitions/{partition}/move"
+            self.moved_count += await self._order(path, {"to": to.node_id})
+            await asyncio.sleep(MOVE_PAUSE_S)
+
+    async def _drain(self, fault: Fault, node: ClusterNode) -> None:
+        self.drained_count += await self._order(f"/v1/nodes/{node.node_id}/drain")
+        await asyncio.sleep(fault.lasts_s)
+        await self._order(f"/v1/nodes/{node.node_id}/undrain")
+
+    async def _order(self, path: str, body: object = None) -> bool:
+        """Have it carried out, asking again when something beside it keeps the controller from it; whether it was."""
+        reason = "nobody was asked"
+        try:
+            async with asyncio.timeout(ORDER_WAIT_S):
+                while True:
+                    try:
+                        await self._carried_out(path, body)
+                    except OrderFailed as error:
+                        reason = str(error)
+                        await asyncio.sleep(ORDER_PAUSE_S)
+                    else:
+                        return True
+        except TimeoutError:
+            self.order_failures.append(f"{path}: not within {ORDER_WAIT_S:g} s: {reason}")
+            return False
+
+    async def _carried_out(self, path: str, body: object) -> None:
+        """One try, to the end of its task. Raises OrderFailed."""
+        node = await self._controller()
+        status, task = await asyncio.to_thread(node.call, "POST", path, body, REST_WAIT_S)
+        if status != 202:
+            raise OrderFailed(f"{status} {_reason(task)}")
+        while task["state"] == "running":
+            await asyncio.sleep(ORDER_PAUSE_S)
+            status, task = await asyncio.to_thread(node.call, "GET", f"/v1/tasks/{task['id']}", None, REST_WAIT_S)
+            if status != 200:
+                raise OrderFailed(f"{status} {_reason(task)}")
+        if task["error"]:
+            raise OrderFailed(task["error"])
+
+    async def _controller(self) -> ClusterNode:
+        while True:
+            node = await asyncio.to_thread(self._site.known_controller)
+            if node is not None:
+                return node
+            await asyncio.sleep(ORDER_PAUSE_S)
+
+
+def _reason(answer: Any) -> str:
+    return str(answer.get("detail", answer)) if isinstance(answer, dict) else str(answer)
+
+
+_PERFORMERS: Final[dict[Kind, Callable[[Performer, Fault, ClusterNode], Awaitable[None]]]] = {
+    Kind.NODE_KILL: Performer._kill,
+    Kind.NODE_PAUSE: Performer._pause,
+    Kind.NODE_RESTART: Performer._restart,
+    Kind.NODE_UNPLUGGED: Performer._unplug,
+    Kind.CUT_BETWEEN_NODES: Performer._cut_between_nodes,
+    Kind.CUT_ONE_WAY: Performer._cut_one_way,
+    Kind.CUT_FROM_NODES: Performer._cut_from_nodes,
+    Kind.CUT_FROM_ZOOKEEPER: Performer._cut_from_zookeeper,
+    Kind.CUT_FROM_HDFS: Performer._cut_from_hdfs,
+    Kind.ZOOKEEPER_AWAY: Performer._zookeeper_away,
+    Kind.DATANODE_KILL: Performer._kill_datanode,
+    Kind.MOVES: Performer._move,
+    Kind.DRAIN: Performer._drain,
+}

@@ -1,0 +1,249 @@
+"""The machines of a soak: clients, ZooKeeper and HDFS in the hub's namespace, every node of bmq in one of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import time
+from collections import Counter
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+from bmq.dev.hadoop_configuration import ClusterPlan, DataNodePlan, NameNodePlan
+from bmq.dev.hdfs import HdfsCluster
+from bmq.dev.zookeeper import NAME, ZooKeeperNodePlan, ZooKeeperPlan, ZooKeeperServer
+from bmq.hdfs.config import Address
+from tests.soak.cluster.memory import NodeMemory
+from tests.soak.cluster.roaming import Place
+from tests.soak.server import COUNTERS, MIB, counters_of
+from tests.support.cluster import ALL_ROLES, BmqCluster, ClusterNode
+from tests.support.namespaces import Network
+from tests.support.processes import JARS, ProcessFailed
+from tests.support.zookeeper import ZOOKEEPER_JARS
+
+DATANODES: Final = 3
+NODE_ROLES: Final = (ALL_ROLES, ALL_ROLES, ALL_ROLES, "proxy")
+HEAP_MB: Final = 192
+ENVIRONMENT: Final = {
+    "BMQ_HDFS__REPLICATION": str(DATANODES),
+    # Filled soon, so that what still grows then is a leak.
+    "BMQ_BROKER__TAIL_CACHE_BYTES_MAX": str(8 * MIB),
+    "BMQ_FETCH__READ_CACHE_BYTES_MAX": str(16 * MIB),
+}
+# What only a mistake of ours makes Python say.
+MISTAKES: Final = (
+    "Traceback (most recent call last)",
+    "was never retrieved",
+    "was never awaited",
+    "Task was destroyed",
+)
+
+
+class Site:
+    """`start` it in the main thread, with which all of it dies. Node ids are places in NODE_ROLES, from 1 on."""
+
+    def __init__(self, directory: Path, network: Network) -> None:
+        self.directory = directory
+        self.network = network
+        self.zookeeper_address = network.add_service()
+        self.hdfs_address = network.add_service()
+        self.hdfs = HdfsCluster(
+            directory / "hdfs",
+            JARS / "hadoop",
+            plan=_hdfs_plan(self.hdfs_address),
+            properties={"dfs.datanode.hostname": self.hdfs_address, "dfs.namenode.redundancy.considerLoad": "false"},
+            heap_mb=HEAP_MB,
+        )
+        self.zookeeper = ZooKeeperServer(
+            directory / "zookeeper",
+            ZOOKEEPER_JARS,
+            plan=ZooKeeperPlan(ZooKeeperNodePlan(NAME, Address(self.zookeeper_address, 2181))),
+        )
+        self.cluster = BmqCluster(
+            directory / "nodes", self.hdfs.url, str(self.zookeeper.address), "soak", environment=ENVIRONMENT
+        )
+        for number, roles in enumerate(NODE_ROLES, 1):
+            self.cluster.add(roles, host=network.add_host(f"node-{number}"))
+        self.places = tuple(
+            Place(self.address_of(node), node.kafka_port, partial(getattr, node.process, "started_at"))
+            for node in self.cluster.proxies
+        )
+        self.memory = {node_id: NodeMemory() for node_id in self.cluster.nodes}
+        self.counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
+        self.problems: list[str] = []
+        self.start_s: list[float] = []
+        # Those that are to run: whoever of them does not has ended by itself.
+        self._expected: set[int] = set()
+
+    # -- The whole of it ---------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Raises BmqError (a daemon) or ProcessFailed, AssertionError (a node) when it does not come up."""
+        await asyncio.gather(self.zookeeper.start(), self.hdfs.start())
+        for node in self.nodes:
+            self._execute(node)
+        await asyncio.gather(*(asyncio.to_thread(node.wait_until_ready) for node in self.nodes))
+        self._expected.update(self.cluster.nodes)
+        await self.wait_settled()
+
+    async def close(self) -> None:
+        """Nothing of it runs any more; of the files the logs stay."""
+        self._expected.clear()
+        self.network.heal()
+        await asyncio.to_thread(self.cluster.close)
+        for daemon in (*self.zookeeper.daemons, *self.hdfs.daemons):
+            await daemon.kill()
+        for data in (*self.hdfs.directory.glob("[nd]n*"), self.zookeeper.directory / "data"):
+            shutil.rmtree(data, ignore_errors=True)
+
+    async def make_good(self) -> None:
+        """What a fault that went wrong may have left behind as well. Raises ProcessFailed, AssertionError."""
+        await asyncio.to_thread(self.network.heal)
+        for node in self.nodes:
+            if node.is_paused:
+                node.resume()
+        for node in self.nodes:
+            if not node.is_running:
+                await self.start_again(node)
+
+    async def wait_settled(self) -> None:
+        """Everybody runs, sees everybody else, and every partition is owned. Raises AssertionError, ClusterFailed."""
+        await self.hdfs.wait_live(DATANODES)
+        await asyncio.to_thread(self.cluster.wait_settled)
+
+    # -- Nodes -------------------------------------------------------------------------------------------------------
+
+    @property
+    def nodes(self) -> list[ClusterNode]:
+        return list(self.cluster.nodes.values())
+
+    def address_of(self, node: ClusterNode) -> str:
+        """Its host's, in the network."""
+        assert node.host is not None
+        return node.host.address
+
+    def known_controller(self) -> ClusterNode | None:
+        """The node with the active controller, as the first one has it that answers."""
+        for node in self.cluster.healthy:
+            status, page = node.get("/v1/cluster")
+            if status == 200 and page["controller_id"] in self.cluster.nodes:
+                return self.cluster.node(page["controller_id"])
+        return None
+
+    def end_expected(self, node: ClusterNode) -> None:
+        """It is about to be ended; what it counted until now is kept."""
+        self._expected.discard(node.node_id)
+        if node.is_healthy:
+            self._add_counters(node)
+
+    async def start_again(self, node: ClusterNode) -> None:
+        """As a supervisor would. Raises ProcessFailed, AssertionError."""
+        began_s = time.monotonic()
+        self._execute(node)
+        await asyncio.to_thread(node.wait_until_ready)
+        self.start_s.append(time.monotonic() - began_s)
+        self._expected.add(node.node_id)
+
+    def _execute(self, node: ClusterNode) -> None:
+        """In this thread, the main one: the process dies with the thread that started it."""
+        self.memory[node.node_id].begin()
+        node.execute()
+
+    def add_counters(self) -> None:
+        """At the end: of those that still run."""
+        for node in self.cluster.healthy:
+            self._add_counters(node)
+
+    def _add_counters(self, node: ClusterNode) -> None:
+        status, text = node.get("/metrics")
+        if status == 200:
+            self.counters.update(counters_of(text))
+
+    async def stop_all(self) -> None:
+        """In order, as an operator would end the cluster: the last one has nobody to hand over to."""
+        self._expected.clear()
+        for node in self.nodes:
+            try:
+                await asyncio.to_thread(node.stop)
+            except (ProcessFailed, AssertionError) as error:
+                self.problems.append(f"node {node.node_id} did not stop in order: {first_line(error)}")
+
+    # -- Watching ----------------------------------------------------------------------------------------------------
+
+    async def look(self) -> None:
+        """Note the nodes' sizes, and start again whoever ended by itself."""
+        for node in self.nodes:
+            self._sample(node)
+            if node.node_id in self._expected and not node.is_running:
+                self._expected.discard(node.node_id)
+                self.problems.append(
+                    f"node {node.node_id} ended by itself with {node.process.exit_code}: {_last_words(node)}"
+                )
+                try:
+                    await self.start_again(node)
+                except (ProcessFailed, AssertionError) as error:
+                    self.problems.append(f"node {node.node_id} did not start again: {first_line(error)}")
+
+    def _sample(self, node: ClusterNode) -> None:
+        if not node.is_running:
+            return
+        try:
+            process = psutil.Process(node.process.pid)
+            size_mib = process.memory_info().rss / MIB
+        except psutil.NoSuchProcess:
+            return
+        self.memory[node.node_id].add(time.monotonic() - node.process.started_at, size_mib)
+
+    def log_events(self) -> Counter[str]:
+        """How often each event of level warning or above was logged by the nodes, as `level event`."""
+        found: Counter[str] = Counter()
+        for node in self.nodes:
+            for line in node.process.log_file.read_text(errors="replace").splitlines():
+                event = _parsed(line)
+                if event.get("level") in ("warning", "error", "critical"):
+                    found[f"{event['level']} {event.get('event')}"] += 1
+        return found
+
+    def tracebacks(self) -> list[str]:
+        """What should not be in any log."""
+        return [
+            f"node {node.node_id} logged {sign!r}: {node.process.log_file}"
+            for node in self.nodes
+            for sign in MISTAKES
+            if sign in node.process.log_file.read_text(errors="replace")
+        ]
+
+
+def first_line(error: BaseException) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+def _last_words(node: ClusterNode) -> str:
+    lines = node.process.log_of_this_run().splitlines()
+    own = [line for line in lines if line.startswith("bmq: ")]
+    return (own or lines or ["it said nothing"])[-1]
+
+
+def _parsed(line: str) -> Mapping[str, Any]:
+    if not line.startswith("{"):
+        return {}
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return {}
+    return event if isinstance(event, dict) else {}
+
+
+def _hdfs_plan(address: str) -> ClusterPlan:
+    def at(port: int) -> Address:
+        return Address(address, port)
+
+    return ClusterPlan(
+        (NameNodePlan("nn0", at(8020), at(9870)),),
+        tuple(DataNodePlan(f"dn{i}", at(9100 + i), at(9200 + i), at(9300 + i)) for i in range(DATANODES)),
+    )
