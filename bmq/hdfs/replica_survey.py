@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 import structlog
 
@@ -18,6 +19,11 @@ from bmq.hdfs.datanode_rpc import DataNodeRpc
 from bmq.hdfs.errors import ReplicaMissing
 from bmq.hdfs.replica_states import LENGTH_BYTES_MAX, Replica, ReplicaState, candidates
 from bmq.log.store import StorageUnavailable, StoreError, WriterBroken
+
+SIGHTINGS: Final = 2
+# A writer finalizes its replicas only once they are equal. Where they are not, it is a rival that makes them refuse, and
+# lease recovery, the only other way, would cost seconds and the bytes that only some of them have.
+SIGHTINGS_IF_UNEQUAL: Final = 4
 
 _log = structlog.get_logger("bmq.hdfs")
 
@@ -35,7 +41,8 @@ class ReplicaSurvey:
         # By uuid and the stamp the NameNode knew then: what the last try found out. Good for the next one only, and only
         # while nobody else has moved the block on.
         self._known: dict[tuple[str, int], Replica] = {}
-        self._sightings: dict[str, tuple[int, Replica]] = {}
+        # By uuid: the stamp the NameNode knew, what was seen under it, and how often in a row.
+        self._sightings: dict[str, tuple[int, Replica, int]] = {}
         self._dead: set[DataNode] = set()
 
     def replicas(self, last: LocatedBlock) -> list[Replica]:
@@ -75,18 +82,27 @@ class ReplicaSurvey:
     async def refused(self, nodes: Sequence[DataNode], block: Block) -> None:
         """These nodes answered and did not take a new stamp on `block` (the NameNode's newest): find out why.
 
-        A rival at work on a replica makes it refuse, too. So only one that refuses twice in the same state is settled.
+        A rival at work on a replica makes it refuse, too. So only one that refuses repeatedly in the same state is settled.
         """
         stamp = block.generation_stamp
-        for replica in await asyncio.gather(*(self._ask(node, block) for node in nodes)):
-            uuid = replica.node.uuid
+        replicas = await asyncio.gather(*(self._ask(node, block) for node in nodes))
+        are_equal = len({r.length_bytes for r in replicas if r.state is ReplicaState.SETTLED}) <= 1
+        for replica in replicas:
             if replica.state is ReplicaState.UNREACHABLE:
                 self.lost(replica.node, "it did not take a new generation stamp, and then it did not answer")
-            elif replica.state is ReplicaState.SETTLED and self._sightings.get(uuid) != (stamp, replica):
-                self._sightings[uuid] = stamp, replica
-            else:
-                self._known[uuid, stamp] = replica
+            elif replica.state is not ReplicaState.SETTLED or self._seen(
+                replica, stamp, SIGHTINGS if are_equal else SIGHTINGS_IF_UNEQUAL
+            ):
+                self._known[replica.node.uuid, stamp] = replica
                 self.has_learned = True
+
+    def _seen(self, replica: Replica, stamp: int, wanted: int) -> bool:
+        """Whether it was seen like this so many times in a row."""
+        uuid = replica.node.uuid
+        seen_stamp, seen, times = self._sightings.get(uuid, (0, replica, 0))
+        times = times + 1 if (seen_stamp, seen) == (stamp, replica) else 1
+        self._sightings[uuid] = stamp, replica, times
+        return times >= wanted
 
     async def lengths(self, nodes: Sequence[DataNode], block: Block) -> dict[DataNode, int]:
         """Of the replicas with the stamp of `block`. Raises WriterBroken when one of them cannot tell."""

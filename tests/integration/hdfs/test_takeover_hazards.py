@@ -500,7 +500,12 @@ async def test_takers_at_once_agree_on_what_a_dead_owner_left(hdfs_config: HdfsC
 
             async with asyncio.timeout(60):
                 lengths = await asyncio.gather(*(take(taker, 0.03 * random.random()) for taker in takers))
-            assert set(lengths) == {0 if state == "never connected" else 9_000}
+            expected = {0 if state == "never connected" else 9_000}
+            if state == "unequal" and any("recover_lease" in taker.namenode.called for taker in takers):
+                # Lease recovery closes at the shortest of replicas that were being written: what was acknowledged.
+                expected |= {2_000, 5_000}
+            assert len(set(lengths)) == 1
+            assert set(lengths) <= expected
             last = (await takers[0].blocks(segment.path)).last
             assert last is not None
             await takers[0].check_replicas(segment.path, last.nodes, lengths[0])

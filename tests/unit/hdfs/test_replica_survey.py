@@ -72,6 +72,17 @@ async def test_only_a_replica_that_refuses_twice_in_the_same_state_is_settled() 
     assert (replica.state, replica.length_bytes, replica.is_bumped) == (ReplicaState.SETTLED, 150, False)
 
 
+async def test_replicas_that_refuse_at_unequal_lengths_are_doubted_for_longer() -> None:
+    """No writer finalizes them like that: a rival is at work on them."""
+    found = Surroundings()
+    found.datanodes.replicas[A] = (1, 9_000)
+    for _ in range(3):
+        await found.survey.refused([A, B, C], located().block)
+        assert set(found.states(located()).values()) == {ReplicaState.WRITABLE}
+    await found.survey.refused([A, B, C], located().block)
+    assert set(found.states(located()).values()) == {ReplicaState.SETTLED}
+
+
 async def test_what_was_found_out_is_good_for_one_try() -> None:
     found = Surroundings()
     found.datanodes.replicas[A] = ReplicaMissing("none")
