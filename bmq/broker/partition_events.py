@@ -186,7 +186,7 @@ class DirectoryReleased(Outcome):
 
 @dataclass(frozen=True, slots=True)
 class RollDue(Outcome):
-    """The segment is old enough, or its index is full."""
+    """The segment is old enough, its index is full, or a snapshot replaces what it holds."""
 
     roll: int
 

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from bmq.broker.own_segment import OwnSegment
-from bmq.broker.partition_events import Event, OwnershipLost
+from bmq.broker.partition_events import Event, OwnershipLost, RollDue
 from bmq.broker.partition_load import PartitionLoad
 from bmq.broker.segment_keeper import SegmentKeeper
 from bmq.broker.surroundings import Surroundings
@@ -29,6 +29,8 @@ from bmq.protocol.record_batch import BatchHeader
 T = TypeVar("T")
 
 READ_TRIES_MAX: Final = 3
+SNAPSHOT_ROLL_BYTES_MIN: Final = 2 * 1024 * 1024
+"""A state machine's segment that holds this much is rolled behind a snapshot: less is read again than rolling costs."""
 
 _log = structlog.get_logger("bmq.broker")
 
@@ -156,6 +158,11 @@ class LogReader(ABC):
         if snapshot.next_offset > self.high_watermark:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, "a snapshot of what is not durable yet")
         await self._change_past(lambda files: files.save_snapshot(snapshot))
+        # The snapshot bounds what the next owner replays. Without a new segment it would still walk all of this one first,
+        # and the records that the snapshot replaces could only be dropped once it is full.
+        segment = self._open_segment_now()
+        if segment is not None and segment.valid_bytes >= SNAPSHOT_ROLL_BYTES_MIN:
+            self._feed(RollDue(segment.roll))
 
     async def delete_records(self, before_offset: int) -> int:
         """As PartitionLog.delete_records."""

@@ -27,8 +27,8 @@ class CoordinatorConfig:
     shards_loading_max: int = 8
     """Shards that load at the same time."""
     snapshot_records_max: int = 10_000
-    """Records behind the last snapshot before the next, or as many as the state has if that is more: a failover replays
-    them, and everybody in the shard waits for it."""
+    """Records behind the last snapshot before the next, or an eighth of what the state has if that is more: a failover
+    replays them, and everybody in the shard waits for it."""
     snapshot_bytes_max: int = 16 * 1024 * 1024
     expiry_offsets_per_turn_max: int = 2_000
     """Offsets looked at in one turn of the event loop while expiring."""

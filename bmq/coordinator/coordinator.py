@@ -265,7 +265,9 @@ class GroupCoordinator(OffsetApi):
     def _groups_by_state(self) -> dict[str, int]:
         counts = {state.value: 0 for state in GroupState if state is not GroupState.DEAD}
         for shard in self.directory.ready.values():
-            counts[GroupState.EMPTY.value] += len(shard.offsets.by_group.keys() - shard.groups.keys())
+            counts[GroupState.EMPTY.value] += sum(
+                group_id not in shard.groups for group_id in shard.offsets.group_ids()
+            )
             for group in shard.groups.values():
                 counts[group.state.value] += 1
         return counts

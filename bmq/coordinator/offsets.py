@@ -9,15 +9,17 @@ written behind a commit is never forgotten because the commit was not visible ye
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from bmq.coordinator.config import CoordinatorConfig
 from bmq.coordinator.effects import GroupState
 from bmq.coordinator.group import Group
+from bmq.coordinator.offset_columns import PackedOffsets, TopicOffsets
 from bmq.coordinator.topics import Topics, find_topic
 from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import MalformedMessage
 from bmq.protocol.group_records import OffsetCommitKey, OffsetCommitValue, encode_key, encode_value
 from bmq.protocol.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestTopic
 from bmq.protocol.messages.offset_commit_response import OffsetCommitResponsePartition, OffsetCommitResponseTopic
@@ -43,11 +45,16 @@ class Commit(NamedTuple):
 
 
 class Offsets:
-    """group -> topic -> partition -> what was committed last."""
+    """group -> topic -> partition -> what was committed last.
+
+    What comes from a snapshot stays packed until somebody asks for the group: most of a shard that was just taken over is
+    not asked for at once, and who asks does not wait for the rest.
+    """
 
     def __init__(self, config: CoordinatorConfig) -> None:
-        self.by_group: dict[str, dict[str, dict[int, OffsetCommitValue]]] = {}
         self.count = 0
+        self._by_group: dict[str, dict[str, dict[int, OffsetCommitValue]]] = {}
+        self._packed: dict[str, list[PackedOffsets]] = {}  # no group is in both
         self._config = config
         self._in_flight: dict[int, tuple[str, Sequence[Partition]]] = {}
         self._next_ticket = 0
@@ -59,9 +66,9 @@ class Offsets:
         if value is None:
             self._forget(key)
             return
-        topics = self.by_group.get(key.group)
+        topics = self._topics_of(key.group)
         if topics is None:
-            topics = self.by_group[key.group] = {}
+            topics = self._by_group[key.group] = {}
         partitions = topics.get(key.topic)
         if partitions is None:
             partitions = topics[key.topic] = {}
@@ -70,7 +77,7 @@ class Offsets:
         partitions[key.partition] = value
 
     def _forget(self, key: OffsetCommitKey) -> None:
-        topics = self.by_group.get(key.group)
+        topics = self._topics_of(key.group)
         partitions = None if topics is None else topics.get(key.topic)
         if topics is None or partitions is None or partitions.pop(key.partition, None) is None:
             return
@@ -78,14 +85,35 @@ class Offsets:
         if not partitions:
             del topics[key.topic]
             if not topics:
-                del self.by_group[key.group]
+                del self._by_group[key.group]
 
-    def items(self) -> Iterator[tuple[OffsetCommitKey, OffsetCommitValue]]:
-        """Everything that is committed."""
-        for group_id, topics in self.by_group.items():
-            for topic, partitions in topics.items():
-                for partition, value in partitions.items():
-                    yield OffsetCommitKey(group=group_id, topic=topic, partition=partition), value
+    def restore(self, part: PackedOffsets) -> None:
+        """What a snapshot says is committed; before anything of the group is replayed. Raises MalformedMessage."""
+        parts = self._packed.setdefault(part.group, [])
+        if part.group in self._by_group or any(part.topic == other.topic for other in parts):
+            raise MalformedMessage("a group snapshot that has a group's offsets in a topic twice")
+        self.count += part.offset_count
+        parts.append(part)
+
+    def copied(self) -> list[TopicOffsets | PackedOffsets]:
+        """Everything that is committed, for a snapshot: later changes do not show in it."""
+        copies: list[TopicOffsets | PackedOffsets] = [part for parts in self._packed.values() for part in parts]
+        copies += (
+            TopicOffsets(group_id, topic, dict(partitions))
+            for group_id, topics in self._by_group.items()
+            for topic, partitions in topics.items()
+        )
+        return copies
+
+    def _topics_of(self, group_id: str) -> dict[str, dict[int, OffsetCommitValue]] | None:
+        """What the group has committed; the way to it for all that read or change it."""
+        packed = self._packed.get(group_id)
+        if packed is None:
+            return self._by_group.get(group_id)
+        topics = {part.topic: part.unpacked() for part in packed}
+        self._by_group[group_id] = topics
+        del self._packed[group_id]
+        return topics
 
     def begin(self, group_id: str, partitions: Sequence[Partition]) -> int:
         """A decided commit is on its way to the log; the ticket goes to `end`, whatever became of it."""
@@ -103,7 +131,22 @@ class Offsets:
 
     def has_group(self, group_id: str) -> bool:
         """Whether anything of it is committed."""
-        return group_id in self.by_group
+        return group_id in self._by_group or group_id in self._packed
+
+    def group_ids(self) -> list[str]:
+        """Of all groups that have something committed."""
+        return [*self._by_group, *self._packed]
+
+    def committed(self, group_id: str) -> Mapping[str, Mapping[int, OffsetCommitValue]]:
+        """What the group has committed, by topic and partition."""
+        return self._topics_of(group_id) or {}
+
+    def count_of(self, group_id: str) -> int:
+        """How many offsets the group has committed."""
+        packed = self._packed.get(group_id)
+        if packed is not None:
+            return sum(part.offset_count for part in packed)
+        return sum(len(partitions) for partitions in self._by_group.get(group_id, {}).values())
 
     # ---------------------------------------------------------------- commit
 
@@ -163,7 +206,7 @@ class Offsets:
     ) -> list[OffsetFetchResponseTopics]:
         """What is committed for these partitions; -1 where nothing is."""
         answers = []
-        committed = self.by_group.get(group_id, {})
+        committed = self.committed(group_id)
         for part in asked:
             topic = find_topic(topics, part.name, part.topic_id)
             if topic is None and part.topic_id is not None:
@@ -179,7 +222,7 @@ class Offsets:
     def fetch_all(self, group_id: str, topics: Topics, *, by_id: bool) -> list[OffsetFetchResponseTopics]:
         """Everything the group has committed. `by_id` (v10) leaves out topics that are no more."""
         answers = []
-        for name, values in self.by_group.get(group_id, {}).items():
+        for name, values in self.committed(group_id).items():
             topic = topics.topics.get(name)
             if topic is None and by_id:
                 continue
@@ -224,9 +267,11 @@ class Offsets:
 
     def delete_topics(self, names: frozenset[str]) -> list[Record]:
         """Tombstones for every offset of deleted topics."""
+        for group_id in [group_id for group_id, parts in self._packed.items() if any(p.topic in names for p in parts)]:
+            self._topics_of(group_id)
         doomed = {
             (group_id, (name, index))
-            for group_id, topics in self.by_group.items()
+            for group_id, topics in self._by_group.items()
             for name in names & topics.keys()
             for index in topics[name]
         }
@@ -251,7 +296,7 @@ class Offsets:
             return [], False
         expired: list[Record] = []
         is_empty = True
-        for topic, partitions in self.by_group.get(group_id, {}).items():
+        for topic, partitions in self.committed(group_id).items():
             is_kept = group is not None and group.is_subscribed_to(topic)
             for index, value in partitions.items():
                 if is_kept or not self._is_over(value, since_ms, now_ms):
@@ -267,9 +312,7 @@ class Offsets:
         return now_ms - from_ms >= self._config.offsets_retention_ms
 
     def _partitions_of(self, group_id: str) -> list[Partition]:
-        committed = {
-            (topic, index) for topic, partitions in self.by_group.get(group_id, {}).items() for index in partitions
-        }
+        committed = {(topic, index) for topic, partitions in self.committed(group_id).items() for index in partitions}
         committed.update(partition for waiting, partition in self._unapplied() if waiting == group_id)
         return sorted(committed)
 

@@ -21,8 +21,9 @@ from bmq.coordinator.effects import Answer, Effects, GroupState, Moment, Persist
 from bmq.coordinator.group import Group
 from bmq.coordinator.member import NEVER_MS
 from bmq.coordinator.metrics import GroupMetrics
+from bmq.coordinator.offset_columns import PackedOffsets
 from bmq.coordinator.offsets import Offsets, Record
-from bmq.coordinator.snapshot import decode_snapshot, encode_snapshot
+from bmq.coordinator.snapshot import ShardState, decode_snapshot, encode_snapshot
 from bmq.log.clock import Clock
 from bmq.log.partition_log import PartitionLog
 from bmq.log.state_log import SnapshotPolicy, StateLog
@@ -30,10 +31,8 @@ from bmq.log.store import FencedWriter
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError, MalformedMessage
 from bmq.protocol.group_records import (
-    GroupKey,
     GroupMetadataKey,
     GroupMetadataValue,
-    GroupValue,
     OffsetCommitKey,
     OffsetCommitValue,
     UnknownKey,
@@ -48,6 +47,9 @@ _log = structlog.get_logger("bmq.coordinator")
 _LOST: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 _STALE_WAKE_UPS_MAX: Final = 64
+_PARTS_PER_TURN_MAX: Final = 2_000
+_SNAPSHOT_SHARE: Final = 8
+"""A state is saved when at least the eighth part of it may have changed."""
 
 _APPEND_ERRORS: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -156,7 +158,7 @@ class Shard:
         return group_id in self.groups or self.offsets.has_group(group_id)
 
     def group_ids(self) -> list[str]:
-        return [*self.groups, *(group_id for group_id in self.offsets.by_group if group_id not in self.groups)]
+        return [*self.groups, *(group_id for group_id in self.offsets.group_ids() if group_id not in self.groups)]
 
     def perform(self, group: Group, effects: Effects) -> None:
         """Carry out a group's effects and see to its next wake-up."""
@@ -284,29 +286,32 @@ class Shard:
 
     # ---------------------------------------------------------------- snapshots
 
-    def durable_state(self) -> list[tuple[GroupKey, GroupValue]]:
-        """Keys and values of the records that bring the shard's durable state back, as they are now."""
-        state: list[tuple[GroupKey, GroupValue]] = [
-            (GroupMetadataKey(group=group_id), group.written)
-            for group_id, group in self.groups.items()
-            if group.written is not None
-        ]
-        state += self.offsets.items()
-        return state
+    def durable_state(self) -> ShardState:
+        """What the log says of groups and offsets, as it is now."""
+        return ShardState(
+            [(group_id, group.written) for group_id, group in self.groups.items() if group.written is not None],
+            self.offsets.copied(),
+        )
 
     async def save_snapshot(self, *, force: bool = False) -> bool:
         """Save the state if the log since the last snapshot is long, or at once; whether it was. Raises BmqError."""
         return await self.state_log.save_snapshot(lambda: encode_snapshot(self.durable_state()), force=force)
 
-    def _apply_snapshot(self, data: bytes) -> None:
-        for key, value in decode_snapshot(data):
-            self._apply(key, value)
+    async def _apply_snapshot(self, data: bytes) -> None:
+        for number, part in enumerate(decode_snapshot(data), 1):
+            if isinstance(part, PackedOffsets):
+                self.offsets.restore(part)
+            else:
+                self._apply(*part)
+            if number % _PARTS_PER_TURN_MAX == 0:
+                await asyncio.sleep(0)
 
     def _save_snapshot_if_due(self) -> None:
         log = self.state_log
-        # When the log since the last one is as long as the state was then: a state that only grows doubles in between.
-        # Sooner would mean to write large states again and again for little replaying.
-        if not log.is_snapshot_due or 2 * log.records_since_snapshot < len(self.groups) + self.offsets.count:
+        # A large state is not written again before a share of it may have changed: that bounds how many times over
+        # everything is written, and a failover still has only so much to replay on top of what it loads.
+        state_size = len(self.groups) + self.offsets.count
+        if not log.is_snapshot_due or log.records_since_snapshot * _SNAPSHOT_SHARE < state_size:
             return
 
         async def save() -> None:
@@ -383,7 +388,7 @@ class Shard:
         while left and looked_at < self._config.expiry_offsets_per_turn_max:
             group_id = left.pop()
             group = self.groups.get(group_id)
-            looked_at += 1 + sum(len(topic) for topic in self.offsets.by_group.get(group_id, {}).values())
+            looked_at += 1 + self.offsets.count_of(group_id)
             expired, is_empty = self.offsets.expire(group_id, group, now_ms)
             self._metrics.expired_offsets += len(expired)
             records += expired

@@ -1,4 +1,8 @@
-"""A shard's state as bytes: its records, one after another, each as it would stand in the log."""
+"""A shard's state as bytes: parts, one after another, each behind a header that says which kind it is.
+
+A record part is a record as it would stand in the log: groups. An offsets part has all of a group's offsets in one topic,
+as columns (offset_columns.py).
+"""
 
 from __future__ import annotations
 
@@ -6,40 +10,79 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from struct import Struct
 from struct import error as struct_error
-from typing import Final
+from typing import Final, NamedTuple
 
+from bmq.coordinator.offset_columns import PackedOffsets, TopicOffsets, decode_text, encode_text
 from bmq.protocol.errors import MalformedMessage
-from bmq.protocol.group_records import GroupKey, GroupValue, encode_key, encode_value
+from bmq.protocol.group_records import GroupMetadataKey, GroupMetadataValue, encode_key, encode_value
 
-_LENGTHS: Final = Struct(">iii")  # version of this format, key bytes, value bytes
-_VERSION: Final = 0
-_PAIRS_PER_TURN_MAX: Final = 2_000
+_HEADER: Final = Struct(">iii")  # kind, bytes of the first half, bytes of the second
+_RECORD: Final = 0  # key, value
+_OFFSETS: Final = 1  # group and topic, columns
+_OFFSETS_PER_TURN_MAX: Final = 5_000
+_PART_OFFSETS: Final = 20
+"""What a part costs beside its offsets, counted in offsets."""
 
 
-async def encode_snapshot(state: Sequence[tuple[GroupKey, GroupValue]]) -> bytes:
-    """Keys and values, each pair behind its lengths; the loop runs in between, so that nobody waits for a big one."""
+class ShardState(NamedTuple):
+    """The durable state of one moment: nothing in it changes any more."""
+
+    groups: Sequence[tuple[str, GroupMetadataValue]]
+    offsets: Sequence[TopicOffsets | PackedOffsets]
+
+
+async def encode_snapshot(state: ShardState) -> bytes:
+    """The loop runs in between, so that nobody waits for a big one."""
     out = bytearray()
-    for start in range(0, len(state), _PAIRS_PER_TURN_MAX):
-        for key, value in state[start : start + _PAIRS_PER_TURN_MAX]:
-            key_data, value_data = encode_key(key), encode_value(value)
-            out += _LENGTHS.pack(_VERSION, len(key_data), len(value_data))
-            out += key_data
-            out += value_data
-        await asyncio.sleep(0)
+    done = 0
+    for group_id, value in state.groups:
+        _append(out, _RECORD, encode_key(GroupMetadataKey(group=group_id)), encode_value(value))
+        done = await _turn(done + _PART_OFFSETS)
+    for part in state.offsets:
+        packed = part if isinstance(part, PackedOffsets) else part.packed()
+        _append(out, _OFFSETS, encode_text(part.group) + encode_text(part.topic), packed.data)
+        done = await _turn(done + _PART_OFFSETS + (0 if packed is part else part.offset_count))
     return bytes(out)
 
 
-def decode_snapshot(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The encoded pairs again. Raises MalformedMessage for bytes that are no snapshot."""
+def _append(out: bytearray, kind: int, first: bytes, second: bytes) -> None:
+    out += _HEADER.pack(kind, len(first), len(second))
+    out += first
+    out += second
+
+
+async def _turn(done: int) -> int:
+    if done < _OFFSETS_PER_TURN_MAX:
+        return done
+    await asyncio.sleep(0)
+    return 0
+
+
+def decode_snapshot(data: bytes) -> Iterator[tuple[bytes, bytes] | PackedOffsets]:
+    """Encoded records, and offsets. Raises MalformedMessage for bytes that are no snapshot."""
     position = 0
     while position < len(data):
         try:
-            version, key_bytes, value_bytes = _LENGTHS.unpack_from(data, position)
+            kind, first_bytes, second_bytes = _HEADER.unpack_from(data, position)
         except struct_error as error:
-            raise MalformedMessage("a group snapshot ends in the middle of a record") from error
-        start = position + _LENGTHS.size
-        middle = start + key_bytes
-        position = middle + value_bytes
-        if version != _VERSION or key_bytes < 0 or value_bytes < 0 or position > len(data):
+            raise MalformedMessage("a group snapshot ends in the middle of a part") from error
+        start = position + _HEADER.size
+        middle = start + first_bytes
+        position = middle + second_bytes
+        if first_bytes < 0 or second_bytes < 0 or position > len(data):
             raise MalformedMessage("a group snapshot that does not parse")
-        yield data[start:middle], data[middle:position]
+        if kind == _RECORD:
+            yield data[start:middle], data[middle:position]
+        elif kind == _OFFSETS:
+            yield PackedOffsets(*_names(data[start:middle]), data[middle:position])
+        else:
+            raise MalformedMessage(f"a group snapshot with a part of unknown kind {kind}")
+
+
+def _names(data: bytes) -> tuple[str, str]:
+    try:
+        group, place = decode_text(data, 0)
+        topic, place = decode_text(data, place)
+    except (struct_error, ValueError) as error:
+        raise MalformedMessage("names in a group snapshot that do not parse") from error
+    return group, topic

@@ -25,13 +25,16 @@ KeyValue = tuple[bytes, bytes | None]
 ApplyRecord = Callable[[bytes | None, bytes | None], None]
 """(key, value); a value of None is a tombstone. Must not raise for any bytes that were appended through here."""
 
-ApplySnapshot = Callable[[bytes], None]
+ApplySnapshot = Callable[[bytes], Awaitable[None] | None]
+"""A big one may be taken in small turns of the loop: nothing is applied before it is done."""
 
 BATCH_BYTES_MAX: Final = 512 * 1024
 """Appends are merged up to this size; one larger append still goes out, as a batch of its own."""
 WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
 """Appended and not yet durable. Past it appends are refused with REQUEST_TIMED_OUT: the store does not keep up."""
-REPLAY_CHUNK_BYTES: Final = 256 * 1024
+REPLAY_CHUNK_BYTES: Final = 1024 * 1024
+"""Each is a round trip to the store."""
+_REPLAY_TURN_BYTES: Final = 128 * 1024
 _RECORD_OVERHEAD_BYTES: Final = 24
 
 
@@ -74,13 +77,15 @@ class StateLog:
     async def replay(self, apply_record: ApplyRecord, apply_snapshot: ApplySnapshot) -> int:
         """Bring the state up to the high watermark and keep `apply_record` for what is appended later; records applied.
 
-        Starts at the newest snapshot, reads in bounded chunks and lets the loop run between them. Raises KafkaError,
+        Starts at the newest snapshot, reads in bounded chunks and lets the loop run in between. Raises KafkaError,
         StoreError.
         """
         snapshot = await self.log.latest_snapshot()
         offset = self.log.log_start_offset
         if snapshot is not None and snapshot.next_offset >= offset:
-            apply_snapshot(snapshot.data)
+            taken = apply_snapshot(snapshot.data)
+            if taken is not None:
+                await taken
             offset = snapshot.next_offset
         end = self.log.high_watermark
         count = 0
@@ -88,7 +93,11 @@ class StateLog:
             chunk = await self.log.read(offset, REPLAY_CHUNK_BYTES)
             if chunk is None:
                 break
+            turn_end = _REPLAY_TURN_BYTES
             for position, header in batches(chunk.data):
+                if position >= turn_end:
+                    turn_end = position + _REPLAY_TURN_BYTES
+                    await asyncio.sleep(0)
                 if not header.is_control:
                     for record in decode_records(chunk.data, position):
                         if record.offset >= offset:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from bmq.protocol.errors import MalformedMessage
@@ -19,19 +20,26 @@ from bmq.protocol.formats import Format, FormatField, codec_of
 from bmq.protocol.wire import Buffer
 
 _INT16: Final = Struct(">h")
+_INT32: Final = Struct(">i")
+# A committed offset as nearly all are: version 4, no metadata (length and one), one tagged field, its tag, size and bytes.
+_PLAIN_OFFSET: Final = Struct(">hqiBqBBB16s")
+_PLAIN_MARKS: Final = (1, 1, 0, 16)
+_ZERO_UUID: Final = bytes(16)
+_TOPIC_IDS_MAX: Final = 4_096
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetCommitKey:
-    """Whose offset, of what. Key types 0 and 1 are laid out alike; 1 is what is written."""
+class OffsetCommitKey(NamedTuple):
+    """Whose offset, of what. Key types 0 and 1 are laid out alike; 1 is what is written.
+
+    A tuple, as its value is: a failover makes very many of both, and everybody in the shard waits for it.
+    """
 
     group: str
     topic: str
     partition: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetCommitValue:
+class OffsetCommitValue(NamedTuple):
     """A committed offset. `expire_timestamp_ms` is only in version 1 (the retention time of old OffsetCommits)."""
 
     offset: int
@@ -153,6 +161,8 @@ def encode_key(key: GroupKey) -> bytes:
 def decode_key(data: Buffer) -> GroupKey:
     """What a record key names. Raises MalformedMessage for a known type that does not parse, or for under two bytes."""
     key_type = _prefix(data)
+    if key_type <= 1 and (committed := _offset_commit_key(data)) is not None:
+        return committed
     format_ = _KEYS.get(key_type)
     if format_ is None:
         return UnknownKey(key_type, bytes(data))
@@ -178,12 +188,40 @@ def decode_value(key: GroupKey, data: Buffer | None) -> GroupValue | None:
     """
     if data is None or isinstance(key, UnknownKey):
         return None
+    if len(data) == _PLAIN_OFFSET.size and isinstance(key, OffsetCommitKey):
+        version, offset, leader_epoch, metadata, timestamp_ms, tags, tag, size, topic_id = _PLAIN_OFFSET.unpack(data)
+        if version == 4 and (metadata, tags, tag, size) == _PLAIN_MARKS and topic_id != _ZERO_UUID:
+            return OffsetCommitValue(offset, leader_epoch, "", timestamp_ms, -1, _topic_id(topic_id))
     format_ = _OFFSET_COMMIT_VALUE if isinstance(key, OffsetCommitKey) else _GROUP_METADATA_VALUE
     version = _prefix(data)
     if not format_.version_min <= version <= format_.version_max:
         raise MalformedMessage(f"{format_.message_class.__name__} of unknown version {version}")
     value: GroupValue = codec_of(format_, version).read(data, _INT16.size)
     return value
+
+
+def _offset_commit_key(data: Buffer) -> OffsetCommitKey | None:
+    """The same as its format says, sooner; None for what has to be looked at closely."""
+    size = len(data)
+    if size < 12 or data[0] or data[2] > 127:
+        return None
+    middle = 4 + (data[2] << 8 | data[3])
+    if middle + 6 > size or data[middle] > 127:
+        return None
+    end = middle + 2 + (data[middle] << 8 | data[middle + 1])
+    if end + 4 != size:
+        return None
+    try:
+        return OffsetCommitKey(
+            str(data[4:middle], "utf-8"), str(data[middle + 2 : end], "utf-8"), _INT32.unpack_from(data, end)[0]
+        )
+    except UnicodeDecodeError:
+        return None
+
+
+@lru_cache(maxsize=_TOPIC_IDS_MAX)
+def _topic_id(data: bytes) -> UUID:
+    return UUID(bytes=data)
 
 
 def _encode(format_: Format, version: int, message: GroupKey | GroupValue) -> bytes:

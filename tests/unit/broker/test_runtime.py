@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from bmq.broker.partition_states import Resting, Writing
+from bmq.broker.reading import SNAPSHOT_ROLL_BYTES_MIN
 from bmq.log.config import LogConfig
 from bmq.log.partition_log import StateSnapshot
 from bmq.log.store import FencedWriter
@@ -327,6 +328,36 @@ def test_a_snapshot_replaces_what_lies_before_it() -> None:
         log = await world.owner().log()
         assert await log.latest_snapshot() == StateSnapshot(4, b"state")
         assert log.log_start_offset > 0
+        chunk = await log.read(4, 10_000)
+        assert chunk is not None and chunk.base_offset == 4
+
+    virtual(main)
+
+
+def test_a_snapshot_of_a_long_log_leaves_little_to_walk() -> None:
+    async def main() -> None:
+        world = World()
+        owner = world.owner(replace(CONFIG, segment_bytes=16 * 1024 * 1024))
+        log = await owner.log()
+        small, large = b"s" * 1000, b"l" * (SNAPSHOT_ROLL_BYTES_MIN // 3)
+        await produce(log, small)
+        await log.save_snapshot(StateSnapshot(1, b"small"))
+        assert isinstance(log.state, Writing) and log.state.segment.roll == 0
+        for _ in range(3):
+            await produce(log, large)
+        await log.save_snapshot(StateSnapshot(4, b"state"))
+        await asyncio.sleep(1)
+        await produce(log, small)
+        assert isinstance(log.state, Writing) and log.state.segment.roll == 1
+        await asyncio.sleep(1)
+        owner.kill()
+        log = await world.owner().log()
+        assert log._start.recovered is not None
+        assert 0 < log._start.recovered.scanned_bytes < 2 * len(small)
+        assert await log.latest_snapshot() == StateSnapshot(4, b"state")
+        assert log.log_start_offset == 0  # the next snapshot drops what was closed behind the last one
+        await log.save_snapshot(StateSnapshot(4, b"state again"))
+        assert log.log_start_offset == 4
         chunk = await log.read(4, 10_000)
         assert chunk is not None and chunk.base_offset == 4
 

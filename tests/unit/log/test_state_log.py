@@ -162,6 +162,23 @@ async def test_snapshot_is_saved_when_the_log_is_long_and_replay_starts_there() 
     assert (replayed, again.applied_offset, restored.rows) == (1, 6, table.rows)
 
 
+async def test_records_wait_until_a_snapshot_is_taken_in_turns() -> None:
+    log = make_log()
+    state, table, _ = await open_table(log)
+    await state.append([(b"a", b"1")])
+    await state.save_snapshot(table.encode, force=True)
+    await state.append([(b"a", b"2"), (b"b", b"3")])
+    seen: list[bytes | None] = []
+
+    async def take(data: bytes) -> None:
+        for _ in range(3):
+            await asyncio.sleep(0)
+        seen.append(b"taken")
+
+    assert await StateLog(log, FakeClock()).replay(lambda key, _: seen.append(key), take) == 2
+    assert seen == [b"taken", b"a", b"b"]
+
+
 async def test_a_failed_snapshot_is_due_again() -> None:
     log = make_log()
     state, table, _ = await open_table(log, SnapshotPolicy(records_max=1))

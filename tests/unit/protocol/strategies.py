@@ -51,7 +51,8 @@ def values(field: Field) -> st.SearchStrategy[Any]:
 
 def messages(entity: Entity) -> st.SearchStrategy[Any]:
     """Messages with values in the fields that the version has, defaults in the others."""
-    return st.builds(entity.message_class, **{field.name: values(field) for field in entity.fields})
+    fields = st.fixed_dictionaries({field.name: values(field) for field in entity.fields})
+    return fields.map(lambda given: entity.message_class(**given))
 
 
 @cache

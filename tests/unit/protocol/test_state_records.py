@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bmq.protocol import group_records, metadata_records
 from bmq.protocol.errors import MalformedMessage, UnsupportedVersion
-from bmq.protocol.formats import Format
+from bmq.protocol.formats import Format, codec_of
 from bmq.protocol.group_records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -45,6 +45,7 @@ GROUP_KEY = GroupMetadataKey(group="g")
 # The tables that the modules keep to themselves.
 METADATA_FORMATS: dict[int, Format] = vars(metadata_records)["_FORMATS"]
 OFFSET_VALUE_FORMAT: Format = vars(group_records)["_OFFSET_COMMIT_VALUE"]
+OFFSET_KEY_FORMAT: Format = vars(group_records)["_OFFSET_COMMIT_KEY"]
 GROUP_VALUE_FORMAT: Format = vars(group_records)["_GROUP_METADATA_VALUE"]
 
 
@@ -52,9 +53,9 @@ def test_committed_offsets_are_kafkas_bytes() -> None:
     assert encode_key(OFFSET_KEY) == b"\0\x01\0\x01g\0\x01t\0\0\0\x03"
     value = OffsetCommitValue(offset=5, leader_epoch=2, metadata="m", commit_timestamp_ms=9)
     assert encode_value(value) == b"\0\x03" + bytes(7) + b"\x05\0\0\0\x02\0\x01m" + bytes(7) + b"\x09"
-    expiring = dataclasses.replace(value, expire_timestamp_ms=10, leader_epoch=-1)
+    expiring = value._replace(expire_timestamp_ms=10, leader_epoch=-1)
     assert encode_value(expiring) == b"\0\x01" + bytes(7) + b"\x05\0\x01m" + bytes(7) + b"\x09" + bytes(7) + b"\x0a"
-    with_id = dataclasses.replace(value, topic_id=TOPIC_ID)
+    with_id = value._replace(topic_id=TOPIC_ID)
     assert encode_value(with_id) == (
         b"\0\x04" + bytes(7) + b"\x05\0\0\0\x02\x02m" + bytes(7) + b"\x09\x01\0\x10" + TOPIC_ID.bytes
     )
@@ -101,6 +102,43 @@ def test_keys_round_trip(group: str, topic: str, partition: int) -> None:
         assert decode_key(encode_key(key)) == key
     old = b"\0\0" + encode_key(OFFSET_KEY)[2:]
     assert decode_key(old) == OFFSET_KEY
+
+
+@given(
+    offset=st.integers(-(2**63), 2**63 - 1),
+    leader_epoch=st.integers(-(2**31), 2**31 - 1),
+    metadata=st.sampled_from(["", "", "m", "m" * 40]),
+    topic_id=st.one_of(st.none(), st.uuids()),
+    change=st.one_of(st.none(), st.tuples(st.integers(0, 60), st.integers(0, 255))),
+    data=st.data(),
+)
+def test_the_short_way_reads_what_the_format_says(
+    offset: int,
+    leader_epoch: int,
+    metadata: str,
+    topic_id: uuid.UUID | None,
+    change: tuple[int, int] | None,
+    data: st.DataObject,
+) -> None:
+    """Most committed offsets are read by hand: the same comes out, also of bytes that nobody wrote."""
+    value = OffsetCommitValue(offset, leader_epoch, metadata, 7, topic_id=topic_id)
+    key = OffsetCommitKey(data.draw(st.text(max_size=3)), data.draw(st.text(max_size=3)), 5)
+    for written, format_, decode in (
+        (bytearray(encode_value(value)), OFFSET_VALUE_FORMAT, lambda told: decode_value(OFFSET_KEY, told)),
+        (bytearray(encode_key(key)), OFFSET_KEY_FORMAT, decode_key),
+    ):
+        if change is not None:
+            place, byte = change
+            written[2 + place % (len(written) - 2)] = byte
+        version = int.from_bytes(written[:2], "big")
+        try:
+            expected = codec_of(format_, version).read(bytes(written), 2)
+        except MalformedMessage:
+            with pytest.raises(MalformedMessage):
+                decode(bytes(written))
+        else:
+            assert decode(bytes(written)) == expected
+            assert decode(memoryview(written)) == expected
 
 
 def test_tombstones_and_unknown_keys() -> None:
