@@ -5,57 +5,56 @@ Every step may be tried again after StorageUnavailable: what happened although t
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
 
-from bmq.log.names import EpochListing, PartitionPaths, open_name, parse_manifest, sealed_name
-from bmq.log.store import AlreadyExists, CorruptFile, FencedWriter, FileMissing, SegmentStore
-
-OWNER_BYTES_MAX: Final = 1024
+from bmq.log.names import EpochListing, PartitionPaths, open_name, parse_manifest, parse_owner, sealed_name
+from bmq.log.store import AlreadyExists, FencedWriter, FileMissing, FileStatus, SegmentStore
 
 
 @dataclass(frozen=True, slots=True)
 class OpenFile:
-    """A file of an older owner that was never closed. `holder` None: the owner file is missing or empty."""
+    """A file of an older owner that was never closed. `holder` None: not one owner's name stands in its directory."""
 
     path: str
     holder: str | None
 
 
-async def claim_directory(store: SegmentStore, paths: PartitionPaths, holder: str, *, is_retry: bool) -> EpochListing:
-    """Make our directory once, write our name into it, and only then look at the partition (rule 1).
+async def claim_directory(store: SegmentStore, paths: PartitionPaths, holder: str) -> EpochListing:
+    """Make our directory, write our name into it, and only then look at the partition (rule 1).
 
-    `holder` names this process incarnation; `is_retry`: an earlier try of ours may have come half-way. Raises
-    FencedWriter when the epoch is, or was, somebody else's.
+    `holder` names this process incarnation. Raises FencedWriter when the epoch is, or was, somebody else's: whoever makes
+    a name and then looks for others finds any that was made before, so of two claimers at most one passes.
     """
     try:
         await store.make_directory(paths.own)
     except FileMissing:
         await store.make_directories(paths.partition)
         await store.make_directory(paths.own)
-    owner_path = paths.owner(paths.leader_epoch)
     try:
-        await store.write_file(owner_path, holder.encode(), holder=holder)
-    except AlreadyExists as error:
-        # Ours, if the reply to an earlier try was lost. Epochs are never used twice, so anybody else's ends us.
-        owner = await read_owner(store, owner_path)
-        if owner is None and is_retry:
-            await store.delete(owner_path)
-            await store.write_file(owner_path, holder.encode(), holder=holder)
-        elif owner != holder:
-            raise FencedWriter(f"{paths.own} belongs to another owner") from error
+        await _write_name(store, paths.owner(holder), holder)
+        owners = owners_in(await store.list_directory(paths.own))
     except FileMissing as error:
         raise FencedWriter(f"{paths.own} was sealed while it was being claimed") from error
+    if owners != {holder}:
+        raise FencedWriter(f"{paths.own} belongs to another owner")
     return EpochListing.of(await store.list_directory(paths.partition))
 
 
-async def read_owner(store: SegmentStore, path: str) -> str | None:
-    """The name in an owner file; None when there is none, or it was never finished."""
+async def _write_name(store: SegmentStore, path: str, holder: str) -> None:
     try:
-        name = await store.read_file(path, length_bytes_max=OWNER_BYTES_MAX)
-    except (FileMissing, CorruptFile):
-        return None
-    return name.decode("utf-8", "replace") or None
+        await store.write_file(path, b"", holder=holder)
+    except AlreadyExists:
+        # By an earlier try of ours, for nobody else has this name; it may have got stuck half-way.
+        status = await store.status(path)
+        if status is None or status.is_open:
+            await store.delete(path)
+            await store.write_file(path, b"", holder=holder)
+
+
+def owners_in(entries: Iterable[FileStatus]) -> set[str]:
+    """Whose names stand in an epoch's directory."""
+    return {holder for entry in entries if (holder := parse_owner(entry.name)) is not None}
 
 
 async def seal_directories(
@@ -97,7 +96,8 @@ async def find_open_files(
             continue  # retention of a former owner deleted it
         left_open = [entry for entry in entries if entry.is_open and not entry.is_directory]
         if left_open:
-            holder = await read_owner(store, paths.owner(epoch))
+            owners = owners_in(entries)
+            holder = owners.pop() if len(owners) == 1 else None
             found += (OpenFile(f"{directory}/{entry.name}", holder) for entry in left_open)
         is_rest_closed |= any(parse_manifest(entry.name) is not None for entry in entries)
     return tuple(found)

@@ -4,8 +4,9 @@
 as an event. The same events always give the same effects. The rules named here are those of docs/FENCING.md.
 
 Claiming, Sealing   start: our `.open` directory is made; older ones are being renamed
-Recovering          every file still open under an older epoch is being closed, then the log is walked
-Opening             our manifest and first segment are being made; until confirmed we own nothing (rule 6)
+Recovering          every file still open under an older epoch is being closed, then the log is walked; meanwhile our
+                    first segment is opened
+Opening             our manifest is being made; until it and the first segment are confirmed we own nothing (rule 6)
 Writing             normal; the next segment is opened ahead of need
 Mending             the writer broke and its file is being closed at a length that every replica has
 Between             one segment is full or mended, the next is not open yet or the store is away; batches wait
@@ -29,6 +30,7 @@ from dataclasses import replace
 from typing import Final
 
 from bmq.broker.partition_events import (
+    RECOVERED,
     Abandon,
     Acknowledge,
     Batch,
@@ -57,6 +59,7 @@ from bmq.broker.partition_events import (
     RetryDue,
     RetryLater,
     RollDue,
+    SaveRecoveredIndexes,
     ScheduleWrite,
     SealDirectories,
     SealOwnDirectory,
@@ -198,21 +201,24 @@ def _step_start(state: State, event: Event) -> Step:
             return Sealing(epoch, limits, floor), (seal,)
         case Sealing(epoch, limits, floor), DirectoriesSealed(open_files):
             closing = tuple(CloseFile(file) for file in sorted(open_files))
-            return Recovering(epoch, limits, floor, open_files), closing or (WalkLog(),)
+            # Nothing of what is found out decides about our first segment, and opening it takes as long as closing theirs.
+            return Recovering(epoch, limits, floor, open_files), (*(closing or (WalkLog(),)), OpenSegment(roll=0))
+        case Recovering() | Opening(is_recorded=False), SegmentOpened(0, replicas):
+            return replace(state, replicas=replicas), ()
         case Recovering(open_files=files), FileClosed(file) if file in files:
             left = files - {file}
             return replace(state, open_files=left), () if left else (WalkLog(),)
-        case Recovering(epoch, limits, floor, files), LogWalked(end_offset) if not files:
+        case Recovering(epoch, limits, floor, files, replicas), LogWalked(end_offset, is_indexed) if not files:
             if end_offset < floor:
                 raise AcknowledgedDataLost(epoch, end_offset, floor)
-            return Opening(epoch, limits, end_offset), (WriteManifest(end_offset),)
-        case Opening(is_recorded=False), ManifestWritten():
-            return replace(state, is_recorded=True), (OpenSegment(roll=0),)
-        case Opening(epoch, limits, end_offset, True), SegmentOpened(0, replicas):
-            first = Segment(epoch, roll=0, base_offset=end_offset)
-            is_short = replicas < limits.replicas_min
-            log = Unsynced(end_offset)
-            return Writing(epoch, limits, log, frozenset(), first, replicas=replicas, is_short=is_short), ()
+            unindexed = frozenset() if is_indexed else frozenset({RECOVERED})
+            return Opening(epoch, limits, end_offset, unindexed, replicas=replicas), (WriteManifest(end_offset),)
+        case Opening(is_recorded=False, replicas=0), ManifestWritten():
+            return replace(state, is_recorded=True), ()
+        case Opening(is_recorded=False, replicas=replicas), ManifestWritten():
+            return _begin(state, replicas)
+        case Opening(is_recorded=True), SegmentOpened(0, replicas):
+            return _begin(state, replicas)
         case _, StopRequested():
             return Released(state.leader_epoch, state.limits), (Abandon(),)
         case _, ProduceArrived(batch):
@@ -220,6 +226,21 @@ def _step_start(state: State, event: Event) -> Step:
         case _, Outcome():
             return state, ()
     raise ImpossibleEvent(state, event)
+
+
+def _begin(state: Opening, replicas: int) -> Step:
+    """Manifest and first segment are confirmed: from here on we own the partition."""
+    first = Segment(state.leader_epoch, roll=0, base_offset=state.end_offset)
+    writing = Writing(
+        state.leader_epoch,
+        state.limits,
+        Unsynced(state.end_offset),
+        state.unindexed,
+        first,
+        replicas=replicas,
+        is_short=replicas < state.limits.replicas_min,
+    )
+    return writing, (SaveRecoveredIndexes(),) if state.unindexed else ()
 
 
 # --- write and mend

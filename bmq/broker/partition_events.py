@@ -7,6 +7,7 @@ runtime's own record of the batch can pass through the queue without being copie
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from bmq.protocol.error_codes import ErrorCode
 
@@ -54,6 +55,10 @@ class Limits:
     appends_outstanding_max: int = 64
     replicas_wanted: int = 1
     replicas_min: int = 1
+
+
+RECOVERED: Final = -1
+"""In the place of a roll: the segments of earlier reigns whose index is rebuilt."""
 
 
 # --- events: what happened
@@ -105,9 +110,10 @@ class FileClosed(Outcome):
 
 @dataclass(frozen=True, slots=True)
 class LogWalked(Outcome):
-    """The log is whole up to here."""
+    """The log is whole up to here. `is_indexed`: the indexes of all its segments are durable."""
 
     end_offset: int
+    is_indexed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,6 +331,11 @@ class MendSegment(Effect):
     """Look at our directory, close the broken segment, record a torn tail as a cut, look again (rules 7 and 9)."""
 
     segment: Segment
+
+
+@dataclass(frozen=True, slots=True)
+class SaveRecoveredIndexes(Effect):
+    """Write the indexes that were rebuilt while the log was walked, in the background; reported as `RECOVERED` sealed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,14 +121,21 @@ class Sealing(State):
 
 @dataclass(frozen=True, slots=True)
 class Recovering(State):
+    """`replicas`: on how many nodes our first segment, opened meanwhile, is there already; 0: on none yet."""
+
     floor: int
     open_files: frozenset[str]
+    replicas: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Opening(State):
+    """`unindexed`: as in `Owning`, of earlier reigns. `is_recorded`: our manifest is durable. `replicas`: as before."""
+
     end_offset: int
+    unindexed: frozenset[int] = frozenset()
     is_recorded: bool = False
+    replicas: int = 0
 
 
 @dataclass(frozen=True, slots=True)

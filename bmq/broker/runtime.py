@@ -29,6 +29,7 @@ from bmq.broker.partition_states import (
     Offline,
     Opening,
     Owning,
+    Recovering,
     State,
     Unsynced,
     Writing,
@@ -551,7 +552,7 @@ class PartitionRuntime(LogReader):
         return event
 
     def _open_segment(self, effect: ev.OpenSegment) -> None:
-        if isinstance(self._state, Opening):
+        if isinstance(self._state, Recovering | Opening):
             self._spawn(self._persist(partial(self._keeper.open, effect.roll)))
         else:
             self._spawn(self._keeper.open_or_report(effect.roll))
@@ -697,6 +698,7 @@ _PERFORMERS: Final[dict[type[ev.Effect], Callable[[PartitionRuntime, Any], objec
     ev.WriteBatches: PartitionRuntime._write,
     ev.Acknowledge: PartitionRuntime._acknowledge,
     ev.Reject: PartitionRuntime._reject,
+    ev.SaveRecoveredIndexes: lambda self, _: self._spawn(self._keeper.save_recovered()),
     ev.MendSegment: PartitionRuntime._mend,
     ev.SealSegment: PartitionRuntime._seal,
     ev.DiscardSegment: PartitionRuntime._discard,

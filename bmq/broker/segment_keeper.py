@@ -15,6 +15,7 @@ from bmq.broker.acknowledgement import PendingBatch
 from bmq.broker.own_segment import OwnSegment
 from bmq.broker.partition import AcknowledgedDataLost
 from bmq.broker.partition_events import (
+    RECOVERED,
     DirectoryReleased,
     Event,
     OwnershipLost,
@@ -58,7 +59,7 @@ class SegmentKeeper:
     ) -> None:
         self.config = config
         self.segments: dict[int, OwnSegment] = {}
-        self.files: PartitionFiles | None = None  # there before the first segment is opened
+        self.files: PartitionFiles | None = None  # there once the log was walked, so before anything is written
         self._surroundings = surroundings
         self._store = surroundings.store
         self._paths = paths
@@ -253,6 +254,26 @@ class SegmentKeeper:
                 continue
             except StoreError as error:
                 _log.warning("empty_segment_not_removed", path=own.writer.path, reason=str(error))
+            return
+
+    async def save_recovered(self) -> None:
+        """Make the indexes that the start rebuilt durable. Keeps trying in the background; ends in an event."""
+        assert self.files is not None
+        failures = 0
+        while not self._is_over():
+            try:
+                await self.files.save_rebuilt()
+            except (FencedWriter, FileMissing):
+                self._report(OwnershipLost())
+                return
+            except StoreError as error:
+                if failures == 0:
+                    _log.warning("index_not_saved_yet", partition=self._paths.partition, reason=str(error))
+                self._report(SegmentSealFailed(RECOVERED, is_full=isinstance(error, StorageFull)))
+                await asyncio.sleep(self._surroundings.backoff_s(failures))
+                failures += 1
+                continue
+            self._report(SegmentSealed(RECOVERED))
             return
 
     async def release(self) -> None:

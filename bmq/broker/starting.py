@@ -32,16 +32,13 @@ class Start:
     surroundings: Surroundings
     paths: PartitionPaths
     index_interval_bytes: int
-    has_tried_to_claim: bool = False
     listing: EpochListing = field(default_factory=lambda: EpochListing(frozenset(), frozenset()))
     open_files: dict[str, OpenFile] = field(default_factory=dict)
     recovered: RecoveredLog | None = None
     files: PartitionFiles | None = None
 
     async def claim(self) -> DirectoryClaimed:
-        is_retry, self.has_tried_to_claim = self.has_tried_to_claim, True
-        store, holder = self.surroundings.store, self.surroundings.holder
-        self.listing = await claim_directory(store, self.paths, holder, is_retry=is_retry)
+        self.listing = await claim_directory(self.surroundings.store, self.paths, self.surroundings.holder)
         return DirectoryClaimed(self.listing.open_epochs, self.listing.sealed_epochs)
 
     async def seal(self, effect: SealDirectories) -> DirectoriesSealed:
@@ -66,7 +63,6 @@ class Start:
             self.surroundings.store,
             self.paths,
             self.listing.older_epochs(self.paths.leader_epoch),
-            holder=self.surroundings.holder,
             index_interval_bytes=self.index_interval_bytes,
         )
         self.files = PartitionFiles(
@@ -77,7 +73,7 @@ class Start:
             indexes=self.surroundings.indexes,
             index_interval_bytes=self.index_interval_bytes,
         )
-        return LogWalked(recovered.end_offset)
+        return LogWalked(recovered.end_offset, is_indexed=not recovered.rebuilt)
 
     async def record(self) -> ManifestWritten:
         assert self.files is not None

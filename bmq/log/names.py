@@ -2,7 +2,7 @@
 
 topics/<topic id>/<partition>/00000007          an epoch's directory, sealed
 topics/<topic id>/<partition>/00000008.open     the epoch that writes; `N` and `N.open` are neighbours in byte order
-    owner                       who writes here, also the holder of all its files
+    owner.<name>                empty: who writes here, also the holder of all its files
     manifest.00000000           what is older, newest valid number wins
     00000000.log                a segment, by roll
     00000000.index              its index
@@ -21,7 +21,7 @@ from bmq.log.partition_log import TopicPartition
 from bmq.log.store import FileStatus
 
 TOPICS_DIRECTORY: Final = "topics"
-OWNER_FILE: Final = "owner"
+_OWNER_PREFIX: Final = "owner."
 _OPEN_SUFFIX: Final = ".open"
 _NUMBER: Final = r"(\d{8}|[1-9]\d{8,9})"
 _EPOCH_DIRECTORY: Final = re.compile(_NUMBER + r"(\.open)?", re.ASCII)
@@ -49,6 +49,10 @@ def open_name(leader_epoch: int) -> str:
     return f"{leader_epoch:08d}{_OPEN_SUFFIX}"
 
 
+def owner_name(holder: str) -> str:
+    return f"{_OWNER_PREFIX}{holder}"
+
+
 def segment_name(roll: int) -> str:
     return f"{roll:08d}.log"
 
@@ -73,6 +77,11 @@ def parse_epoch_directory(name: str) -> tuple[int, bool] | None:
     """(leader epoch, is it the open form); None for any other name."""
     match = _EPOCH_DIRECTORY.fullmatch(name)
     return (int(match[1]), match[2] is not None) if match else None
+
+
+def parse_owner(name: str) -> str | None:
+    """The holder that an owner file names; None for any other name."""
+    return name.removeprefix(_OWNER_PREFIX) if name.startswith(_OWNER_PREFIX) else None
 
 
 def parse_segment(name: str) -> int | None:
@@ -126,8 +135,9 @@ class PartitionPaths:
     def file(self, leader_epoch: int, name: str) -> str:
         return f"{self.epoch(leader_epoch)}/{name}"
 
-    def owner(self, leader_epoch: int) -> str:
-        return self.file(leader_epoch, OWNER_FILE)
+    def owner(self, holder: str) -> str:
+        """In the own directory."""
+        return self.file(self.leader_epoch, owner_name(holder))
 
     def segment(self, leader_epoch: int, roll: int) -> str:
         return self.file(leader_epoch, segment_name(roll))

@@ -81,6 +81,7 @@ class PartitionFiles:
         self._extents_end_offset = recovered.end_offset
         self._extents_producers = recovered.producers.encode_snapshot(recovered.end_offset)
         self._is_last_index_complete = recovered.is_last_index_complete
+        self._rebuilt = list(recovered.rebuilt)
         self._next_roll = 0  # the first that the manifest does not cover
         self._next_manifest = 0
         self._next_snapshot = 0
@@ -89,6 +90,8 @@ class PartitionFiles:
         self._indexes = indexes
         self._writing = asyncio.Lock()
         self._loading = asyncio.Lock()
+        for index in recovered.rebuilt:
+            indexes.put((paths.partition, index.summary.leader_epoch, index.summary.roll), index)
 
     # --- the picture
 
@@ -148,6 +151,17 @@ class PartitionFiles:
         while self._own and (saved := self._own[0].saved) is not None:
             del self._own[0]
             self._become_extent(saved)
+
+    async def save_rebuilt(self) -> None:
+        """Write the indexes that the walk of the log rebuilt. May be tried again. Raises FencedWriter, StoreError."""
+        while self._rebuilt:
+            index = self._rebuilt[0]
+            name = index.summary.leader_epoch, index.summary.roll
+            if any((extent.leader_epoch, extent.roll) == name for extent in self.extents):  # else retention dropped it
+                await write_index(self.store, self.paths, index, holder=self._holder)
+            if self.extents and (self.extents[-1].leader_epoch, self.extents[-1].roll) == name:
+                self._is_last_index_complete = bool(index.producers)
+            self._rebuilt.remove(index)
 
     def _become_extent(self, index: SegmentIndex) -> None:
         extent = Extent.of(index, self.paths.leader_epoch)

@@ -4,8 +4,8 @@ To be called when every older directory is sealed and every file in it closed. S
 are taken over unread; only those behind the last checkpoint are read, batch by batch, to the first bad one. The log goes
 on in the next segment only if that begins exactly where the good part of this one ends: so a torn tail that its own
 owner cut and wrote again is passed, and nothing is ever read across a gap. What lies behind is cut, and the caller
-records that in its manifest before it serves anything. Indexes rebuilt on the way are written to the own directory
-(rule 2), so the next owner does not read those segments again.
+records that in its manifest before it serves anything. Indexes rebuilt on the way are handed back, to be written to the
+own directory (rule 2) once the partition serves again, so that the next owner does not read those segments again.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ class RecoveredLog:
 
     `epochs` already knows the new leader epoch; `producers` (with the aborted transactions) is the state at
     `end_offset`. `cuts`: what was found and does not count. `unnamed_directories`: of epochs of which nothing is kept;
-    to be deleted once the new manifest is durable. `scanned_bytes`: how much of segments had to be read.
+    to be deleted once the new manifest is durable. `scanned_bytes`: how much of segments had to be read. `rebuilt`: indexes
+    that extents name already and that are still to be written; until then whoever misses one reads the segment.
     """
 
     log_start_offset: int
@@ -72,6 +73,7 @@ class RecoveredLog:
     scanned_bytes: int = 0
     scanned_segments: int = 0
     is_last_index_complete: bool = False  # the last extent's index file holds the producer state
+    rebuilt: tuple[SegmentIndex, ...] = ()  # not durable yet: whoever walked sees to that once it serves
 
     def manifest(self, leader_epoch: int) -> Manifest:
         """The first manifest of the epoch that recovered the log."""
@@ -93,7 +95,7 @@ class RecoveredLog:
 
 
 async def recover_log(
-    store: SegmentStore, paths: PartitionPaths, older_epochs: Sequence[int], *, holder: str, index_interval_bytes: int
+    store: SegmentStore, paths: PartitionPaths, older_epochs: Sequence[int], *, index_interval_bytes: int
 ) -> RecoveredLog:
     """Walk the log for the owner of `paths.leader_epoch`, whose directory is claimed. `older_epochs`: all sealed ones.
 
@@ -103,7 +105,7 @@ async def recover_log(
     """
     epochs = sorted(older_epochs, reverse=True)
     checkpoint, entries = await _find_checkpoint(store, paths, epochs)
-    walk = _Walk(store, paths, holder, index_interval_bytes, checkpoint)
+    walk = _Walk(store, paths, index_interval_bytes, checkpoint)
     if checkpoint is not None:
         await walk.follow(entries)
     recovered = await walk.finish()
@@ -205,18 +207,17 @@ class _Walk:
         self,
         store: SegmentStore,
         paths: PartitionPaths,
-        holder: str,
         index_interval_bytes: int,
         checkpoint: Manifest | None,
     ) -> None:
         manifest = checkpoint or Manifest(0, 0, 0, 0)
         self._store = store
         self._paths = paths
-        self._holder = holder
         self._interval_bytes = index_interval_bytes
         self._manifest = manifest
         self._aborted = manifest.aborted
         self._cuts: list[Cut] = []
+        self._rebuilt: list[SegmentIndex] = []
         self._scanned_bytes = 0
         self._scanned_segments = 0
         # The producer state at `end_offset`: as bytes until somebody has to add to it; None when not loaded yet.
@@ -270,7 +271,7 @@ class _Walk:
                 self._report_gap(whole, first_offset)
                 return None
             return 0
-        await write_index(self._store, self._paths, index, holder=self._holder)
+        self._rebuilt.append(index)
         self._append(index, self._paths.leader_epoch)
         self._aborted.extend(index.aborted)
         return index.summary.valid_bytes
@@ -322,7 +323,7 @@ class _Walk:
             index, _ = await self._scan(extent, producers)
             if index is None or index.summary.end_offset != extent.end_offset:
                 raise CorruptFile(f"{self._paths.segment(extent.leader_epoch, extent.roll)} lost valid batches")
-            await write_index(self._store, self._paths, index, holder=self._holder)
+            self._rebuilt.append(index)
             self.extents[place] = replace(extent, index_epoch=self._paths.leader_epoch)
         return producers
 
@@ -353,7 +354,8 @@ class _Walk:
             snapshots=tuple(item for item in manifest.snapshots if item.next_offset <= end_offset),
             scanned_bytes=self._scanned_bytes,
             scanned_segments=self._scanned_segments,
-            is_last_index_complete=self._is_last_index_complete,
+            is_last_index_complete=self._is_last_index_complete and not self._rebuilt,
+            rebuilt=tuple(self._rebuilt),
         )
 
 

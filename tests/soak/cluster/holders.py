@@ -6,10 +6,10 @@ import re
 from random import Random
 from typing import Final
 
-from bmq.broker.claim import read_owner
+from bmq.broker.claim import owners_in
 from bmq.hdfs.config import HdfsConfig
 from bmq.hdfs.store import HdfsStore
-from bmq.log.names import OWNER_FILE, parse_epoch_directory
+from bmq.log.names import parse_epoch_directory
 from tests.soak.cluster.site import Site
 from tests.support.hdfs import USER
 
@@ -26,10 +26,11 @@ async def holders_of(site: Site, topic_id: str, partition: int) -> dict[int, int
         directory = f"topics/{topic_id}/{partition}"
         for each in await store.list_directory(directory):
             epoch = parse_epoch_directory(each.name)
-            holder = await read_owner(store, f"{directory}/{each.name}/{OWNER_FILE}") if epoch else None
-            node = _HOLDER.fullmatch(holder) if holder else None
-            if epoch and node:
-                found[epoch[0]] = int(node[1])
+            if not epoch:
+                continue
+            for holder in owners_in(await store.list_directory(f"{directory}/{each.name}")):
+                if node := _HOLDER.fullmatch(holder):
+                    found[epoch[0]] = int(node[1])
         return found
     finally:
         await store.close()

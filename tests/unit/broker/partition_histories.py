@@ -177,7 +177,11 @@ class Owner:
                 file.close(rnd)
                 self.feed(ev.FileClosed(name))
             case ev.WalkLog():
-                self.feed(ev.LogWalked(store.end_of(store.walk())))
+                extents = store.walk()
+                is_indexed = all(file.is_indexed for file in store.files.values() if file.batches)
+                self.feed(ev.LogWalked(store.end_of(extents), is_indexed))
+            case ev.SaveRecoveredIndexes():
+                self.save_recovered()
             case ev.WriteManifest(end_offset):
                 extents = store.walk()
                 if not is_ours:
@@ -229,6 +233,8 @@ class Owner:
         else:
             mine = [file for file in self.store.files.values() if file.epoch == self.epoch and file.batches]
             unindexed = [file.roll for file in mine if not file.is_indexed]
+            if ev.RECOVERED in getattr(self.state, "unindexed", ()):
+                unindexed.append(ev.RECOVERED)
             assert len(unindexed) <= 1, f"{unindexed} have no index, and {roll} is opened (rule 4)"
             self.store.files[f"{self.epoch}/{roll}"] = File(self.epoch, roll, replicas=self.store.nodes)
             self.later.append(("connect", roll))
@@ -258,6 +264,19 @@ class Owner:
         else:
             file.is_indexed = True
             self.feed(ev.SegmentSealed(segment.roll))
+
+    def save_recovered(self) -> None:
+        if not self.store.is_ours(self.epoch):
+            self.feed(ev.OwnershipLost())
+        elif self.store.is_full or self.store.is_away:
+            self.later.append(ev.SaveRecoveredIndexes())
+            self.feed(ev.SegmentSealFailed(ev.RECOVERED, self.store.is_full))
+        else:
+            for file in self.store.files.values():
+                if file.epoch < self.epoch:
+                    file.is_indexed = True
+            self.seen["recovered indexes saved"] += 1
+            self.feed(ev.SegmentSealed(ev.RECOVERED))
 
     def sync(self, rnd: Random) -> None:
         segment = getattr(self.state, "segment", None)

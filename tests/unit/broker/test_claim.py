@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from random import Random
+
 import pytest
 
 from bmq.broker.claim import claim_directory, find_open_files, seal_directories
 from bmq.log.names import PartitionPaths
-from bmq.log.store import Durability, FencedWriter
+from bmq.log.store import Durability, FencedWriter, SegmentStore
 from tests.fakes.store import FakeStore
 
 pytestmark = pytest.mark.unit
@@ -14,31 +17,69 @@ pytestmark = pytest.mark.unit
 PATHS = PartitionPaths("topics/t/0", 5)
 
 
+OWN = "topics/t/0/00000005.open"
+
+
 async def test_the_first_claim_makes_the_partitions_directory() -> None:
     store = FakeStore()
     client = store.client("a")
-    listing = await claim_directory(client, PATHS, "a", is_retry=False)
+    listing = await claim_directory(client, PATHS, "a")
     assert (listing.open_epochs, listing.sealed_epochs) == ({5}, set())
-    assert store.files() == {"topics/t/0/00000005.open/owner": b"a"}
-    again = await claim_directory(client, PATHS, "a", is_retry=True)
+    assert store.files() == {f"{OWN}/owner.a": b""}
+    again = await claim_directory(client, PATHS, "a")
     assert again == listing
 
 
 async def test_somebody_elses_epoch_is_refused() -> None:
     store = FakeStore()
-    await claim_directory(store.client("a"), PATHS, "a", is_retry=False)
-    for is_retry in (False, True):
+    await claim_directory(store.client("a"), PATHS, "a")
+    for _ in range(2):
         with pytest.raises(FencedWriter):
-            await claim_directory(store.client("b"), PATHS, "b", is_retry=is_retry)
+            await claim_directory(store.client("b"), PATHS, "b")
 
 
-async def test_an_unfinished_owner_file_is_ours_only_if_we_tried_before() -> None:
+@pytest.mark.parametrize("seed", range(20))
+async def test_of_claimers_of_one_epoch_at_most_one_passes(seed: int) -> None:
+    """They never are, because epochs are not used twice; but if they are, nobody writes beside another."""
     store = FakeStore()
-    store.put_file("topics/t/0/00000005.open/owner", b"", is_open=True)
-    with pytest.raises(FencedWriter):
-        await claim_directory(store.client("a"), PATHS, "a", is_retry=False)
-    await claim_directory(store.client("a"), PATHS, "a", is_retry=True)
-    assert store.files() == {"topics/t/0/00000005.open/owner": b"a"}
+    random = Random(seed)
+
+    async def claim(name: str) -> bool:
+        client = DawdlingStore(store.client(name), random)
+        try:
+            await claim_directory(client, PATHS, name)  # type: ignore[arg-type]
+        except FencedWriter:
+            return False
+        return True
+
+    passed = await asyncio.gather(*(claim(name) for name in "abc"))
+    assert sum(passed) <= 1
+
+
+class DawdlingStore:
+    """Lets others go first, a random number of times before every call."""
+
+    def __init__(self, store: SegmentStore, random: Random) -> None:
+        self._store = store
+        self._random = random
+
+    def __getattr__(self, name: str) -> object:
+        method = getattr(self._store, name)
+
+        async def call(*arguments: object, **options: object) -> object:
+            for _ in range(self._random.randrange(4)):
+                await asyncio.sleep(0)
+            return await method(*arguments, **options)
+
+        return call
+
+
+async def test_a_name_that_got_stuck_half_way_is_written_again() -> None:
+    store = FakeStore()
+    store.put_file(f"{OWN}/owner.a", b"", is_open=True)
+    await claim_directory(store.client("a"), PATHS, "a")
+    entries = await store.client("a").list_directory(OWN)
+    assert [(entry.name, entry.is_open) for entry in entries] == [("owner.a", False)]
 
 
 async def test_sealing_may_be_tried_again() -> None:
@@ -62,7 +103,7 @@ async def test_open_files_are_found_back_to_the_newest_manifest() -> None:
     store = FakeStore()
     client = store.client("a")
     for epoch in (1, 2, 3, 4):
-        store.put_file(f"topics/t/0/0000000{epoch}/owner", b"owner-%d" % epoch)
+        store.put_file(f"topics/t/0/0000000{epoch}/owner.owner-{epoch}", b"")
         writer = await client.create_segment(
             f"topics/t/0/0000000{epoch}/00000000.log",
             holder="x",
@@ -72,11 +113,12 @@ async def test_open_files_are_found_back_to_the_newest_manifest() -> None:
         assert writer.accepted_bytes == 0
     store.put_file("topics/t/0/00000003/manifest.00000000", b"", is_open=True)
     store.put_file("topics/t/0/00000004/owner2", b"")
+    store.put_file("topics/t/0/00000003/owner.a-claimer-of-the-same-epoch", b"")
     found = await find_open_files(client, PATHS, (4, 3, 2, 1), frozenset({1, 4}))
     assert [(file.path, file.holder) for file in found] == [
         ("topics/t/0/00000004/00000000.log", "owner-4"),
-        ("topics/t/0/00000003/00000000.log", "owner-3"),
-        ("topics/t/0/00000003/manifest.00000000", "owner-3"),
+        ("topics/t/0/00000003/00000000.log", None),
+        ("topics/t/0/00000003/manifest.00000000", None),
         ("topics/t/0/00000001/00000000.log", "owner-1"),
     ]
 

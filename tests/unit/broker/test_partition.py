@@ -21,7 +21,6 @@ from bmq.broker.partition_states import (
     Following,
     Mending,
     Offline,
-    Opening,
     Owning,
     Recovering,
     Released,
@@ -111,10 +110,10 @@ class PartitionHistory(RuleBasedStateMachine):
         assert self.take(ev.SealDirectories) == ev.SealDirectories((), ())
         self.send(ev.DirectoriesSealed(frozenset()))
         assert self.take(ev.WalkLog) is not None
+        assert self.take(ev.OpenSegment) == ev.OpenSegment(0)
         self.send(ev.LogWalked(0))
         assert self.take(ev.WriteManifest) == ev.WriteManifest(0)
         self.send(ev.ManifestWritten())
-        assert self.take(ev.OpenSegment) == ev.OpenSegment(0)
         self.send(ev.SegmentOpened(0, 3))
         assert isinstance(self.state, Writing)
 
@@ -257,7 +256,7 @@ def test_a_leftover_open_directory_is_deleted_and_not_renamed() -> None:
 def test_every_open_file_is_closed_before_the_log_is_walked() -> None:
     state: State = Sealing(5, LIMITS, 0)
     state, effects = step(state, ev.DirectoriesSealed(frozenset({"b", "a"})))
-    assert effects == (ev.CloseFile("a"), ev.CloseFile("b"))
+    assert effects == (ev.CloseFile("a"), ev.CloseFile("b"), ev.OpenSegment(0))
     state, effects = step(state, ev.FileClosed("b"))
     assert effects == ()
     assert step(state, ev.LogWalked(7)) == (state, ())
@@ -277,18 +276,47 @@ def test_an_end_below_the_floor_is_loud() -> None:
     assert step(down, ev.ProduceArrived(batch))[1] == (ev.Reject((batch,), ErrorCode.KAFKA_STORAGE_ERROR),)
 
 
-def test_nothing_is_owned_before_manifest_and_segment_are_confirmed() -> None:
-    state: State = Recovering(5, LIMITS, 0, frozenset())
-    state, effects = step(state, ev.LogWalked(9))
-    assert effects == (ev.WriteManifest(9),)
-    state, effects = step(state, ev.SegmentOpened(0))
-    assert isinstance(state, Opening) and effects == ()
+OPENED = ev.SegmentOpened(0, 2)
+
+
+@pytest.mark.parametrize("is_indexed", [True, False])
+@pytest.mark.parametrize("opened_after", ["start", "walk", "manifest"])
+def test_nothing_is_owned_before_manifest_and_segment_are_confirmed(opened_after: str, is_indexed: bool) -> None:
+    state: State = Sealing(5, LIMITS, 0)
     batch = ev.Batch(1, 1)
-    assert step(state, ev.ProduceArrived(batch)) == (state, (ev.Reject((batch,), ErrorCode.NOT_LEADER_OR_FOLLOWER),))
-    state, effects = step(state, ev.ManifestWritten())
-    assert effects == (ev.OpenSegment(0),)
-    state, effects = step(state, ev.SegmentOpened(0))
-    assert isinstance(state, Writing) and state.log.high_watermark == 9
+    refused = (ev.Reject((batch,), ErrorCode.NOT_LEADER_OR_FOLLOWER),)
+    steps = [
+        ("start", ev.DirectoriesSealed(frozenset()), (ev.WalkLog(), ev.OpenSegment(0))),
+        ("walk", ev.LogWalked(9, is_indexed), (ev.WriteManifest(9),)),
+        ("manifest", ev.ManifestWritten(), ()),
+    ]
+    begun = () if is_indexed else (ev.SaveRecoveredIndexes(),)
+    for name, event, expected in steps:
+        assert not isinstance(state, Writing)
+        assert step(state, ev.ProduceArrived(batch)) == (state, refused)
+        state, effects = step(state, event)
+        assert effects == (begun if isinstance(state, Writing) else expected)
+        if name == opened_after:
+            state, effects = step(state, OPENED)
+            assert effects == (begun if isinstance(state, Writing) else ())
+    assert isinstance(state, Writing) and state.log.high_watermark == 9 and state.replicas == 2
+    assert state.unindexed == (frozenset() if is_indexed else {ev.RECOVERED})
+
+
+def test_no_second_segment_before_the_indexes_of_earlier_reigns_are_durable() -> None:
+    state: State = Sealing(5, LIMITS, 0)
+    for event in (
+        ev.DirectoriesSealed(frozenset()),
+        OPENED,
+        ev.LogWalked(9, is_indexed=False),
+        ev.ManifestWritten(),
+        ev.ProduceArrived(ev.Batch(1, LIMITS.preopen_bytes)),
+    ):
+        state, effects = step(state, event)
+    state, effects = step(state, ev.WriteDue())
+    assert not any(isinstance(effect, ev.OpenSegment) for effect in effects)
+    state, effects = step(state, ev.SegmentSealed(ev.RECOVERED))
+    assert effects == (ev.OpenSegment(1),)
 
 
 def test_batches_of_one_iteration_are_one_append() -> None:

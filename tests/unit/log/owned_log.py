@@ -48,8 +48,16 @@ class CountingStore:
 class Owner:
     """Owns PARTITION at one leader epoch. `start` does rules 1 to 4."""
 
-    def __init__(self, store: SegmentStore, leader_epoch: int, *, indexes: IndexCache | None = None) -> None:
+    def __init__(
+        self,
+        store: SegmentStore,
+        leader_epoch: int,
+        *,
+        indexes: IndexCache | None = None,
+        saves_rebuilt: bool = True,
+    ) -> None:
         self.store = store
+        self.saves_rebuilt = saves_rebuilt  # False: dies before it comes to that
         self.paths = PartitionPaths(PARTITION, leader_epoch)
         self.holder = f"owner-{leader_epoch}"
         self.indexes = indexes or IndexCache()
@@ -62,15 +70,18 @@ class Owner:
 
     async def start(self) -> Owner:
         await self.claim()
+        await self.start_behind_the_claim()
+        return self
+
+    async def start_behind_the_claim(self) -> None:
         await self.recover()
         await self.begin()
-        return self
 
     async def claim(self) -> None:
         paths = self.paths
         await self.store.make_directories(PARTITION)
         await self.store.make_directory(paths.own)
-        await self.store.write_file(paths.owner(paths.leader_epoch), self.holder.encode(), holder=self.holder)
+        await self.store.write_file(paths.owner(self.holder), b"", holder=self.holder)
         listing = EpochListing.of(await self.store.list_directory(PARTITION))
         for epoch in listing.to_seal(paths.leader_epoch):
             await self.store.rename(PartitionPaths(PARTITION, epoch).own, paths.epoch(epoch))
@@ -83,9 +94,7 @@ class Owner:
                     await self.store.take_over(path, previous_holder=f"owner-{epoch}")
 
     async def recover(self) -> RecoveredLog:
-        self.recovered = await recover_log(
-            self.store, self.paths, self.older, holder=self.holder, index_interval_bytes=INTERVAL_BYTES
-        )
+        self.recovered = await recover_log(self.store, self.paths, self.older, index_interval_bytes=INTERVAL_BYTES)
         return self.recovered
 
     async def begin(self) -> None:
@@ -99,6 +108,8 @@ class Owner:
             indexes=self.indexes,
             index_interval_bytes=INTERVAL_BYTES,
         )
+        if self.saves_rebuilt:
+            await self.files.save_rebuilt()
 
     async def open_segment(self) -> None:
         self.roll += 1

@@ -73,7 +73,9 @@ def test_paths() -> None:
     assert paths.index(7, 2, 8) == f"{base}/00000008.open/00000007-00000002.index"
     assert paths.manifest(1) == f"{base}/00000008.open/manifest.00000001"
     assert paths.snapshot(7, 0) == f"{base}/00000007/snapshot.00000000"
-    assert paths.owner(8) == f"{base}/00000008.open/owner"
+    assert paths.owner("node-1-ab") == f"{base}/00000008.open/owner.node-1-ab"
+    assert names.parse_owner("owner.node-1-ab") == "node-1-ab"
+    assert names.parse_owner("owner") is None
 
 
 @given(EPOCHS, EPOCHS, st.integers(0, 12))

@@ -139,6 +139,19 @@ class StoreContract:
         assert await pair.owner.status("nothing/at/all") is None
         assert await pair.owner.delete("nothing") is False
 
+    async def test_a_file_may_be_empty(self, pair: Pair) -> None:
+        path = await claimed(pair.owner)
+        await pair.owner.write_file(f"{path}/name", b"", holder="owner")
+        status = await pair.successor.status(f"{path}/name")
+        assert status is not None
+        assert (status.length_bytes, status.is_open) == (0, False)
+        assert await pair.successor.read_file(f"{path}/name", length_bytes_max=10) == b""
+        for client in (pair.owner, pair.successor):
+            with pytest.raises(AlreadyExists):
+                await client.write_file(f"{path}/name", b"", holder="owner")
+        assert await pair.successor.take_over(f"{path}/name", previous_holder="owner") == 0
+        assert await pair.owner.delete(f"{path}/name") is True
+
     async def test_deleting_takes_a_full_directory_only_with_what_is_in_it(self, pair: Pair) -> None:
         path = await claimed(pair.owner)
         await pair.owner.write_file(f"{path}/owner", b"me", holder="owner")
