@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import Final
 
@@ -54,6 +54,10 @@ class PartitionStarting(KafkaError):
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
 
 
+def _nobody_listens() -> None:
+    pass
+
+
 class PartitionManager:
     """Implements bmq.proxy.appender.Partitions. All calls come from one event loop, which runs when it is made.
 
@@ -87,8 +91,13 @@ class PartitionManager:
             self.settings.retention_check_interval_ms / 1000, self._begin_retention
         )
         self._is_closed = False
+        self._on_owned: Callable[[], None] = _nobody_listens
 
     # --- assignments
+
+    def on_owned(self, tell: Callable[[], None]) -> None:
+        """Call `tell` whenever this process has begun to own a partition."""
+        self._on_owned = tell
 
     def assign(
         self,
@@ -229,6 +238,7 @@ class PartitionManager:
             assignment = self._assignments.get(key)
             if assignment is not None and assignment.runtime is runtime:
                 self._ready[key] = runtime
+                self._on_owned()
             return
         self._started.pop(runtime, None)
         assignment = self._assignments.get(key)

@@ -313,6 +313,7 @@ class NodeServer:
             settings.cluster,
             self._rng,
         )
+        manager.on_owned(self._registration.report_soon)
 
     async def _run(self, member: Member) -> None:
         assert self._internal is not None and self._replica is not None and self._registration is not None

@@ -121,7 +121,8 @@ async def _start(server: NodeServer, settings: Settings) -> tuple[tuple[str, int
 
 async def _stop(server: NodeServer, settings: Settings) -> None:
     stopping = asyncio.ensure_future(server.stop())
-    _, late = await asyncio.wait({stopping}, timeout=settings.stop_timeout_ms / 1000 + _STOP_GRACE_S)
+    wait_ms = settings.cluster.shutdown_wait_max_ms + settings.stop_timeout_ms
+    _, late = await asyncio.wait({stopping}, timeout=wait_ms / 1000 + _STOP_GRACE_S)
     if late:
         # Everything acknowledged is durable already; the next owner recovers what was not sealed.
         log.warning("stop_timed_out", stop_timeout_ms=settings.stop_timeout_ms)

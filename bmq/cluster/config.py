@@ -16,6 +16,8 @@ class ClusterSettings:
     """The same of one that has to write before it can answer: while a node registers, is let in, or stops."""
     report_interval_ms: int = 1_000
     """How often high watermarks and load are told to the controller (only what changed)."""
+    report_interval_min_ms: int = 10
+    """The same when a partition has just begun to be served: the controller may wait for that."""
     metadata_wait_max_ms: int = 5_000
     """How long one poll for metadata waits at the controller."""
     metadata_fetch_bytes_max: int = 4 * 1024 * 1024
@@ -30,5 +32,7 @@ class ClusterSettings:
     takeovers_behind_max: int = 4
     """So many of them at once."""
     zookeeper_session_ms: int = 6_000
-    shutdown_wait_max_ms: int = 6_000
-    """How long a stopping node waits for its partitions to be taken over in order."""
+    shutdown_wait_max_ms: int = 60_000
+    """How long a stopping node waits for its partitions to be taken over in order, a few at a time."""
+    shutdown_silence_max_ms: int = 6_000
+    """It waits no longer when no controller has answered it for so long."""

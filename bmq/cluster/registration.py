@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
@@ -87,7 +88,9 @@ class Registration:
         self._wake = asyncio.Event()
         self._refused_since_s: float | None = None
         self._last_report_s = -math.inf
+        self._answered_s = -math.inf
         self._reported_to = -1  # the epoch of the controller that has our reports
+        self._is_report_due = False
         self._is_shutting_down = False
         self.epoch = -1
         self.is_unfenced = False
@@ -103,15 +106,29 @@ class Registration:
         """Beat now: the controller changed, or the image caught up."""
         self._wake.set()
 
+    def report_soon(self) -> None:
+        """Something began that the controller waits for."""
+        self._is_report_due = True
+        self.hurry()
+
     async def shut_down(self) -> None:
         """Have the partitions moved away; returns when none is left here, or nobody could take them in time."""
         self._is_shutting_down = True
         self.hurry()
-        try:
-            async with asyncio.timeout(self._settings.shutdown_wait_max_ms / 1000):
-                await self.may_stop.wait()
-        except TimeoutError:
-            _log.warning("controlled_shutdown_unfinished", waited_ms=self._settings.shutdown_wait_max_ms)
+        began_s = self._answered_s = self._loop.time()
+        settings = self._settings
+        while not self.may_stop.is_set():
+            now_s = self._loop.time()
+            until_s = min(
+                began_s + settings.shutdown_wait_max_ms / 1000,
+                self._answered_s + settings.shutdown_silence_max_ms / 1000,
+            )
+            if now_s >= until_s:
+                _log.warning("controlled_shutdown_unfinished", waited_ms=round((now_s - began_s) * 1000))
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(until_s):
+                    await self.may_stop.wait()
 
     async def run(self) -> None:
         """Register and beat for ever."""
@@ -168,6 +185,7 @@ class Registration:
             return 0.0
         if answer.error_code != ErrorCode.NONE:
             return self._backoff.next_s()
+        self._answered_s = self._loop.time()
         self._backoff.reset()
         self._set_unfenced(not answer.is_fenced)
         if answer.should_shut_down:
@@ -175,7 +193,10 @@ class Registration:
         await self._report(link, claim.epoch, timeout_s)
         # Not let in yet: the image may be a moment behind the registration. Not let go yet: partitions are moving.
         is_in_between = answer.is_fenced if not self._is_shutting_down else not self.may_stop.is_set()
-        return (self._settings.retry_min_ms if is_in_between else self._settings.heartbeat_interval_ms) / 1000
+        if is_in_between:
+            return self._settings.retry_min_ms / 1000
+        settings = self._settings
+        return (settings.report_interval_min_ms if self._is_report_due else settings.heartbeat_interval_ms) / 1000
 
     async def _report(self, link: Link, controller_epoch: int, timeout_s: float) -> None:
         now_s = self._loop.time()
@@ -184,8 +205,10 @@ class Registration:
             self._reported_to = controller_epoch
             self._last_report_s = -math.inf
         interval_s = now_s - self._last_report_s
-        if interval_s < self._settings.report_interval_ms / 1000:
+        wait_ms = self._settings.report_interval_min_ms if self._is_report_due else self._settings.report_interval_ms
+        if interval_s < wait_ms / 1000:
             return
+        self._is_report_due = False
         interval_s = min(interval_s, _REPORT_INTERVAL_MAX_S)
         changed = self._reports.changed()
         self._last_report_s = now_s

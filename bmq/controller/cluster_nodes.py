@@ -37,7 +37,10 @@ _log = structlog.get_logger("bmq.controller")
 
 
 class ClusterNodes:
-    """`situation` is asked within each decision. `on_stopping(node_id)`: a node will be drained because it stops."""
+    """`situation` is asked within each decision. `on_stopping(node_id)`: a node will be drained because it stops.
+
+    `is_handing_over(node_id)`: what it owned was given to others a moment ago, and not all of them serve yet.
+    """
 
     def __init__(
         self,
@@ -45,11 +48,13 @@ class ClusterNodes:
         situation: Callable[[], Situation],
         config: ControllerConfig,
         on_stopping: Callable[[int], None],
+        is_handing_over: Callable[[int], bool],
     ) -> None:
         self._decisions = decisions
         self._situation = situation
         self._config = config
         self._on_stopping = on_stopping
+        self._is_handing_over = is_handing_over
         self._sessions = NodeSessions(
             config.node_session_timeout_ms / 1000,
             config.node_link_grace_ms / 1000,
@@ -116,8 +121,10 @@ class ClusterNodes:
         if not seen.records:
             return seen.response
         registration = self._decisions.state.registrations[node_id]
-        if node_id in self._changing:
-            # What an earlier heartbeat asked for is being written; until then all is as it was.
+        is_let_go = seen.response.should_shut_down and not registration.fenced
+        if node_id in self._changing or (is_let_go and self._is_handing_over(node_id)):
+            # What an earlier heartbeat asked for is being written, or next owners are asking the node to let go: until
+            # then all is as it was.
             return BrokerHeartbeatResponse(is_caught_up=seen.response.is_caught_up, is_fenced=registration.fenced)
         self._changing.add(node_id)
         try:

@@ -40,9 +40,11 @@ class ControllerConfig:
     balancer_interval_ms: int = 1_000
     balancer: BalancerLimits = field(default_factory=BalancerLimits)
     moves_at_once: int = 50
-    """Planned moves go in parts of so many, or of a twentieth of them all, so that each partition waits a little only."""
-    move_pause_max_ms: int = 250
-    """The next part goes when the one before is served by its new owners, or after this long."""
+    """Planned moves go in parts of so many, or of a twentieth of them all: idle partitions cost metadata only."""
+    moves_in_use_at_once: int = 2
+    """So many partitions of a part may be in use. Each is started anew at once, and those of one part wait for each other."""
+    move_pause_max_ms: int = 1_000
+    """The next part goes when what was in use is served by its new owners, or after this long."""
     replica_changes_at_once: int = 1_000
     """Of partitions that keep their owners: these are not urgent, and written in parts."""
 

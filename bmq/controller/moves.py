@@ -5,7 +5,7 @@ A move is metadata: the next owner asks the present one to let go, and starts. N
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -52,6 +52,16 @@ def partition_of(image: MetadataImage, topic_id: UUID, number: int) -> Partition
     if topic is None or not 0 <= number < len(topic.partitions):
         return None
     return topic.partitions[number]
+
+
+def next_part(moves: Sequence[Move], is_in_use: Callable[[Move], bool], *, at_once: int, in_use_at_once: int) -> int:
+    """How many of the moves, from the first on, go together: at least one if there is any."""
+    in_use = 0
+    for count, move in enumerate(moves[:at_once]):
+        in_use += is_in_use(move)
+        if in_use > in_use_at_once:
+            return max(count, 1)
+    return min(len(moves), at_once)
 
 
 def drain_moves(situation: Situation, node_id: int, reason: str) -> list[Move]:

@@ -1,7 +1,7 @@
 """Planned moves as the active controller performs them: draining nodes, balancing, what operators ask for.
 
 Moves go in parts, one part at a time, so that new owners start a bounded number of partitions together and each of those
-waits a moment only. Behind them go the changes nobody waits for: which replicas live.
+waits a moment only. Partitions that nobody uses are not started by being moved, so many of them go at once. Behind them go the changes nobody waits for: which replicas live.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bmq.controller.config import ControllerConfig
 from bmq.controller.decision import Decision
 from bmq.controller.decision_log import DecisionLog
 from bmq.controller.image import MetadataImage, Node
-from bmq.controller.moves import Move, drain_moves, move_records, partition_of
+from bmq.controller.moves import Move, drain_moves, move_records, next_part, partition_of
 from bmq.controller.partition_reports import PartitionReports
 from bmq.controller.situation import Situation
 from bmq.controller.succession import replica_changes
@@ -87,10 +87,12 @@ class PartitionMover:
 
     async def apply(self, moves: Sequence[Move]) -> Sequence[Move]:
         """Carry these out, part by part; those that still made sense when their turn came. Raises KafkaError."""
-        size = max(self._config.moves_at_once, -(-len(moves) // _PARTS))
         made: list[Move] = []
-        for start in range(0, len(moves), size):
-            made += await self._apply_part(moves[start : start + size])
+        left = tuple(moves)
+        while left:
+            size = self._part_size(left, len(moves))
+            made += await self._apply_part(left[:size])
+            left = left[size:]
         return made
 
     def placed(self, before: MetadataImage, after: MetadataImage) -> None:
@@ -106,11 +108,24 @@ class PartitionMover:
         ]
         self._balancer.placed(changed, asyncio.get_running_loop().time())
 
+    def is_draining(self, node_id: int) -> bool:
+        """Whether partitions are on their way from the node: not over before the last of them is served."""
+        return node_id in self._draining
+
     def explain_drain(self, node_id: int, reason: str) -> None:
         """Why a node is drained, or is about to be: for the history of what it owns."""
         self._drain_reasons[node_id] = reason
 
     # --- parts
+
+    def _part_size(self, left: Sequence[Move], total: int) -> int:
+        at_once = max(self._config.moves_at_once, -(-total // _PARTS))
+        return next_part(left, self._is_in_use, at_once=at_once, in_use_at_once=self._config.moves_in_use_at_once)
+
+    def _is_in_use(self, move: Move) -> bool:
+        partition = partition_of(self._decisions.image, move.topic_id, move.partition)
+        now_s = asyncio.get_running_loop().time()
+        return partition is not None and self._reports.is_in_use(move.topic_id, partition, now_s)
 
     async def _apply_part(self, moves: Sequence[Move]) -> Sequence[Move]:
         def decide(image: MetadataImage, broker: BrokerConfigs) -> Decision[Sequence[Move]]:
@@ -119,11 +134,12 @@ class PartitionMover:
             return Decision([move for move in moves if (move.topic_id, move.partition) in made], records)
 
         async with self._one_part:
+            in_use = {(move.topic_id, move.partition) for move in moves if self._is_in_use(move)}
             made = await self._decisions.decide(decide, self._config.internal_request_wait_max_ms)
             if made:
                 self._decisions.metrics.partitions_moved += len(made)
                 _log.info("partitions_moved", partitions=len(made), reason=made[0].reason)
-                await self._until_served(made)
+                await self._until_served([move for move in made if (move.topic_id, move.partition) in in_use])
         return made
 
     async def _until_served(self, moves: Sequence[Move]) -> None:
@@ -147,7 +163,7 @@ class PartitionMover:
             moves = drain_moves(self._situation(), node_id, reason)
             if not moves:
                 break
-            size = max(self._config.moves_at_once, -(-(moved + len(moves)) // _PARTS))
+            size = self._part_size(moves, moved + len(moves))
             try:
                 moved += len(await self._apply_part(moves[:size]))
             except BmqError as error:

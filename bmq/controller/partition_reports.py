@@ -18,6 +18,8 @@ from bmq.protocol.internal_messages import PartitionReport
 
 FADING_S: Final = 10.0
 """After this long without anything new a rate is down to 37%."""
+IN_USE_PER_S: Final = 0.02
+"""Requests or bytes: a single request, some 15 s ago."""
 OFFLINE: Final = -2
 """The high watermark that an owner reports of a partition it cannot serve: its log ends below the floor (rule 5)."""
 FENCED: Final = -3
@@ -125,6 +127,13 @@ class PartitionReports:
                 if partition.leader_epoch == report.leader_epoch:
                     found.append((report.topic_id, partition))
         return found
+
+    def is_in_use(self, topic_id: UUID, partition: PartitionImage, now_s: float) -> bool:
+        """Whether somebody wrote to it or read from it a moment ago, so that its next owner is asked for it at once."""
+        if not self.is_served(topic_id, partition):
+            return False
+        rates = self.rates(topic_id, partition.partition, now_s)
+        return rates.requests + rates.bytes_in + rates.bytes_out > IN_USE_PER_S
 
     def rates(self, topic_id: UUID, partition: int, now_s: float) -> Rates:
         report = self._reports.get(topic_id, {}).get(partition)

@@ -39,7 +39,7 @@ READY_LINE: Final = r"^bmq node ready id=(\d+) kafka=(-|\S+:\d+) internal=(\S+:\
 READY_WAIT_S: Final = 60.0
 SETTLED_WAIT_S: Final = 40.0
 # A node is given ten seconds to hand its partitions over; the rest is for the process to go on two busy cores.
-STOP_WAIT_S: Final = 20.0
+STOP_WAIT_S: Final = 90.0
 REST_WAIT_S: Final = 3.0
 # Two DataNodes; few shards, because each is a partition that has to be started when a node dies; short sessions, because a
 # node that comes back after a kill waits until the one it had is over.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -232,6 +233,26 @@ async def test_it_stops_when_its_partitions_have_moved() -> None:
         await setting.registration.shut_down()
         assert setting.controller.partitions_left == 0
         assert setting.registration.may_stop.is_set()
+
+
+async def test_it_does_not_wait_for_controllers_that_are_gone() -> None:
+    settings = replace(QUICK, shutdown_wait_max_ms=60_000, shutdown_silence_max_ms=50)
+    async with running(settings) as setting:
+        await setting.registration.unfenced.wait()
+        setting.controller.partitions_left = 10**9
+        setting.controller.is_hung = True
+        async with asyncio.timeout(10):
+            await setting.registration.shut_down()
+        assert not setting.registration.may_stop.is_set()
+
+
+async def test_what_has_just_begun_is_reported_soon() -> None:
+    settings = replace(QUICK, report_interval_ms=3_600_000, report_interval_min_ms=1)
+    async with running(settings) as setting:
+        await setting.registration.unfenced.wait()
+        await until(lambda: len(setting.controller.reports) == 1)
+        setting.registration.report_soon()
+        await until(lambda: len(setting.controller.reports) == 2)
 
 
 async def test_it_does_not_wait_for_ever_to_be_let_go() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -416,6 +417,33 @@ async def test_the_next_part_follows_at_once_when_the_new_owners_serve() -> None
 
 
 @on_virtual_time
+async def test_few_partitions_in_use_move_together_and_many_idle_ones() -> None:
+    lab = ControllerLab()
+    async with lab.controller(replace(CONFIG, moves_in_use_at_once=3, move_pause_max_ms=60_000)):
+        nodes = await lab.join(1, 2)
+        await lab.create("t", 400, 2)
+        await nodes[0].report(5, bytes_in=lambda number: 1_000 * (number < 40))
+        busy = [n for n in range(40) if lab.leaders("t")[n] == 1]
+        assert len(busy) >= 10
+        nodes[0].want_shut_down = True
+        while not nodes[0].may_stop:
+            await asyncio.sleep(0.02)
+            await nodes[1].report(5)
+            assert lab.now_s < 10
+        together = [
+            (
+                sum(a.leader != b.leader for a, b in zip(before[:40], after[:40], strict=True)),
+                sum(a.leader != b.leader for a, b in zip(before[40:], after[40:], strict=True)),
+            )
+            for before, after in pairwise(
+                image.topics["t"].partitions for _, image in lab.images if "t" in image.topics
+            )
+        ]
+        assert max(used for used, _ in together) == 3
+        assert max(idle for _, idle in together) > 40
+
+
+@on_virtual_time
 async def test_a_whole_cluster_may_stop_at_once() -> None:
     lab = ControllerLab()
     async with lab.controller():
@@ -432,6 +460,7 @@ async def test_draining_survives_the_controller_and_ends_when_told() -> None:
     async with lab.controller(replace(CONFIG, moves_at_once=1, move_pause_max_ms=200)) as controller:
         nodes = await lab.join(1, 2)
         await lab.create("t", 20, 2)
+        await nodes[0].report(5, bytes_in=lambda number: 1_000)
         await controller.set_draining(1, True, "rack 7 is moved")
         await asyncio.sleep(0.5)
         assert 0 < owners_by_count(lab.image, [1])[1] < 10
