@@ -256,7 +256,12 @@ class NodeServer:
         self._assignments = Assignments(
             settings.node_id, manager, self._links, groups.resign, self._assignments_changed, settings.cluster
         )
-        self._fetcher = Fetcher(self._store, settings.fetch, random=self._rng)
+        self._fetcher = Fetcher(
+            self._store,
+            settings.fetch,
+            random=self._rng,
+            produce_times=(self._stats.produce_times, self._internal_stats.produce_times),
+        )
         patient = Appender(self._router, is_patient=True)
         local = Appender(manager)
         self._appenders = [patient, local]

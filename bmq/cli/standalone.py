@@ -181,7 +181,9 @@ class StandaloneServer:
             coordinator_config(controller.broker_configs),
             lambda: controller.image,
         )
-        self._fetcher = Fetcher(self._store, settings.fetch, random=self._rng)
+        self._fetcher = Fetcher(
+            self._store, settings.fetch, random=self._rng, produce_times=(self._stats.produce_times,)
+        )
         self._appender = Appender(partitions)
         services = Services(
             node=node,

@@ -19,6 +19,11 @@ class LatencyHistogram:
         self._counts[bisect_left(self._bounds_s, seconds)] += 1
         self.sum_s += seconds
 
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """By bucket; the last one is above all bounds."""
+        return tuple(self._counts)
+
     def buckets(self) -> list[tuple[str, float]]:
         """Cumulative counts by bound, as prometheus wants them."""
         total = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -34,6 +34,16 @@ class CaughtUp(NamedTuple):
 
     views: list[memoryview]
     next_offset: int
+
+
+def bytes_behind(views: Sequence[memoryview], bound_offset: int) -> int:
+    """About how many bytes a partition has from the beginning of these batches to the bound, if all are like these."""
+    if not views:
+        return 0
+    first_offset: int = _HEAD.unpack_from(views[0])[0]
+    last_base_offset, _, last_delta = _HEAD.unpack_from(views[-1])
+    next_offset: int = last_base_offset + last_delta + 1
+    return sum(map(len, views)) * (bound_offset - first_offset) // max(1, next_offset - first_offset)
 
 
 class ExtentWalk:

@@ -353,6 +353,7 @@ class Connection(asyncio.BufferedProtocol):
                 sent += size + 4
             if slot.api_key == ApiKey.PRODUCE:
                 stats.produce_latency.observe(now_s - slot.started_s)
+                stats.produce_times.observe(now_s - slot.started_s)
             elif slot.api_key == ApiKey.FETCH:
                 stats.fetch_latency.observe(now_s - slot.started_s)
         self._in_flight_bytes -= released

@@ -25,7 +25,7 @@ from bmq.protocol.hot import (
     encode_fetch_response,
 )
 from bmq.protocol.messages.fetch_request import FetchRequest
-from bmq.proxy.catch_up import CaughtUp
+from bmq.proxy.catch_up import CaughtUp, bytes_behind
 from bmq.proxy.fetch_session import FetchScope, Interest
 from bmq.proxy.near_replica import NOWHERE, NearReader
 from bmq.proxy.topic_views import client_leader
@@ -54,6 +54,7 @@ class _Slow(NamedTuple):
     interest: Interest
     log: PartitionLog
     length_bytes_max: int | None
+    room_bytes: int  # in the answer: a first batch may be longer than what it should read
     bound_offset: int
 
 
@@ -67,6 +68,7 @@ class FetchJob:
         "_has_error",
         "_header",
         "_is_done",
+        "_is_paced",
         "_is_replica",
         "_is_scheduled",
         "_is_waiting",
@@ -84,6 +86,8 @@ class FetchJob:
         "_starting",
         "_starts",
         "_total_bytes",
+        "_turn_bytes",
+        "_turn_s",
     )
 
     def __init__(
@@ -112,7 +116,9 @@ class FetchJob:
             request.replica_state.replica_id if header.api_version >= _REPLICA_STATE_FROM else request.replica_id
         )
         self._is_replica = replica_id not in (_CONSUMER_REPLICA_ID, _DEBUGGING_REPLICA_ID)
-        self._is_done = self._is_scheduled = self._is_waiting = self._has_error = False
+        self._is_done = self._is_scheduled = self._is_waiting = self._has_error = self._is_paced = False
+        self._turn_s: float | None = None  # when it may read what lies far behind the end; asked for once
+        self._turn_bytes = 0  # what it has read of that
         self._looks = 0
         self._total_bytes = 0
         self._results: list[FetchResult] = []
@@ -157,7 +163,9 @@ class FetchJob:
         self._slow = []
         self._starting = 0
         self._total_bytes = 0
-        self._has_error = False
+        self._has_error = self._is_paced = False
+        self._turn_bytes = 0
+        slice_bytes = self._fetcher.governor.slice_bytes_max
         left = min(self._max_bytes, self._fetcher.budget.room_bytes)
         is_first = True
         tail_bytes = 0
@@ -178,22 +186,36 @@ class FetchJob:
             end_offset = bound_offset
             if not start_offset <= offset < bound_offset:
                 if not start_offset <= offset <= log.log_end_offset:
-                    self._slow.append(_Slow(len(results), interest, log, None, bound_offset))
+                    self._slow.append(_Slow(len(results), interest, log, None, 0, bound_offset))
             elif left > 0 or is_first:
-                limit = max(0, min(interest.max_bytes, left))
+                limit = room_bytes = max(0, min(interest.max_bytes, left))
                 views = log.tail_read(offset, limit, bound_offset)
                 is_tail = views is not None
+                if slice_bytes is not None and (
+                    views is None or bytes_behind(views, bound_offset) > self._fetcher.config.catch_up_behind_bytes
+                ):
+                    if not self._may_catch_up(slice_bytes):
+                        self._logs.pop()  # its records are there already; nothing of it is waited for
+                        views = ()
+                    else:
+                        if views is not None and slice_bytes < limit:
+                            views = log.tail_read(offset, slice_bytes, bound_offset)
+                        limit = min(limit, slice_bytes)
+                        slice_bytes -= limit
+                        if views is not None:
+                            self._turn_bytes += sum(map(len, views or ()))
                 if views is None:
                     caught_up = self._fetcher.catch_up.read_cached(log, offset, limit, bound_offset)
                     if caught_up is None:
-                        self._slow.append(_Slow(len(results), interest, log, limit, bound_offset))
+                        self._slow.append(_Slow(len(results), interest, log, limit, room_bytes, bound_offset))
                         left -= limit
                         is_first = False
                         views = ()
                     else:
                         views, end_offset = caught_up
+                        self._turn_bytes += sum(map(len, views))
                 size = sum(map(len, views))
-                if size > limit and not is_first:
+                if size > room_bytes and not is_first:
                     # Only the first partition with records may go past the limits (KIP-74).
                     views = ()
                 elif size:
@@ -216,6 +238,16 @@ class FetchJob:
         counts = self._fetcher.counts
         counts.tail_bytes += tail_bytes
         counts.catch_up_bytes += self._total_bytes - tail_bytes
+
+    def _may_catch_up(self, slice_bytes: int) -> bool:
+        """Whether to read what lies far behind the end: what is left of the slice, when its turn has come."""
+        now_s = self._fetcher.loop.time()
+        if self._turn_s is None:
+            self._turn_s = self._fetcher.governor.turn(now_s)
+        if now_s < self._turn_s:
+            self._is_paced = True
+            return False
+        return slice_bytes > 0
 
     def _log_of(self, interest: Interest) -> PartitionLog | None:
         """The partition's log; None when that is an error, or not ready: then its result is there already."""
@@ -331,11 +363,20 @@ class FetchJob:
         is_enough = (
             self._has_error
             or self._total_bytes >= self._min_bytes
+            or (self._turn_s is not None and self._turn_bytes > 0)  # a slice is all it gets at a time
             or now_s >= self._deadline_s
             or not self._scope.interests
             or fetcher.is_stopping
             or len(fetcher.deadlines) >= fetcher.config.fetch_waiting_max
         )
+        if self._is_paced:
+            assert self._turn_s is not None
+            if not (is_enough or self._slow or self._starting):
+                self._wait(min(self._turn_s, self._deadline_s))
+                return
+            # It is answered now, so a slice comes along: who always has tail records to fetch gets the old ones as well.
+            self._turn_s = now_s
+            self._look()
         if self._starting:
             due_s = self._begun_s + fetcher.config.fetch_start_wait_ms / 1000
             if not is_enough and not self._slow:
@@ -407,7 +448,7 @@ class FetchJob:
 
     async def _settle_one(self, slow: _Slow) -> bool:
         """Put the partition's result in place; False when the log has moved and another look is needed."""
-        place, interest, log, limit, bound_offset = slow
+        place, interest, log, limit, _, bound_offset = slow
         offset = interest.fetch_offset
         try:
             if limit is None:
@@ -423,7 +464,7 @@ class FetchJob:
         return True
 
     async def _settle_error(self, slow: _Slow, error: BmqError) -> bool:
-        place, interest, log, limit, _ = slow
+        place, interest, log, limit, _, _ = slow
         if error.code == ErrorCode.OFFSET_OUT_OF_RANGE and limit is not None:
             # Retention may have overtaken the look: that decides anew, with the owner's word.
             if self._looks + 1 < _LOOKS_MAX:
@@ -448,13 +489,14 @@ class FetchJob:
         self._results[place] = self._error_result(interest, code)
 
     def _put_records(self, slow: _Slow, caught_up: CaughtUp) -> None:
-        place, interest, log, limit, _ = slow
+        place, interest, log, _, room_bytes, _ = slow
         views, end_offset = caught_up
         size = sum(map(len, views))
-        if limit is not None and size > limit and self._total_bytes:
+        if size > room_bytes and self._total_bytes:
             # A batch longer than its share, and it is not the first one (KIP-74).
             return
         self._total_bytes += size
+        self._turn_bytes += size
         self._fetcher.counts.catch_up_bytes += size
         result = self._results[place]._replace(records=views)
         if self._read_committed and views:
@@ -499,6 +541,8 @@ class FetchJob:
             session_id=session_id,
             node_endpoints=self._endpoints(hinted) if hinted else (),
         )
+        if self._turn_s is not None or self._turn_bytes:
+            fetcher.governor.settle(fetcher.loop.time(), self._turn_bytes)
         if self._total_bytes:
             fetcher.budget.hold(buffers, self._total_bytes)
         fetcher.counts.fetches += 1
