@@ -160,7 +160,7 @@ def restart(stage: Stage, plan: Plan, findings: Findings) -> None:
         with findings.attempt(["restart"], name), ExitStack() as stack:
             side: Side
             if name == BMQ:
-                side = stack.enter_context(stage.bmq(SEPARATE_ROLES))
+                side = stack.enter_context(stage.bmq(SEPARATE_ROLES, environment=restarts.ENVIRONMENT))
             else:
                 side = stack.enter_context(stage.kafka(is_combined=False))
             findings.samples("restart", name).update(restarts.measure(side, count, plan.partitions_per_broker, done))

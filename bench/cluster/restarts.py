@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable
@@ -16,8 +17,10 @@ from bench.cluster.steady import SteadyLoad
 MANY: Final = "many"
 FEW: Final = "few"
 FEW_PARTITIONS: Final = 12
-SEGMENT_BYTES: Final = 16 * 1024 * 1024
-"""An open block reserves its whole size on its DataNodes: 900 of the default size would fill this machine's disk."""
+SEGMENT_BYTES: Final = 2 * 1024 * 1024
+"""An open block reserves its whole size on its DataNodes, and the NameNode counts as many blocks as are being written again, in
+the size of the next one: 900 of the default size would fill this machine's disk."""
+ENVIRONMENT: Final = {"BMQ_KAFKA": json.dumps({"offsets.topic.segment.bytes": str(SEGMENT_BYTES)})}
 MANY_RATE: Final = 600.0
 FEW_RATE: Final = 300.0
 CALM_S: Final = 2.0
@@ -79,7 +82,7 @@ def measure(
     """
     partitions = partitions_per_broker * len(side.broker_ids)
     make_topic(side, partitions, topic=MANY, segment_bytes=str(SEGMENT_BYTES))
-    make_topic(side, FEW_PARTITIONS, topic=FEW)
+    make_topic(side, FEW_PARTITIONS, topic=FEW, segment_bytes=str(SEGMENT_BYTES))
     with (
         SteadyLoad(side.bootstrap, MANY, partitions, MANY_RATE) as many,
         SteadyLoad(side.bootstrap, FEW, FEW_PARTITIONS, FEW_RATE) as few,

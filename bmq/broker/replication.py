@@ -61,10 +61,11 @@ class Replication:
         settings = self._surroundings.settings
         if state.is_short:
             is_wanted, pause_s = self.has_refused or segment.written_bytes > 0, settings.min_insync_retry_s
+            pace = self._surroundings.urgent_searches
         else:
             is_wanted = segment.written_bytes > 0 and segment.last_append_s >= self._searched_s
-            pause_s = settings.replicas_retry_s
-        if not is_wanted or now_s - max(segment.opened_s, self._searched_s) < pause_s:
+            pause_s, pace = settings.replicas_retry_s, self._surroundings.searches
+        if not is_wanted or now_s - max(segment.opened_s, self._searched_s) < pause_s or not pace.take(now_s):
             return False
         self._searched_s = now_s
         return True

@@ -8,6 +8,7 @@ from random import Random
 
 from bmq.broker.append_budget import AppendBudget
 from bmq.broker.metrics import PartitionCounts
+from bmq.broker.search_pace import SearchPace
 from bmq.broker.tail_cache import TailCache
 from bmq.broker.trash import Trash
 from bmq.broker.write_turns import WriteTurns
@@ -22,7 +23,7 @@ class BrokerSettings:
 
     `backoff_first_s` doubles up to `backoff_max_s` while the store fails. `storage_wait_max_s`: how long a batch waits for
     a store that does not answer before it is refused. `replicas_retry_s`: how often a segment on fewer nodes than the store
-    wants looks for more of them while it is written to; `min_insync_retry_s` instead when acks=all is refused for it.
+    wants looks for more of them while it is written to; `min_insync_retry_s` instead when acks=all is refused for it. `*_searches_per_s`: of all partitions together.
     `is_transactional_served`: whether clients may write transactional batches (something has to end their transactions).
     """
 
@@ -30,7 +31,7 @@ class BrokerSettings:
     append_bytes_max: int = 64 * 1024 * 1024
     index_cache_bytes_max: int = INDEX_CACHE_BYTES_MAX
     appends_outstanding_max: int = 64
-    starts_max: int = 16
+    starts_max: int = 8
     start_wait_max_s: float = 10.0
     stop_wait_max_s: float = 4.5
     deletions_max: int = 4
@@ -38,7 +39,9 @@ class BrokerSettings:
     backoff_max_s: float = 5.0
     storage_wait_max_s: float = 30.0
     replicas_retry_s: float = 10.0
+    replicas_searches_per_s: float = 4.0
     min_insync_retry_s: float = 2.0
+    min_insync_searches_per_s: float = 20.0
     upkeep_interval_s: float = 1.0
     retention_check_interval_ms: int = 300_000
     producer_id_expiration_ms: int = 86_400_000
@@ -60,6 +63,8 @@ class Surroundings:
     counts: PartitionCounts = field(init=False)
     trash: Trash = field(init=False)
     turns: WriteTurns = field(init=False)
+    searches: SearchPace = field(init=False)
+    urgent_searches: SearchPace = field(init=False)
 
     def __post_init__(self) -> None:
         self.tail_cache = TailCache(self.settings.tail_cache_bytes_max)
@@ -67,6 +72,8 @@ class Surroundings:
         self.indexes = IndexCache(self.settings.index_cache_bytes_max)
         self.counts = PartitionCounts()
         self.turns = WriteTurns(asyncio.get_running_loop())
+        self.searches = SearchPace(self.settings.replicas_searches_per_s)
+        self.urgent_searches = SearchPace(self.settings.min_insync_searches_per_s)
         self.trash = Trash(self.store, self.settings.deletions_max)
 
     def backoff_s(self, failures: int) -> float:

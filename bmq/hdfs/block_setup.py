@@ -43,9 +43,14 @@ def write_operation(
     bytes_most: int,
     chunk_bytes: int,
     targets: Sequence[DataNode],
+    reserved_bytes: int = 0,
 ) -> OpWriteBlock:
-    """What a connection begins with. `targets`: whom the DataNode passes the packets on to, first one first."""
-    base = BaseHeader(block=located.block.message())
+    """What a connection begins with. `targets`: whom the DataNode passes the packets on to, first one first.
+
+    `reserved_bytes`: room the DataNode sets aside for a new block until it is closed; it takes 0 for its own dfs.blocksize
+    (DataXceiver.writeBlock), which is 128 MiB for the smallest file.
+    """
+    base = BaseHeader(block=located.block.with_length(located.block.length_bytes or reserved_bytes).message())
     if located.token.IsInitialized():
         base.token.CopyFrom(located.token)
     return OpWriteBlock(

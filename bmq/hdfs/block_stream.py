@@ -147,13 +147,14 @@ class BlockStream:
         new_stamp: int = 0,
         bytes_least: int = 0,
         bytes_most: int = 0,
+        reserved_bytes: int = 0,
         is_fanout: bool | None = None,
         on_lost: Callable[[DataNode, str], None] | None = None,
     ) -> BlockStream:
         """Connect to every node of `located` and set the block up there.
 
         `located.block` has the generation that the nodes know; a recovery stage puts `new_stamp` in its place. The
-        stream begins at position 0; a recovered one is told where to go on by `send_at`. `on_lost` hears of nodes that
+        stream begins at position 0 and reserves `reserved_bytes`; a recovered one is told where to go on by `send_at`. `on_lost` hears of nodes that
         hang or report errors, not of closed connections: that is also what a takeover by a new owner looks like.
         Raises StreamOpenFailed. A node without an answer after `config.connect_timeout_s` has failed.
         """
@@ -172,6 +173,7 @@ class BlockStream:
             bytes_most=bytes_most,
             chunk_bytes=config.checksum_chunk_bytes,
             targets=() if is_fanout else located.nodes[1:],
+            reserved_bytes=reserved_bytes,
         )
         try:
             results = await asyncio.gather(

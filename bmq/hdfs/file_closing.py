@@ -20,7 +20,7 @@ import structlog
 from bmq.hdfs.bad_nodes import BadNodes
 from bmq.hdfs.block_stream import BlockStream, Stage, StreamOpenFailed
 from bmq.hdfs.blocks import Block, DataNode, FileBlocks, LocatedBlock
-from bmq.hdfs.config import HdfsConfig
+from bmq.hdfs.config import BLOCK_BYTES_MIN, HdfsConfig
 from bmq.hdfs.datanode_connection import SetupRefused
 from bmq.hdfs.datanode_rpc import DataNodeRpc
 from bmq.hdfs.equalize import SourceFailed, equalize
@@ -265,6 +265,7 @@ class FileClosing:
                 new_stamp=new_stamp,
                 bytes_least=self._least_bytes if is_recovery else 0,
                 bytes_most=RECOVERED_BYTES_MOST if is_recovery else 0,
+                reserved_bytes=0 if is_recovery else BLOCK_BYTES_MIN,
                 is_fanout=True,
                 on_lost=self.survey.lost,
             )

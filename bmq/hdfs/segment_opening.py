@@ -117,6 +117,7 @@ class SegmentOpening:
         namenode = self._namenode
         exclude = {node.uuid: node for node in self._bad_nodes.current()}
         is_fanout: bool | None = None
+        block_bytes = self._block_bytes(segment_bytes)
         pauses_s = self._pauses_s()
         reason = ""
         tries = 0
@@ -124,7 +125,7 @@ class SegmentOpening:
             file_id = await namenode.create(
                 absolute_path,
                 holder=holder,
-                block_bytes=self._block_bytes(segment_bytes),
+                block_bytes=block_bytes,
                 replication=self._config.replication,
             )
             try:
@@ -137,6 +138,7 @@ class SegmentOpening:
                     holder=holder,
                     config=self._config,
                     stage=Stage.PIPELINE_SETUP_CREATE,
+                    reserved_bytes=block_bytes,
                     is_fanout=is_fanout,
                     on_lost=self._remember,
                 )

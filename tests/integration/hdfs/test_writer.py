@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -12,6 +13,7 @@ import hdfs_native
 import pytest
 
 from bmq.dev.hdfs import HdfsCluster
+from bmq.dev.http_get import http_get
 from bmq.hdfs.block_stream import BlockStream, Stage, StreamOpenFailed
 from bmq.hdfs.config import HdfsConfig, WriteMode
 from bmq.hdfs.store import HdfsStore
@@ -251,3 +253,31 @@ async def test_a_hung_datanode_is_found_in_time(hurt_hdfs: HdfsCluster, mode: Wr
             following.abandon()
         finally:
             await hung.resume()
+
+
+async def reserved_bytes(cluster: HdfsCluster) -> list[int]:
+    """What each DataNode sets aside for replicas that are being written."""
+    found = []
+    for node in cluster.plan.datanodes:
+        answer = json.loads(await http_get(node.http, "/jmx?qry=Hadoop:service=DataNode,name=DataNodeInfo"))
+        volumes = json.loads(answer["beans"][0]["VolumeInfo"])
+        found.append(sum(volume["reservedSpaceForReplicas"] for volume in volumes.values()))
+    return found
+
+
+@MODES
+async def test_a_datanode_reserves_a_segments_own_size(hurt_hdfs: HdfsCluster, mode: WriteMode) -> None:
+    """Not its default block size: hundreds of partitions with small segments fit on a small disk."""
+    config = replace(config_of(hurt_hdfs, fresh_root(f"reserved-{mode}")), write_mode=mode)
+    segment_bytes = 3 * 1024 * 1024
+    async with store_of(config) as store:
+        before = await reserved_bytes(hurt_hdfs)
+        writer = await store.create_segment("s", holder="me", durability=Durability.HFLUSH, segment_bytes=segment_bytes)
+        assert writer.replicas == 3
+        after = await reserved_bytes(hurt_hdfs)
+        assert [now - then for now, then in zip(after, before, strict=True)] == [segment_bytes] * 3
+        await writer.append([b"x" * 1_000])
+        await writer.close()
+        async with asyncio.timeout(10):
+            while await reserved_bytes(hurt_hdfs) != before:
+                await asyncio.sleep(0.02)

@@ -1,0 +1,25 @@
+"""How often the partitions of a process, all together, look for more replicas. Times in seconds of the event loop."""
+
+from __future__ import annotations
+
+
+class SearchPace:
+    """At most `per_s` a second; what was not used is kept for a second.
+
+    Each search opens a segment and closes another. Hundreds of partitions that do so at once keep the DataNodes so busy that
+    some answer too late, are left out, and give all these partitions a reason for the next search.
+    """
+
+    def __init__(self, per_s: float) -> None:
+        self._per_s = per_s
+        self._left = per_s
+        self._counted_s = float("-inf")
+
+    def take(self, now_s: float) -> bool:
+        """Whether one may begin now; it is counted then."""
+        self._left = min(self._per_s, self._left + (now_s - self._counted_s) * self._per_s)
+        self._counted_s = now_s
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
