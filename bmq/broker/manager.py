@@ -84,7 +84,7 @@ class PartitionManager:
         self._unserved: dict[PartitionRuntime, None] = {}
         self._loop = asyncio.get_running_loop()
         self._starts = asyncio.Semaphore(self.settings.starts_max)
-        self._starting: set[asyncio.Task[None]] = set()
+        self._starting: dict[asyncio.Task[None], None] = {}
         self._retention: asyncio.Task[None] | None = None
         self._upkeep_timer = self._loop.call_later(self.settings.upkeep_interval_s, self._upkeep)
         self._retention_timer = self._loop.call_later(
@@ -221,8 +221,8 @@ class PartitionManager:
         assignment.runtime = runtime
         self._started[runtime] = None
         task = self._loop.create_task(self._begin(runtime))
-        self._starting.add(task)
-        task.add_done_callback(self._starting.discard)
+        self._starting[task] = None
+        task.add_done_callback(self._starting.pop)
         return runtime
 
     async def _begin(self, runtime: PartitionRuntime) -> None:
@@ -324,7 +324,7 @@ class PartitionManager:
                 _log.warning("partitions_not_sealed", count=len(late))
         for runtime in runtimes:
             runtime.give_up()
-        tasks = {task for runtime in runtimes for task in runtime.tasks} | self._starting
+        tasks = [*(task for runtime in runtimes for task in runtime.tasks), *self._starting]
         for task in tasks:
             task.cancel()
         if tasks:

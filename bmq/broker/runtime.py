@@ -91,7 +91,7 @@ class PartitionRuntime(LogReader):
         self.topic_name = topic_name
         self.config = config
         self.load = PartitionLoad()
-        self.tasks: set[asyncio.Task[None]] = set()
+        self.tasks: dict[asyncio.Task[None], None] = {}  # ended in this order
         self._surroundings = surroundings
         self._epoch = leader_epoch
         self._floor = floor
@@ -482,12 +482,12 @@ class PartitionRuntime(LogReader):
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(work)
-        self.tasks.add(task)
+        self.tasks[task] = None
         task.add_done_callback(self._task_done)
         return task
 
     def _task_done(self, task: asyncio.Task[None]) -> None:
-        self.tasks.discard(task)
+        self.tasks.pop(task, None)
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._fail(error)
@@ -536,7 +536,14 @@ class PartitionRuntime(LogReader):
         return False
 
     async def _walk(self) -> ev.Event:
-        event = await self._start.walk()
+        """Raises FencedWriter rather than to report damage when a newer owner has begun: that one deletes what we read."""
+        try:
+            event = await self._start.walk()
+        except CorruptFile:
+            await self._keeper.look()
+            raise
+        if isinstance(self._state, Recovering) and event.end_offset < self._state.floor:
+            await self._keeper.look()
         files = self._start.files
         assert files is not None
         self._keeper.files = files

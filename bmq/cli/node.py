@@ -87,7 +87,7 @@ class NodeServer:
         self._loop = asyncio.get_running_loop()
         self._stats = ProxyStats()
         self._internal_stats = ProxyStats()
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], None] = {}  # ended in this order
         self._address: tuple[str, int] | None = None
         self._internal_address = ("", 0)
         self._claim_told: ControllerClaim | None = None
@@ -478,11 +478,11 @@ class NodeServer:
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         self._take_failure(task)
 
     # --- stop

@@ -55,7 +55,7 @@ class Assignments:
         self._is_registered = False
         self._releasing: dict[TopicPartition, asyncio.Task[None]] = {}
         self._takeovers = asyncio.Semaphore(settings.takeovers_behind_max)
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], None] = {}  # ended in this order
         self._is_closed = False
 
     # --- what the image says
@@ -203,8 +203,8 @@ class Assignments:
 
     def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
         return task
 
     async def close(self) -> None:

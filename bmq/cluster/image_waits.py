@@ -18,7 +18,7 @@ class ImageWaits:
     def __init__(self, image: Callable[[], MetadataImage]) -> None:
         self._image = image
         self._loop = asyncio.get_running_loop()
-        self._waiting: set[asyncio.Future[None]] = set()
+        self._waiting: dict[asyncio.Future[None], None] = {}  # in order: what follows is the same each time
 
     def changed(self) -> None:
         """Wake everybody."""
@@ -29,11 +29,11 @@ class ImageWaits:
     async def pause(self, timeout_s: float) -> None:
         """Until the next change, at most `timeout_s`."""
         future: asyncio.Future[None] = self._loop.create_future()
-        self._waiting.add(future)
+        self._waiting[future] = None
         try:
             await asyncio.wait({future}, timeout=timeout_s)
         finally:
-            self._waiting.discard(future)
+            self._waiting.pop(future, None)
 
     async def until(self, is_there: Callable[[MetadataImage], bool], timeout_s: float) -> bool:
         """Wait until the image shows it; whether it does."""

@@ -65,7 +65,7 @@ class PartitionMover:
         self.nodes_changed()
 
     async def close(self) -> None:
-        tasks = {*self._tasks, *self._draining.values()}
+        tasks = [*self._tasks, *self._draining.values()]  # in order: what follows is the same each time
         for task in tasks:
             task.cancel()
         if tasks:

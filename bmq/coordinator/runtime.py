@@ -98,7 +98,7 @@ class Shard:
         self._timer_at_ms = NEVER_MS
         self._expiry: asyncio.Handle | None = None
         self._commits: dict[str, set[asyncio.Future[int]]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}  # ended in this order
 
     # ---------------------------------------------------------------- life
 
@@ -322,8 +322,8 @@ class Shard:
                 _log.warning("group_snapshot_failed", shard=self.number, error=str(error))
 
         task = self._loop.create_task(save())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
 
     # ---------------------------------------------------------------- time
 

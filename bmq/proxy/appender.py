@@ -46,8 +46,8 @@ class Appender:
         self._patient = PatientAppends(partitions, _QUEUED_BYTES_MAX) if is_patient else None
         self._queues: dict[TopicPartition, list[tuple[memoryview, AppendDone, bool, int]]] = {}
         self._queued_bytes = 0
-        self._waiting: set[Expiring] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting: dict[Expiring, None] = {}  # in order: what follows is the same each time
+        self._tasks: dict[asyncio.Task[None], None] = {}  # ended in this order
 
     def append(
         self,
@@ -77,8 +77,8 @@ class Appender:
                 return
             queue = self._queues[topic_partition] = []
             task = asyncio.get_running_loop().create_task(self._start(topic_partition))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks[task] = None
+            task.add_done_callback(self._tasks.pop)
         if self._queued_bytes + len(records) > _QUEUED_BYTES_MAX:
             done(AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message="too much waits for partitions that start"))
             return
@@ -105,10 +105,10 @@ class Appender:
 
     # --- deadlines
     def wait(self, produce: Expiring) -> None:
-        self._waiting.add(produce)
+        self._waiting[produce] = None
 
     def done(self, produce: Expiring) -> None:
-        self._waiting.discard(produce)
+        self._waiting.pop(produce, None)
 
     def expire(self, now_s: float) -> None:
         """Answer what waited too long."""

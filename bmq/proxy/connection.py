@@ -74,7 +74,9 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._is_ordered = server.is_ordered
         self._slots: deque[Slot] = deque()  # in the order in which their answers leave
-        self._unplaced: set[Slot] = set()  # not answered yet, where that alone settles their place
+        self._unplaced: dict[
+            Slot, None
+        ] = {}  # in order: what follows is the same each time  # not answered yet, where that alone settles their place
         self._frames: deque[bytearray] = deque()  # received, not begun
         self._in_flight_bytes = 0
         self._unfinished_bytes = 0  # of a frame that is not whole, counted in the shared budget
@@ -85,7 +87,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_stopping = False
         self._context: RequestContext | None = None
         self._software = ("unknown", "unknown")
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}  # ended in this order
         self._when_lost: dict[Callable[[], None], None] = {}
         self._is_lost = False
         self.host = ""
@@ -248,7 +250,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_ordered:
             self._slots.append(slot)
         else:
-            self._unplaced.add(slot)
+            self._unplaced[slot] = None
         self._in_flight_bytes += size
         self._server.take(size)
         self._server.stats.requests[api_key] += 1
@@ -276,8 +278,8 @@ class Connection(asyncio.BufferedProtocol):
             self._software = (request.client_software_name, request.client_software_version)
             self._context = None
         task = self._loop.create_task(self._answer(HANDLERS[api_key], api_key, header, request, context, slot))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
 
     def _context_of(self, header: RequestHeader) -> RequestContext:
         context = self._context
@@ -328,7 +330,7 @@ class Connection(asyncio.BufferedProtocol):
     # --- answers
     def answered(self, slot: Slot) -> None:
         if not self._is_ordered:
-            self._unplaced.discard(slot)
+            self._unplaced.pop(slot, None)
             self._slots.append(slot)
         if not self._is_flush_due and self._slots and self._slots[0].is_done:
             self._is_flush_due = True

@@ -82,7 +82,7 @@ class Fetcher:
         )
         self.is_stopping = False
         self._starting: dict[TopicPartition, dict[FetchJob, None]] = {}
-        self._tasks: set[Task[None]] = set()
+        self._tasks: dict[Task[None], None] = {}  # ended in this order
         self._produce_times = produce_times
         self._looked_s = self.loop.time()
         self._produces_seen = self._produce_counts()
@@ -126,8 +126,8 @@ class Fetcher:
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Run it as a task that `close` ends."""
         task = self.loop.create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
 
     async def _start(self, partitions: Partitions, topic_partition: TopicPartition) -> None:
         code = ErrorCode.NONE

@@ -54,7 +54,7 @@ class KafkaServer:
         self.stats = stats
         self.loop = asyncio.get_running_loop()
         self.receive_buffer = ReceiveBuffer(limits.receive_buffer_bytes)
-        self._connections: set[Connection] = set()
+        self._connections: dict[Connection, None] = {}  # in order: what follows is the same each time
         self._waiting: dict[Connection, None] = {}
         self._overdrawing: Connection | None = None
         self._server: asyncio.Server | None = None
@@ -106,12 +106,12 @@ class KafkaServer:
             if not self._is_stopping:
                 self.note_bad(connection, f"there are {len(self._connections)} connections already")
             return False
-        self._connections.add(connection)
+        self._connections[connection] = None
         self.stats.connections = len(self._connections)
         return True
 
     def forget(self, connection: Connection) -> None:
-        self._connections.discard(connection)
+        self._connections.pop(connection, None)
         self._waiting.pop(connection, None)
         self.stats.connections = len(self._connections)
         if self._is_stopping and not self._connections:

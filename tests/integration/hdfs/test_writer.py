@@ -18,7 +18,7 @@ from bmq.hdfs.block_stream import BlockStream, Stage, StreamOpenFailed
 from bmq.hdfs.config import HdfsConfig, WriteMode
 from bmq.hdfs.store import HdfsStore
 from bmq.log.store import AlreadyExists, Durability, FencedWriter, FileMissing, WriterBroken
-from tests.support.hdfs import config_of, fresh_root, new_cluster, running
+from tests.support.hdfs import config_of, fresh_root, new_cluster, running, until
 
 pytestmark = pytest.mark.integration
 
@@ -278,6 +278,8 @@ async def test_a_datanode_reserves_a_segments_own_size(hurt_hdfs: HdfsCluster, m
         assert [now - then for now, then in zip(after, before, strict=True)] == [segment_bytes] * 3
         await writer.append([b"x" * 1_000])
         await writer.close()
-        async with asyncio.timeout(10):
-            while await reserved_bytes(hurt_hdfs) != before:
-                await asyncio.sleep(0.02)
+
+        async def is_given_back() -> bool:
+            return await reserved_bytes(hurt_hdfs) == before
+
+        await until(is_given_back, 10, "the room is given back")
