@@ -47,7 +47,7 @@ class Plan:
     moves: int = 3
     move_sizes: tuple[str, ...] = tuple(SIZES)
     kafka_move_sizes: tuple[str, ...] = ("10mib", "1gib")
-    restarts: int = 3
+    restarts: int = 2
     kafka_restarts: int = 1
     partitions_per_broker: int = 300
     backlog_bytes: int = 768 * MIB
@@ -61,7 +61,7 @@ class Plan:
     metadata_requests: int = 30
     controller_failovers: int = 3
     kafka_controller_failovers: int = 1
-    limit_s: float = 420.0
+    limit_s: float = 480.0
     pairs_limit_s: float = 900.0
 
 

@@ -15,6 +15,7 @@ from tests.support.processes import eventually
 NUMBER_BYTES: Final = 12
 POLL_LONGEST_S: Final = 0.01
 LOOK_INTERVAL_S: Final = 0.01
+CATCH_UP_LOOK_INTERVAL_S: Final = 0.25
 FLOW_WAIT_S: Final = 60.0
 JOIN_WAIT_S: Final = 30.0
 FLUSH_WAIT_S: Final = 60.0
@@ -81,6 +82,20 @@ class SteadyLoad:
             raise LoadStuck(
                 f"partitions {silent[:8]} of {self.topic} acknowledged nothing within {timeout_s:g} s; {self.failed[:3]}"
             ) from None
+        return time.monotonic() - began
+
+    def wait_until_caught_up(self, longest_s: float, timeout_s: float = FLOW_WAIT_S) -> float:
+        """Return once no record waited longer than `longest_s` in the last second; the seconds it took. Raises LoadStuck."""
+        began = time.monotonic()
+        try:
+            eventually(
+                lambda: self.seen.longest_wait_s((now := time.monotonic()) - 1.0, now) <= longest_s,
+                timeout_s,
+                "an answer to all that waits",
+                CATCH_UP_LOOK_INTERVAL_S,
+            )
+        except AssertionError:
+            raise LoadStuck(f"records to {self.topic} still wait longer than {longest_s:g} s") from None
         return time.monotonic() - began
 
     def facts(self) -> Mapping[str, Any]:
