@@ -3,8 +3,8 @@
 Reading a backlog takes processor, network and DataNodes from those who write. Whether that hurts is seen in the produces
 themselves: their 99th percentile may rise to `ratio_max` times what it is without catch-up reads. Each look takes what was
 produced and read since the last one; too many slow produces set a limit at half of what was read, or halve it, none lets
-it grow. Without produces, or before they suffer, there is no limit, and below `bytes_per_s_min` it never falls: what is slow at that speed is slow for another reason, and is taken
-for the new normal.
+it grow. Without produces, or before they suffer, there is no limit, and below `bytes_per_s_min` it never falls: what is
+slow at that speed is slow for another reason, and is taken for the new normal.
 """
 
 from __future__ import annotations

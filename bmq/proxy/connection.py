@@ -74,9 +74,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._is_ordered = server.is_ordered
         self._slots: deque[Slot] = deque()  # in the order in which their answers leave
-        self._unplaced: dict[
-            Slot, None
-        ] = {}  # in order: what follows is the same each time  # not answered yet, where that alone settles their place
+        self._unplaced: dict[Slot, None] = {}  # not answered yet, where that alone settles their place
         self._frames: deque[bytearray] = deque()  # received, not begun
         self._in_flight_bytes = 0
         self._unfinished_bytes = 0  # of a frame that is not whole, counted in the shared budget
