@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -39,13 +37,16 @@ class KafkaNode:
     def __init__(self, node_id: int, kafka: str, settings: Path, log_file: Path) -> None:
         self.node_id = node_id
         self.kafka = kafka
-        self.is_paused = False
         command = java_command("kafka.Kafka", [str(settings)], KAFKA_JVM_OPTIONS)
         self.process = ManagedProcess(f"kafka {node_id}", command, log_file)
 
     @property
     def is_running(self) -> bool:
         return self.process.is_running
+
+    @property
+    def is_paused(self) -> bool:
+        return self.process.is_paused
 
     def execute(self) -> None:
         self.process.start()
@@ -60,19 +61,16 @@ class KafkaNode:
     def kill(self) -> None:
         """kill -9, paused or not."""
         self.process.kill()
-        self.is_paused = False
 
     def stop(self) -> None:
         """SIGTERM: a controlled shutdown."""
         self.process.stop(STOP_WAIT_S)
 
     def pause(self) -> None:
-        os.kill(self.process.pid, signal.SIGSTOP)
-        self.is_paused = True
+        self.process.pause()
 
     def resume(self) -> None:
-        os.kill(self.process.pid, signal.SIGCONT)
-        self.is_paused = False
+        self.process.resume()
 
 
 class KafkaCluster:

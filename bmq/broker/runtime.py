@@ -542,7 +542,7 @@ class PartitionRuntime(LogReader):
         except CorruptFile:
             await self._keeper.look()
             raise
-        if isinstance(self._state, Recovering) and event.end_offset < self._state.floor:
+        if event.end_offset < self._floor:
             await self._keeper.look()
         files = self._start.files
         assert files is not None

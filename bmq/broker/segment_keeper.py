@@ -6,7 +6,8 @@ Everything but the appends themselves: those are on the hot path, in runtime.py.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Final
 
 import structlog
@@ -198,22 +199,31 @@ class SegmentKeeper:
     async def seal(self, segment: Segment, end_offset: int) -> None:
         """Close it and make its index durable ("save checkpoint"). Keeps trying in the background; ends in an event."""
         own = self.segments[segment.roll]
+        await self._save(segment.roll, own.writer.path, partial(self._close_and_index, own, end_offset))
+
+    async def save_recovered(self) -> None:
+        """Make the indexes that the start rebuilt durable. Keeps trying in the background; ends in an event."""
+        assert self.files is not None
+        await self._save(RECOVERED, self._paths.own, self.files.save_rebuilt)
+
+    async def _save(self, roll: int, path: str, save: Callable[[], Awaitable[None]]) -> None:
+        """`save` until it has worked. `path`: for the log."""
         failures = 0
         while not self._is_over():
             try:
-                await self._close_and_index(own, end_offset)
+                await save()
             except (FencedWriter, FileMissing):
                 self._report(OwnershipLost())
                 return
             except StoreError as error:
                 if failures == 0:
-                    _log.warning("checkpoint_not_saved_yet", path=own.writer.path, reason=str(error))
-                self._report(SegmentSealFailed(segment.roll, is_full=isinstance(error, StorageFull)))
+                    _log.warning("checkpoint_not_saved_yet", path=path, reason=str(error))
+                self._report(SegmentSealFailed(roll, is_full=isinstance(error, StorageFull)))
                 await asyncio.sleep(self._surroundings.backoff_s(failures))
                 failures += 1
                 continue
-            self.segments.pop(segment.roll, None)
-            self._report(SegmentSealed(segment.roll))
+            self.segments.pop(roll, None)
+            self._report(SegmentSealed(roll))
             return
 
     async def _close_and_index(self, own: OwnSegment, end_offset: int) -> None:
@@ -254,26 +264,6 @@ class SegmentKeeper:
                 continue
             except StoreError as error:
                 _log.warning("empty_segment_not_removed", path=own.writer.path, reason=str(error))
-            return
-
-    async def save_recovered(self) -> None:
-        """Make the indexes that the start rebuilt durable. Keeps trying in the background; ends in an event."""
-        assert self.files is not None
-        failures = 0
-        while not self._is_over():
-            try:
-                await self.files.save_rebuilt()
-            except (FencedWriter, FileMissing):
-                self._report(OwnershipLost())
-                return
-            except StoreError as error:
-                if failures == 0:
-                    _log.warning("index_not_saved_yet", partition=self._paths.partition, reason=str(error))
-                self._report(SegmentSealFailed(RECOVERED, is_full=isinstance(error, StorageFull)))
-                await asyncio.sleep(self._surroundings.backoff_s(failures))
-                failures += 1
-                continue
-            self._report(SegmentSealed(RECOVERED))
             return
 
     async def release(self) -> None:

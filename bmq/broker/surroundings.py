@@ -23,7 +23,8 @@ class BrokerSettings:
 
     `backoff_first_s` doubles up to `backoff_max_s` while the store fails. `storage_wait_max_s`: how long a batch waits for
     a store that does not answer before it is refused. `replicas_retry_s`: how often a segment on fewer nodes than the store
-    wants looks for more of them while it is written to; `min_insync_retry_s` instead when acks=all is refused for it. `*_searches_per_s`: of all partitions together.
+    wants looks for more of them while it is written to; `min_insync_retry_s` instead when acks=all is refused for it.
+    `*_searches_per_s`: how many of these all partitions together may begin.
     `is_transactional_served`: whether clients may write transactional batches (something has to end their transactions).
     """
 

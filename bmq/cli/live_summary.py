@@ -12,6 +12,8 @@ from typing import Final, Protocol
 from rich.live import Live
 from rich.table import Table
 
+from bmq.proxy.stats import ProxyStats
+
 _INTERVAL_S: Final = 1.0
 
 
@@ -25,6 +27,17 @@ class Summary:
     sent_bytes: int
     topics: int
     partition_states: Mapping[str, int]
+
+    @classmethod
+    def of(cls, stats: ProxyStats, topics: int, partition_states: Mapping[str, int]) -> Summary:
+        return cls(
+            connections=stats.connections,
+            requests=stats.requests.total(),
+            received_bytes=stats.received_bytes,
+            sent_bytes=stats.sent_bytes,
+            topics=topics,
+            partition_states=partition_states,
+        )
 
 
 class SummarySource(Protocol):

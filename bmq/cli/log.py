@@ -20,13 +20,12 @@ from bmq.cli.stores import open_store_beside
 from bmq.controller.stored_image import stored_image
 from bmq.log.names import partition_directory
 from bmq.log.partition_log import TopicPartition
-from bmq.log.partition_view import SegmentView, view_partition
+from bmq.log.partition_view import SegmentView, locate_segments, view_partition
 from bmq.log.store import FileMissing, SegmentStore
 from bmq.protocol.errors import BmqError
 
 log_app = typer.Typer(no_args_is_help=True, help="Look at the log in the store, with or without a server.")
 
-LOOKUPS_MAX = 16
 _LINE_CHARACTERS_MAX = 200  # a line belongs to a segment, however narrow the terminal is
 
 
@@ -99,15 +98,8 @@ async def _segments(settings: Settings, name: str, partition: int | None) -> lis
 
 
 async def _rows(store: SegmentStore, partition: int, views: tuple[SegmentView, ...]) -> list[SegmentRow]:
-    lookups = asyncio.Semaphore(LOOKUPS_MAX)
-
-    async def row(view: SegmentView) -> SegmentRow:
-        async with lookups:
-            try:
-                nodes = await store.locate(view.path)
-            except FileMissing:
-                nodes = ()  # sealed or deleted since
-        return SegmentRow(
+    return [
+        SegmentRow(
             partition,
             view.leader_epoch,
             view.roll,
@@ -119,8 +111,8 @@ async def _rows(store: SegmentStore, partition: int, views: tuple[SegmentView, .
             view.path,
             nodes,
         )
-
-    return list(await asyncio.gather(*(row(view) for view in views)))
+        for view, nodes in zip(views, await locate_segments(store, views), strict=True)
+    ]
 
 
 def _print(rows: list[SegmentRow]) -> None:

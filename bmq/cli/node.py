@@ -18,7 +18,8 @@ from prometheus_client import CollectorRegistry
 from bmq.broker.manager import PartitionManager
 from bmq.cli.broker_configs import coordinator_config, kafka_configs
 from bmq.cli.live_summary import Summary
-from bmq.cli.patience import Patience, is_store_silent
+from bmq.cli.own_root import new_holder, open_own_root
+from bmq.cli.patience import Patience
 from bmq.cli.settings import Settings, split_address, split_roles
 from bmq.cluster.assignments import Assignments
 from bmq.cluster.controller_office import ControllerOffice
@@ -45,7 +46,6 @@ from bmq.controller.runtime import Controller
 from bmq.coordinator.coordinator import GroupCoordinator
 from bmq.log.clock import Clock
 from bmq.log.partition_log import PartitionLog, TopicPartition
-from bmq.log.root import cluster_id_from, open_root
 from bmq.log.store import SegmentStore
 from bmq.protocol.apis import INTERNAL_APIS
 from bmq.protocol.messages.broker_registration_request import BrokerRegistrationRequest, Feature, Listener
@@ -143,15 +143,7 @@ class NodeServer:
         return {} if self._manager is None else self._manager.states()
 
     def summary(self) -> Summary:
-        stats = self._stats
-        return Summary(
-            connections=stats.connections,
-            requests=stats.requests.total(),
-            received_bytes=stats.received_bytes,
-            sent_bytes=stats.sent_bytes,
-            topics=len(self.image.topics),
-            partition_states=self.partition_states(),
-        )
+        return Summary.of(self._stats, len(self.image.topics), self.partition_states())
 
     def register_metrics(self, registry: CollectorRegistry) -> None:
         """Show everything this node counts on /metrics; after `start`."""
@@ -173,17 +165,9 @@ class NodeServer:
         settings = self._settings
         load_all()
         await self._bind()
-        holder = f"node-{settings.node_id}-{self._rng.getrandbits(64):016x}"
+        holder = new_holder(settings.node_id, self._rng)
         patience = Patience(settings.start_wait_ms)
-        root = await patience.until_done(
-            lambda: open_root(
-                self._store,
-                holder=holder,
-                new_cluster_id=cluster_id_from(self._rng.randbytes(16)),
-                expected_cluster_id=settings.cluster_id or None,
-            ),
-            may_pass=is_store_silent,
-        )
+        root = await open_own_root(self._store, settings, holder, self._rng, patience)
         member = Member(settings.node_id, holder, *self._internal_address)
         await self._election.start(root.cluster_id)
         await self._election.join(member)

@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry
 from bmq.broker.manager import PartitionManager, PartitionStarting
 from bmq.cli.broker_configs import STANDALONE_DEFAULTS, coordinator_config, kafka_configs
 from bmq.cli.live_summary import Summary
+from bmq.cli.own_root import new_holder, open_own_root
 from bmq.cli.patience import Patience, is_log_silent, is_store_silent
 from bmq.cli.settings import Settings, split_address
 from bmq.controller.config import ControllerConfig
@@ -35,7 +36,6 @@ from bmq.log.clock import Clock
 from bmq.log.config import LogConfig
 from bmq.log.names import EpochListing, partition_directory
 from bmq.log.partition_log import PartitionLog, TopicPartition
-from bmq.log.root import cluster_id_from, open_root
 from bmq.log.store import SegmentStore
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
@@ -127,15 +127,7 @@ class StandaloneServer:
         return {} if self._partitions is None else self._partitions.states()
 
     def summary(self) -> Summary:
-        stats = self._stats
-        return Summary(
-            connections=stats.connections,
-            requests=stats.requests.total(),
-            received_bytes=stats.received_bytes,
-            sent_bytes=stats.sent_bytes,
-            topics=len(self.image.topics),
-            partition_states=self.partition_states(),
-        )
+        return Summary.of(self._stats, len(self.image.topics), self.partition_states())
 
     def register_metrics(self, registry: CollectorRegistry) -> None:
         """Show everything this server counts on /metrics; after `start`."""
@@ -151,20 +143,12 @@ class StandaloneServer:
     async def start(self) -> tuple[str, int]:
         """Serve; the address clients reach. Raises OSError (the port), RootError, StoreError, KafkaError."""
         settings, loop = self._settings, asyncio.get_running_loop()
-        holder = f"node-{settings.node_id}-{self._rng.getrandbits(64):016x}"
+        holder = new_holder(settings.node_id, self._rng)
         self._proxy = KafkaServer(settings.proxy, self._stats, is_debug=settings.log_level == "debug")
         host, port = await self._proxy.bind(*split_address(settings.listen))
         node = Node(settings.node_id, *self._advertised(host, port), settings.rack)
         patience = Patience(settings.start_wait_ms)
-        root = await patience.until_done(
-            lambda: open_root(
-                self._store,
-                holder=holder,
-                new_cluster_id=cluster_id_from(self._rng.randbytes(16)),
-                expected_cluster_id=settings.cluster_id or None,
-            ),
-            may_pass=is_store_silent,
-        )
+        root = await open_own_root(self._store, settings, holder, self._rng, patience)
         partitions = PartitionManager(self._store, holder, self._clock, self._rng, settings.broker)
         self._partitions = partitions
         await patience.until_done(lambda: self._assign_metadata(partitions), may_pass=is_store_silent)

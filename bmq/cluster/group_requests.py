@@ -15,6 +15,7 @@ LeaveGroup, DeleteGroups, OffsetDelete  a second one finds nobody left: that is 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
@@ -55,7 +56,7 @@ MOVING: Final = frozenset(
 _MEMBER_ID_REQUIRED_FROM: Final = 4
 
 
-class GroupRequest:
+class GroupRequest(ABC):
     """One client's request, as it is for an API about one group: the part is the response.
 
     `waits_for_members`: an answer may take as long as a rebalance.
@@ -90,9 +91,9 @@ class GroupRequest:
         """The part's error, if it is one of the whole group."""
         return cast(int, part.error_code)
 
+    @abstractmethod
     def refusal(self, group_id: str, code: ErrorCode) -> Any:
         """The part of a group whose coordinator was not reached."""
-        raise NotImplementedError
 
     def repeated(self, part: Any) -> Any:
         """What a part means when an earlier try may have done the work."""

@@ -1,7 +1,8 @@
 """Planned moves as the active controller performs them: draining nodes, balancing, what operators ask for.
 
 Moves go in parts, one part at a time, so that new owners start a bounded number of partitions together and each of those
-waits a moment only. Partitions that nobody uses are not started by being moved, so many of them go at once. Behind them go the changes nobody waits for: which replicas live.
+waits a moment only. Partitions that nobody uses are not started by being moved, so many of them go at once. Behind them go
+the changes nobody waits for: which replicas live.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ class PartitionMover:
         ]
         self._balancer.placed(changed, asyncio.get_running_loop().time())
 
-    def is_draining(self, node_id: int) -> bool:
+    def is_handing_over(self, node_id: int) -> bool:
         """Whether partitions are on their way from the node: not over before the last of them is served."""
         return node_id in self._draining
 

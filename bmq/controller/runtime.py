@@ -101,7 +101,7 @@ class Controller(ClientRequests):
         self._is_cluster = is_cluster
         self._deletions = TopicDeletions(store, config, self._forget_topic)
         self._stream = MetadataStream(decisions, node.node_id, epoch, config)
-        self._nodes = ClusterNodes(decisions, self._situation, config, self._node_stops, self._hands_over)
+        self._nodes = ClusterNodes(decisions, self._situation, config, self._node_stops, self._is_handing_over)
         self._mover = PartitionMover(decisions, self._situation, self._reports, config, lambda: self._nodes.are_settled)
 
     # --- life
@@ -309,8 +309,8 @@ class Controller(ClientRequests):
         if self._is_cluster and new.nodes is not old.nodes and self._decisions.is_active:
             self._mover.nodes_changed()
 
-    def _hands_over(self, node_id: int) -> bool:
-        return self._mover.is_draining(node_id)
+    def _is_handing_over(self, node_id: int) -> bool:
+        return self._mover.is_handing_over(node_id)
 
     def _node_stops(self, node_id: int) -> None:
         self._mover.explain_drain(node_id, CONTROLLED_SHUTDOWN)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +21,7 @@ from bmq.dev.cluster import Order
 from bmq.dev.daemon import Daemon
 from bmq.dev.hdfs import HdfsCluster
 from bmq.dev.ports import check_free
+from bmq.dev.together import together
 from bmq.dev.zookeeper import ZooKeeperServer
 from bmq.protocol.errors import BmqError
 
@@ -60,17 +61,17 @@ class BmqCluster:
         # What an `up` that was killed has left behind.
         await self._stop_scaled()
         try:
-            await _together((self.zookeeper.start(), self.hdfs.start()))
-            await _together(node.start() for node in self.nodes)
+            await together((self.zookeeper.start(), self.hdfs.start()))
+            await together(node.start() for node in self.nodes)
         except BaseException:
-            await _together(daemon.kill() for daemon in self.daemons)
+            await together(daemon.kill() for daemon in self.daemons)
             raise
 
     async def stop(self) -> None:
         """End everything in order: what clients see first, what the others need last. The files stay."""
         await self._stop_scaled()
         for role in STEPS:
-            await _together(
+            await together(
                 node.daemon.stop(NODE_STOP_WAIT_S)
                 for node in self.nodes
                 if role in node.plan.roles and node.daemon.is_running
@@ -88,7 +89,7 @@ class BmqCluster:
         )
 
     async def _stop_scaled(self) -> None:
-        await _together(self._scaled.stop_node(handle.node_id) for handle in await self._scaled.list_nodes())
+        await together(self._scaled.stop_node(handle.node_id) for handle in await self._scaled.list_nodes())
 
     # -- Parts -------------------------------------------------------------------------------------------------------
 
@@ -147,13 +148,3 @@ class BmqCluster:
 def _never_asked(spec: NodeSpec) -> Sequence[str]:
     """The nodes' own driver starts; this one only knows what it started, and stops it."""
     raise AssertionError(f"node {spec.node_id} is not to be started here")
-
-
-async def _together(orders: Iterable[Coroutine[None, None, None]]) -> None:
-    """Await all of them at once. The first failure cancels the others and is raised as itself."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            for order in orders:
-                group.create_task(order)
-    except BaseExceptionGroup as failures:
-        raise failures.exceptions[0] from None

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -40,6 +40,7 @@ from bmq.dev.java import QUICK_START_JVM_OPTIONS, java_command
 from bmq.dev.namenode_admin import TransitionFailed, become_active, become_standby
 from bmq.dev.namenode_status import NameNodeStatus, NoStatus, namenode_status
 from bmq.dev.ports import HOST, check_free, pick_ports
+from bmq.dev.together import together
 from bmq.hdfs.config import Address
 from bmq.protocol.errors import BmqError
 
@@ -123,13 +124,13 @@ class HdfsCluster:
                 await self._format()
             for daemon in self._namenodes:
                 daemon.spawn()
-            await _together(daemon.wait_ready() for daemon in self._namenodes)
+            await together(daemon.wait_ready() for daemon in self._namenodes)
             if self.is_ha:
                 await self.transition_to_active(0)
-            await _together(daemon.wait_ready() for daemon in self._datanodes)
+            await together(daemon.wait_ready() for daemon in self._datanodes)
             await self.wait_live(len(self._datanodes))
         except BaseException:
-            await _together(daemon.kill() for daemon in self.daemons)
+            await together(daemon.kill() for daemon in self.daemons)
             raise
 
     async def stop(self) -> None:
@@ -137,8 +138,8 @@ class HdfsCluster:
 
         The first cluster of a machine then makes an archive of the daemons' classes, which takes 10 s of CPU.
         """
-        await _together(daemon.stop() for daemon in self._datanodes)
-        await _together(daemon.stop() for daemon in self._namenodes)
+        await together(daemon.stop() for daemon in self._datanodes)
+        await together(daemon.stop() for daemon in self._namenodes)
         lists = [self._class_list(name) for name in self._listing]
         if lists and not self._archive.is_there and all(path.exists() for path in lists):
             await self._archive.make(lists, self.directory)
@@ -374,7 +375,7 @@ class HdfsCluster:
             with suppress(NoStatus):
                 found[node.name] = await namenode_status(node.http)
 
-        await _together(
+        await together(
             ask(node)
             for node, daemon in zip(self.plan.namenodes, self._namenodes, strict=True)
             if daemon.state == "running"
@@ -409,13 +410,3 @@ class HdfsCluster:
 
 async def _never_ready() -> str | None:
     return "it is no server"
-
-
-async def _together(orders: Iterable[Coroutine[None, None, None]]) -> None:
-    """Await all of them at once. The first failure cancels the others and is raised as itself."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            for order in orders:
-                group.create_task(order)
-    except BaseExceptionGroup as failures:
-        raise failures.exceptions[0] from None

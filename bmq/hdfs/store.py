@@ -10,7 +10,8 @@ segment_opening.py, writer.py, reader.py, repair.py and takeover.py.
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from random import Random
 from typing import Final, Self
 
@@ -136,14 +137,8 @@ class HdfsStore:
             return
         writer = await self._create(path, holder, Durability.HSYNC, BLOCK_BYTES_MIN)
         try:
-            await self._fill(writer, data)
-        except (FencedWriter, FileMissing):
-            raise  # the directory was moved away: touch nothing
-        except StoreError:
-            # Whatever became of it: nobody has been told that it is there.
-            with suppress(StoreError):
-                await self.namenode.delete(self._absolute(path), recursive=False)
-            raise
+            async with self._removed_unless_done(path):
+                await self._fill(writer, data)
         finally:
             writer.abandon()
 
@@ -156,13 +151,26 @@ class HdfsStore:
             )
         except NotADirectory as error:
             raise FileMissing(str(error)) from error
+        async with self._removed_unless_done(path):
+            try:
+                is_complete = await self.namenode.complete(absolute_path, holder=holder, file_id=file_id, last=None)
+            except LeaseLost as error:
+                # A newer owner has closed it, in a directory that it moved away: touch nothing.
+                raise FencedWriter(f"{path} was taken over while it was written: {error}") from error
+            if not is_complete:
+                raise StorageUnavailable(f"{path}: the NameNode does not complete the file")
+
+    @asynccontextmanager
+    async def _removed_unless_done(self, path: str) -> AsyncIterator[None]:
+        """Inside, a file that was made is finished. Whatever became of it otherwise: nobody has been told that it is there."""
         try:
-            is_complete = await self.namenode.complete(absolute_path, holder=holder, file_id=file_id, last=None)
-        except LeaseLost as error:
-            # A newer owner has closed it, in a directory that it moved away: touch nothing.
-            raise FencedWriter(f"{path} was taken over while it was written: {error}") from error
-        if not is_complete:
-            raise StorageUnavailable(f"{path}: the NameNode does not complete the file")
+            yield
+        except (FencedWriter, FileMissing):
+            raise  # the directory was moved away: touch nothing
+        except StoreError:
+            with suppress(StoreError):
+                await self.namenode.delete(self._absolute(path), recursive=False)
+            raise
 
     async def _fill(self, writer: HdfsWriter, data: Buffer) -> None:
         try:

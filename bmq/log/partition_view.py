@@ -6,7 +6,8 @@ no record yet. An open segment's length is what its replicas show, so its last b
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,6 +28,7 @@ from bmq.log.segment_reader import BadBatch, BatchRun, SegmentReader
 from bmq.log.store import CorruptFile, FileMissing, FileStatus, SegmentStore, StorageUnavailable
 
 LOOKS_MAX: Final = 5
+LOOKUPS_MAX: Final = 16
 _NOBODY: Final = -1
 
 _log = structlog.get_logger("bmq.log")
@@ -180,3 +182,17 @@ async def read_view(store: SegmentStore, view: PartitionView, from_offset: int) 
             _log.debug("log_ends", path=segment.path, offset=offset, reason=str(error))
             if segment.end_offset is not None:
                 raise
+
+
+async def locate_segments(store: SegmentStore, segments: Sequence[SegmentView]) -> list[tuple[str, ...]]:
+    """`host:port` of the nodes that hold each; none of a segment that was sealed or deleted since. Raises StoreError."""
+    lookups = asyncio.Semaphore(LOOKUPS_MAX)
+
+    async def nodes_of(segment: SegmentView) -> tuple[str, ...]:
+        async with lookups:
+            try:
+                return await store.locate(segment.path)
+            except FileMissing:
+                return ()
+
+    return await asyncio.gather(*(nodes_of(segment) for segment in segments))

@@ -289,7 +289,11 @@ class FetchJob:
         replica = near.replica(interest.topic_partition)
         if replica == NOWHERE:
             return False
-        self._has_error = True  # as with an error, nobody waits for records
+        self._tell_without_records(interest, log, preferred_read_replica=replica)
+        return True
+
+    def _tell_without_records(self, interest: Interest, log: PartitionLog, **told: Any) -> None:
+        """As with an error, nobody waits for records then."""
         result = FetchResult(
             interest.partition,
             0,
@@ -297,10 +301,10 @@ class FetchJob:
             log.last_stable_offset,
             log.log_start_offset,
             aborted_transactions=self._none_aborted(),
-            preferred_read_replica=replica,
+            **told,
         )
         self._results.append(result)
-        return True
+        self._has_error = True
 
     def _start(self, interest: Interest, topic_partition: TopicPartition) -> PartitionLog | None:
         code = self._starts.get(topic_partition)
@@ -319,17 +323,7 @@ class FetchJob:
             return self._refuse(interest, ErrorCode.OFFSET_OUT_OF_RANGE)
         if epoch == interest.last_fetched_epoch and end_offset >= interest.fetch_offset:
             return log
-        result = FetchResult(
-            interest.partition,
-            0,
-            log.high_watermark,
-            log.last_stable_offset,
-            log.log_start_offset,
-            aborted_transactions=self._none_aborted(),
-            diverging_epoch=(epoch, end_offset),
-        )
-        self._results.append(result)
-        self._has_error = True
+        self._tell_without_records(interest, log, diverging_epoch=(epoch, end_offset))
         return None
 
     def _refuse(self, interest: Interest, code: ErrorCode) -> PartitionLog | None:

@@ -40,6 +40,7 @@ from tests.simulation.node_losses import NodeLosses
 from tests.simulation.outcome import Outcome
 from tests.simulation.process import Process
 from tests.simulation.topic_life import TopicLife
+from tests.simulation.until_done import until_done
 from tests.simulation.visitors import Visitors, read_all
 
 BATCHES_PER_PRODUCER = 20
@@ -217,13 +218,7 @@ class Cluster:
         writing = asyncio.gather(
             *(producer.run(BATCHES_PER_PRODUCER, lambda: not chaos.done()) for producer in producers)
         )
-        everything: list[asyncio.Future[Any]] = [writing, chaos, visitors.failure, *others]
-        while not (writing.done() and chaos.done()):
-            done, _ = await asyncio.wait(
-                [one for one in everything if not one.done()], return_when=asyncio.FIRST_COMPLETED
-            )
-            for one in done:
-                one.result()
+        await until_done((writing, chaos), (visitors.failure, *others))
         for task in others:
             task.cancel()
         visitors.stop()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import dataclass, field
-from typing import Any
 
 from bmq.cli.settings import load_settings
 from bmq.cli.standalone import StandaloneServer
@@ -25,6 +24,7 @@ from tests.simulation.network import Network
 from tests.simulation.node_losses import NodeLosses, find_shortage
 from tests.simulation.outcome import Outcome
 from tests.simulation.process import Process
+from tests.simulation.until_done import until_done
 from tests.simulation.visitors import Visitors, read_all
 
 PARTITIONS = 3
@@ -225,13 +225,7 @@ class Servers:
         chaos = self.loop.create_task(self.chaos())
         others = [self.loop.create_task(work) for work in (visitors.run(), self.watch(), *(c.run() for c in consumers))]
         writing = asyncio.gather(*(producer.run(BATCHES_PER_PRODUCER) for producer in producers))
-        everything: list[asyncio.Future[Any]] = [writing, chaos, visitors.failure, *others]
-        while not (writing.done() and chaos.done()):
-            done, _ = await asyncio.wait(
-                [one for one in everything if not one.done()], return_when=asyncio.FIRST_COMPLETED
-            )
-            for one in done:
-                one.result()
+        await until_done((writing, chaos), (visitors.failure, *others))
         for task in others:
             task.cancel()
         visitors.stop()

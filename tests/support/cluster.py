@@ -74,7 +74,6 @@ class ClusterNode:
         self.kafka = f"{address}:{kafka_port}" if self.is_proxy else ""
         self.internal = f"{address}:{internal_port}"
         self.rest = f"{address}:{rest_port}"
-        self.is_paused = False
         listen = ["--listen", self.kafka] if self.is_proxy else []
         command = [bmq_command(), "node", "--roles", roles, "--node-id", str(node_id), "--store", store]
         command += ["--zookeeper", zookeeper, *listen, "--internal", self.internal, "--rest", self.rest, *arguments]
@@ -102,6 +101,10 @@ class ClusterNode:
         return self.process.is_running
 
     @property
+    def is_paused(self) -> bool:
+        return self.process.is_paused
+
+    @property
     def is_healthy(self) -> bool:
         return self.is_running and not self.is_paused
 
@@ -125,7 +128,6 @@ class ClusterNode:
 
     def execute(self) -> None:
         """Start the process and return at once."""
-        self.is_paused = False
         self.process.start()
 
     def wait_until_ready(self) -> None:
@@ -142,7 +144,6 @@ class ClusterNode:
     def kill(self) -> None:
         """kill -9, paused or not; gone when this returns."""
         self.process.kill()
-        self.is_paused = False
 
     def check_alive(self) -> None:
         """Raises ProcessFailed when it has ended by itself."""
@@ -156,13 +157,11 @@ class ClusterNode:
 
     def pause(self) -> None:
         """SIGSTOP: its connections stay open and nothing is answered."""
-        os.kill(self.process.pid, signal.SIGSTOP)
-        self.is_paused = True
+        self.process.pause()
 
     def resume(self) -> None:
         """SIGCONT."""
-        os.kill(self.process.pid, signal.SIGCONT)
-        self.is_paused = False
+        self.process.resume()
 
     def restart(self) -> None:
         """Stop it if it runs, then start it at its addresses."""

@@ -70,11 +70,13 @@ class ManagedProcess:
         self.arguments = list(arguments)
         self.environment = {**os.environ, **(environment or {})}
         self.started_at = 0.0
+        self.is_paused = False
         self._process: subprocess.Popen[bytes] | None = None
         self._log_start_bytes = 0
 
     def start(self) -> None:
         assert not self.is_running, f"{self.name} runs already"
+        self.is_paused = False
         self.log_file.parent.mkdir(parents=True, exist_ok=True)
         with self.log_file.open("ab") as log:
             self._log_start_bytes = log.tell()
@@ -132,9 +134,20 @@ class ManagedProcess:
             log.seek(self._log_start_bytes)
             return log.read().decode(errors="replace")
 
+    def pause(self) -> None:
+        """SIGSTOP: its connections stay open and nothing is answered."""
+        os.kill(self.pid, signal.SIGSTOP)
+        self.is_paused = True
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        os.kill(self.pid, signal.SIGCONT)
+        self.is_paused = False
+
     def kill(self) -> None:
-        """kill -9, and wait until it is gone."""
+        """kill -9, paused or not, and wait until it is gone."""
         self._end(signal.SIGKILL, timeout_s=10)
+        self.is_paused = False
 
     def stop(self, timeout_s: float = 10) -> int:
         """SIGTERM; the exit code. Raises ProcessFailed when it takes longer than `timeout_s`."""

@@ -14,13 +14,12 @@ from bmq.cluster.rest.sources import RestSources
 from bmq.cluster.rest.views import SegmentLine, SegmentPage, segment_line
 from bmq.log.names import partition_directory
 from bmq.log.partition_log import TopicPartition
-from bmq.log.partition_view import PartitionView, SegmentView, view_partition
+from bmq.log.partition_view import PartitionView, SegmentView, locate_segments, view_partition
 from bmq.log.store import FileMissing, SegmentStore
 
 STORE_WAIT_S: Final = 3.0
 SEGMENTS_MAX: Final = 500
 LISTINGS_MAX: Final = 4
-LOOKUPS_MAX: Final = 16
 
 
 def segment_pages(sources: RestSources, store_wait_s: float = STORE_WAIT_S) -> APIRouter:
@@ -71,14 +70,5 @@ async def _view(store: SegmentStore, directory: str) -> PartitionView | None:
 
 
 async def _lines(store: SegmentStore, segments: tuple[SegmentView, ...]) -> list[SegmentLine]:
-    lookups = asyncio.Semaphore(LOOKUPS_MAX)
-
-    async def line(segment: SegmentView) -> SegmentLine:
-        async with lookups:
-            try:
-                nodes = await store.locate(segment.path)
-            except FileMissing:
-                nodes = ()  # sealed or deleted since
-        return segment_line(segment, nodes)
-
-    return list(await asyncio.gather(*(line(segment) for segment in segments)))
+    located = await locate_segments(store, segments)
+    return [segment_line(segment, nodes) for segment, nodes in zip(segments, located, strict=True)]

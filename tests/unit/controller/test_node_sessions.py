@@ -2,37 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from bmq.controller.node_sessions import NodeSessions
+from tests.unit.controller.controller_lab import Wire
 
 pytestmark = pytest.mark.unit
 
 TIMEOUT_S, GRACE_S, LOOKS_S = 2.0, 0.1, 0.25
-
-
-class Wire:
-    """A connection that is lost when a test says so."""
-
-    def __init__(self) -> None:
-        self.is_lost = False
-        self._callbacks: list[Callable[[], None]] = []
-
-    def on_lost(self, lost: Callable[[], None]) -> None:
-        if self.is_lost:
-            lost()
-        else:
-            self._callbacks.append(lost)
-
-    def lose(self) -> None:
-        self.is_lost = True
-        for lost in self._callbacks:
-            lost()
 
 
 class SessionHistory(RuleBasedStateMachine):

@@ -1,0 +1,30 @@
+"""The beginning of every server: a name of its own in the store, and a root that is its cluster's."""
+
+from __future__ import annotations
+
+from random import Random
+
+from bmq.cli.patience import Patience, is_store_silent
+from bmq.cli.settings import Settings
+from bmq.log.root import ClusterRoot, cluster_id_from, open_root
+from bmq.log.store import SegmentStore
+
+
+def new_holder(node_id: int, rng: Random) -> str:
+    """Names this process incarnation: the holder of every file it writes."""
+    return f"node-{node_id}-{rng.getrandbits(64):016x}"
+
+
+async def open_own_root(
+    store: SegmentStore, settings: Settings, holder: str, rng: Random, patience: Patience
+) -> ClusterRoot:
+    """Made if there is none. Raises RootError, StoreError."""
+    return await patience.until_done(
+        lambda: open_root(
+            store,
+            holder=holder,
+            new_cluster_id=cluster_id_from(rng.randbytes(16)),
+            expected_cluster_id=settings.cluster_id or None,
+        ),
+        may_pass=is_store_silent,
+    )
