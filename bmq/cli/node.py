@@ -36,7 +36,6 @@ from bmq.cluster.registration import Registration, Reports
 from bmq.cluster.remote_controller import RemoteController
 from bmq.cluster.routed_groups import RoutedGroups, RoutedGroupsConfig
 from bmq.cluster.router import Router
-from bmq.cluster.router_config import RouterConfig
 from bmq.controller.broker_configs import static_configs
 from bmq.controller.config import ControllerConfig
 from bmq.controller.features import SUPPORTED_FEATURES
@@ -214,7 +213,7 @@ class NodeServer:
         def image() -> MetadataImage:
             return replica.image
 
-        self._router = Router(settings.node_id, manager, self._links, image, random=self._rng, config=RouterConfig())
+        self._router = Router(settings.node_id, manager, self._links, image, random=self._rng, config=settings.router)
         self._peers = PeerWatch(settings.node_id, self._links, image, self._unreachable)
         visible = self._peers.visible_image
         self._remote_controller = RemoteController(

@@ -25,6 +25,7 @@ from pydantic_settings import (
 from bmq.broker.surroundings import BrokerSettings
 from bmq.cluster.config import ClusterSettings
 from bmq.cluster.drivers.settings import ScaleSettings
+from bmq.cluster.router_config import RouterConfig
 from bmq.controller.image import ALL_ROLES
 from bmq.hdfs.config import HdfsSettings
 from bmq.protocol.errors import BmqError
@@ -103,6 +104,7 @@ class Settings(BaseSettings):
     kafka: dict[str, str] = Field(default_factory=dict, description="broker configs under Kafka's own names")
     proxy: ProxyLimits = ProxyLimits()
     fetch: FetchConfig = FetchConfig()
+    router: RouterConfig = RouterConfig()
     broker: BrokerSettings = BrokerSettings()
     hdfs: HdfsSettings = HdfsSettings()
     cluster: ClusterSettings = ClusterSettings()

@@ -30,9 +30,12 @@ def java_hash(text: str) -> int:
 
 
 def owner_of_group(cluster: BmqCluster, group: str) -> ClusterNode:
-    """The node whose coordinator has the group, by the partition that Kafka would put it in."""
+    """The node whose coordinator has the group, by the partition that Kafka would put it in.
+
+    That takes the hash's absolute value (GroupMetadataManager.partitionFor), unlike the partitioners, which clear its sign.
+    """
     shards = len(cluster.owners_of(OFFSETS_TOPIC))
-    return cluster.owner_of(OFFSETS_TOPIC, (java_hash(group) & 0x7FFFFFFF) % shards)
+    return cluster.owner_of(OFFSETS_TOPIC, abs(java_hash(group)) % shards)
 
 
 def coordinator_port(node: ClusterNode, group: str) -> int:
