@@ -23,7 +23,7 @@ RECORD_BYTES: Final = 1_024
 WARM_UP_S: Final = 5.0
 SETTLE_S: Final = 2.0
 START_S: Final = 5.0
-"""Eight interpreters start, with the least claim to the processor."""
+"""Eight interpreters start, with no claim to the processor."""
 END_WAIT_S: Final = 30.0
 
 
@@ -34,12 +34,12 @@ class DrainFailed(Exception):
 def drain(bootstrap: str, begin: float, end: float) -> dict[str, Any]:
     """Let the consumers read until `end`, and add up what they read since `begin`. Raises DrainFailed.
 
-    They belong on other machines: here they get what the servers leave of the processor (`nice`), not the servers' share.
+    They belong on other machines: here they get what the servers leave of the processor (`chrt --idle`), not the servers' share.
     """
     command = [sys.executable, "-m", "bench.cluster.drainer", bootstrap, BACKLOG, str(begin), str(end)]
     running = [
         subprocess.Popen(
-            dying_with_us(["nice", "-n", "19", *command]),
+            dying_with_us(["chrt", "--idle", "0", *command]),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -51,7 +51,7 @@ class Plan:
     kafka_restarts: int = 1
     partitions_per_broker: int = 300
     backlog_bytes: int = 768 * MIB
-    drains: int = 2
+    drains: int = 4
     drain_window_s: float = 12.0
     pairs: int = 3
     sizes: throughput.Sizes = throughput.FULL

@@ -13,6 +13,8 @@ from bench.cluster.acknowledgements import Acknowledgements
 from tests.support.processes import eventually
 
 NUMBER_BYTES: Final = 12
+# Whole milliseconds: of less, librdkafka makes none, and a loop that waits for a moment would take a processor.
+POLL_SHORTEST_S: Final = 0.001
 POLL_LONGEST_S: Final = 0.01
 LOOK_INTERVAL_S: Final = 0.01
 CATCH_UP_LOOK_INTERVAL_S: Final = 0.25
@@ -127,7 +129,7 @@ class SteadyLoad:
             now = time.monotonic()
             due = began + number / self.rate
             if now < due:
-                self._producer.poll(min(due - now, POLL_LONGEST_S))
+                self._producer.poll(min(max(due - now, POLL_SHORTEST_S), POLL_LONGEST_S))
                 continue
             try:
                 self._producer.produce(

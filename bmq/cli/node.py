@@ -261,6 +261,7 @@ class NodeServer:
             stats=self._stats,
             loop=loop,
             is_auto_create_enabled=replica.broker_configs.value_of("auto.create.topics.enable") == "true",
+            departed=self._peers.departed,
         )
         self._office = ControllerOffice(
             self._election,

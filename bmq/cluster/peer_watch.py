@@ -14,6 +14,7 @@ from typing import Final
 
 import structlog
 
+from bmq.cluster.departures import Departures
 from bmq.cluster.link import Link, LinkLost
 from bmq.cluster.links import Links
 from bmq.controller.image import MetadataImage, Node
@@ -44,6 +45,8 @@ class PeerWatch:
         self._suspects: frozenset[int] = frozenset()
         self._seen: tuple[MetadataImage, frozenset[int], MetadataImage] | None = None
         self._nodes: tuple[Mapping[int, Node], frozenset[int], Mapping[int, Node]] | None = None
+        self._newest: Mapping[int, Node] = {}
+        self._departures = Departures()
 
     @property
     def suspects(self) -> frozenset[int]:
@@ -64,8 +67,16 @@ class PeerWatch:
             seen = self._seen = (image, self._suspects, replace(image, nodes=self._trusted(image.nodes)))
         return seen[2]
 
+    def departed(self) -> tuple[Node, ...]:
+        """Nodes that were visible until a moment ago. The same object while nothing changes."""
+        return self._departures.recent(self.visible_image().nodes, self._loop.time())
+
     def nodes_changed(self, nodes: Mapping[int, Node]) -> None:
         """Called with the nodes of each new image."""
+        for node_id, node in self._newest.items():
+            if node_id not in nodes and node_id not in self._suspects:
+                self._departures.left(node, self._loop.time())
+        self._newest = nodes
         for node_id, (epoch, task) in list(self._watches.items()):
             if node_id not in nodes or nodes[node_id].epoch != epoch:
                 task.cancel()
@@ -123,4 +134,6 @@ class PeerWatch:
     def _suspect(self, node_id: int, reason: str) -> None:
         if node_id not in self._suspects:
             self._suspects |= {node_id}
+            if node_id in self._newest:
+                self._departures.left(self._newest[node_id], self._loop.time())
             _log.warning("node_suspected", suspected_node=node_id, reason=reason)

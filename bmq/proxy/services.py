@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from asyncio import AbstractEventLoop
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -61,7 +62,10 @@ class Groups(Protocol):
 
 @dataclass(slots=True)
 class Services:
-    """Handed to every handler. `loop` is the time; `node` is who we are to clients."""
+    """Handed to every handler. `loop` is the time; `node` is who we are to clients.
+
+    `departed`: nodes that were in the image until a moment ago; the same object while nothing changes.
+    """
 
     node: Node
     store: SegmentStore
@@ -75,4 +79,5 @@ class Services:
     stats: ProxyStats
     loop: AbstractEventLoop
     is_auto_create_enabled: bool = True
+    departed: Callable[[], tuple[Node, ...]] = tuple
     is_between_nodes: bool = False  # the listener that other nodes use: clients' rights were checked at theirs

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from bmq.controller.image import NO_LEADER, MetadataImage, Node, PartitionImage
+from bmq.controller.image import NO_LEADER, ROLE_PROXY, MetadataImage, Node, PartitionImage
 from bmq.controller.topic_names import validate_name
 from bmq.log.partition_log import TopicPartition
 from bmq.protocol.error_codes import ErrorCode
@@ -43,9 +43,9 @@ def client_controller(image: MetadataImage) -> int:
     return image.controller_id if image.controller_id in proxies.by_id else proxies.anyone()
 
 
-def client_nodes(image: MetadataImage) -> Iterable[Node]:
-    """The nodes clients may connect to."""
-    return proxies_of(image).by_id.values()
+def client_nodes(image: MetadataImage, departed: Iterable[Node] = ()) -> list[Node]:
+    """The nodes clients may connect to, and behind them those of `departed` that were one of these."""
+    return [*proxies_of(image).by_id.values(), *(node for node in departed if ROLE_PROXY in node.roles)]
 
 
 def leader_error(leader: int) -> ErrorCode:

@@ -1,6 +1,7 @@
 """Metadata: the nodes, and the topics a client asks for with their partitions and leaders.
 
 The answer that lists all topics is the largest and the one most asked for: its bytes are kept, topic by topic.
+A node that just went away is named for a moment longer (bmq/cluster/departures.py says why).
 Asking for a topic that is not there may create it; unlike Kafka, which answers before the topic is made, the answer waits
 for it, and the client need not ask again. Sources: MetadataRequest.json; KIP-4, KIP-516 (ids), KIP-1102 (rebootstrap).
 """
@@ -8,10 +9,11 @@ for it, and the client need not ask again. Sources: MetadataRequest.json; KIP-4,
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
-from bmq.controller.image import MetadataImage, PartitionImage, TopicImage
+from bmq.controller.image import MetadataImage, Node, PartitionImage, TopicImage
 from bmq.log.partition_log import TopicPartition
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import encode, is_flexible, message_format
@@ -54,14 +56,17 @@ class AllTopics:
 
     def __init__(self) -> None:
         self._image: MetadataImage | None = None
+        self._departed: tuple[Node, ...] = ()
         self._bodies: dict[tuple[int, bool, bool], bytes] = {}
         self._parts: dict[tuple[int, bool], dict[UUID, tuple[TopicImage, bytes]]] = {}
         self._parts_used: set[tuple[int, bool]] = set()
 
-    def body(self, image: MetadataImage, version: int, request: MetadataRequest) -> bytes:
+    def body(self, image: MetadataImage, departed: tuple[Node, ...], version: int, request: MetadataRequest) -> bytes:
         """The body of a Metadata response of this version about everything."""
         if self._image is not image:
             self._forget_old(image)
+        if self._departed is not departed:
+            self._departed, self._bodies = departed, {}
         with_cluster, with_topics = _flags(request)
         key = (version, with_cluster, with_topics)
         body = self._bodies.get(key)
@@ -91,7 +96,7 @@ class AllTopics:
                 part = (topic, bytes(out))
             parts[topic.topic_id] = part
         self._parts[key] = parts
-        head, tail = _split_at_topics(_response(image, [], with_cluster), version)
+        head, tail = _split_at_topics(_response(image, self._departed, [], with_cluster), version)
         return b"".join((head, _array_length(len(parts), version), *(part for _, part in parts.values()), tail))
 
 
@@ -123,13 +128,13 @@ async def metadata(
     """Metadata 0-13. One topic's error never fails the others."""
     version = context.api_version
     if request.topics is None or (version == 0 and not request.topics):
-        return EncodedBody(_all_topics.body(services.controller.image, version, request))
+        return EncodedBody(_all_topics.body(services.controller.image, services.departed(), version, request))
     with_cluster, with_topics = _flags(request)
     if version < _IDS_FROM_VERSION and any(
         topic.name is None or topic.topic_id is not None for topic in request.topics
     ):
         topics = [_failed(topic.name or "", topic, ErrorCode.INVALID_REQUEST) for topic in request.topics]
-        return _response(services.controller.image, topics, with_cluster)
+        return _response(services.controller.image, services.departed(), topics, with_cluster)
     refusals: dict[str, ErrorCode] = {}
     if request.allow_auto_topic_creation and services.is_auto_create_enabled:
         refusals = await _create_missing(request, services)
@@ -144,7 +149,7 @@ async def metadata(
         else:
             code = refusals.get(asked.name or "") or _why_missing(asked.name or "")
             topics.append(_failed(asked.name, asked, code))
-    return _response(image, topics, with_cluster)
+    return _response(image, services.departed(), topics, with_cluster)
 
 
 def _flags(request: MetadataRequest) -> tuple[bool, bool]:
@@ -214,11 +219,13 @@ def _partition(image: MetadataImage, topic: TopicImage, partition: PartitionImag
     )
 
 
-def _response(image: MetadataImage, topics: list[MetadataResponseTopic], with_cluster: bool) -> MetadataResponse:
+def _response(
+    image: MetadataImage, departed: Sequence[Node], topics: list[MetadataResponseTopic], with_cluster: bool
+) -> MetadataResponse:
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
-            for node in client_nodes(image)
+            for node in client_nodes(image, departed)
         ],
         cluster_id=image.cluster_id,
         controller_id=client_controller(image),

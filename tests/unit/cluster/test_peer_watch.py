@@ -128,3 +128,22 @@ async def test_a_new_incarnation_is_watched_anew(setting: Setting) -> None:
     old = setting.links.links[2]
     await setting.until(lambda: setting.links.links[2] is not old)
     assert set(setting.watch.visible_image().nodes) == {1, 2, 3}
+
+
+async def test_a_suspect_is_named_as_departed_until_it_is_back(setting: Setting) -> None:
+    assert setting.watch.departed() == ()
+    setting.links.down = {2}
+    setting.links.links[2].break_it()
+    await setting.until(lambda: setting.watch.suspects == {2})
+    departed = setting.watch.departed()
+    assert [node.node_id for node in departed] == [2] and setting.watch.departed() is departed
+    setting.see({n: node for n, node in setting.image.nodes.items() if n != 2})
+    assert setting.watch.departed() is departed
+    setting.links.down = set()
+    setting.see({**setting.image.nodes, 2: Node(2, "h", 22, epoch=9)})
+    assert setting.watch.departed() == ()
+
+
+async def test_a_node_that_the_controller_takes_out_is_named_as_departed(setting: Setting) -> None:
+    setting.see({n: node for n, node in setting.image.nodes.items() if n != 3})
+    assert [node.node_id for node in setting.watch.departed()] == [3]

@@ -167,14 +167,14 @@ def plain(image: MetadataImage, version: int, request: MetadataRequest) -> bytes
     for topic in image.topics.values():
         alone = replace(image, topics={topic.name: topic}, topics_by_id={topic.topic_id: topic})
         response: MetadataResponse = decode(
-            "response", ApiKey.METADATA, version, AllTopics().body(alone, version, request)
+            "response", ApiKey.METADATA, version, AllTopics().body(alone, (), version, request)
         )
         parts.append(response)
     empty: MetadataResponse = decode(
         "response",
         ApiKey.METADATA,
         version,
-        AllTopics().body(replace(image, topics={}, topics_by_id={}), version, request),
+        AllTopics().body(replace(image, topics={}, topics_by_id={}), (), version, request),
     )
     empty.topics = [part.topics[0] for part in parts]
     return encode("response", ApiKey.METADATA, version, empty)
@@ -207,7 +207,7 @@ def test_kept_parts_make_the_answer_the_codec_would_make(version: int) -> None:
             include_topic_authorized_operations=random.random() < 0.5,
             include_cluster_authorized_operations=random.random() < 0.5,
         )
-        assert answers.body(image, version, request) == plain(image, version, request)
+        assert answers.body(image, (), version, request) == plain(image, version, request)
 
 
 def test_the_count_of_topics_may_need_more_than_one_byte() -> None:
@@ -218,7 +218,7 @@ def test_the_count_of_topics_may_need_more_than_one_byte() -> None:
         image_with([node(1)], [1]), topics=topics, topics_by_id={topic.topic_id: topic for topic in topics.values()}
     )
     for version in (1, 8, 9, 12, 13):
-        body = AllTopics().body(image, version, MetadataRequest(topics=None))
+        body = AllTopics().body(image, (), version, MetadataRequest(topics=None))
         response = decode("response", ApiKey.METADATA, version, body)
         assert [topic.name for topic in response.topics] == list(topics)
 
@@ -226,16 +226,16 @@ def test_the_count_of_topics_may_need_more_than_one_byte() -> None:
 def test_only_what_changed_is_encoded_again_and_unused_versions_are_forgotten() -> None:
     answers, request = AllTopics(), MetadataRequest(topics=None)
     first = image_with([node(1)], [1, 1])
-    answers.body(first, 12, request)
-    answers.body(first, 9, request)
+    answers.body(first, (), 12, request)
+    answers.body(first, (), 9, request)
     (kept,) = answers._parts[(12, False)].values()
     other = image_with([node(1)], [1], name="u", topic_id=UUID(int=77))
     second = replace(
         first, topics={**first.topics, **other.topics}, topics_by_id={**first.topics_by_id, **other.topics_by_id}
     )
-    answers.body(second, 12, request)
+    answers.body(second, (), 12, request)
     assert answers._parts[(12, False)][TOPIC_ID] is kept
-    answers.body(replace(second, offset=8), 12, request)
+    answers.body(replace(second, offset=8), (), 12, request)
     assert set(answers._parts) == {(12, False)}
-    answers.body(replace(second, nodes=dict(second.nodes)), 12, request)
+    answers.body(replace(second, nodes=dict(second.nodes)), (), 12, request)
     assert answers._parts[(12, False)][TOPIC_ID] is not kept, "leaders depend on the nodes"

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bmq.controller.image import Node
 from bmq.protocol.apis import APIS, ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.api_versions_request import ApiVersionsRequest
@@ -118,6 +119,25 @@ async def test_metadata_follows_a_new_image(proxy: Proxy, client: Client) -> Non
     assert [t.name for t in (await client.ask(ApiKey.METADATA, 12, everything)).topics] == ["t"]
     proxy.controller.image = image_of(topic_image("u", UUID(int=5), 1), topic_image("v", UUID(int=6), 1))
     assert [t.name for t in (await client.ask(ApiKey.METADATA, 12, everything)).topics] == ["u", "v"]
+
+
+@pytest.mark.parametrize("topics", [None, named("t")])
+async def test_metadata_names_proxies_that_just_left_and_no_other_answer_does(
+    proxy: Proxy, client: Client, topics: list[MetadataRequestTopic] | None
+) -> None:
+    async def named_nodes() -> list[tuple[int, int]]:
+        response = await client.ask(ApiKey.METADATA, 12, MetadataRequest(topics=topics))
+        assert {p.leader_id for topic in response.topics for p in topic.partitions} == {1}
+        return [(broker.node_id, broker.port) for broker in response.brokers]
+
+    left = (Node(7, "127.0.0.1", 77), Node(8, "127.0.0.1", 88, roles=frozenset({"broker"})))
+    departed = left
+    proxy.services.departed = lambda: departed
+    assert await named_nodes() == [(1, 9092), (7, 77)]
+    described = await client.ask(ApiKey.DESCRIBE_CLUSTER, 1, DescribeClusterRequest())
+    assert [broker.broker_id for broker in described.brokers] == [1]
+    departed = ()
+    assert await named_nodes() == [(1, 9092)]
 
 
 @pytest.mark.parametrize("topics", [None, named("t")])
