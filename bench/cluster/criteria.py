@@ -62,7 +62,10 @@ def _copied(raw: Samples) -> float:
 
 
 def _drain_ratio(raw: Samples) -> float:
-    return statistics.median(float(one["p99_ratio"]) for one in raw["rounds"])
+    def typical(window: str) -> float:
+        return statistics.median(float(one[window]["p99_ms"]) for one in raw["rounds"])
+
+    return typical("draining") / typical("calm")
 
 
 NO_ZOOKEEPER: Final = "Kafka has no ZooKeeper any more"

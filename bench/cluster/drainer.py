@@ -1,9 +1,9 @@
-"""One consumer that drains a topic from offset 0, again and again; a process of its own.
+"""One consumer that drains a topic from offset 0, again and again, in every second window; a process of its own.
 
-    python -m bench.cluster.drainer BOOTSTRAP TOPIC BEGIN END
+    python -m bench.cluster.drainer BOOTSTRAP TOPIC BEGIN WINDOW_S WINDOWS
 
-Begins as soon as it can and ends at END; both times are of the system's monotonic clock, which all
-processes share. Prints a JSON line: the records it read between BEGIN and END, the passes it finished, and its errors.
+From BEGIN on, of the system's monotonic clock, which all processes share. In the first window, the third and so on it is
+paused. Prints a JSON line: the records it read in the windows for it, the passes it finished, and its errors.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ METADATA_WAIT_S: Final = 30.0
 
 
 def main() -> None:
-    bootstrap, topic, begin, end = sys.argv[1], sys.argv[2], float(sys.argv[3]), float(sys.argv[4])
+    bootstrap, topic, begin, window_s, windows = sys.argv[1], sys.argv[2], *map(float, sys.argv[3:6])
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -34,12 +34,18 @@ def main() -> None:
     partitions = list(consumer.list_topics(topic, timeout=METADATA_WAIT_S).topics[topic].partitions)
     assignment = [TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions]
     consumer.assign(assignment)
+    consumer.pause(assignment)
+    is_paused = True
     records = passes = errors = ended = 0
-    while (now := time.monotonic()) < end:
+    while (now := time.monotonic()) < begin + windows * window_s:
+        is_ours = now >= begin and (now - begin) // window_s % 2 == 1
+        if is_ours == is_paused:
+            (consumer.resume if is_paused else consumer.pause)(assignment)
+            is_paused = not is_paused
         for message in consumer.consume(BATCH_RECORDS_MAX, timeout=POLL_S):
             error = message.error()
             if error is None:
-                records += now >= begin
+                records += is_ours
             elif error.name() == "_PARTITION_EOF":
                 ended += 1
             else:
@@ -47,6 +53,7 @@ def main() -> None:
         if ended == len(partitions):
             passes, ended = passes + 1, 0
             consumer.assign(assignment)
+            is_paused = False
     consumer.close()
     print(json.dumps({"records": records, "passes": passes, "errors": errors}), flush=True)
 

@@ -185,7 +185,7 @@ def drain_backlog(stage: Stage, plan: Plan, findings: Findings) -> None:
                 side = stack.enter_context(stage.kafka(is_combined=True, is_alone=True))
             found = drain.measure(side, plan.backlog_bytes, plan.drains, plan.drain_window_s)
             findings.samples("drain", name).update(found, wanted=plan.drains)
-            say(f"  {name}: {found['rounds']}")
+            say(f"  {name}: {found['drained_mb_per_s']} MB/s, {found['rounds']}")
     stage.down()
 
 

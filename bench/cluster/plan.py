@@ -51,8 +51,8 @@ class Plan:
     kafka_restarts: int = 1
     partitions_per_broker: int = 300
     backlog_bytes: int = 768 * MIB
-    drains: int = 4
-    drain_window_s: float = 12.0
+    drains: int = 10
+    drain_window_s: float = 6.0
     pairs: int = 3
     sizes: throughput.Sizes = throughput.FULL
     partitions: int = 10_000
@@ -83,8 +83,8 @@ def quick(plan: Plan) -> Plan:
         kafka_restarts=0,
         partitions_per_broker=50,
         backlog_bytes=128 * MIB,
-        drains=1,
-        drain_window_s=5.0,
+        drains=2,
+        drain_window_s=4.0,
         pairs=1,
         sizes=throughput.QUICK,
         partitions=1_000,

@@ -26,7 +26,7 @@ CALM_RANK_SHARE: Final = 0.25  # of the samples are below what is taken: bursts 
 GROWTH_SHARE: Final = 0.04  # in a look, of what was too high
 SHRINKAGE: Final = 0.5
 QUIET_LOOKS_MAX: Final = 40  # without catch-up reads; then the limit is forgotten
-TURNS_AHEAD_MAX_S: Final = 1.0
+TURNS_AHEAD_MAX_S: Final = 2.0  # what else comes over its connection waits as well
 
 UNLIMITED_BYTES: Final = 1 << 62
 # A quarter more from one to the next: the error of a percentile.

@@ -25,7 +25,7 @@ class FetchConfig:
     read_ahead_bytes_max: int = 16 * 1024 * 1024  # being read ahead at once, for all readers
     read_cursors_max: int = 10_000
     catch_up_slowdown_max: float = 1.5  # of produces, their 99th percentile, by catch-up reads; 0: these have no limit
-    catch_up_bytes_per_s_min: int = 16 * 1024 * 1024  # what they get however slow produces are
+    catch_up_bytes_per_s_min: int = 4 * 1024 * 1024  # what they get however slow produces are
     catch_up_behind_bytes: int = 2 * 1024 * 1024  # a reader with less than that to the end of a partition has no limit
     catch_up_slice_bytes: int = 512 * 1024  # of one fetch, while they are limited
     read_attempts_max: int = 3  # look-ups of one offset whose file is gone each time

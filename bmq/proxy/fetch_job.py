@@ -354,19 +354,22 @@ class FetchJob:
     def _decide(self) -> None:
         fetcher = self._fetcher
         now_s = fetcher.loop.time()
-        is_enough = (
+        is_due = (
             self._has_error
             or self._total_bytes >= self._min_bytes
             or (self._turn_s is not None and self._turn_bytes > 0)  # a slice is all it gets at a time
-            or now_s >= self._deadline_s
             or not self._scope.interests
             or fetcher.is_stopping
             or len(fetcher.deadlines) >= fetcher.config.fetch_waiting_max
         )
+        is_enough = is_due or now_s >= self._deadline_s
         if self._is_paced:
             assert self._turn_s is not None
-            if not (is_enough or self._slow or self._starting):
-                self._wait(min(self._turn_s, self._deadline_s))
+            # Without any records it waits for longer than its max_wait, if need be: an empty answer would bring it back
+            # at once, and one with a slice would make a limit of so much for each reader and max_wait.
+            is_held = not is_due if not self._total_bytes else not is_enough
+            if is_held and not (self._slow or self._starting):
+                self._wait(min(self._turn_s, self._deadline_s) if self._total_bytes else self._turn_s)
                 return
             # It is answered now, so a slice comes along: who always has tail records to fetch gets the old ones as well.
             self._turn_s = now_s

@@ -38,7 +38,12 @@ GOOD: dict[str, dict[str, Any]] = {
     },
     "restart": {**rounds_of(0.5, 0.8), "client_errors": 0},
     "scale": {"steps": [{"settled_s": 4.0}, {"settled_s": 6.0}], "client_errors": 0, "lost_or_doubled": 0},
-    "drain": {"rounds": [{"p99_ratio": 1.0}, {"p99_ratio": 1.4}]},
+    "drain": {
+        "rounds": [
+            {"calm": {"p99_ms": calm}, "draining": {"p99_ms": draining}}
+            for calm, draining in ((5.0, 6.0), (90.0, 4.0), (4.0, 70.0))
+        ]
+    },
     "metadata": {"median_ms": 90.0},
     "controller_failover": {"wanted": 2, "rounds": [{"answered_s": 0.8}, {"answered_s": 1.2}]},
     "shard_replay": {"heavy": {"answered_s": 0.7}},

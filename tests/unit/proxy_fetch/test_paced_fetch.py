@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from bmq.log.latency import LatencyHistogram
-from bmq.proxy.catch_up_governor import BOUNDS_S, LOOK_INTERVAL_S
+from bmq.proxy.catch_up_governor import BOUNDS_S, LOOK_INTERVAL_S, TURNS_AHEAD_MAX_S
 from bmq.proxy.fetch_config import FetchConfig
 from tests.unit.proxy_fetch.cluster import FetchCluster, offsets_in, results, want
 
@@ -74,14 +74,25 @@ async def test_new_records_are_not_held_back_by_old_ones(cluster: FetchCluster) 
     assert offsets_in(found[1].records) == [0, 1, 2, 3], "nor do new ones keep the old ones from coming"
 
 
-async def test_nobody_waits_longer_than_asked_and_nobody_comes_away_empty(cluster: FetchCluster) -> None:
-    for _ in range(100):
-        cluster.fetcher.governor.turn(cluster.fetcher.loop.time())
+async def test_readers_that_wait_for_a_short_time_only_keep_to_the_limit_and_none_comes_away_empty(
+    cluster: FetchCluster,
+) -> None:
     begun_s = cluster.fetcher.loop.time()
     answers = [cluster.send(want({0: 0}, max_wait_ms=50), 18) for _ in range(10)]
     for answer in answers:
         assert offsets_in(results(await answer)[0].records) == [0, 1, 2, 3]
-    assert cluster.fetcher.loop.time() - begun_s < 0.5
+    assert cluster.fetcher.loop.time() - begun_s >= 0.9 * 9 * 4 * BATCH_BYTES / (2 * BYTES_PER_S)
+
+
+async def test_records_at_the_end_wait_no_longer_than_asked(cluster: FetchCluster) -> None:
+    cluster.produce(2)
+    for _ in range(100):
+        cluster.fetcher.governor.turn(cluster.fetcher.loop.time())
+    begun_s = cluster.fetcher.loop.time()
+    answer = cluster.send(want({1: 0, 2: 0}, max_wait_ms=50, min_bytes=1_000_000), 18)
+    assert not answer.done()
+    assert offsets_in(results(await answer)[2].records) == [0]
+    assert cluster.fetcher.loop.time() - begun_s < TURNS_AHEAD_MAX_S / 2
 
 
 async def test_a_batch_longer_than_a_slice_is_given_whole(cluster: FetchCluster) -> None:
