@@ -48,7 +48,10 @@ _log = structlog.get_logger("bmq.proxy")
 
 
 class _Slow(NamedTuple):
-    """A partition that a look could not settle: to be read from the store, or (no limit) to be confirmed out of range."""
+    """A partition that a look could not settle: to be read from the store, or (no limit) to be confirmed out of range.
+
+    `is_divergent`: it is to be confirmed that the reader has seen another log.
+    """
 
     place: int  # in the results
     interest: Interest
@@ -56,6 +59,7 @@ class _Slow(NamedTuple):
     length_bytes_max: int | None
     room_bytes: int  # in the answer: a first batch may be longer than what it should read
     bound_offset: int
+    is_divergent: bool = False
 
 
 class FetchJob:
@@ -77,6 +81,7 @@ class FetchJob:
         "_max_bytes",
         "_min_bytes",
         "_near",
+        "_proved",
         "_read_committed",
         "_reply",
         "_results",
@@ -124,6 +129,7 @@ class FetchJob:
         self._results: list[FetchResult] = []
         self._logs: list[PartitionLog] = []
         self._slow: list[_Slow] = []
+        self._proved: list[PartitionLog] = []  # what they say about epochs may be told
         self._starting = 0
         self._starts: dict[TopicPartition, ErrorCode] = {}
 
@@ -294,7 +300,11 @@ class FetchJob:
 
     def _tell_without_records(self, interest: Interest, log: PartitionLog, **told: Any) -> None:
         """As with an error, nobody waits for records then."""
-        result = FetchResult(
+        self._results.append(self._without_records(interest, log, **told))
+        self._has_error = True
+
+    def _without_records(self, interest: Interest, log: PartitionLog, **told: Any) -> FetchResult:
+        return FetchResult(
             interest.partition,
             0,
             log.high_watermark,
@@ -303,8 +313,6 @@ class FetchJob:
             aborted_transactions=self._none_aborted(),
             **told,
         )
-        self._results.append(result)
-        self._has_error = True
 
     def _start(self, interest: Interest, topic_partition: TopicPartition) -> PartitionLog | None:
         code = self._starts.get(topic_partition)
@@ -317,12 +325,17 @@ class FetchJob:
         return self._refuse(interest, code or ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def _check_divergence(self, interest: Interest, log: PartitionLog) -> PartitionLog | None:
-        """KIP-595: a reader that says which epoch it read last hears where its log and ours part."""
+        """KIP-595: a reader that says which epoch it read last hears where its log and ours part, once that is proved."""
         epoch, end_offset = log.epoch_end_offset(interest.last_fetched_epoch)
-        if epoch < 0 or end_offset < 0:
-            return self._refuse(interest, ErrorCode.OFFSET_OUT_OF_RANGE)
         if epoch == interest.last_fetched_epoch and end_offset >= interest.fetch_offset:
             return log
+        if not any(one is log for one in self._proved):
+            # It may be us who know less: a mirror is behind at times, and an owner that hung does not know of the next one.
+            self._slow.append(_Slow(len(self._results), interest, log, None, 0, 0, is_divergent=True))
+            self._results.append(self._without_records(interest, log))
+            return None
+        if epoch < 0 or end_offset < 0:
+            return self._refuse(interest, ErrorCode.OFFSET_OUT_OF_RANGE)
         self._tell_without_records(interest, log, diverging_epoch=(epoch, end_offset))
         return None
 
@@ -445,11 +458,14 @@ class FetchJob:
 
     async def _settle_one(self, slow: _Slow) -> bool:
         """Put the partition's result in place; False when the log has moved and another look is needed."""
-        place, interest, log, limit, _, bound_offset = slow
+        place, interest, log, limit, _, bound_offset, is_divergent = slow
         offset = interest.fetch_offset
         try:
             if limit is None:
                 await log.prove_ownership()
+                if is_divergent:
+                    self._proved.append(log)
+                    return False
                 if log.log_start_offset <= offset <= log.log_end_offset:
                     return False
                 self._put_error(place, interest, ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -461,7 +477,7 @@ class FetchJob:
         return True
 
     async def _settle_error(self, slow: _Slow, error: BmqError) -> bool:
-        place, interest, log, limit, _, _ = slow
+        place, interest, log, limit, _, _, _ = slow
         if error.code == ErrorCode.OFFSET_OUT_OF_RANGE and limit is not None:
             # Retention may have overtaken the look: that decides anew, with the owner's word.
             if self._looks + 1 < _LOOKS_MAX:
@@ -486,7 +502,7 @@ class FetchJob:
         self._results[place] = self._error_result(interest, code)
 
     def _put_records(self, slow: _Slow, caught_up: CaughtUp) -> None:
-        place, interest, log, _, room_bytes, _ = slow
+        place, interest, log, _, room_bytes, _, _ = slow
         views, end_offset = caught_up
         size = sum(map(len, views))
         if size > room_bytes and self._total_bytes:

@@ -339,6 +339,30 @@ async def test_a_diverging_epoch_is_told(make: Make) -> None:
     assert results(await cluster.fetch(request))[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+async def test_what_diverges_is_proved_before_it_is_told(make: Make) -> None:
+    """A mirror that is behind, or an owner that was replaced, knows less of the log than the reader has seen."""
+    cluster = make()
+    for _ in range(3):
+        cluster.produce(0)
+    log = cluster.log(0)
+    request = want({0: 2}, max_wait_ms=NEVER_MS)
+    request.topics[0].partitions[0].last_fetched_epoch = LEADER_EPOCH
+    ends, proofs = iter([(LEADER_EPOCH, 1), (LEADER_EPOCH, 3), (LEADER_EPOCH, 3)]), 0
+
+    async def prove() -> None:
+        nonlocal proofs
+        proofs += 1
+
+    log.epoch_end_offset = lambda epoch: next(ends)  # type: ignore[method-assign]
+    log.prove_ownership = prove  # type: ignore[method-assign]
+    one = results(await cluster.fetch(request))[0]
+    assert one.error_code == 0 and offsets_in(one.records) == [2] and proofs == 1
+    log.epoch_end_offset = lambda epoch: (-1, -1)  # type: ignore[method-assign]
+    del log.prove_ownership  # type: ignore[misc]
+    log.is_owner = False
+    assert results(await cluster.fetch(request))[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_unknown_topics_and_partitions(make: Make, version: int) -> None:
     cluster = make(2)
