@@ -4,7 +4,8 @@
 
 NAME is a part or the id of a criterion. Where Kafka can do the same it is measured in the same run, in turn with bmq.
 Writes bench/results/cluster.json (machine, versions, every sample and the criteria) and prints a table. Exit code 0 says
-that it ran; whether a criterion holds is in the file and in the table.
+that it ran; whether a criterion holds is in the file and in the table. Ctrl-C ends it with what was measured until then, in
+a file of its own.
 """
 
 from __future__ import annotations
@@ -107,6 +108,9 @@ def main() -> None:
     stage = Stage(DATA)
     try:
         result["part_s"] = run(plan, stage, findings)
+    except KeyboardInterrupt:
+        result["interrupted"] = True
+        results = given.results or ROUGH_RESULTS
     finally:
         clean(stage)
     result.update(asdict(findings))
