@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-# Caches fill up and pages are first touched while a process is young.
-WARM_S: Final = 60.0
+# Caches fill up and pages are first touched while a process is young: without any fault it takes three minutes until there
+# is a level that stays, most of it two. Many do not live for longer.
+WARM_S: Final = 120.0
 OBSERVED_S_MIN: Final = 300.0
 GROWTH_MIB_PER_MINUTE_MAX: Final = 4.0
 MIB_MAX: Final = 600.0

@@ -33,6 +33,7 @@ ENVIRONMENT: Final = {
     "BMQ_HDFS__REPLICATION": str(DATANODES),
     # Filled soon, so that what still grows then is a leak.
     "BMQ_BROKER__TAIL_CACHE_BYTES_MAX": str(8 * MIB),
+    "BMQ_BROKER__INDEX_CACHE_BYTES_MAX": str(4 * MIB),
     "BMQ_ROUTER__TAIL_CACHE_BYTES_MAX": str(8 * MIB),
     "BMQ_FETCH__READ_CACHE_BYTES_MAX": str(16 * MIB),
 }

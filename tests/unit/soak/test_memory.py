@@ -23,14 +23,14 @@ def memory_of(lives: int, life_s: int, size_mib: Callable[[int, int], float]) ->
 
 def test_a_leak_shows_through_restarts() -> None:
     leak = 2 * GROWTH_MIB_PER_MINUTE_MAX
-    memory = memory_of(4, 180, lambda life, age_s: 100 + 7 * life + leak * age_s / 60)
+    memory = memory_of(4, 240, lambda life, age_s: 100 + 7 * life + leak * age_s / 60)
     assert memory.growth_mib_per_minute() == pytest.approx(leak)
     problem = memory.problem()
     assert problem is not None and problem.startswith("grows by 8.0 MiB a minute")
 
 
 def test_what_is_filled_in_youth_is_no_leak() -> None:
-    memory = memory_of(4, 180, lambda life, age_s: 100 + min(age_s, 55) + (age_s % 4))
+    memory = memory_of(4, 240, lambda life, age_s: 100 + min(age_s, 115) + (age_s % 4))
     assert memory.observed_s >= 300
     assert memory.problem() is None
 
