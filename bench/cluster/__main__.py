@@ -1,8 +1,9 @@
 """A cluster of bmq on HDFS beside three Apache Kafka brokers: faults, moves, restarts, scaling, load, many partitions.
 
-    python -m bench.cluster [--quick] [--only NAME …] [--side bmq|kafka] [--results FILE]
+    python -m bench.cluster [--quick] [--only NAME …] [--side bmq|kafka] [--results FILE] [--again]
 
-NAME is a part or the id of a criterion. Where Kafka can do the same it is measured in the same run, in turn with bmq.
+NAME is a part or the id of a criterion. --again puts what it measures into the results of an earlier run, in the place of
+what these have of it, and notes that under `again`. Where Kafka can do the same it is measured in the same run, in turn with bmq.
 Writes bench/results/cluster.json (machine, versions, every sample and the criteria) and prints a table. Exit code 0 says
 that it ran; whether a criterion holds is in the file and in the table. Ctrl-C ends it with what was measured until then, in
 a file of its own.
@@ -82,6 +83,7 @@ def main() -> None:
     options.add_argument("--only", nargs="+", default=[], metavar="NAME", help=f"of: {', '.join(PARTS)}")
     options.add_argument("--side", nargs=1, choices=[criteria.BMQ, criteria.KAFKA], help="one of them alone")
     options.add_argument("--results", type=Path)
+    options.add_argument("--again", action="store_true", help="measure these again, into the results that are there")
     given = options.parse_args()
     try:
         parts = parts_of(given.only)
@@ -91,7 +93,10 @@ def main() -> None:
     if given.quick:
         plan = quick(plan)
     is_whole = not (given.quick or given.only or given.side)
-    results = given.results or (RESULTS if is_whole else ROUGH_RESULTS)
+    results = given.results or (RESULTS if is_whole or given.again else ROUGH_RESULTS)
+    if given.again and (given.quick or not results.exists()):
+        options.error("--again needs results of an earlier run, and is not for --quick")
+    earlier = json.loads(results.read_text()) if given.again else {}
 
     prepare_process()
     began = time.monotonic()
@@ -104,22 +109,24 @@ def main() -> None:
         "versions": cluster_versions(),
         "plan": asdict(plan),
     }
-    findings = Findings()
+    findings = Findings.without(earlier, parts, plan.sides) if earlier else Findings()
     stage = Stage(DATA)
     try:
         result["part_s"] = run(plan, stage, findings)
     except KeyboardInterrupt:
         result["interrupted"] = True
-        results = given.results or ROUGH_RESULTS
+        results = given.results or ROUGH_RESULTS  # of --again as well: what was there stays there
     finally:
         clean(stage)
-    result.update(asdict(findings))
     result["duration_s"] = seconds_since(began)
+    if earlier:
+        result = {**earlier, "again": [*earlier.get("again", ()), result]}
+    result.update(asdict(findings))
     result["criteria"] = criteria.evaluate(findings.parts, findings.pairs, findings.failures)
     results.parent.mkdir(parents=True, exist_ok=True)
     results.write_text(json.dumps(result, indent=1) + "\n")
     print(table(result))
-    print(f"\n{results} written after {result['duration_s']:.0f} s")
+    print(f"\n{results} written after {seconds_since(began):.0f} s")
     sys.exit(0)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from bench.cluster.criteria import PAIRS
 from bench.cluster.stage import PartTimedOut
 
 REASON_CHARACTERS_MAX = 2_000
@@ -24,6 +25,25 @@ class Findings:
     parts: dict[str, dict[str, Any]] = field(default_factory=dict)
     pairs: list[dict[str, Any]] = field(default_factory=list)
     failures: dict[str, list[str]] = field(default_factory=dict)
+
+    @classmethod
+    def without(cls, earlier: Mapping[str, Any], parts: Iterable[str], sides: Iterable[str]) -> Findings:
+        """What an earlier run found, apart from what is measured again."""
+        parts, sides = set(parts), tuple(sides)
+        found = {
+            part: {side: one for side, one in of.items() if part not in parts or side not in sides}
+            for part, of in earlier["parts"].items()
+        }
+        failures = {
+            part: [
+                reason
+                for reason in reasons
+                if part not in parts or not reason.startswith(tuple(f"{s}:" for s in sides))
+            ]
+            for part, reasons in earlier["failures"].items()
+        }
+        pairs = [] if PAIRS in parts else list(earlier["pairs"])
+        return cls(found, pairs, {part: reasons for part, reasons in failures.items() if reasons})
 
     def samples(self, part: str, side: str) -> dict[str, Any]:
         """Where a side's samples of a part are put as they come."""

@@ -164,6 +164,7 @@ def restart(stage: Stage, plan: Plan, findings: Findings) -> None:
             else:
                 side = stack.enter_context(stage.kafka(is_combined=False))
             findings.samples("restart", name).update(restarts.measure(side, count, plan.partitions_per_broker, done))
+        stage.down()  # its blocks are still being written to, as far as HDFS knows: there is no room beside them
 
 
 def scale(stage: Stage, plan: Plan, findings: Findings) -> None:

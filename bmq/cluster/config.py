@@ -32,7 +32,7 @@ class ClusterSettings:
     takeovers_behind_max: int = 4
     """So many of them at once."""
     zookeeper_session_ms: int = 6_000
-    shutdown_wait_max_ms: int = 60_000
+    shutdown_wait_max_ms: int = 180_000
     """How long a stopping node waits for its partitions to be taken over in order, a few at a time."""
     shutdown_silence_max_ms: int = 6_000
     """It waits no longer when no controller has answered it for so long."""

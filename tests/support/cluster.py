@@ -38,8 +38,8 @@ ALL_ROLES: Final = "proxy,broker,coordinator,controller"
 READY_LINE: Final = r"^bmq node ready id=(\d+) kafka=(-|\S+:\d+) internal=(\S+:\d+) rest=(\S+:\d+)$"
 READY_WAIT_S: Final = 60.0
 SETTLED_WAIT_S: Final = 40.0
-# A node is given ten seconds to hand its partitions over; the rest is for the process to go on two busy cores.
-STOP_WAIT_S: Final = 90.0
+# A node is given three minutes to hand its partitions over; the rest is for the process to go on two busy cores.
+STOP_WAIT_S: Final = 240.0
 REST_WAIT_S: Final = 3.0
 # Two DataNodes; few shards, because each is a partition that has to be started when a node dies; short sessions, because a
 # node that comes back after a kill waits until the one it had is over.

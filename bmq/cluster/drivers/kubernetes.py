@@ -13,7 +13,7 @@ from bmq.cluster.drivers.driver import DriverFailed, DriverRefused, NodeHandle, 
 LOOK_WAIT_S: Final = 10.0
 ORDER_WAIT_S: Final = 30.0
 # A pod that is being stopped has `terminationGracePeriodSeconds`; 30 is Kubernetes' default.
-STOP_WAIT_S: Final = 120.0
+STOP_WAIT_S: Final = 240.0
 REPLICAS_MAX: Final = 10_000
 
 

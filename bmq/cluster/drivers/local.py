@@ -26,7 +26,8 @@ import structlog
 from bmq.cluster.drivers.driver import DriverFailed, NodeHandle, NodeSpec, first_free
 from bmq.cluster.drivers.processes import send_signal, start_mark
 
-STOP_WAIT_S: Final = 75.0
+# Longer than a node waits for its partitions to move (`cluster.shutdown_wait_max_ms`), and then stops.
+STOP_WAIT_S: Final = 195.0
 KILL_WAIT_S: Final = 5.0
 _POLL_INTERVAL_S: Final = 0.02
 _LOG_TAIL_BYTES: Final = 4096
