@@ -380,7 +380,7 @@ class FetchJob:
             assert self._turn_s is not None
             # Without any records it waits for longer than its max_wait, if need be: an empty answer would bring it back
             # at once, and one with a slice would make a limit of so much for each reader and max_wait.
-            is_held = not is_due if not self._total_bytes else not is_enough
+            is_held = not (is_enough if self._total_bytes else is_due)
             if is_held and not (self._slow or self._starting):
                 self._wait(min(self._turn_s, self._deadline_s) if self._total_bytes else self._turn_s)
                 return
@@ -477,7 +477,7 @@ class FetchJob:
         return True
 
     async def _settle_error(self, slow: _Slow, error: BmqError) -> bool:
-        place, interest, log, limit, _, _, _ = slow
+        interest, log, limit = slow.interest, slow.log, slow.length_bytes_max
         if error.code == ErrorCode.OFFSET_OUT_OF_RANGE and limit is not None:
             # Retention may have overtaken the look: that decides anew, with the owner's word.
             if self._looks + 1 < _LOOKS_MAX:
@@ -494,7 +494,7 @@ class FetchJob:
                 offset=interest.fetch_offset,
                 error=str(error),
             )
-        self._put_error(place, interest, error.code)
+        self._put_error(slow.place, interest, error.code)
         return True
 
     def _put_error(self, place: int, interest: Interest, code: ErrorCode) -> None:
@@ -502,19 +502,20 @@ class FetchJob:
         self._results[place] = self._error_result(interest, code)
 
     def _put_records(self, slow: _Slow, caught_up: CaughtUp) -> None:
-        place, interest, log, _, room_bytes, _, _ = slow
         views, end_offset = caught_up
         size = sum(map(len, views))
-        if size > room_bytes and self._total_bytes:
+        if size > slow.room_bytes and self._total_bytes:
             # A batch longer than its share, and it is not the first one (KIP-74).
             return
         self._total_bytes += size
         self._turn_bytes += size
         self._fetcher.counts.catch_up_bytes += size
-        result = self._results[place]._replace(records=views)
+        result = self._results[slow.place]._replace(records=views)
         if self._read_committed and views:
-            result = result._replace(aborted_transactions=self._aborted(log, interest.fetch_offset, end_offset))
-        self._results[place] = result
+            result = result._replace(
+                aborted_transactions=self._aborted(slow.log, slow.interest.fetch_offset, end_offset)
+            )
+        self._results[slow.place] = result
 
     # --- answering
 
