@@ -23,6 +23,7 @@ from pydantic_settings import (
 )
 
 from bmq.broker.surroundings import BrokerSettings
+from bmq.cli.machine_memory import CACHE_SHARE, cache_bytes, memory_bytes
 from bmq.cluster.config import ClusterSettings
 from bmq.cluster.drivers.settings import ScaleSettings
 from bmq.cluster.router_config import RouterConfig
@@ -147,6 +148,7 @@ def load_settings(command_line: dict[str, Any], file: Path | None) -> LoadedSett
         ("command line", InitSettingsSource(Settings, command_line)()),
         ("environment", _read_environment(environment)),
         (f"file {path}", _read_file(path)),
+        (f"default, 1/{CACHE_SHARE} of the memory", {"fetch": {"read_cache_bytes_max": cache_bytes(memory_bytes())}}),
     ]
     merged: dict[str, Any] = {}
     for _, layer in reversed(layers):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from bmq.cli.machine_memory import cache_bytes, memory_bytes
 from bmq.cli.settings import BadSettings, load_settings, split_address
 
 pytestmark = pytest.mark.unit
@@ -42,6 +43,17 @@ def test_command_line_beats_environment_beats_file_beats_default(
     assert sources["rest"] == "environment"
     assert sources["node_id"] == "command line"
     assert sources["data"] == "default"
+
+
+def test_the_read_cache_is_a_share_of_the_memory_unless_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = load_settings({}, None)
+    assert loaded.settings.fetch.read_cache_bytes_max == cache_bytes(memory_bytes())
+    assert sources_of(loaded)["fetch.read_cache_bytes_max"] == "default, 1/32 of the memory"
+    monkeypatch.setenv("BMQ_FETCH__READ_CACHE_BYTES_MAX", "5000000")
+    loaded = load_settings({}, None)
+    assert loaded.settings.fetch.read_cache_bytes_max == 5_000_000
+    assert sources_of(loaded)["fetch.read_cache_bytes_max"] == "environment"
+    assert sources_of(loaded)["fetch.read_chunk_bytes"] == "default"
 
 
 @pytest.mark.parametrize("value", ["9092", "host:", "host:70000", ":9092", "host:port"])

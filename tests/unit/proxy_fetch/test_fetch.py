@@ -19,6 +19,7 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.fetch_request import FetchRequest, ForgottenTopic
 from bmq.proxy.dispatch import RequestContext
 from bmq.proxy.fetch_config import FetchConfig
+from bmq.proxy.fetch_job import GATHER_S_PER_PARTITION
 from tests.unit.proxy_fetch.cluster import (
     LEADER_EPOCH,
     NODE,
@@ -187,6 +188,26 @@ async def test_waits_for_min_bytes_and_wakes_for_it(make: Make) -> None:
     for answer in answers:
         assert [len(one.records) for one in results(answer.result()).values()] == [size, size]
     assert len(cluster.fetcher.deadlines) == 0
+
+
+async def test_a_fetch_of_hundreds_of_partitions_gathers_before_it_answers(make: Make) -> None:
+    cluster = make(200)
+    wanted = want(dict.fromkeys(range(200), 0), max_wait_ms=NEVER_MS)
+    answer = cluster.send(wanted, 18)
+    begun_s = cluster.fetcher.loop.time()
+    await turns()
+    written = {0: cluster.produce(0)}
+    await turns()
+    assert not answer.done()
+    written[7] = cluster.produce(7)
+    found = {number: one.records for number, one in results(await answer).items() if one.records}
+    assert found == written
+    assert cluster.fetcher.loop.time() - begun_s >= 200 * GATHER_S_PER_PARTITION
+    few = cluster.send(want({0: 2, 1: 0}, max_wait_ms=NEVER_MS), 18)
+    await turns()
+    cluster.produce(1)
+    await turns()
+    assert few.done(), "a few partitions cost nothing"
 
 
 async def test_answers_with_less_when_the_time_is_over(make: Make) -> None:
