@@ -79,6 +79,7 @@ class PartitionManager:
         self.counts = self.surroundings.counts
         self.collector = BrokerCollector(self.counts, self.tail_cache, self.budget, self.states)
         self._assignments: dict[TopicPartition, _Assignment] = {}
+        self._expected: dict[TopicPartition, tuple[int, asyncio.Future[None]]] = {}
         self._ready: dict[TopicPartition, PartitionRuntime] = {}
         self._started: dict[PartitionRuntime, None] = {}  # every runtime that has not come to its end
         self._unserved: dict[PartitionRuntime, None] = {}
@@ -98,6 +99,21 @@ class PartitionManager:
     def on_owned(self, tell: Callable[[], None]) -> None:
         """Call `tell` whenever this process has begun to own a partition."""
         self._on_owned = tell
+
+    def expect(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
+        """It will be assigned here at this epoch, once its present owner has let go: who asks for it waits for that.
+
+        To be followed by `assign` or `expect_no_more`.
+        """
+        self.expect_no_more(topic_partition)
+        self._expected[topic_partition] = leader_epoch, self._loop.create_future()
+
+    def expect_no_more(self, topic_partition: TopicPartition, leader_epoch: int | None = None) -> None:
+        """Who waits may look; with an epoch: unless it is expected at another one by now."""
+        expected = self._expected.get(topic_partition)
+        if expected is not None and leader_epoch in (None, expected[0]):
+            del self._expected[topic_partition]
+            expected[1].set_result(None)
 
     def assign(
         self,
@@ -123,6 +139,7 @@ class PartitionManager:
         self._assignments[topic_partition] = _Assignment(
             topic_partition, leader_epoch, topic_name, config, high_watermark_floor
         )
+        self.expect_no_more(topic_partition, leader_epoch)
 
     async def unassign(self, topic_partition: TopicPartition) -> None:
         """Hand it over in order: drain, seal, save the checkpoint, release (rule 8). Returns when that is done."""
@@ -181,7 +198,7 @@ class PartitionManager:
         return self._ready.get(topic_partition)
 
     async def leader_of(self, topic_partition: TopicPartition) -> PartitionRuntime:
-        """The log, started if it was idle; concurrent callers share one start.
+        """The log, started if it was idle; concurrent callers share one start. Waits for a partition that is expected.
 
         Raises KafkaError NOT_LEADER_OR_FOLLOWER (not assigned here, fenced), KAFKA_STORAGE_ERROR (offline), or
         PartitionStarting, which has that code too.
@@ -189,6 +206,9 @@ class PartitionManager:
         runtime = self._ready.get(topic_partition)
         if runtime is not None:
             return runtime
+        expected = self._expected.get(topic_partition)
+        if expected is not None:
+            await asyncio.wait({expected[1]}, timeout=self.settings.start_wait_max_s)
         assignment = self._assignments.get(topic_partition)
         if assignment is None or self._is_closed:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition is not assigned here")
@@ -309,6 +329,8 @@ class PartitionManager:
         if self._is_closed:
             return
         self._is_closed = True
+        for topic_partition in tuple(self._expected):
+            self.expect_no_more(topic_partition)
         self._upkeep_timer.cancel()
         self._retention_timer.cancel()
         if self._retention is not None:

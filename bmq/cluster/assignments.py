@@ -99,7 +99,7 @@ class Assignments:
             key = TopicPartition(topic.topic_id, partition.partition)
             previous = before.partitions[number] if before is not None and number < len(before.partitions) else None
             if partition.leader != self._node_id or not self._is_registered:
-                if self._wanted.pop(key, None) is not None:
+                if self._want_no_more(key):
                     self._let_go(key, topic.name)
                 continue
             if previous is not partition and self._wanted.get(key) != partition.leader_epoch:
@@ -107,6 +107,7 @@ class Assignments:
                 owner = -1 if previous is None else previous.leader
                 if owner not in (-1, self._node_id) and owner in image.nodes:
                     from_peers.setdefault(owner, {})[key] = partition.leader_epoch
+                    self._manager.expect(key, partition.leader_epoch)
                 else:
                     self._assign(key, partition.leader_epoch, is_taken_over=owner not in (-1, self._node_id))
             if is_new_config:
@@ -151,9 +152,15 @@ class Assignments:
             _log.warning("partitions_not_released", owner=node_id, partitions=len(partitions), reason=str(error))
         for key, epoch in partitions.items():
             self._assign(key, epoch)
+            self._manager.expect_no_more(key, epoch)
         self._changed()
 
     # --- letting go
+
+    def _want_no_more(self, key: TopicPartition) -> bool:
+        """Whether it was wanted."""
+        self._manager.expect_no_more(key)
+        return self._wanted.pop(key, None) is not None
 
     def _let_go(self, key: TopicPartition, topic_name: str) -> asyncio.Task[None] | None:
         """Hand over what is assigned now; None when nothing is and nothing is being handed over."""
@@ -177,7 +184,7 @@ class Assignments:
             del self._releasing[key]
 
     def _drop(self, key: TopicPartition) -> None:
-        self._wanted.pop(key, None)
+        self._want_no_more(key)
         self._released.pop(key, None)
         self._manager.drop(key)
 
@@ -193,7 +200,7 @@ class Assignments:
             held = self._manager.leader_epoch(key)
             if held is None or held < asked.leader_epoch:
                 if self._wanted.get(key, -1) < asked.leader_epoch:
-                    self._wanted.pop(key, None)
+                    self._want_no_more(key)
                 task = self._let_go(key, topic.name)
                 if task is not None:
                     waiting.add(task)

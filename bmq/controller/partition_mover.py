@@ -96,6 +96,20 @@ class PartitionMover:
             left = left[size:]
         return made
 
+    async def _apply_gently(self, moves: Sequence[Move]) -> Sequence[Move]:
+        """As `apply`, but nobody waits for it: clients get as much time between two parts as these take, and a node that
+        is to be drained comes first (what is left is planned anew)."""
+        loop = asyncio.get_running_loop()
+        made: list[Move] = []
+        left = tuple(moves)
+        while left and not self._draining:
+            began_s = loop.time()
+            size = self._part_size(left, len(moves))
+            made += await self._apply_part(left[:size])
+            left = left[size:]
+            await asyncio.sleep(loop.time() - began_s)
+        return made
+
     def placed(self, before: MetadataImage, after: MetadataImage) -> None:
         """What has another owner in `after` is where an operator wants it: the balancer leaves it there for a while."""
         if after.topics_by_id is before.topics_by_id:
@@ -198,7 +212,7 @@ class PartitionMover:
                 now_s,
             )
             try:
-                self._balancer.moved(await self.apply(moves), loop.time())
+                self._balancer.moved(await self._apply_gently(moves), loop.time())
             except BmqError as error:
                 _log.warning("balancing_interrupted", error=str(error))
                 await asyncio.sleep(_RETRY_S)

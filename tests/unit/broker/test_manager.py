@@ -74,6 +74,50 @@ def test_nobody_leads_what_was_not_assigned() -> None:
     virtual(main)
 
 
+def test_who_asks_for_an_expected_partition_waits_until_it_is_assigned() -> None:
+    async def main() -> None:
+        owner = World().owner()
+        (key,) = keys(1)
+        owner.manager.expect(key, 4)
+        asking = [asyncio.ensure_future(owner.manager.leader_of(key)) for _ in range(3)]
+        await asyncio.sleep(1)
+        assert not any(each.done() for each in asking)
+        owner.manager.assign(key, 4, "topic", CONFIG)
+        logs = await asyncio.gather(*asking)
+        assert len(set(logs)) == 1 and logs[0].leader_epoch == 4
+        await owner.manager.close()
+
+    virtual(main)
+
+
+def test_who_asks_for_an_expected_partition_that_does_not_come_is_told() -> None:
+    async def main() -> None:
+        owner = World().owner()
+        (key,) = keys(1)
+        loop = asyncio.get_running_loop()
+        owner.manager.expect(key, 4)
+        asking = asyncio.ensure_future(owner.manager.leader_of(key))
+        await asyncio.sleep(1)
+        owner.manager.expect_no_more(key, 3)  # another one's end
+        await asyncio.sleep(1)
+        assert not asking.done()
+        owner.manager.expect_no_more(key, 4)
+        with pytest.raises(KafkaError, match="not assigned here"):
+            await asking
+        owner.manager.expect(key, 5)
+        began_s = loop.time()
+        with pytest.raises(KafkaError, match="not assigned here"):
+            await owner.manager.leader_of(key)
+        assert loop.time() - began_s == pytest.approx(owner.manager.settings.start_wait_max_s)
+        asking = asyncio.ensure_future(owner.manager.leader_of(key))
+        await asyncio.sleep(1)
+        await owner.manager.close()
+        with pytest.raises(KafkaError):
+            await asking
+
+    virtual(main)
+
+
 def test_starts_are_bounded_and_unclean_ones_come_first() -> None:
     async def main() -> None:
         world = World()

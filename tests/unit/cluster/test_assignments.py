@@ -35,6 +35,7 @@ class FakeManager:
         self.epochs: dict[TopicPartition, int] = {}
         self.floors: dict[TopicPartition, int] = {}
         self.configs: dict[TopicPartition, LogConfig] = {}
+        self.expected: dict[TopicPartition, int] = {}
         self.events: list[tuple[Any, ...]] = []
         self.sealing = asyncio.Event()
         self.sealing.set()
@@ -43,6 +44,13 @@ class FakeManager:
     def _note(self, *event: Any) -> None:
         self.events.append(event)
         self.changed.set()
+
+    def expect(self, key: TopicPartition, epoch: int) -> None:
+        self.expected[key] = epoch
+
+    def expect_no_more(self, key: TopicPartition, epoch: int | None = None) -> None:
+        if epoch in (None, self.expected.get(key)):
+            self.expected.pop(key, None)
 
     def assign(self, key: TopicPartition, epoch: int, name: str, config: LogConfig, floor: int = 0) -> None:
         assert self.epochs.get(key, -1) < epoch
@@ -142,9 +150,11 @@ async def test_a_live_owner_is_asked_before_its_partition_is_taken() -> None:
     node_id, api_key, request = setting.links.calls[0]
     assert (node_id, api_key, request.partitions[0].leader_epoch) == (OTHER, ApiKey.RELEASE_PARTITIONS, 4)
     assert setting.manager.events == []
+    assert setting.manager.expected == {KEY: 4}, "who asks for it waits for that"
     setting.release_answer.set()
     await setting.manager.until("assign", KEY, 4)
-    assert setting.changes == 1
+    await until(lambda: setting.changes == 1)
+    assert setting.manager.expected == {}
 
 
 @pytest.mark.parametrize("is_down", [True, False])
@@ -218,9 +228,38 @@ async def test_a_partition_that_moved_on_while_its_owner_was_asked_is_not_assign
     setting.release_answer.clear()
     setting.see(image(ME, 4))
     setting.see(image(THIRD, 5))
+    assert setting.manager.expected == {}
     setting.release_answer.set()
     await until(lambda: setting.changes)
     assert ("assign", KEY, 4) not in setting.manager.events
+
+
+async def test_an_earlier_hand_over_that_ends_late_does_not_end_what_is_expected_by_now() -> None:
+    setting = Setting()
+    answers = {4: asyncio.Event(), 6: asyncio.Event()}
+
+    async def released(node_id: int, request: Any) -> ReleasePartitionsResponse:
+        await answers[request.partitions[0].leader_epoch].wait()
+        return ReleasePartitionsResponse()
+
+    setting.links.answers[ApiKey.RELEASE_PARTITIONS] = released
+    for leader, epoch in ((OTHER, 3), (ME, 4), (THIRD, 5), (ME, 6)):
+        setting.see(image(leader, epoch))
+    answers[4].set()
+    await until(lambda: setting.changes == 1)
+    assert setting.manager.expected == {KEY: 6}
+    answers[6].set()
+    await setting.manager.until("assign", KEY, 6)
+    await until(lambda: setting.manager.expected == {})
+
+
+async def test_a_deleted_topic_is_expected_no_more() -> None:
+    setting = Setting()
+    setting.see(image(OTHER, 3))
+    setting.release_answer.clear()
+    setting.see(image(ME, 4))
+    setting.see(MetadataImage(offset=9))
+    assert setting.manager.expected == {}
 
 
 async def test_a_reign_ends_also_while_an_earlier_one_still_drains() -> None:

@@ -535,6 +535,27 @@ async def test_from_one_node_to_three_within_ten_seconds() -> None:
 
 
 @on_virtual_time
+async def test_balancing_pauses_between_its_parts_and_makes_way_for_a_drain() -> None:
+    lab = ControllerLab()
+    async with lab.controller(
+        replace(BALANCED, moves_at_once=1, moves_in_use_at_once=1, move_pause_max_ms=200)
+    ) as controller:
+        nodes = await lab.join(1, 2)
+        await lab.create("t", 40, 2)
+        for node in nodes:
+            await node.report(5, bytes_in=lambda number: 1_000)
+        began_s = asyncio.get_running_loop().time()
+        await lab.join(3)
+        # Nobody reports the moved ones, so each takes its 200 ms, and the pause behind it as long again.
+        await lab.until(lambda: owners_by_count(lab.image, []).get(3, 0) == 4, within_s=5)
+        assert asyncio.get_running_loop().time() - began_s >= 3 * 0.4
+        await controller.set_draining(1, True, "it is old")
+        await lab.until(lambda: owners_by_count(lab.image, [2, 3]).get(1, 0) == 0, within_s=10)
+        reasons = [reason for number in range(40) for reason in lab.reasons("t", number)]
+        assert sum("owns" in reason for reason in reasons) <= 5, "the balancer went on while a node was drained"
+
+
+@on_virtual_time
 async def test_nothing_is_balanced_while_it_is_not_known_who_lives() -> None:
     lab = ControllerLab()
     async with lab.controller():
