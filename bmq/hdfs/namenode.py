@@ -39,10 +39,10 @@ from bmq.hdfs.proto.namenode_pb2 import (
     FsyncResponse,
     GetBlockLocationsRequest,
     GetBlockLocationsResponse,
-    GetFileInfoRequest,
     GetFileInfoResponse,
     GetListingRequest,
     GetListingResponse,
+    GetLocatedFileInfoRequest,
     IsFileClosedRequest,
     IsFileClosedResponse,
     MkdirsRequest,
@@ -76,11 +76,13 @@ class NameNode:
 
     # --- names
     async def file_info(self, path: str, *, retry_max_s: float | None = None) -> HdfsFileStatus | None:
-        """A look that began after the call; None when nothing is there. See `is_open`."""
+        """A look that began after the call; None when nothing is there. See `is_open`.
+
+        Of a file that is closed, `.locations` is what `locations` would say.
+        """
         # The answer to this method carries the locations, and with them whether the file is open, at the same price.
-        response = await self._call(
-            "getLocatedFileInfo", GetFileInfoRequest(src=path), GetFileInfoResponse, path, retry_max_s
-        )
+        request = GetLocatedFileInfoRequest(src=path, need_block_token=True)
+        response = await self._call("getLocatedFileInfo", request, GetFileInfoResponse, path, retry_max_s)
         return response.fs if response.HasField("fs") else None
 
     async def listing(self, path: str, *, retry_max_s: float | None = None) -> list[HdfsFileStatus]:

@@ -145,8 +145,11 @@ class BlockReader:
     async def _look_at(self, path: str, file_id: int, status: HdfsFileStatus) -> FileExtents:
         if status.file_id != file_id:
             raise FileMissing(f"{path} is file {status.file_id} now, not {file_id}")
-        # By id, because the path may have changed hands since the answer above.
-        extents = FileExtents(await self._namenode.locations(f"{_BY_FILE_ID}{file_id}"))
+        if status.HasField("locations") and not is_open(status):
+            extents = FileExtents(FileBlocks.of(status.locations))
+        else:
+            # By id, because the path may have changed hands since the answer above.
+            extents = FileExtents(await self._namenode.locations(f"{_BY_FILE_ID}{file_id}"))
         self._cache.put(file_id, extents)
         return extents
 

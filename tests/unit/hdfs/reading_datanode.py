@@ -15,7 +15,8 @@ from bmq.hdfs.blocks import Block, DataNode, FileBlocks, LocatedBlock
 from bmq.hdfs.config import Address
 from bmq.hdfs.delimited import varint
 from bmq.hdfs.packets import packet_head
-from bmq.hdfs.proto.hdfs_pb2 import HdfsFileStatus
+from bmq.hdfs.proto.hdfs_pb2 import DatanodeId, DatanodeInfo, HdfsFileStatus, LocatedBlocks
+from bmq.hdfs.proto.hdfs_pb2 import LocatedBlock as LocatedBlockMessage
 from bmq.hdfs.proto.transfer_pb2 import (
     BlockOpResponse,
     Checksum,
@@ -272,20 +273,60 @@ class FakeNameNode:
         found = self.files.get(path)
         if found is None:
             return None
-        return HdfsFileStatus(file_type=HdfsFileStatus.FileType.IS_FILE, file_id=found[0])
+        status = HdfsFileStatus(file_type=HdfsFileStatus.FileType.IS_FILE, file_id=found[0])
+        if found[1].is_open:  # the end of such a file is not in this answer
+            status.locations.CopyFrom(LocatedBlocks(under_construction=True))
+        else:
+            self._look()
+            status.locations.CopyFrom(message_of(self.files[path][1]))
+        return status
 
     async def locations(self, path: str) -> FileBlocks:
         self._check_up()
-        self.look_count += 1
-        self.on_look()
+        self._look()
         for file_id, blocks in self.files.values():
             if path == f"/.reserved/.inodes/{file_id}":
                 return blocks
         raise FileMissing(path)
 
+    def _look(self) -> None:
+        self.look_count += 1
+        self.on_look()
+
     def _check_up(self) -> None:
         if self.is_down:
             raise StorageUnavailable("no NameNode answers")
+
+
+def message_of(blocks: FileBlocks) -> LocatedBlocks:
+    """As a NameNode says it."""
+    return LocatedBlocks(
+        file_length=blocks.length_bytes,
+        under_construction=blocks.is_open,
+        blocks=[
+            LocatedBlockMessage(
+                block=block.block.message(),
+                offset=block.offset,
+                locs=[
+                    DatanodeInfo(
+                        id=DatanodeId(
+                            ip_addr=node.transfer.host,
+                            host_name=node.transfer.host,
+                            datanode_uuid=node.uuid,
+                            xfer_port=node.transfer.port,
+                            info_port=0,
+                            ipc_port=node.ipc.port,
+                        )
+                    )
+                    for node in block.nodes
+                ],
+                corrupt=block.is_corrupt,
+                block_token=block.token,
+            )
+            for block in blocks.blocks
+        ],
+        is_last_block_complete=blocks.is_last_complete,
+    )
 
 
 class FakeLengths:

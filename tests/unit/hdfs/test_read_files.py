@@ -560,7 +560,8 @@ async def test_a_file_closed_since_the_last_look_ends_where_it_was_closed() -> N
         assert s.nodes[0].requests[-1].header.base_header.block.generation_stamp == 1001
 
 
-async def test_read_all_of_an_open_file_stops_before_the_block_being_written() -> None:
+async def test_read_all_refuses_a_file_that_is_still_written() -> None:
     async with setup() as s:
         open_block(s, [20_000] * 3)
-        assert await s.reader.read_all(PATH, length_bytes_max=1000) == b""
+        with pytest.raises(CorruptFile, match="is still open"):
+            await s.reader.read_all(PATH, length_bytes_max=1000)
