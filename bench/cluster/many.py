@@ -192,12 +192,10 @@ def shard_failover(side: Side, partitions: int, offsets: int) -> dict[str, Any]:
     for group in (*heavy_groups, *light_groups):
         _insist(partial(commit, side, group, partitions))
     committed_s = time.monotonic() - began
-    return {
-        "shards": shards,
-        "committed_s": round(committed_s, 2),
-        "light": _kill_owner(side, light, light_groups, partitions),
-        "heavy": _kill_owner(side, heavy, heavy_groups, partitions),
-    }
+    # The heavy one first: while a killed broker comes back, it is given partitions, and shards are among them.
+    killed = {"heavy": _kill_owner(side, heavy, heavy_groups, partitions)}
+    killed["light"] = _kill_owner(side, light, light_groups, partitions)
+    return {"shards": shards, "committed_s": round(committed_s, 2), **killed}
 
 
 def _insist(act: Callable[[], object]) -> None:
