@@ -29,6 +29,7 @@ from bmq.cluster.drivers.settings import ScaleSettings
 from bmq.cluster.router_config import RouterConfig
 from bmq.controller.image import ALL_ROLES
 from bmq.hdfs.config import HdfsSettings
+from bmq.hdfs.location import SCHEME as HDFS_SCHEME
 from bmq.protocol.errors import BmqError
 from bmq.proxy.fetch_config import FetchConfig
 from bmq.proxy.limits import ProxyLimits
@@ -148,11 +149,15 @@ def load_settings(command_line: dict[str, Any], file: Path | None) -> LoadedSett
         ("command line", InitSettingsSource(Settings, command_line)()),
         ("environment", _read_environment(environment)),
         (f"file {path}", _read_file(path)),
-        (f"default, 1/{CACHE_SHARE} of the memory", {"fetch": {"read_cache_bytes_max": cache_bytes(memory_bytes())}}),
     ]
     merged: dict[str, Any] = {}
     for _, layer in reversed(layers):
         merged = _merge(merged, layer)
+    if str(merged.get("store", "")).startswith(HDFS_SCHEME):
+        # A store in this machine's files has the page cache in front of it already.
+        share = {"fetch": {"read_cache_bytes_max": cache_bytes(memory_bytes())}}
+        layers.append((f"default, 1/{CACHE_SHARE} of the memory", share))
+        merged = _merge(share, merged)
     try:
         settings = Settings(**merged)
     except ValidationError as error:

@@ -8,6 +8,7 @@ import pytest
 
 from bmq.cli.machine_memory import cache_bytes, memory_bytes
 from bmq.cli.settings import BadSettings, load_settings, split_address
+from bmq.proxy.fetch_config import FetchConfig
 
 pytestmark = pytest.mark.unit
 
@@ -45,15 +46,21 @@ def test_command_line_beats_environment_beats_file_beats_default(
     assert sources["data"] == "default"
 
 
-def test_the_read_cache_is_a_share_of_the_memory_unless_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    loaded = load_settings({}, None)
+def test_in_front_of_hdfs_the_read_cache_is_a_share_of_the_memory_unless_it_is_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hdfs = {"store": "hdfs://namenode:8020/bmq"}
+    loaded = load_settings(hdfs, None)
     assert loaded.settings.fetch.read_cache_bytes_max == cache_bytes(memory_bytes())
     assert sources_of(loaded)["fetch.read_cache_bytes_max"] == "default, 1/32 of the memory"
+    assert sources_of(loaded)["fetch.read_chunk_bytes"] == "default"
+    local = load_settings({"store": "file:/somewhere"}, None)
+    assert local.settings.fetch.read_cache_bytes_max == FetchConfig().read_cache_bytes_max
+    assert sources_of(local)["fetch.read_cache_bytes_max"] == "default"
     monkeypatch.setenv("BMQ_FETCH__READ_CACHE_BYTES_MAX", "5000000")
-    loaded = load_settings({}, None)
+    loaded = load_settings(hdfs, None)
     assert loaded.settings.fetch.read_cache_bytes_max == 5_000_000
     assert sources_of(loaded)["fetch.read_cache_bytes_max"] == "environment"
-    assert sources_of(loaded)["fetch.read_chunk_bytes"] == "default"
 
 
 @pytest.mark.parametrize("value", ["9092", "host:", "host:70000", ":9092", "host:port"])
