@@ -86,28 +86,22 @@ class PartitionMover:
         """An owner has reported."""
         self._reported.set()
 
-    async def apply(self, moves: Sequence[Move]) -> Sequence[Move]:
-        """Carry these out, part by part; those that still made sense when their turn came. Raises KafkaError."""
-        made: list[Move] = []
-        left = tuple(moves)
-        while left:
-            size = self._part_size(left, len(moves))
-            made += await self._apply_part(left[:size])
-            left = left[size:]
-        return made
+    async def apply(self, moves: Sequence[Move], *, is_gentle: bool = False) -> Sequence[Move]:
+        """Carry these out, part by part; those that still made sense when their turn came. Raises KafkaError.
 
-    async def _apply_gently(self, moves: Sequence[Move]) -> Sequence[Move]:
-        """As `apply`, but nobody waits for it: clients get as much time between two parts as these take, and a node that
-        is to be drained comes first (what is left is planned anew)."""
+        `is_gentle`: nobody waits for it. Clients get as much time between two parts as these take, and a node that is to be
+        drained comes first: what is left then is not carried out.
+        """
         loop = asyncio.get_running_loop()
         made: list[Move] = []
         left = tuple(moves)
-        while left and not self._draining:
+        while left and not (is_gentle and self._draining):
             began_s = loop.time()
             size = self._part_size(left, len(moves))
             made += await self._apply_part(left[:size])
             left = left[size:]
-            await asyncio.sleep(loop.time() - began_s)
+            if is_gentle:
+                await asyncio.sleep(loop.time() - began_s)
         return made
 
     def placed(self, before: MetadataImage, after: MetadataImage) -> None:
@@ -212,7 +206,7 @@ class PartitionMover:
                 now_s,
             )
             try:
-                self._balancer.moved(await self._apply_gently(moves), loop.time())
+                self._balancer.moved(await self.apply(moves, is_gentle=True), loop.time())
             except BmqError as error:
                 _log.warning("balancing_interrupted", error=str(error))
                 await asyncio.sleep(_RETRY_S)
