@@ -139,7 +139,7 @@ class PartitionManager:
         self._assignments[topic_partition] = _Assignment(
             topic_partition, leader_epoch, topic_name, config, high_watermark_floor
         )
-        self.expect_no_more(topic_partition, leader_epoch)
+        self.expect_no_more(topic_partition)
 
     async def unassign(self, topic_partition: TopicPartition) -> None:
         """Hand it over in order: drain, seal, save the checkpoint, release (rule 8). Returns when that is done."""

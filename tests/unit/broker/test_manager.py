@@ -90,6 +90,21 @@ def test_who_asks_for_an_expected_partition_waits_until_it_is_assigned() -> None
     virtual(main)
 
 
+def test_an_assignment_at_a_newer_epoch_ends_the_wait_for_an_older_one() -> None:
+    async def main() -> None:
+        owner = World().owner()
+        (key,) = keys(1)
+        loop = asyncio.get_running_loop()
+        owner.manager.expect(key, 4)  # from an owner that hangs
+        owner.manager.assign(key, 5, "topic", CONFIG)
+        began_s = loop.time()
+        assert (await owner.manager.leader_of(key)).leader_epoch == 5
+        assert loop.time() - began_s < 1
+        await owner.manager.close()
+
+    virtual(main)
+
+
 def test_who_asks_for_an_expected_partition_that_does_not_come_is_told() -> None:
     async def main() -> None:
         owner = World().owner()
