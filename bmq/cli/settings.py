@@ -101,6 +101,9 @@ class Settings(BaseSettings):
     log_format: str = Field(
         "auto", pattern="^(auto|text|json)$", description="auto: text on a terminal, json otherwise"
     )
+    scheduling: str = Field(
+        "auto", pattern="^(auto|batch|normal)$", description="batch: on busy processors requests wait and share work"
+    )
     start_wait_ms: int = Field(60_000, ge=0, description="how long a start waits for a store that does not answer")
     stop_timeout_ms: int = Field(5_000, ge=0, description="how long a clean stop may take")
     kafka: dict[str, str] = Field(default_factory=dict, description="broker configs under Kafka's own names")

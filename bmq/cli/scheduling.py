@@ -1,0 +1,30 @@
+"""How the kernel lets this process run when the processors are busy (sched(7))."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+import structlog
+
+THIS_THREAD: Final = 0
+
+log = structlog.get_logger("bmq.cli")
+
+
+def run_in_batches() -> None:
+    """From here on a request that arrives interrupts nobody who runs: it waits for this process's turn (SCHED_BATCH).
+
+    On idle processors that is no wait at all. On busy ones a server that is woken for each request handles them one by
+    one; woken a little later it finds several, and they share a packet to the DataNodes, a reply, a turn of the loop.
+
+    For this thread and all that it starts. A policy that somebody gave this process on purpose (`chrt`, systemd's
+    `CPUSchedulingPolicy`) is left alone, and so is a system that knows none.
+    """
+    if not hasattr(os, "SCHED_BATCH"):
+        return
+    try:
+        if os.sched_getscheduler(THIS_THREAD) == os.SCHED_OTHER:
+            os.sched_setscheduler(THIS_THREAD, os.SCHED_BATCH, os.sched_param(0))
+    except OSError as error:
+        log.warning("no_batch_scheduling", reason=str(error))
