@@ -337,7 +337,12 @@ class NodeServer:
             node,
             self._clock,
             self._rng,
-            ControllerConfig(cluster_id=cluster_id, broker_configs=configs),
+            ControllerConfig(
+                cluster_id=cluster_id,
+                broker_configs=configs,
+                successions_at_first=self._settings.cluster.successions_at_first,
+                idle_succession_delay_ms=self._settings.cluster.idle_succession_delay_ms,
+            ),
             lambda old, new: None,  # this node hears of it as all others do
             epoch=epoch,
             is_cluster=True,

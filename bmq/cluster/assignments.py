@@ -96,8 +96,10 @@ class Assignments:
     ) -> None:
         is_new_config = before is not None and before.log_config != topic.log_config
         for number, partition in enumerate(topic.partitions):
-            key = TopicPartition(topic.topic_id, partition.partition)
             previous = before.partitions[number] if before is not None and number < len(before.partitions) else None
+            if previous is partition and self._is_registered and not is_new_config:
+                continue  # most of them, each time: a topic may have thousands
+            key = TopicPartition(topic.topic_id, partition.partition)
             if partition.leader != self._node_id or not self._is_registered:
                 if self._want_no_more(key):
                     self._let_go(key, topic.name)

@@ -27,6 +27,10 @@ class ClusterSettings:
     retry_max_ms: int = 500
     release_wait_max_ms: int = 1_500
     """How long a new owner waits for the old one to drain and seal; then it takes over by force."""
+    successions_at_first: int = 200
+    """So many of a dead node's partitions get their next owners at once, those in use before others."""
+    idle_succession_delay_ms: int = 300
+    """The others get theirs so much later: each of them is news to every process."""
     takeover_delay_ms: int = 3_000
     """When a dead node's partitions are started that nobody has asked for by then: those in use come first."""
     takeovers_behind_max: int = 4

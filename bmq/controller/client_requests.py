@@ -20,7 +20,14 @@ from bmq.controller.config_alter import decide_alter_configs, decide_incremental
 from bmq.controller.config_describe import describe_configs
 from bmq.controller.decision import Decision
 from bmq.controller.decision_log import DecisionLog
-from bmq.controller.image import INTERNAL_TOPICS, METADATA_TOPIC_ID, OFFSETS_TOPIC_NAME, MetadataImage, Node
+from bmq.controller.image import (
+    INTERNAL_TOPICS,
+    METADATA_TOPIC_ID,
+    OFFSETS_TOPIC_NAME,
+    MetadataImage,
+    Node,
+    PartitionImage,
+)
 from bmq.controller.leader_election import decide_elect_leaders
 from bmq.controller.metadata_state import CLUSTER_WIDE
 from bmq.controller.partition_counts import decide_create_partitions
@@ -96,8 +103,12 @@ class ClientRequests:
             decisions.state.features,
             decisions.applied_offset,
             self._reports.floor_of,
+            self._is_in_use,
             self._clock.now_ms(),
         )
+
+    def _is_in_use(self, topic_id: UUID, partition: PartitionImage) -> bool:
+        return self._reports.is_in_use(topic_id, partition, asyncio.get_running_loop().time())
 
     async def create_topics(self, request: CreateTopicsRequest, *, principal: str) -> CreateTopicsResponse:
         topic_ids = [self._new_uuid() for _ in request.topics]

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from functools import partial
 
 import structlog
 
 from bmq.controller.broker_configs import BrokerConfigs
 from bmq.controller.config import ControllerConfig
 from bmq.controller.decision import Decision
-from bmq.controller.decision_log import DecisionLog
+from bmq.controller.decision_log import ControllerGone, DecisionLog
 from bmq.controller.image import MetadataImage
 from bmq.controller.node_registration import (
     decide_draining,
@@ -25,6 +26,7 @@ from bmq.controller.node_registration import (
 )
 from bmq.controller.node_sessions import NodeSessions, Overdue, Peer
 from bmq.controller.situation import Situation
+from bmq.controller.succession import decide_successions
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
 from bmq.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
@@ -64,6 +66,10 @@ class ClusterNodes:
         self._look_now = asyncio.Event()
         self._watch: asyncio.Task[None] | None = None
         self._fencing: asyncio.Task[None] | None = None
+        self._succession: asyncio.Task[None] | None = None
+        self._is_succession_due = True  # the controller before this one may have died over it
+        self._fenced_for: dict[int, str] = {}
+        """Why those nodes were fenced of whose partitions some may still be without a next owner."""
 
     def start(self) -> None:
         """Every node that takes part has the session timeout to be heard of; it need not register again."""
@@ -80,8 +86,8 @@ class ClusterNodes:
 
     @property
     def are_settled(self) -> bool:
-        """Whether nobody has still to be heard of, or to come back."""
-        return self._sessions.are_settled
+        """Whether nobody has still to be heard of, or to come back, and nothing is without an owner that lives."""
+        return self._sessions.are_settled and not self._is_succession_due and not self._is_succeeding
 
     # --- what nodes say
 
@@ -136,6 +142,7 @@ class ClusterNodes:
             return BrokerHeartbeatResponse(error_code=error.code)
         finally:
             self._changing.discard(node_id)
+        self._look_for_orphans()
         if response.is_fenced != registration.fenced:
             _log.info("node_fenced" if response.is_fenced else "node_unfenced", node_id=node_id)
         return response
@@ -167,6 +174,8 @@ class ClusterNodes:
             now_s = self._now_s()
             if self._sessions.look(now_s) and (self._fencing is None or self._fencing.done()):
                 self._fencing = self._decisions.spawn(self._fence())
+            if self._is_succession_due and not self._is_succeeding:
+                self._succession = self._decisions.spawn(self._succeed())
             self._look_now.clear()
             # In a task of its own: a slow metadata log must not look like a late look.
             with contextlib.suppress(TimeoutError):
@@ -178,7 +187,7 @@ class ClusterNodes:
 
         def decide(image: MetadataImage, broker: BrokerConfigs) -> Decision[list[int]]:
             overdue[:] = self._sessions.overdue(self._now_s())
-            return decide_fencing(self._situation(), overdue)
+            return decide_fencing(self._situation(), overdue, self._config.successions_at_first)
 
         try:
             fenced = await self._decisions.decide(decide, self._config.internal_request_wait_max_ms)
@@ -190,7 +199,41 @@ class ClusterNodes:
             self._sessions.forget(node, now_s)
             if node.node_id in fenced:
                 self._decisions.metrics.nodes_fenced += 1
+                self._fenced_for[node.node_id] = f"node {node.node_id} {node.why}"
                 _log.warning("node_fenced", node_id=node.node_id, reason=f"it {node.why}")
+        self._look_for_orphans()
+
+    @property
+    def _is_succeeding(self) -> bool:
+        return self._succession is not None and not self._succession.done()
+
+    def _look_for_orphans(self) -> None:
+        self._is_succession_due = True
+        self._look_now.set()
+
+    async def _succeed(self) -> None:
+        """Owners for all that have none which lives, in batches that grow."""
+        count = self._config.successions_at_first
+        self._is_succession_due = False
+        try:
+            while not await self._decisions.decide(
+                partial(self._decide_successions, count), self._config.internal_request_wait_max_ms
+            ):
+                if count == self._config.successions_at_first:
+                    # The first next owners take over what is in use; thousands of news would hold them up.
+                    await asyncio.sleep(self._config.idle_succession_delay_ms / 1000)
+                count *= 2
+        except ControllerGone:
+            return
+        except BmqError as error:
+            _log.warning("owners_not_named", error=str(error))
+            self._is_succession_due = True  # the next look tries again
+            return
+        if not self._is_succession_due:
+            self._fenced_for.clear()
+
+    def _decide_successions(self, count_max: int, image: MetadataImage, broker: BrokerConfigs) -> Decision[bool]:
+        return decide_successions(self._situation(), self._fenced_for, count_max)
 
     @staticmethod
     def _now_s() -> float:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bmq.controller.balancer import BalancerLimits
+from bmq.controller.succession import SUCCESSIONS_AT_FIRST
 from bmq.controller.topics import TopicLimits
 
 
@@ -35,6 +36,10 @@ class ControllerConfig:
     """A node whose connection was lost has so long to be back."""
     node_look_interval_ms: int = 250
     """How often it is looked who is overdue, at least."""
+    successions_at_first: int = SUCCESSIONS_AT_FIRST
+    """So many of a dead node's partitions get their next owners at once, those in use before others."""
+    idle_succession_delay_ms: int = 300
+    """The others get theirs so much later."""
 
     balancer_enabled: bool = True
     balancer_interval_ms: int = 1_000

@@ -3,7 +3,8 @@
 As in KIP-631: a process registers once (an *incarnation* of its node id), gets the metadata log's offset as its epoch, is
 fenced at first, and takes part from the heartbeat on that says it knows of its own registration. Registrations are in the
 log, so they hold over a change of controllers. Other than in Kafka nobody waits for a dead node's partitions: fencing and
-naming the next owners is one batch of records.
+naming the next owners of what is in use is one batch of records. What a node owned whose place a new process takes ends with
+that process's registration, all of it: nothing goes on under epochs that another one was given (rule 1).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from bmq.controller.metadata_state import (
     node_of,
 )
 from bmq.controller.situation import Situation
-from bmq.controller.succession import abandonments, owns_any, successions
+from bmq.controller.succession import SUCCESSIONS_AT_FIRST, abandonments, owns_any, successions
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
@@ -124,14 +125,19 @@ def decide_heartbeat(situation: Situation, request: BrokerHeartbeatRequest) -> D
     return Decision(response, records)
 
 
-def decide_fencing(situation: Situation, overdue: Sequence[_FencedNode]) -> Decision[list[int]]:
-    """Fence those that are not fenced yet, all at once, and name the next owners of what they owned; which they are."""
+def decide_fencing(
+    situation: Situation, overdue: Sequence[_FencedNode], successions_max: int = SUCCESSIONS_AT_FIRST
+) -> Decision[list[int]]:
+    """Fence those that are not fenced yet, all at once, and name the next owners of what they owned; which they are.
+
+    Of more than `successions_max` partitions the idle ones are left to `decide_successions`.
+    """
     reasons = {}
     for node in overdue:
         known = situation.registrations.get(node.node_id)
         if known is not None and known.broker_epoch == node.broker_epoch and not known.fenced:
             reasons[node.node_id] = f"node {node.node_id} {node.why}"
-    return Decision(list(reasons), _fence(situation, reasons) if reasons else ())
+    return Decision(list(reasons), _fence(situation, reasons, successions_max) if reasons else ())
 
 
 def decide_draining(situation: Situation, node_id: int, is_draining: bool) -> Decision[None]:
@@ -144,10 +150,12 @@ def decide_draining(situation: Situation, node_id: int, is_draining: bool) -> De
     return Decision(None, (_change(known, in_controlled_shutdown=_YES if is_draining else _NO),))
 
 
-def _fence(situation: Situation, reasons: Mapping[int, str]) -> tuple[MetadataRecord, ...]:
+def _fence(
+    situation: Situation, reasons: Mapping[int, str], successions_max: int = SUCCESSIONS_AT_FIRST
+) -> tuple[MetadataRecord, ...]:
     live = {node_id: node for node_id, node in situation.owners.items() if node_id not in reasons}
     fenced = (_change(situation.registrations[node_id], fenced=_YES) for node_id in reasons)
-    return (*fenced, *successions(situation, live, reasons))
+    return (*fenced, *successions(situation, live, reasons, successions_max))
 
 
 def _unfence(situation: Situation, known: RegisterBrokerRecord) -> tuple[MetadataRecord, ...]:

@@ -13,6 +13,8 @@ from bmq.protocol.metadata_records import PartitionChangeRecord, RegisterBrokerR
 
 FloorOf = Callable[[UUID, PartitionImage], int]
 """The greatest high watermark of a partition that is known (rule 5)."""
+IsInUse = Callable[[UUID, PartitionImage], bool]
+"""Whether somebody wrote to a partition or read from it a moment ago."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,7 @@ class Situation:
     features: Mapping[str, int]
     next_offset: int
     floor_of: FloorOf
+    is_in_use: IsInUse
     now_ms: int
 
     @cached_property

@@ -4,17 +4,25 @@ An owner stays for as long as it lives: a preferred replica that comes back take
 moves what it wants moved. The next owner is the live replica that owns least; without one the partition is placed anew,
 since waiting for its old nodes would keep nothing that is not in the store. While nobody lives who could own it, a
 partition stays with the owner it has: cut off from the controller, it may well go on serving.
+
+A dead node may have owned thousands. Every process of the cluster has to take note of each of them, so the first batch of
+records names the next owners of what is in use, and those of idle partitions follow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 from uuid import UUID
 
 from bmq.controller.assignment import replicas_anew, replicas_including, willing_nodes
-from bmq.controller.image import NO_LEADER, MetadataImage, Node, PartitionImage
+from bmq.controller.decision import Decision
+from bmq.controller.image import INTERNAL_TOPICS, NO_LEADER, MetadataImage, Node, PartitionImage, TopicImage
 from bmq.controller.situation import Situation
 from bmq.protocol.metadata_records import PartitionChangeRecord
+
+SUCCESSIONS_AT_FIRST: Final = 200
+"""So many partitions get their next owners together with the record that fences the one they had."""
 
 
 def owner_counts(image: MetadataImage, nodes: Mapping[int, Node]) -> dict[int, int]:
@@ -55,23 +63,36 @@ class NextOwners:
 
 
 def successions(
-    situation: Situation, live: Mapping[int, Node], reasons: Mapping[int, str]
+    situation: Situation, live: Mapping[int, Node], reasons: Mapping[int, str], count_max: int | None = None
 ) -> list[PartitionChangeRecord]:
     """New owners among `live` for every partition whose owner is not one of them; `reasons` by its node.
 
-    Nothing when nobody lives.
+    With `count_max` for so many at most, those first that somebody waits for. Nothing when nobody lives.
     """
     if not live:
         return []
+    without = [
+        (topic, partition)
+        for topic in situation.image.topics_by_id.values()
+        for partition in topic.partitions
+        if partition.leader not in live
+    ]
+    if count_max is not None and len(without) > count_max:
+        without.sort(key=lambda each: _patience(situation, *each))
+        del without[count_max:]
     next_owners = NextOwners(situation.image, live)
     changes = []
-    for topic in situation.image.topics_by_id.values():
-        for partition in topic.partitions:
-            if partition.leader not in live:
-                owner, replicas = next_owners.choose(partition)
-                reason = reasons.get(partition.leader) or _without_owner(partition.leader)
-                changes.append(situation.new_reign(topic.topic_id, partition, owner, replicas, live, reason))
+    for topic, partition in without:
+        owner, replicas = next_owners.choose(partition)
+        reason = reasons.get(partition.leader) or _without_owner(partition.leader)
+        changes.append(situation.new_reign(topic.topic_id, partition, owner, replicas, live, reason))
     return changes
+
+
+def decide_successions(situation: Situation, reasons: Mapping[int, str], count_max: int) -> Decision[bool]:
+    """Owners for so many of those partitions that have none which lives; whether that was all of them."""
+    changes = successions(situation, situation.owners, reasons, count_max)
+    return Decision(len(changes) < count_max, changes)
 
 
 def abandonments(situation: Situation, node_id: int, reason: str) -> list[PartitionChangeRecord]:
@@ -111,6 +132,13 @@ def replica_changes(situation: Situation, count_max: int) -> list[PartitionChang
                 if len(changes) >= count_max:
                     return changes
     return changes
+
+
+def _patience(situation: Situation, topic: TopicImage, partition: PartitionImage) -> int:
+    """Groups and transactions of many topics wait for one internal partition; nobody waits for what is idle."""
+    if topic.name in INTERNAL_TOPICS:
+        return 0
+    return 1 if situation.is_in_use(topic.topic_id, partition) else 2
 
 
 def _without_owner(node_id: int) -> str:

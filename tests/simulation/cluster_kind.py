@@ -68,7 +68,12 @@ class ClusterKind:
             },
             "broker": {"tail_cache_bytes_max": 100_000, "append_bytes_max": 400_000, "upkeep_interval_s": 0.2},
             "fetch": {"read_cache_bytes_max": 400_000, "read_chunk_bytes": 65_536, "read_ahead_bytes_max": 200_000},
-            "cluster": {"zookeeper_session_ms": 2_000, "metadata_wait_max_ms": 1_000, "shutdown_wait_max_ms": 3_000},
+            "cluster": {
+                "zookeeper_session_ms": 2_000,
+                "metadata_wait_max_ms": 1_000,
+                "shutdown_wait_max_ms": 3_000,
+                "successions_at_first": 2,  # of a few partitions, as of thousands
+            },
         }
 
     def topic_configs(self) -> dict[str, str]:

@@ -99,19 +99,28 @@ def heartbeat(
 
 
 class ManyNodes(Cluster):
-    """A cluster of nodes that reach each other; `take` replays records by their bytes. Floors are 0 unless set."""
+    """A cluster of nodes that reach each other; `take` replays records by their bytes. Floors are 0 unless set, and nothing is in use."""
 
     def __init__(self, *registrations: RegisterBrokerRecord) -> None:
         super().__init__(NODE)
         self.take([BrokerRegistrationChangeRecord(broker_id=NODE.node_id, fenced=1), *registrations])
         self.floors: dict[tuple[UUID, int], int] = {}
+        self.in_use: set[tuple[UUID, int]] = set()
 
     def take(self, records: Iterable[MetadataRecord]) -> None:
         super().take([decode_record(encode_record(record)) for record in records])
 
     @property
     def situation(self) -> Situation:
-        return Situation(self.image, self.state.registrations, self.state.features, self.offset, self.floor_of, NOW_MS)
+        return Situation(
+            self.image,
+            self.state.registrations,
+            self.state.features,
+            self.offset,
+            self.floor_of,
+            lambda topic_id, partition: (topic_id, partition.partition) in self.in_use,
+            NOW_MS,
+        )
 
     def floor_of(self, topic_id: UUID, partition: PartitionImage) -> int:
         return max(partition.high_watermark_floor, self.floors.get((topic_id, partition.partition), 0))

@@ -20,7 +20,12 @@ from bmq.protocol.messages.alter_partition_reassignments_request import (
 )
 from bmq.protocol.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
 from bmq.protocol.messages.list_partition_reassignments_request import ListPartitionReassignmentsRequest
-from bmq.protocol.metadata_records import FeatureLevelRecord, decode_record, encode_record
+from bmq.protocol.metadata_records import (
+    BrokerRegistrationChangeRecord,
+    FeatureLevelRecord,
+    decode_record,
+    encode_record,
+)
 from bmq.protocol.record_batch import Record, decode_records, encode_batch
 from tests.unit.controller.cluster_support import heartbeat, owners_by_count, registration, require_sound
 from tests.unit.controller.controller_lab import BALANCED, CONFIG, ControllerLab, LabNode, Wire, on_virtual_time
@@ -204,6 +209,59 @@ async def test_a_hung_node_is_fenced_after_two_seconds_and_its_floors_are_known(
         # Fencing and the next owners are one image: nobody ever sees partitions of a node that is not there.
         for _, image in lab.images:
             require_sound(image) if image.nodes else None
+
+
+@on_virtual_time
+async def test_idle_partitions_of_a_dead_node_follow_those_in_use() -> None:
+    lab = ControllerLab()
+    async with lab.controller():
+        dead, _ = await lab.join(1, 2)
+        await lab.create("t", 1_200, 2)
+        owned = [number for number, leader in enumerate(lab.leaders("t")) if leader == 1]
+        busy = set(owned[-5:])
+        assert await dead.report(7, bytes_in=lambda number: 1_000 * (number in busy)) is ErrorCode.NONE
+        dead.die()
+        await lab.until(lambda: 1 not in lab.image.nodes)
+        first = next(image for _, image in lab.images if 1 not in image.nodes and 2 in image.nodes and image.topics)
+        assert {first.topics["t"].partitions[number].leader for number in busy} == {2}
+        passed_s = await lab.until(lambda: set(lab.leaders("t")) == {2})
+        assert 0.2 < passed_s < 0.6
+        for number in (owned[0], owned[300], owned[-1]):
+            assert lab.reasons("t", number) == ["node 1 lost its connection to the controller"]
+            assert lab.image.topics["t"].partitions[number].high_watermark_floor == 7
+
+
+@on_virtual_time
+async def test_the_next_controller_names_the_owners_that_the_last_one_did_not() -> None:
+    lab = ControllerLab()
+    async with lab.controller():
+        gone, other = await lab.join(1, 2)
+        await lab.create("t", 500, 2)
+        before = lab.image.topics["t"].partitions
+    fenced = BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=gone.epoch, fenced=1)
+    lab.log.append(
+        memoryview(encode_batch([Record(b"", encode_record(fenced))])), lambda result: None, is_internal=True
+    )
+    async with lab.controller():
+        other.go_on()
+        await lab.until(lambda: set(lab.leaders("t")) == {2}, within_s=1)
+        owned = [number for number, partition in enumerate(before) if partition.leader == 1]
+        assert {tuple(lab.reasons("t", number)) for number in owned} == {("node 1 does not live",)}
+
+
+@on_virtual_time
+async def test_owners_are_named_again_when_that_could_not_be_written() -> None:
+    lab = ControllerLab()
+    async with lab.controller() as controller:
+        dead, _ = await lab.join(1, 2)
+        await lab.create("t", 1_200, 2)
+        dead.die()
+        await lab.until(lambda: 1 not in lab.image.nodes)
+        lab.log.refuse_with = ErrorCode.KAFKA_STORAGE_ERROR
+        await asyncio.sleep(1)
+        assert 1 in lab.leaders("t") and controller.metrics.appends_failed > 0
+        lab.log.refuse_with = None
+        await lab.until(lambda: set(lab.leaders("t")) == {2}, within_s=1.5)
 
 
 @on_virtual_time

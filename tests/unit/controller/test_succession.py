@@ -27,7 +27,7 @@ from bmq.controller.node_sessions import Overdue
 from bmq.controller.partition_counts import decide_create_partitions
 from bmq.controller.partition_reports import Rates
 from bmq.controller.reassignment import decide_alter_partition_reassignments
-from bmq.controller.succession import replica_changes
+from bmq.controller.succession import SUCCESSIONS_AT_FIRST, decide_successions, replica_changes
 from bmq.controller.topics import TopicLimits, decide_create_topics
 from bmq.protocol.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
@@ -306,6 +306,41 @@ def test_moves_that_make_no_sense_are_left_out() -> None:
     ]
     records = move_records(cluster.situation, moves)
     assert [(record.partition_id, record.leader, record.reason) for record in records] == [(0, 3, "first")]
+
+
+def test_of_very_many_partitions_those_that_somebody_waits_for_come_first() -> None:
+    cluster = ManyNodes(registered(2), registered(3), registered(4))
+    idle = cluster.topic("idle", [(2,)] * 300)
+    cluster.topic("__consumer_offsets", [(2,)] * 10)
+    cluster.in_use = {(idle, 290), (idle, 17)}
+    epoch = cluster.state.registrations[2].broker_epoch
+    decision = decide_fencing(cluster.situation, [Overdue(2, epoch, "was silent")])
+    cluster.take(decision.records)
+    assert decision.response == [2] and len(decision.records) == 1 + SUCCESSIONS_AT_FIRST
+    assert 2 not in cluster.leaders("__consumer_offsets")
+    named = {number for number, leader in enumerate(cluster.leaders("idle")) if leader != 2}
+    assert named == {*range(SUCCESSIONS_AT_FIRST - 11), 290}
+    # The rest in parts, in which nothing is named twice.
+    before = cluster.partitions("idle")
+    part = decide_successions(cluster.situation, {2: "node 2 was silent"}, 50)
+    cluster.take(part.records)
+    assert (part.response, len(part.records), part.records[0].reason) == (False, 50, "node 2 was silent")
+    rest = decide_successions(cluster.situation, {}, 1_000)
+    cluster.take(rest.records)
+    assert (rest.response, rest.records[0].reason) == (True, "node 2 does not live")
+    require_sound(cluster.image)
+    assert {cluster.partitions("idle")[number] for number in named} == {before[number] for number in named}
+    assert {partition.leader_epoch for partition in cluster.partitions("idle")} == {1}
+    counts = owners_by_count(cluster.image, [2, 3, 4])
+    assert counts == {2: 0, 3: 155, 4: 155}
+    assert decide_successions(cluster.situation, {}, 1_000) == Decision(True, [])
+
+
+def test_nobody_is_named_while_nobody_lives() -> None:
+    cluster = ManyNodes(registered(2))
+    cluster.topic("t", [(2,)] * 3)
+    cluster.take([registered(2, fenced=True)])
+    assert decide_successions(cluster.situation, {}, 10) == Decision(True, [])
 
 
 def test_nothing_is_drained_to_nodes_that_are_drained_themselves() -> None:
