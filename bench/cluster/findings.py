@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from bench.cluster.criteria import PAIRS
+from bench.cluster.criteria import BMQ, KAFKA, PAIRS, SEPARATE
 from bench.cluster.stage import PartTimedOut
 
 REASON_CHARACTERS_MAX = 2_000
@@ -30,16 +30,13 @@ class Findings:
     def without(cls, earlier: Mapping[str, Any], parts: Iterable[str], sides: Iterable[str]) -> Findings:
         """What an earlier run found, apart from what is measured again."""
         parts, sides = set(parts), tuple(sides)
+        others = tuple(f"{side}:" for side in (BMQ, KAFKA, SEPARATE) if side not in sides)
         found = {
             part: {side: one for side, one in of.items() if part not in parts or side not in sides}
             for part, of in earlier["parts"].items()
         }
         failures = {
-            part: [
-                reason
-                for reason in reasons
-                if part not in parts or not reason.startswith(tuple(f"{s}:" for s in sides))
-            ]
+            part: [reason for reason in reasons if part not in parts or (part != PAIRS and reason.startswith(others))]
             for part, reasons in earlier["failures"].items()
         }
         pairs = [] if PAIRS in parts else list(earlier["pairs"])

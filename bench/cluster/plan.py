@@ -62,7 +62,7 @@ class Plan:
     controller_failovers: int = 3
     kafka_controller_failovers: int = 1
     limit_s: float = 480.0
-    pairs_limit_s: float = 900.0
+    pairs_limit_s: float = 1_200.0
 
 
 def quick(plan: Plan) -> Plan:

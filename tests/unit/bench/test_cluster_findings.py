@@ -68,6 +68,17 @@ def test_only_what_is_measured_again_is_left_out() -> None:
     assert kept.pairs == EARLIER["pairs"]
 
 
+def test_a_failure_that_names_no_side_goes_with_what_it_was_about() -> None:
+    out_of_time = EARLIER | {
+        "failures": {PAIRS: ["PartTimedOut: it took longer", "bmq_separate: x"], "move": ["kafka: stuck", "no disk"]}
+    }
+    assert Findings.without(out_of_time, [PAIRS], ["bmq", "kafka"]).failures == {"move": ["kafka: stuck", "no disk"]}
+    assert Findings.without(out_of_time, ["move"], ["bmq"]).failures == {
+        PAIRS: ["PartTimedOut: it took longer", "bmq_separate: x"],
+        "move": ["kafka: stuck"],
+    }
+
+
 def test_pairs_are_measured_all_together() -> None:
     kept = Findings.without(EARLIER, [PAIRS], ["bmq", "kafka"])
     assert kept.pairs == [] and kept.parts == EARLIER["parts"] and kept.failures == EARLIER["failures"]
