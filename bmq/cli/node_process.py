@@ -30,7 +30,7 @@ from bmq.cli.settings import Settings, split_roles
 from bmq.cli.stores import open_store, register_metrics
 from bmq.cluster.zookeeper import ZooKeeperElection
 from bmq.controller.image import ROLE_BROKER, ROLE_COORDINATOR
-from bmq.hdfs.location import SCHEME
+from bmq.hdfs.location import is_hdfs
 from bmq.protocol.errors import BmqError
 
 _STOP_GRACE_S: Final = 1.0
@@ -49,7 +49,7 @@ def run_node(settings: Settings) -> None:
 
 
 def _check(settings: Settings) -> None:
-    if not settings.store.startswith(SCHEME):
+    if not is_hdfs(settings.store):
         raise NodeSettingsIncomplete(
             "a node needs --store hdfs://NAMENODE:PORT/DIR: several processes cannot share an embedded store "
             "(`bmq standalone` is the whole server in one process)"

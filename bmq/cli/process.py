@@ -27,7 +27,7 @@ from bmq.cli.settings import Settings, split_address
 from bmq.cli.standalone import StandaloneServer
 from bmq.cli.stores import open_store, register_metrics
 from bmq.cluster.rest.application import RestSources, rest_application
-from bmq.hdfs.location import SCHEME as HDFS_SCHEME
+from bmq.hdfs.location import is_hdfs
 from bmq.log.local_root import raise_open_files_limit
 from bmq.protocol.errors import BmqError
 
@@ -66,7 +66,7 @@ def _reuse_memory() -> None:
 def prepare_process(settings: Settings) -> None:
     """Logs, limits, memory and turns on the processors, as every server of ours wants them; before it has threads."""
     configure_logs(settings.log_level, settings.log_format)
-    if settings.scheduling == "batch" or (settings.scheduling == "auto" and settings.store.startswith(HDFS_SCHEME)):
+    if settings.scheduling == "batch" or (settings.scheduling == "auto" and is_hdfs(settings.store)):
         run_in_batches()
     # Each open segment and each connection is a descriptor: use all we may have.
     raise_open_files_limit()

@@ -29,7 +29,7 @@ from bmq.cluster.drivers.settings import ScaleSettings
 from bmq.cluster.router_config import RouterConfig
 from bmq.controller.image import ALL_ROLES
 from bmq.hdfs.config import HdfsSettings
-from bmq.hdfs.location import SCHEME as HDFS_SCHEME
+from bmq.hdfs.location import is_hdfs
 from bmq.protocol.errors import BmqError
 from bmq.proxy.fetch_config import FetchConfig
 from bmq.proxy.limits import ProxyLimits
@@ -156,7 +156,7 @@ def load_settings(command_line: dict[str, Any], file: Path | None) -> LoadedSett
     merged: dict[str, Any] = {}
     for _, layer in reversed(layers):
         merged = _merge(merged, layer)
-    if str(merged.get("store", "")).startswith(HDFS_SCHEME):
+    if is_hdfs(str(merged.get("store", ""))):
         # A store in this machine's files has the page cache in front of it already.
         share = {"fetch": {"read_cache_bytes_max": cache_bytes(memory_bytes())}}
         layers.append((f"default, 1/{CACHE_SHARE} of the memory", share))

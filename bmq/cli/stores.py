@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from bmq.cli.patience import TRY_AGAIN_S, Patience, is_store_silent
 from bmq.cli.settings import Settings
-from bmq.hdfs.location import SCHEME, located
+from bmq.hdfs.location import is_hdfs, located
 from bmq.hdfs.store import HdfsStore
 from bmq.log.local import LocalStore
 from bmq.log.store import SegmentStore
@@ -24,7 +24,7 @@ class UnknownStore(BmqError):
 
 async def open_store(settings: Settings, random: Random) -> SegmentStore:
     """Raises UnknownStore, BadLocation, StoreNotReady, RootError or another StoreError, each one sentence."""
-    if settings.store.startswith(SCHEME):
+    if is_hdfs(settings.store):
         config = located(settings.store, settings.hdfs, system_user=_system_user())
         patience = Patience(settings.start_wait_ms)
         return await patience.until_done(
@@ -40,7 +40,7 @@ async def open_store(settings: Settings, random: Random) -> SegmentStore:
 
 async def open_store_beside(settings: Settings, random: Random) -> SegmentStore:
     """As `open_store`, for a reader that may run beside a server: it takes no lock and makes nothing."""
-    if settings.store.startswith(SCHEME) or (settings.store and not settings.store.startswith("file:")):
+    if is_hdfs(settings.store) or (settings.store and not settings.store.startswith("file:")):
         return await open_store(settings, random)
     path = _local_path(settings)
     if not path.is_dir():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bmq.controller.succession import IDLE_SUCCESSION_DELAY_MS, SUCCESSIONS_AT_FIRST
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
@@ -27,9 +29,9 @@ class ClusterSettings:
     retry_max_ms: int = 500
     release_wait_max_ms: int = 1_500
     """How long a new owner waits for the old one to drain and seal; then it takes over by force."""
-    successions_at_first: int = 200
+    successions_at_first: int = SUCCESSIONS_AT_FIRST
     """So many of a dead node's partitions get their next owners at once, those in use before others."""
-    idle_succession_delay_ms: int = 300
+    idle_succession_delay_ms: int = IDLE_SUCCESSION_DELAY_MS
     """The others get theirs so much later: each of them is news to every process."""
     takeover_delay_ms: int = 3_000
     """When a dead node's partitions are started that nobody has asked for by then: those in use come first."""

@@ -142,7 +142,8 @@ class ClusterNodes:
             return BrokerHeartbeatResponse(error_code=error.code)
         finally:
             self._changing.discard(node_id)
-        self._look_for_orphans()
+        if response.is_fenced:
+            self._look_for_orphans()
         if response.is_fenced != registration.fenced:
             _log.info("node_fenced" if response.is_fenced else "node_unfenced", node_id=node_id)
         return response

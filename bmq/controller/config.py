@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bmq.controller.balancer import BalancerLimits
-from bmq.controller.succession import SUCCESSIONS_AT_FIRST
+from bmq.controller.succession import IDLE_SUCCESSION_DELAY_MS, SUCCESSIONS_AT_FIRST
 from bmq.controller.topics import TopicLimits
 
 
@@ -38,7 +38,7 @@ class ControllerConfig:
     """How often it is looked who is overdue, at least."""
     successions_at_first: int = SUCCESSIONS_AT_FIRST
     """So many of a dead node's partitions get their next owners at once, those in use before others."""
-    idle_succession_delay_ms: int = 300
+    idle_succession_delay_ms: int = IDLE_SUCCESSION_DELAY_MS
     """The others get theirs so much later."""
 
     balancer_enabled: bool = True

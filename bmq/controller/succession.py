@@ -23,6 +23,8 @@ from bmq.protocol.metadata_records import PartitionChangeRecord
 
 SUCCESSIONS_AT_FIRST: Final = 200
 """So many partitions get their next owners together with the record that fences the one they had."""
+IDLE_SUCCESSION_DELAY_MS: Final = 300
+"""The others get theirs so much later."""
 
 
 def owner_counts(image: MetadataImage, nodes: Mapping[int, Node]) -> dict[int, int]:

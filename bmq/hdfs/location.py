@@ -14,6 +14,11 @@ SCHEME: Final = "hdfs:"
 _FORM: Final = "hdfs://NAMENODE:PORT[,NAMENODE:PORT]/DIRECTORY"
 
 
+def is_hdfs(store: str) -> bool:
+    """Whether a store's URL names a directory on HDFS, as far as its scheme says."""
+    return store.startswith(SCHEME)
+
+
 class BadLocation(StoreError):
     """A store URL that names no place on HDFS."""
 

@@ -23,6 +23,8 @@ from bmq.protocol.internal_messages import (
 )
 from bmq.protocol.messages.broker_heartbeat_response import BrokerHeartbeatResponse
 from bmq.protocol.messages.broker_registration_response import BrokerRegistrationResponse
+from bmq.protocol.metadata_records import MetadataRecord, encode_record
+from bmq.protocol.record_batch import Record, encode_batch
 from tests.fakes.clock import FakeClock
 from tests.fakes.partition_log import FakePartitionLog
 from tests.fakes.store import FakeStore
@@ -217,6 +219,11 @@ class ControllerLab:
     async def create(self, name: str, partitions: int, factor: int = 1) -> None:
         response = await self.active.create_topics(create(topic(name, partitions, factor)), principal="User:a")
         assert response.topics[0].error_code == ErrorCode.NONE, response.topics[0].error_message
+
+    def write(self, record: MetadataRecord) -> None:
+        """Put it into the log, as a controller before the next one would have."""
+        batch = encode_batch([Record(b"", encode_record(record))])
+        self.log.append(memoryview(batch), lambda result: None, is_internal=True)
 
     def leaders(self, name: str) -> list[int]:
         return [partition.leader for partition in self.image.topics[name].partitions]

@@ -20,13 +20,8 @@ from bmq.protocol.messages.alter_partition_reassignments_request import (
 )
 from bmq.protocol.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
 from bmq.protocol.messages.list_partition_reassignments_request import ListPartitionReassignmentsRequest
-from bmq.protocol.metadata_records import (
-    BrokerRegistrationChangeRecord,
-    FeatureLevelRecord,
-    decode_record,
-    encode_record,
-)
-from bmq.protocol.record_batch import Record, decode_records, encode_batch
+from bmq.protocol.metadata_records import BrokerRegistrationChangeRecord, FeatureLevelRecord, decode_record
+from bmq.protocol.record_batch import decode_records
 from tests.unit.controller.cluster_support import heartbeat, owners_by_count, registration, require_sound
 from tests.unit.controller.controller_lab import BALANCED, CONFIG, ControllerLab, LabNode, Wire, on_virtual_time
 from tests.unit.controller.support import create, describe, incremental, topic
@@ -53,8 +48,7 @@ async def test_the_first_controller_writes_the_level_and_nothing_else() -> None:
 @on_virtual_time
 async def test_a_cluster_of_a_later_release_is_not_taken_over() -> None:
     lab = ControllerLab()
-    record = Record(b"", encode_record(FeatureLevelRecord(name="bmq.metadata.version", feature_level=7)))
-    lab.log.append(memoryview(encode_batch([record])), lambda result: None, is_internal=True)
+    lab.write(FeatureLevelRecord(name="bmq.metadata.version", feature_level=7))
     with pytest.raises(UnsupportedVersion, match=r"bmq.metadata.version is 7 and this server supports 1 to 1"):
         async with lab.controller():
             raise AssertionError("it started")
@@ -238,10 +232,7 @@ async def test_the_next_controller_names_the_owners_that_the_last_one_did_not() 
         gone, other = await lab.join(1, 2)
         await lab.create("t", 500, 2)
         before = lab.image.topics["t"].partitions
-    fenced = BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=gone.epoch, fenced=1)
-    lab.log.append(
-        memoryview(encode_batch([Record(b"", encode_record(fenced))])), lambda result: None, is_internal=True
-    )
+    lab.write(BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=gone.epoch, fenced=1))
     async with lab.controller():
         other.go_on()
         await lab.until(lambda: set(lab.leaders("t")) == {2}, within_s=1)
