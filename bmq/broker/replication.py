@@ -16,7 +16,9 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
 from bmq.protocol.record_batch import BatchHeader
 
-UNCONFIRMED_S_MAX: Final = 300.0  # no producer still asks for a batch after that (delivery.timeout.ms is 2 minutes)
+UNCONFIRMED_S_MAX: Final = 900.0
+"""No producer with default settings still asks for a batch after that: librdkafka's message.timeout.ms is 5 minutes, Java's
+delivery.timeout.ms 2. Three times the longer one, since both count from when the record was handed to the client."""
 
 
 def replicas_min(config: LogConfig, replicas_wanted: int) -> int:

@@ -54,6 +54,7 @@ from bmq.proxy.limits import BETWEEN_NODES
 from bmq.proxy.producer_ids import ProducerIds
 from bmq.proxy.server import KafkaServer
 from bmq.proxy.services import Services
+from bmq.proxy.stall_watch import StallWatch
 from bmq.proxy.stats import ProxyStats
 
 _log = structlog.get_logger("bmq.cli")
@@ -63,7 +64,8 @@ class NodeServer:
     """`start` joins the cluster and serves, `stop` leaves it in order. One event loop.
 
     `rest`: where this node's REST API listens. `election`: not started yet. After `start`, `failed` gets the sentence that
-    ends the process.
+    ends the process. `elapsed_s`: a clock for durations that goes on while the machine sleeps; the event loop's if there is
+    none.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class NodeServer:
         rng: random.Random,
         *,
         rest: tuple[str, int],
+        elapsed_s: Callable[[], float] | None = None,
     ) -> None:
         self._settings = settings
         self._store = store
@@ -86,6 +89,8 @@ class NodeServer:
         self._loop = asyncio.get_running_loop()
         self._stats = ProxyStats()
         self._internal_stats = ProxyStats()
+        self._stalls = StallWatch(settings.loop_stall_max_ms, elapsed_s)
+        self._stalls.on_stall(self._stood_still)  # before connections are dropped
         self._tasks: dict[asyncio.Task[Any], None] = {}  # ended in this order
         self._address: tuple[str, int] | None = None
         self._internal_address = ("", 0)
@@ -179,11 +184,16 @@ class NodeServer:
         settings = self._settings
         is_debug = settings.log_level == "debug"
         if ROLE_PROXY in self._roles:
-            self._proxy = KafkaServer(settings.proxy, self._stats, is_debug=is_debug)
+            self._proxy = KafkaServer(settings.proxy, self._stats, is_debug=is_debug, stalls=self._stalls)
             host, port = await self._proxy.bind(*split_address(settings.listen))
             self._address = split_address(settings.advertised) if settings.advertised else (host, port)
         self._internal = KafkaServer(
-            BETWEEN_NODES, self._internal_stats, is_debug=is_debug, apis=INTERNAL_APIS, is_ordered=False
+            BETWEEN_NODES,
+            self._internal_stats,
+            is_debug=is_debug,
+            apis=INTERNAL_APIS,
+            is_ordered=False,
+            stalls=self._stalls,
         )
         host, port = await self._internal.bind(*split_address(settings.internal))
         self._internal_address = (
@@ -195,7 +205,7 @@ class NodeServer:
         node = self._node()
         self._manager = PartitionManager(self._store, holder, self._clock, self._rng, settings.broker)
         manager = self._manager
-        self._links = Links(f"bmq-node-{settings.node_id}", self._address_of, random=self._rng)
+        self._links = Links(f"bmq-node-{settings.node_id}", self._address_of, random=self._rng, stalls=self._stalls)
         configs = kafka_configs(settings)
         known = self._known = KnownController(lambda: self._election.leader, lambda: self.image)
         self._replica = MetadataReplica(
@@ -235,6 +245,7 @@ class NodeServer:
             self._remote_controller,
             RoutedGroupsConfig(),
             random=self._rng,
+            stalls=self._stalls,
         )
         self._assignments = Assignments(
             settings.node_id, manager, self._links, groups.resign, self._assignments_changed, settings.cluster
@@ -307,6 +318,7 @@ class NodeServer:
     async def _run(self, member: Member) -> None:
         assert self._internal is not None and self._replica is not None and self._registration is not None
         assert self._office is not None
+        self._stalls.start()
         await self._internal.serve(self._internal_services)
         self._election.on_leader(self._leader_changed)
         self._election.on_members(self._members_changed)
@@ -446,6 +458,13 @@ class NodeServer:
         if ROLE_CONTROLLER in self._roles and self._office is not None:
             self._office.suspect(claim)
 
+    def _stood_still(self, stall_s: float) -> None:
+        """What others sent meanwhile is about to be dropped, so their silence says nothing."""
+        if self.controller is not None:
+            self.controller.stood_still()
+        if self._groups is not None:
+            self._groups.stood_still()
+
     def _unreachable(self, node_id: int) -> None:
         controller = self.controller
         if controller is not None:
@@ -504,3 +523,4 @@ class NodeServer:
         await self._election.close()
         if self._links is not None:
             await self._links.close()
+        self._stalls.close()

@@ -21,6 +21,7 @@ from bmq.cli.process import (
     SystemClock,
     bind_rest,
     bind_sentence,
+    elapsed_s,
     prepare_process,
     stop_on_signals,
     unless_stopped,
@@ -78,7 +79,7 @@ async def _serve(settings: Settings) -> None:
         session_timeout_s=settings.cluster.zookeeper_session_ms / 1000,
         start_wait_s=settings.start_wait_ms / 1000,
     )
-    server = NodeServer(settings, store, election, clock, rng, rest=rest_address)
+    server = NodeServer(settings, store, election, clock, rng, rest=rest_address, elapsed_s=elapsed_s)
     pages = NodeRest(server, settings, store, clock, rng, REGISTRY)
     try:
         await rest.start(pages.application)

@@ -48,6 +48,11 @@ class Replaced(BmqError):
     """A newer server owns what this one owned."""
 
 
+def elapsed_s() -> float:
+    """A clock for noticing that the process stood still: it goes on while the machine sleeps, where there is such a one."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
 class SystemClock:
     """The machine's wall clock."""
 
@@ -89,7 +94,7 @@ async def _serve(settings: Settings) -> None:
     store = await unless_stopped(open_store(settings, rng), stop)
     if store is None:
         return
-    server = StandaloneServer(settings, store, SystemClock(), rng)
+    server = StandaloneServer(settings, store, SystemClock(), rng, elapsed_s=elapsed_s)
     is_ready = False
     application = rest_application(
         RestSources(

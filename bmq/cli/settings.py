@@ -33,6 +33,7 @@ from bmq.hdfs.location import is_hdfs
 from bmq.protocol.errors import BmqError
 from bmq.proxy.fetch_config import FetchConfig
 from bmq.proxy.limits import ProxyLimits
+from bmq.proxy.stall_watch import LOOP_STALL_MAX_MS
 
 DEFAULT_FILE: Final = Path("bmq.toml")
 FILE_VARIABLE: Final = "BMQ_CONFIG"
@@ -105,6 +106,9 @@ class Settings(BaseSettings):
         "auto", pattern="^(auto|batch|normal)$", description="batch: on busy processors requests wait and share work"
     )
     start_wait_ms: int = Field(60_000, ge=0, description="how long a start waits for a store that does not answer")
+    loop_stall_max_ms: int = Field(
+        LOOP_STALL_MAX_MS, ge=100, description="a process that stood still for longer drops its connections unread"
+    )
     stop_timeout_ms: int = Field(5_000, ge=0, description="how long a clean stop may take")
     kafka: dict[str, str] = Field(default_factory=dict, description="broker configs under Kafka's own names")
     proxy: ProxyLimits = ProxyLimits()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 import structlog
@@ -44,6 +44,7 @@ from bmq.proxy.fetcher import Fetcher
 from bmq.proxy.producer_ids import ProducerIds
 from bmq.proxy.server import KafkaServer
 from bmq.proxy.services import Services
+from bmq.proxy.stall_watch import StallWatch
 from bmq.proxy.stats import ProxyStats
 
 log = structlog.get_logger("bmq.cli")
@@ -88,14 +89,27 @@ class OffsetsTopic:
 
 
 class StandaloneServer:
-    """`start` takes everything over and serves, `stop` hands everything back. One event loop."""
+    """`start` takes everything over and serves, `stop` hands everything back. One event loop.
 
-    def __init__(self, settings: Settings, store: SegmentStore, clock: Clock, rng: random.Random) -> None:
+    `elapsed_s`: a clock for durations that goes on while the machine sleeps; the event loop's if there is none.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: SegmentStore,
+        clock: Clock,
+        rng: random.Random,
+        *,
+        elapsed_s: Callable[[], float] | None = None,
+    ) -> None:
         self._settings = settings
         self._store = store
         self._clock = clock
         self._rng = rng
         self._stats = ProxyStats()
+        self._stalls = StallWatch(settings.loop_stall_max_ms, elapsed_s)
+        self._stalls.on_stall(self._stood_still)
         self._partitions: PartitionManager | None = None
         self._controller: Controller | None = None
         self._groups: GroupCoordinator | None = None
@@ -144,7 +158,9 @@ class StandaloneServer:
         """Serve; the address clients reach. Raises OSError (the port), RootError, StoreError, KafkaError."""
         settings, loop = self._settings, asyncio.get_running_loop()
         holder = new_holder(settings.node_id, self._rng)
-        self._proxy = KafkaServer(settings.proxy, self._stats, is_debug=settings.log_level == "debug")
+        self._proxy = KafkaServer(
+            settings.proxy, self._stats, is_debug=settings.log_level == "debug", stalls=self._stalls
+        )
         host, port = await self._proxy.bind(*split_address(settings.listen))
         node = Node(settings.node_id, *self._advertised(host, port), settings.rack)
         patience = Patience(settings.start_wait_ms)
@@ -183,12 +199,17 @@ class StandaloneServer:
             loop=loop,
             is_auto_create_enabled=controller.broker_configs.value_of("auto.create.topics.enable") == "true",
         )
+        self._stalls.start()
         await self._proxy.serve(services)
         # Whoever asks for a partition starts it; the others follow behind, those that were not sealed cleanly first.
         self._starting = loop.create_task(partitions.start_all())
         self._watch = loop.create_task(self._watch_for_successor(metadata_log))
         log.info("roles_started", cluster_id=root.cluster_id, seconds=round(loop.time() - self._started_s, 3))
         return host, port
+
+    def _stood_still(self, stall_s: float) -> None:
+        if self._groups is not None:
+            self._groups.stood_still()
 
     async def _watch_for_successor(self, metadata_log: PartitionLog) -> None:
         """Nobody here assigns a fenced partition anew: it was taken by another server of the same root.
@@ -263,6 +284,7 @@ class StandaloneServer:
     # --- stop
     async def stop(self) -> None:
         """Answer what has begun, save checkpoints, seal every epoch. Fine after a start that failed half-way."""
+        self._stalls.close()
         for task in (self._watch, self._starting):
             if task is not None:
                 task.cancel()

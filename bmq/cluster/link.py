@@ -31,6 +31,7 @@ from bmq.protocol.messages.api_versions_request import ApiVersionsRequest
 from bmq.protocol.messages.api_versions_response import ApiVersionsResponse
 from bmq.protocol.wire import Buffer
 from bmq.proxy.frames import FrameSplitter, ReceiveBuffer
+from bmq.proxy.stall_watch import StallWatch
 
 FRAME_BYTES_MAX: Final = 128 * 1024 * 1024
 """A longer answer is none: the largest there are, snapshots of the metadata, stay far below."""
@@ -48,6 +49,7 @@ _LENGTH_BYTES: Final = 4
 _CORRELATION_ID: Final = struct.Struct(">i")
 _API_VERSIONS_HEAD: Final = struct.Struct(">ih")  # correlation id, error code
 
+_STOOD_STILL: Final = "this process stood still"
 _UNANSWERED_MS_MAX: Final = 5_000
 _GIVEN_UP_SOON: Final = tuple(
     (getattr(socket, name), value)
@@ -79,7 +81,8 @@ class LinkTimeout(LinkLost):
 class Link(asyncio.BufferedProtocol):
     """Made by `open`."""
 
-    def __init__(self, peer: str, client_id: str, receive_buffer: ReceiveBuffer) -> None:
+    def __init__(self, peer: str, client_id: str, receive_buffer: ReceiveBuffer, stalls: StallWatch) -> None:
+        self._stalls = stalls
         self._loop = asyncio.get_running_loop()
         self._peer = peer
         name = client_id.encode()
@@ -106,13 +109,16 @@ class Link(asyncio.BufferedProtocol):
         client_id: str,
         connect_timeout_s: float = 2.0,
         receive_buffer: ReceiveBuffer | None = None,
+        stalls: StallWatch | None = None,
     ) -> Self:
         """Connect, and learn which versions the peer speaks. Links may share a receive buffer.
 
         `client_id` stands in the header of every request. Raises LinkLost, UnsupportedVersion.
         """
         loop = asyncio.get_running_loop()
-        made = cls(f"{host}:{port}", client_id, receive_buffer or ReceiveBuffer(_RECEIVE_BUFFER_BYTES))
+        made = cls(
+            f"{host}:{port}", client_id, receive_buffer or ReceiveBuffer(_RECEIVE_BUFFER_BYTES), stalls or StallWatch()
+        )
         try:
             async with asyncio.timeout(connect_timeout_s):
                 await loop.create_connection(lambda: made, host, port)
@@ -213,6 +219,9 @@ class Link(asyncio.BufferedProtocol):
         return correlation_id
 
     def _flush(self) -> None:
+        if self._stalls.is_stalled():
+            self._lose(_STOOD_STILL)  # what waited to be sent is too old
+            return
         out, self._out, self._out_bytes = self._out, [], 0
         if self._transport is None or self._transport.is_closing():
             return  # whoever waits is told when the connection is lost
@@ -237,6 +246,9 @@ class Link(asyncio.BufferedProtocol):
         return self._splitter.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
+        if self._stalls.is_stalled():
+            self._lose(_STOOD_STILL)
+            return
         try:
             for frame in self._splitter.feed(nbytes):
                 if self._reason is not None:

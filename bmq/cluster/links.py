@@ -19,6 +19,7 @@ from bmq.cluster.link import Link, LinkLost, LinkTimeout
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.errors import UnsupportedVersion
 from bmq.proxy.frames import ReceiveBuffer
+from bmq.proxy.stall_watch import StallWatch
 
 _BACKOFF_MIN_MS: Final = 20
 _BACKOFF_MAX_MS: Final = 500
@@ -33,6 +34,7 @@ class Links:
     """`address_of(node_id)`: where the node's internal listener is now; None while that is not known.
 
     `client_id` names this node to the others, and seeds the jitter of the pauses unless a generator is given.
+    `stalls`: when it notices a stop of the event loop, all links are closed, and opened anew when they are needed.
     """
 
     def __init__(
@@ -42,11 +44,14 @@ class Links:
         *,
         connect_timeout_s: float = 2.0,
         random: Random | None = None,
+        stalls: StallWatch | None = None,
     ) -> None:
         self._client_id = client_id
         self._address_of = address_of
         self._connect_timeout_s = connect_timeout_s
         self._random = random or Random(client_id)
+        self._stalls = stalls or StallWatch()
+        self._stalls.on_stall(self._drop_all)
         self._receive_buffer = ReceiveBuffer(_RECEIVE_BUFFER_BYTES)
         self._kept: dict[tuple[int, str], _Kept] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -99,6 +104,12 @@ class Links:
             timeout_s = max(deadline_s - loop.time(), 0)
         return await link.call(api_key, request, timeout_s=timeout_s)
 
+    def _drop_all(self, stall_s: float) -> None:
+        """Requests that wait to be sent are too old, and the nodes drop what they received of them if they stood still too."""
+        for kept in tuple(self._kept.values()):
+            if kept.link is not None:
+                kept.link.close()
+
     def forget(self, node_id: int) -> None:
         """Close the node's links, attempts to open one included: it is gone, or has another address."""
         for key in [key for key in self._kept if key[0] == node_id]:
@@ -128,6 +139,7 @@ class Links:
                 client_id=self._client_id,
                 connect_timeout_s=self._connect_timeout_s,
                 receive_buffer=self._receive_buffer,
+                stalls=self._stalls,
             )
         except (LinkLost, UnsupportedVersion) as error:
             if not kept.has_failed:

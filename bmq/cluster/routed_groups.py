@@ -4,6 +4,9 @@ A group's shard is a partition of the offsets topic, and its coordinator lives i
 shard on the move is waited for: what the client would hear and ask again for is asked again here, for a bounded time from
 the first failure on (group_requests.py says what may be repeated). Then the client gets the coordinator error it knows.
 
+No request is sent later than `request_age_max_ms` after it was received: a client that has given its commit up may have
+committed something newer by another way, which the old one would undo.
+
 Clients are sent to the owner's node when that has a proxy, and to the proxy that stands in for it otherwise, so that most
 requests need no second hop; any proxy serves any group.
 """
@@ -14,7 +17,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -57,6 +60,7 @@ from bmq.protocol.messages.offset_fetch_request import OffsetFetchRequest
 from bmq.protocol.messages.sync_group_request import SyncGroupRequest
 from bmq.proxy.dispatch import RequestContext
 from bmq.proxy.live_proxies import proxies_of
+from bmq.proxy.stall_watch import StallWatch
 from bmq.proxy.topic_views import client_leader
 
 REBALANCE_PURPOSE: Final = "rebalance"
@@ -78,6 +82,9 @@ class RoutedGroupsConfig:
     """For the answer to a JoinGroup or SyncGroup, which wait for other members."""
     members_waiting_max: int = 8_000
     """JoinGroups and SyncGroups under way to one owner; below what its listener takes in from one connection."""
+    request_age_max_ms: int = 10_000
+    """A request is not sent, or carried out here, so long after it was received. Far below clients' patience (30 s in Java,
+    60 s in librdkafka), since it may have waited unread before (`loop_stall_max_ms`) and may wait so at the owner again."""
     retry_min_ms: int = 10
     retry_max_ms: int = 250
 
@@ -101,6 +108,7 @@ class RoutedGroups:
         config: RoutedGroupsConfig,
         *,
         random: Random | None = None,
+        stalls: StallWatch | None = None,
     ) -> None:
         self._node_id = node_id
         self._local = local
@@ -109,6 +117,7 @@ class RoutedGroups:
         self._controller = controller
         self._config = config
         self._random = random or Random(node_id)
+        self._stalls = stalls or StallWatch()
         self._loop = asyncio.get_running_loop()
         self._waits = ImageWaits(image)
         self._turns: dict[tuple[str, str], _Turn] = {}
@@ -206,6 +215,7 @@ class RoutedGroups:
     async def offset_commit(self, request: OffsetCommitRequest, context: RequestContext) -> Any:
         """OffsetCommit 2-10. A member's commits go one after another: one that is tried again must not undo a later one."""
         asked = Commit(request, context.api_version)
+        context = self._dated(context)  # waiting for its turn counts
         try:
             async with self._turn(request.group_id, request.member_id):
                 return await self._perform(asked, context)
@@ -289,6 +299,7 @@ class RoutedGroups:
 
         One coordinator's failure is told to its groups alone.
         """
+        context = self._dated(context)
         group_ids = asked.group_ids
         parts: list[Any] = [None] * len(group_ids)
         left: Sequence[int] = range(len(group_ids))
@@ -341,10 +352,12 @@ class RoutedGroups:
         if owner == self._node_id:
             if self._local is None:
                 raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "this node has no group coordinator")
+            self._require_young(context)
             return await getattr(self._local, api_key.name.lower())(message, context)
         if may_wait:
             return await self._send_waiting(owner, api_key, message, context)
         await self._reach(owner, "")
+        self._require_young(context)
         return await forward(
             self._links, owner, api_key, message, context, timeout_s=self._config.answer_wait_ms / 1000
         )
@@ -356,12 +369,22 @@ class RoutedGroups:
         self._waiting[owner] += 1
         try:
             await self._reach(owner, REBALANCE_PURPOSE)
+            self._require_young(context)
             timeout_s = self._config.rebalance_wait_max_ms / 1000
             return await forward(
                 self._links, owner, api_key, message, context, timeout_s=timeout_s, purpose=REBALANCE_PURPOSE
             )
         finally:
             self._waiting[owner] -= 1
+
+    def _dated(self, context: RequestContext) -> RequestContext:
+        return context if context.received_s is not None else replace(context, received_s=self._loop.time())
+
+    def _require_young(self, context: RequestContext) -> None:
+        """Raises KafkaError COORDINATOR_NOT_AVAILABLE: the client asks anew if it still wants to."""
+        age_s = 0.0 if context.received_s is None else self._loop.time() - context.received_s
+        if age_s > self._config.request_age_max_ms / 1000 or self._stalls.is_stalled():
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the request came {age_s:.1f} s ago")
 
     async def _reach(self, owner: int, purpose: str) -> None:
         """Have a link: what fails here was certainly not sent. Raises KafkaError COORDINATOR_NOT_AVAILABLE."""

@@ -153,6 +153,10 @@ class ClusterNodes:
         self._sessions.gone(node_id, "lost its session with the election", self._now_s())
         self._look_now.set()
 
+    def stood_still(self) -> None:
+        """To be called when this process stood still, before the nodes' connections are dropped."""
+        self._sessions.stood_still(self._now_s())
+
     async def set_draining(self, node_id: int, is_draining: bool) -> None:
         """Raises KafkaError."""
         await self._decisions.decide(

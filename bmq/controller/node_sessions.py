@@ -78,6 +78,13 @@ class NodeSessions:
         if session is not None and session.peer is None:
             self._hasten(session, now_s, why)
 
+    def stood_still(self, now_s: float) -> None:
+        """This process stood still and drops what nodes sent meanwhile, with their connections: that says nothing about them."""
+        for session in self._sessions.values():
+            session.peer = None
+            if not session.is_doubted:
+                session.deadline_s = max(session.deadline_s, now_s + self._timeout_s)
+
     def forget(self, overdue: Overdue, now_s: float) -> None:
         """It was fenced, or never mattered; unless it was heard of while that was being written."""
         session = self._sessions.get(overdue.node_id)

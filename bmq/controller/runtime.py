@@ -187,6 +187,10 @@ class Controller(ClientRequests):
         """The node's session with the election ended: it is fenced, unless its connection here is alive."""
         self._nodes.gone(node_id)
 
+    def stood_still(self) -> None:
+        """To be called when this process stood still, before the nodes' connections are dropped."""
+        self._nodes.stood_still()
+
     async def report_partitions(self, request: ReportPartitionsRequest) -> ReportPartitionsResponse:
         """What a node's partitions have acknowledged, and how busy they are."""
         try:

@@ -75,6 +75,11 @@ class GroupCoordinator(OffsetApi):
         """The shard's partition is another's now."""
         self.directory.resign(shard)
 
+    def stood_still(self) -> None:
+        """This process stood still: no member may be thought dead for what it could not hear."""
+        for shard in self.directory.ready.values():
+            shard.stood_still()
+
     async def close(self) -> None:
         """Send everybody who waits away and stop."""
         await self.directory.close(snapshot_records_min=_CLOSE_SNAPSHOT_RECORDS_MIN)

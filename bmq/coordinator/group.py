@@ -209,6 +209,22 @@ class Group:
         )
         return effects
 
+    def stood_still(self, loop_ms: float) -> None:
+        """This process stood still, and what members sent meanwhile was dropped: each wait begins anew, as after a failover.
+
+        The delay before a first rebalance goes on. Deadlines only move back, so `wake_ms` stays right.
+        """
+        for member in self.members:
+            member.touch(loop_ms)
+        until_ms = loop_ms + self.members.rebalance_timeout_ms()
+        if self._join_deadline_ms != NEVER_MS and not self._is_initial:
+            self._join_deadline_ms = max(self._join_deadline_ms, until_ms)
+        if self._sync_deadline_ms != NEVER_MS:
+            self._sync_deadline_ms = max(self._sync_deadline_ms, until_ms)
+        pending_until_ms = loop_ms + self._config.group_min_session_timeout_ms
+        for member_id, deadline_ms in self.members.pending.items():
+            self.members.pending[member_id] = max(deadline_ms, pending_until_ms)
+
     def _wake_by(self, deadline_ms: float) -> float:
         if deadline_ms < self.wake_ms:
             self.wake_ms = deadline_ms

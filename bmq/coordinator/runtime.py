@@ -46,6 +46,8 @@ _log = structlog.get_logger("bmq.coordinator")
 
 _LOST: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
+_LATE_WAKE_MS: Final = 1_000
+"""A timer that fires so much too late says that this process was held up, and so were heartbeats it has not read yet."""
 _STALE_WAKE_UPS_MAX: Final = 64
 _PARTS_PER_TURN_MAX: Final = 2_000
 _SNAPSHOT_SHARE: Final = 8
@@ -347,10 +349,18 @@ class Shard:
         self._timer_at_ms = self._heap[0][0]
         self._timer = self._loop.call_at(self._timer_at_ms / 1000, self._wake)
 
+    def stood_still(self) -> None:
+        """This process stood still: members' heartbeats lie unread in the sockets, or were dropped there."""
+        loop_ms = self.now().loop_ms
+        for group in self.groups.values():
+            group.stood_still(loop_ms)
+
     def _wake(self) -> None:
+        due_ms, self._timer_at_ms = self._timer_at_ms, NEVER_MS
         self._timer = None
-        self._timer_at_ms = NEVER_MS
         now = self.now()
+        if now.loop_ms - due_ms > _LATE_WAKE_MS:
+            self.stood_still()
         # The loop may run a timer a clock tick early; without this the same deadline would be armed over and over.
         now = now._replace(loop_ms=now.loop_ms + 1)
         while self._heap and self._heap[0][0] <= now.loop_ms:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from math import inf
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from bmq.log.partition_log import AppendDone, AppendResult, PartitionLog, TopicPartition
 from bmq.protocol.error_codes import ErrorCode
@@ -13,6 +14,24 @@ from bmq.proxy.patient_appends import PatientAppends
 
 _QUEUED_BYTES_MAX: Final = 64 * 1024 * 1024
 _ANY_EPOCH: Final = -1
+_EXPIRED: Final = AppendResult(
+    ErrorCode.REQUEST_TIMED_OUT, message="the partition did not start within the request's timeout"
+)
+
+
+def _always() -> bool:
+    return True
+
+
+class _Queued(NamedTuple):
+    """A batch that waits for its partition to start."""
+
+    records: memoryview
+    done: AppendDone
+    is_acks_all: bool
+    leader_epoch: int
+    deadline_s: float
+    is_wanted: Callable[[], bool]
 
 
 class Expiring(Protocol):
@@ -44,7 +63,7 @@ class Appender:
     def __init__(self, partitions: Partitions, is_patient: bool = False) -> None:
         self._partitions = partitions
         self._patient = PatientAppends(partitions, _QUEUED_BYTES_MAX) if is_patient else None
-        self._queues: dict[TopicPartition, list[tuple[memoryview, AppendDone, bool, int]]] = {}
+        self._queues: dict[TopicPartition, list[_Queued]] = {}
         self._queued_bytes = 0
         self._waiting: dict[Expiring, None] = {}  # in order: what follows is the same each time
         self._tasks: dict[asyncio.Task[None], None] = {}  # ended in this order
@@ -57,14 +76,16 @@ class Appender:
         is_acks_all: bool = True,
         deadline_s: float = inf,
         leader_epoch: int = _ANY_EPOCH,
+        is_wanted: Callable[[], bool] = _always,
     ) -> None:
         """As PartitionLog.append, wherever the partition is in its life.
 
-        `deadline_s` (the loop's time): when nobody waits for the answer any more. `leader_epoch`: the only one that may
-        take the batch; any other is refused with FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
+        `deadline_s` (the loop's time): no log is given the batch after it, since the client will have given it up.
+        `leader_epoch`: the only one that may take the batch; any other is refused with FENCED_LEADER_EPOCH or
+        UNKNOWN_LEADER_EPOCH. `is_wanted()`: False once the client has left; a batch that waits then goes nowhere.
         """
         if self._patient is not None:
-            self._patient.append(topic_partition, records, done, is_acks_all, deadline_s)
+            self._patient.append(topic_partition, records, done, is_acks_all, deadline_s, is_wanted)
             return
         queue = self._queues.get(topic_partition) if self._queues else None
         if queue is None:
@@ -83,7 +104,7 @@ class Appender:
             done(AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message="too much waits for partitions that start"))
             return
         self._queued_bytes += len(records)
-        queue.append((records, done, is_acks_all, leader_epoch))
+        queue.append(_Queued(records, done, is_acks_all, leader_epoch, deadline_s, is_wanted))
 
     async def _start(self, topic_partition: TopicPartition) -> None:
         log: PartitionLog | None = None
@@ -94,10 +115,13 @@ class Appender:
             refusal = AppendResult(error.code, message=str(error))
         finally:
             queue = self._queues.pop(topic_partition)
-            self._queued_bytes -= sum(len(records) for records, _, _, _ in queue)
-        for records, done, is_acks_all, leader_epoch in queue:
+            self._queued_bytes -= sum(len(queued.records) for queued in queue)
+        now_s = asyncio.get_running_loop().time()
+        for records, done, is_acks_all, leader_epoch, deadline_s, is_wanted in queue:
             if log is None:
                 done(refusal)
+            elif deadline_s <= now_s or not is_wanted():
+                done(_EXPIRED)
             elif leader_epoch == _ANY_EPOCH or leader_epoch == log.leader_epoch:
                 log.append(records, done, is_acks_all=is_acks_all)
             else:

@@ -3,6 +3,8 @@
 Requests run concurrently; each has a slot in a queue, and what leaves is the run of finished slots at its head. Between
 nodes answers need no order (the link matches them by their ids): there a slot joins the queue when it is finished. At a limit
 (requests or bytes in flight, here or in all; answers the client does not take) the socket stops being read.
+
+After a stop of the event loop the connection is dropped before anything that arrived meanwhile is parsed (StallWatch).
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import asyncio
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import structlog
@@ -66,6 +69,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, server: KafkaServer) -> None:
         self._server = server
+        self._stalls = server.stalls
         self._limits = server.limits
         self._loop = server.loop
         self._splitter = FrameSplitter(
@@ -90,6 +94,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_lost = False
         self.host = ""
         self.active_at_s = 0.0
+        self._received_s = 0.0  # the oldest of `_frames`, or of the last ones there were
 
     # --- the transport's side
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -123,6 +128,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._frames.extend(frames)
             else:
                 self._frames = deque(frames)
+                self._received_s = self.active_at_s
                 self._begin_frames()
 
     def eof_received(self) -> bool:
@@ -197,6 +203,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _begin_frames(self) -> None:
         """Begin what may be begun; others have their turn after so many. Reads the socket only when all is begun."""
+        if self._stalls.is_stalled():
+            return  # dropped, with all other connections
         left = self._limits.frames_per_turn_max
         while self._frames and not self._is_full and self._transport is not None:
             if left == 0:
@@ -275,6 +283,7 @@ class Connection(asyncio.BufferedProtocol):
         if api_key is ApiKey.API_VERSIONS and header.api_version >= 3:
             self._software = (request.client_software_name, request.client_software_version)
             self._context = None
+        context = replace(context, received_s=self._received_s)
         task = self._loop.create_task(self._answer(HANDLERS[api_key], api_key, header, request, context, slot))
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)
@@ -394,6 +403,16 @@ class Connection(asyncio.BufferedProtocol):
     def _close_when_idle(self) -> None:
         if self._transport is not None and not self._slots and not self._unplaced:
             self._transport.close()
+
+    def drop(self) -> None:
+        """Close at once; nothing that was received and not answered goes on, as far as it can still be held back."""
+        self._is_stopping = True
+        self._frames.clear()
+        for slot in (*self._slots, *self._unplaced):
+            slot.is_done = True
+        for task in self._tasks:
+            task.cancel()  # here: some of them may have their turn before the transport says that it is closed
+        self.abort()
 
     def abort(self) -> None:
         if self._transport is not None:

@@ -23,7 +23,8 @@ class Peer(Protocol):
 class RequestContext:
     """Who asks, and in which version. `peer` is None where a request did not come over a connection of its own.
 
-    `apis`: what is served where the request came in.
+    `apis`: what is served where the request came in. `received_s` (the loop's time): when the request was received, at
+    the latest; None where that was just now.
     """
 
     api_version: int
@@ -34,6 +35,7 @@ class RequestContext:
     principal: str = "User:ANONYMOUS"
     peer: Peer | None = None
     apis: Mapping[ApiKey, Api] = field(default_factory=lambda: APIS)
+    received_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +68,18 @@ def handles(api_key: ApiKey) -> Callable[[_H], _H]:
     return register
 
 
-Reply = Callable[[Sequence[Buffer] | None], None]
-"""Takes a response frame without its length prefix, in pieces that are sent as they are; None closes the connection.
+class Reply(Protocol):
+    """Takes a response frame without its length prefix, in pieces that are sent as they are; None closes the connection.
 
-An empty sequence means that this request has no answer (Produce with acks=0)."""
+    An empty sequence means that this request has no answer (Produce with acks=0). `is_done`: it was called, or nobody is
+    there to be answered any more.
+    """
+
+    @property
+    def is_done(self) -> bool: ...
+
+    def __call__(self, buffers: Sequence[Buffer] | None) -> None: ...
+
 
 HotHandler = Callable[[bytearray, RequestHeader, RequestContext, Services, Reply], None]
 """Answers without a task of its own: parses the frame (now its own, writable) and calls `reply` exactly once, at once or

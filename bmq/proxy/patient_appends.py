@@ -4,13 +4,16 @@ A batch that its log refuses because the partition has moved, or whose answer wa
 everything that was handed to that log is answered, what was refused goes to the next owner in the order in which it came;
 newer batches queue up behind. A batch whose outcome was unknown may be in the log already: of an idempotent producer the
 owner recognizes it (its answer is a success), other producers get it twice, as after any retry (at least once).
+
+Nothing is handed to a log after its deadline, or after its client has left: the client has given it up, and may have sent
+it, and others behind it, again by another way.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -63,13 +66,14 @@ class PatientAppends:
         done: AppendDone,
         is_acks_all: bool,
         deadline_s: float,
+        is_wanted: Callable[[], bool],
     ) -> None:
         """See Appender.append."""
         lane = self._lanes.get(topic_partition)
         if lane is None:
             lane = self._lanes[topic_partition] = _Lane(topic_partition)
         self._number += 1
-        batch = _Batch(self, lane, self._number, records, done, is_acks_all, deadline_s)
+        batch = _Batch(self, lane, self._number, records, done, is_acks_all, deadline_s, is_wanted)
         if lane.move is None:
             log = self._partitions.ready(topic_partition)
             if log is not None and (log is lane.log or not lane.outstanding):
@@ -94,9 +98,12 @@ class PatientAppends:
         if not is_moved:
             lane.failures = 0
             batch.done(result)
-        elif self._is_stopped or batch.deadline_s <= self._loop.time() or not self._take(batch):
+        elif self._is_stopped or batch.is_too_late(self._loop.time()) or not self._take(batch):
             batch.done(AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message=result.message))
         else:
+            # The link to the old owner, or the writer of the old file, may still hold the buffer and send it; what is
+            # written into it for the next owner would go to the old one too.
+            batch.records = memoryview(bytearray(batch.records))
             lane.refused.append(batch)
             if lane.move is None:
                 self._begin_move(lane)
@@ -167,6 +174,7 @@ class PatientAppends:
 
     def _hand_over(self, lane: _Lane, log: PartitionLog) -> None:
         """As far as the log takes them: behind one that is refused at once, the rest stay."""
+        self._expire(lane, self._loop.time())  # finding the owner took time
         lane.log = log
         while lane.waiting and not lane.refused:
             batch = lane.waiting.popleft()
@@ -185,9 +193,9 @@ class PatientAppends:
 
     def _expire(self, lane: _Lane, now_s: float) -> None:
         for batches in (lane.refused, lane.waiting):
-            expired = [batch for batch in batches if batch.deadline_s <= now_s]
+            expired = [batch for batch in batches if batch.is_too_late(now_s)]
             if expired:
-                kept = [batch for batch in batches if batch.deadline_s > now_s]
+                kept = [batch for batch in batches if not batch.is_too_late(now_s)]
                 batches.clear()
                 batches.extend(kept)
                 self._answer(expired, _EXPIRED)
@@ -223,7 +231,7 @@ class _Lane:
 class _Batch:
     """Given to the log as its `done`."""
 
-    __slots__ = ("_appends", "deadline_s", "done", "is_acks_all", "lane", "number", "records")
+    __slots__ = ("_appends", "_is_wanted", "deadline_s", "done", "is_acks_all", "lane", "number", "records")
 
     def __init__(
         self,
@@ -234,8 +242,10 @@ class _Batch:
         done: AppendDone,
         is_acks_all: bool,
         deadline_s: float,
+        is_wanted: Callable[[], bool],
     ) -> None:
         self._appends = appends
+        self._is_wanted = is_wanted
         self.lane = lane
         self.number = number
         self.records = records
@@ -245,6 +255,10 @@ class _Batch:
 
     def __call__(self, result: AppendResult) -> None:
         self._appends.answered(self, result)
+
+    def is_too_late(self, now_s: float) -> bool:
+        """Whether its client has given it up, or will have before an owner answers."""
+        return self.deadline_s <= now_s or not self._is_wanted()
 
 
 def _number(batch: _Batch) -> int:

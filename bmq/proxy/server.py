@@ -17,6 +17,7 @@ from bmq.proxy.connection import Connection
 from bmq.proxy.frames import ReceiveBuffer
 from bmq.proxy.limits import ProxyLimits
 from bmq.proxy.services import Services
+from bmq.proxy.stall_watch import StallWatch
 from bmq.proxy.stats import ProxyStats
 
 log = structlog.get_logger("bmq.proxy")
@@ -31,7 +32,7 @@ class KafkaServer:
 
     `apis`: what is served here; a request of another API closes its connection. `is_ordered`: answers leave in the order
     of their requests, as clients expect; False: each as soon as it is there. `stats` also counts the bytes in flight, so
-    every listener has its own.
+    every listener has its own. `stalls`: when it notices a stop of the event loop, all connections are dropped.
     """
 
     services: Services
@@ -44,6 +45,7 @@ class KafkaServer:
         is_debug: bool = False,
         apis: Mapping[ApiKey, Api] = APIS,
         is_ordered: bool = True,
+        stalls: StallWatch | None = None,
     ) -> None:
         handlers.load_all()
         self.apis = apis
@@ -53,6 +55,8 @@ class KafkaServer:
         self.is_debug = is_debug
         self.stats = stats
         self.loop = asyncio.get_running_loop()
+        self.stalls = stalls or StallWatch()
+        self.stalls.on_stall(self._drop_all)
         self.receive_buffer = ReceiveBuffer(limits.receive_buffer_bytes)
         self._connections: dict[Connection, None] = {}  # in order: what follows is the same each time
         self._waiting: dict[Connection, None] = {}
@@ -106,9 +110,17 @@ class KafkaServer:
             if not self._is_stopping:
                 self.note_bad(connection, f"there are {len(self._connections)} connections already")
             return False
+        if self.stalls.is_settling:
+            return False  # made while the loop stood still: what it sent may be as old
         self._connections[connection] = None
         self.stats.connections = len(self._connections)
         return True
+
+    def _drop_all(self, stall_s: float) -> None:
+        if self._connections:
+            log.warning("connections_dropped", connections=len(self._connections), stood_still_s=round(stall_s, 3))
+        for connection in tuple(self._connections):
+            connection.drop()
 
     def forget(self, connection: Connection) -> None:
         self._connections.pop(connection, None)

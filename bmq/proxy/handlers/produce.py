@@ -24,6 +24,7 @@ from bmq.proxy.dispatch import Reply, RequestContext, handles_hot
 from bmq.proxy.services import Services
 from bmq.proxy.topic_views import client_leader
 
+_SENT_WITHIN: Final = 0.8
 _ADMIN_CLIENT_ID: Final = "__admin_client"
 _TIMED_OUT: Final = AppendResult(
     ErrorCode.REQUEST_TIMED_OUT, message="the records were not durable within the request's timeout"
@@ -56,7 +57,9 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
             else:
                 epoch = leader_epoch_in(records) if services.is_between_nodes else -1
                 key = TopicPartition(topic.topic_id, partition)
-                services.appender.append(key, records, done, is_acks_all, pending.deadline_s, epoch)
+                services.appender.append(
+                    key, records, done, is_acks_all, pending.send_until_s, epoch, pending.is_wanted
+                )
     pending.all_begun()
 
 
@@ -85,7 +88,7 @@ def _topic_of(
 class _PendingProduce:
     """One request's results as they come in; answered when the last is there or the time is over."""
 
-    __slots__ = ("_header", "_left", "_reply", "_request", "_results", "_services", "deadline_s")
+    __slots__ = ("_header", "_left", "_reply", "_request", "_results", "_services", "deadline_s", "send_until_s")
 
     def __init__(self, header: RequestHeader, request: Produce, services: Services, reply: Reply) -> None:
         self._header = header
@@ -94,7 +97,15 @@ class _PendingProduce:
         self._reply = reply
         self._results: list[list[AppendResult | None]] = [[None] * len(topic.partitions) for topic in request.topics]
         self._left = 1  # for all_begun: an append may be done before the next one is begun
-        self.deadline_s = services.loop.time() + max(request.timeout_ms, 0) / 1000
+        now_s, timeout_s = services.loop.time(), max(request.timeout_ms, 0) / 1000
+        self.deadline_s = now_s + timeout_s
+        # Stock clients give up after just this timeout, counted from when they sent the request: a batch that is sent to
+        # its owner at the last moment would arrive after they have sent it anew.
+        self.send_until_s = now_s + timeout_s * _SENT_WITHIN
+
+    def is_wanted(self) -> bool:
+        """False when the client has left without an answer: it sends its records again. One of acks=0 does not."""
+        return self._request.acks == 0 or not self._reply.is_done
 
     def slot(self, topic_index: int, partition_index: int) -> _Done:
         self._left += 1

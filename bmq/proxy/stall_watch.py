@@ -1,0 +1,104 @@
+"""Notices that the event loop stood still: the process was stopped, its machine slept, or one callback took too long.
+
+What clients and nodes sent meanwhile is of unknown age, and so is everything that waited here: a sender may have given it
+up, and done something else since. So everything of that kind is dropped unread (`on_stall`).
+
+A timer beats; whoever is about to act on what it received asks `is_stalled`, because after a stop the event loop may hand
+over received bytes before it runs the timer. Asking costs reading a clock.
+
+`now_s` should be a clock that goes on while the machine sleeps (CLOCK_BOOTTIME on Linux; the event loop's own does not). No
+clock of a virtual machine goes on while its host has paused it: that cannot be noticed from inside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from math import inf
+from typing import Final
+
+import structlog
+
+LOOP_STALL_MAX_MS: Final = 5_000
+"""See docs/ARCHITECTURE.md, "Requests that are too old", for why."""
+
+_BEATS_PER_BOUND: Final = 4
+_SETTLE_S: Final = 0.1
+"""Connections that were made during a stop are accepted within this time after it."""
+
+_log = structlog.get_logger("bmq.proxy")
+
+
+def _no_time() -> float:
+    return 0.0
+
+
+class StallWatch:
+    """A stop longer than `stall_ms_max` is always noticed, one shorter than three quarters of it never.
+
+    Idle until `start`.
+    """
+
+    def __init__(self, stall_ms_max: int = LOOP_STALL_MAX_MS, now_s: Callable[[], float] | None = None) -> None:
+        self._stall_s_max = stall_ms_max / 1000
+        self._now_s = now_s or _no_time
+        self._has_own_clock = now_s is None
+        self._limit_s = inf  # the next beat comes before this, or the loop stood still
+        self._dropping: list[Callable[[float], None]] = []
+        self._beat_timer: asyncio.TimerHandle | None = None
+        self._settle_timer: asyncio.TimerHandle | None = None
+        self.stall_count = 0
+
+    def on_stall(self, drop: Callable[[float], None]) -> None:
+        """Call after each stop, in the order of registration, with its length in seconds (at least the bound's)."""
+        self._dropping.append(drop)
+
+    def start(self) -> None:
+        """On the event loop that runs."""
+        self._loop = asyncio.get_running_loop()
+        if self._has_own_clock:
+            self._now_s = self._loop.time
+        self._expect_beat()
+
+    def close(self) -> None:
+        self._limit_s = inf
+        for timer in (self._beat_timer, self._settle_timer):
+            if timer is not None:
+                timer.cancel()
+        self._beat_timer = self._settle_timer = None
+
+    def is_stalled(self) -> bool:
+        """Whether the loop has just stood still. If so, everything of before has been dropped when this returns."""
+        return self._now_s() > self._limit_s and self._notice()
+
+    @property
+    def is_settling(self) -> bool:
+        """Whether a connection that is accepted now may have been made during a stop."""
+        return self.is_stalled() or self._settle_timer is not None
+
+    def _beat(self) -> None:
+        if not self.is_stalled():
+            self._expect_beat()
+
+    def _expect_beat(self) -> None:
+        if self._beat_timer is not None:
+            self._beat_timer.cancel()
+        self._limit_s = self._now_s() + self._stall_s_max
+        self._beat_timer = self._loop.call_later(self._stall_s_max / _BEATS_PER_BOUND, self._beat)
+
+    def _notice(self) -> bool:
+        stall_s = self._now_s() - self._limit_s + self._stall_s_max
+        self._limit_s = inf  # until all is dropped: what is told of it may ask again
+        self.stall_count += 1
+        _log.warning("loop_stood_still", seconds=round(stall_s, 3))
+        for drop in self._dropping:
+            drop(stall_s)
+        if self._settle_timer is not None:
+            self._settle_timer.cancel()
+        # A timer, not a time: between here and there the loop looks at its sockets at least once.
+        self._settle_timer = self._loop.call_later(_SETTLE_S, self._settled)
+        self._expect_beat()
+        return True
+
+    def _settled(self) -> None:
+        self._settle_timer = None
