@@ -10,7 +10,10 @@ JoinGroup        of a known member takes the place of its first one. Without a m
                  to come back with (from version 4 on), or a static member's new id replaces the first. Only an old
                  client's very first JoinGroup would leave somebody behind for whom a rebalance waits: it is told
                  COORDINATOR_NOT_AVAILABLE instead, and decides for itself.
-LeaveGroup, DeleteGroups, OffsetDelete  a second one finds nobody left: that is what was asked for, and told so.
+LeaveGroup       a second one finds nobody left: that is what was asked for, and told so.
+DeleteGroups, OffsetDelete  are not: a second one would delete what was committed after the first. Instead the coordinator
+                 is asked what is left. Nothing: done. Else the answer is REQUEST_TIMED_OUT, which stock clients show their
+                 users, where they would send the request again by themselves after a coordinator's error.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from bmq.coordinator.effects import join_error, sync_error
+from bmq.coordinator.effects import GroupState, join_error, sync_error
 from bmq.coordinator.offset_api import failed_fetch, fetch_error
 from bmq.coordinator.offsets import refused
 from bmq.protocol.apis import ApiKey
@@ -40,7 +43,11 @@ from bmq.protocol.messages.offset_delete_response import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from bmq.protocol.messages.offset_fetch_request import OffsetFetchRequest
+from bmq.protocol.messages.offset_fetch_request import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from bmq.protocol.messages.offset_fetch_response import OffsetFetchResponse, OffsetFetchResponseGroup
 from bmq.protocol.messages.sync_group_response import SyncGroupResponse
 
@@ -54,6 +61,8 @@ MOVING: Final = frozenset(
 """What passes when a shard has found its next owner."""
 
 _MEMBER_ID_REQUIRED_FROM: Final = 4
+_CHECK_FETCH_VERSION: Final = 8
+_CHECK_DESCRIBE_VERSION: Final = 5  # from 6 on a group that is not there is an error
 
 
 class GroupRequest(ABC):
@@ -79,6 +88,13 @@ class GroupRequest(ABC):
         """Whether it may be sent again when the outcome of the first try is not known."""
         return True
 
+    def check(self) -> GroupRequest | None:
+        """What is asked instead when the request may have been carried out; its parts are of this request's kind.
+
+        None: the request itself, if it is repeatable.
+        """
+        return None
+
     def about(self, group_ids: Sequence[str], places: Sequence[int]) -> Any:
         """The request about these groups only: the ones at these places of `group_ids`."""
         return self.request
@@ -94,6 +110,10 @@ class GroupRequest(ABC):
     @abstractmethod
     def refusal(self, group_id: str, code: ErrorCode) -> Any:
         """The part of a group whose coordinator was not reached."""
+
+    def is_unsure(self, part: Any) -> bool:
+        """Whether the coordinator does not know itself if it was carried out, and `check` can tell."""
+        return False
 
     def repeated(self, part: Any) -> Any:
         """What a part means when an earlier try may have done the work."""
@@ -186,15 +206,42 @@ class DeleteOffsets(GroupRequest):
     def refusal(self, group_id: str, code: ErrorCode) -> OffsetDeleteResponse:
         return OffsetDeleteResponse(error_code=code)
 
-    def repeated(self, part: OffsetDeleteResponse) -> OffsetDeleteResponse:
-        if part.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
-            return part
+    def is_unsure(self, part: OffsetDeleteResponse) -> bool:
+        return part.error_code == ErrorCode.REQUEST_TIMED_OUT
+
+    def check(self) -> GroupRequest:
+        return _OffsetsLeft(self.request, _CHECK_FETCH_VERSION)
+
+
+class _OffsetsLeft(DeleteOffsets):
+    """Which of the offsets to be deleted are still there: an OffsetFetch."""
+
+    api_key = ApiKey.OFFSET_FETCH
+
+    def about(self, group_ids: Sequence[str], places: Sequence[int]) -> OffsetFetchRequest:
         asked: OffsetDeleteRequest = self.request
-        topics = []
-        for topic in asked.topics:
-            partitions = [OffsetDeleteResponsePartition(partition_index=p.partition_index) for p in topic.partitions]
-            topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=partitions))
-        return OffsetDeleteResponse(topics=topics)
+        topics = [
+            OffsetFetchRequestTopics(name=topic.name, partition_indexes=[p.partition_index for p in topic.partitions])
+            for topic in asked.topics
+        ]
+        return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=asked.group_id, topics=topics)])
+
+    def parts(self, response: OffsetFetchResponse) -> Sequence[OffsetDeleteResponse]:
+        (group,) = response.groups
+        topics = [
+            OffsetDeleteResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetDeleteResponsePartition(
+                        partition_index=one.partition_index,
+                        error_code=ErrorCode.NONE if one.committed_offset < 0 else ErrorCode.REQUEST_TIMED_OUT,
+                    )
+                    for one in topic.partitions
+                ],
+            )
+            for topic in group.topics
+        ]
+        return (OffsetDeleteResponse(error_code=group.error_code, topics=() if group.error_code else topics),)
 
 
 class FetchMany(GroupRequest):
@@ -262,13 +309,36 @@ class Delete(GroupRequest):
     def refusal(self, group_id: str, code: ErrorCode) -> DeletableGroupResult:
         return DeletableGroupResult(group_id=group_id, error_code=code, error_message=code.name)
 
-    def repeated(self, part: DeletableGroupResult) -> DeletableGroupResult:
-        if part.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-            part.error_code, part.error_message = ErrorCode.NONE, None
-        return part
+    def is_unsure(self, part: DeletableGroupResult) -> bool:
+        return part.error_code == ErrorCode.REQUEST_TIMED_OUT
+
+    def check(self) -> GroupRequest:
+        return _GroupsLeft(self.request, _CHECK_DESCRIBE_VERSION)
 
     def response(self, parts: Sequence[DeletableGroupResult]) -> DeleteGroupsResponse:
         return DeleteGroupsResponse(results=parts)
+
+
+class _GroupsLeft(Delete):
+    """Which of the groups to be deleted are still there: a DescribeGroups."""
+
+    api_key = ApiKey.DESCRIBE_GROUPS
+
+    def about(self, group_ids: Sequence[str], places: Sequence[int]) -> Any:
+        return DescribeGroupsRequest(groups=group_ids)
+
+    def parts(self, response: Any) -> Sequence[DeletableGroupResult]:
+        return [
+            self.refusal(group.group_id, ErrorCode(group.error_code or _code_of_what_is_left(group)))
+            for group in response.groups
+        ]
+
+    def refusal(self, group_id: str, code: ErrorCode) -> DeletableGroupResult:
+        return super().refusal(group_id, code) if code else DeletableGroupResult(group_id=group_id)
+
+
+def _code_of_what_is_left(group: DescribedGroup) -> ErrorCode:
+    return ErrorCode.NONE if group.group_state == GroupState.DEAD.value else ErrorCode.REQUEST_TIMED_OUT
 
 
 def _moving(codes: Iterable[int]) -> int:

@@ -6,8 +6,8 @@ that answers about work already done is told to the client as done:
 - CreateTopics, TOPIC_ALREADY_EXISTS: NONE, if this node's image did not have the topic when the request came and the
   topic is now as it was asked for. (Kafka tells the error. Somebody else making the very same topic in those moments
   would be told the same: then it exists as both wanted it.)
-- DeleteTopics, an unknown topic: NONE, if the image had it. It is asked for again by the id it had: a topic that was made
-  anew under its name meanwhile is another one.
+- DeleteTopics, an unknown topic: NONE, if the image had it. It is asked for again, or late, by the id it had: a topic that
+  was made anew under its name meanwhile is another one.
 - CreatePartitions, INVALID_PARTITIONS: NONE, if the topic had fewer and has just as many now.
 
 The other requests say how things shall be, and may be repeated as they are. An answer to a change waits until this node's
@@ -62,6 +62,7 @@ _HOST: Final = ""
 _OWN_PRINCIPAL: Final = "User:bmq"
 _DEFAULTS: Final = -1
 _LEADER_CHECK_S: Final = 0.1
+_SENT_WITHIN: Final = 0.8
 _UNKNOWN_TOPIC: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 _PASSING: Final = (ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 
@@ -82,6 +83,8 @@ class RemoteControllerConfig:
     request_wait_max_ms: int = 120_000
     request_wait_default_ms: int = 30_000
     """For requests that name none, as Kafka's request.timeout.ms."""
+    by_name_ms: int = 2_000
+    """A topic is deleted by the name it was asked for under within this time, later only by the id the name had then."""
     auto_create_wait_ms: int = 15_000
     image_wait_ms: int = 5_000
     """How long an answer waits for this node's own image to show what was done."""
@@ -312,14 +315,17 @@ class RemoteController:
         again: Any = None,
     ) -> _Asked:
         """The controller's answer, or one that refuses everything. `again`: what is sent instead when an earlier try may
-        have done the work."""
+        have done the work, or the first one is late."""
         config = self._config
         wait_ms = config.request_wait_default_ms if timeout_ms is None else timeout_ms
         wait_s = min(max(wait_ms, config.request_wait_min_ms), config.request_wait_max_ms) / 1000
         context = RequestContext(APIS[api_key].version_max, _CLIENT_ID, _HOST, principal=principal)
 
+        by_name_until_s = self._loop.time() + config.by_name_ms / 1000
+
         async def send(claim: ControllerClaim, timeout_s: float, is_repeated: bool) -> Any:
-            message = again if is_repeated and again is not None else request
+            is_late = is_repeated or self._loop.time() > by_name_until_s
+            message = again if is_late and again is not None else request
             return await forward(self._links, claim.node_id, api_key, message, context, timeout_s=timeout_s)
 
         try:
@@ -330,14 +336,16 @@ class RemoteController:
     async def _try(self, api_key: ApiKey, wait_s: float, send: _Send) -> _Asked:
         """Again and again until a controller answers.
 
-        Raises KafkaError: REQUEST_TIMED_OUT, or a code of the controller's that does not pass by itself.
+        Nothing is sent in the last fifth of the time: clients count it from when they sent the request, and may have given
+        it up by then. Raises KafkaError: REQUEST_TIMED_OUT, or a code of the controller's that does not pass by itself.
         """
         loop = self._loop
         deadline_s = loop.time() + wait_s
+        send_until_s = loop.time() + wait_s * _SENT_WITHIN
         backoff = Backoff(self._random, min_ms=self._config.retry_min_ms, max_ms=self._config.retry_max_ms)
         is_repeated = False
         reason = "there is no active controller"
-        while (left_s := deadline_s - loop.time()) > 0:
+        while (left_s := send_until_s - loop.time()) > 0:
             claim = self._leader()
             if claim is not None:
                 try:
@@ -350,7 +358,7 @@ class RemoteController:
                     if not isinstance(error, LinkLost) and error.code not in _PASSING:
                         raise
                     is_repeated, reason = True, str(error)
-            await asyncio.sleep(min(backoff.next_s(), max(deadline_s - loop.time(), 0)))
+            await asyncio.sleep(min(backoff.next_s(), max(send_until_s - loop.time(), 0)))
         _log.warning("controller_not_reached", api=api_key.name, waited_s=wait_s, reason=reason)
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"no controller answered within {wait_s:g} s: {reason}")
 

@@ -304,35 +304,44 @@ class RoutedGroups:
         parts: list[Any] = [None] * len(group_ids)
         left: Sequence[int] = range(len(group_ids))
         maybe_done: set[int] = set()
+        check: GroupRequest | None = None  # for those
         patience = self._patience()
         while True:
-            by_owner: dict[int, list[int]] = {}
+            by_owner: dict[tuple[int, bool], list[int]] = {}
             for place in left:
-                by_owner.setdefault(self._owner(group_ids[place]), []).append(place)
-            if len(by_owner) == 1:  # nearly always
-                answers = [await self._ask(owner, asked, places, context) for owner, places in by_owner.items()]
-            else:
-                asking = (self._ask(owner, asked, places, context) for owner, places in by_owner.items())
-                answers = await asyncio.gather(*asking)
+                is_checked = check is not None and place in maybe_done
+                by_owner.setdefault((self._owner(group_ids[place]), is_checked), []).append(place)
+            asking = [
+                self._ask(owner, check if is_checked and check is not None else asked, places, context)
+                for (owner, is_checked), places in by_owner.items()
+            ]
+            answers = [await asking[0]] if len(asking) == 1 else await asyncio.gather(*asking)  # nearly always one
             moved: list[int] = []
             for places, answer in zip(by_owner.values(), answers, strict=True):
                 for place, part in zip(places, answer.parts, strict=True):
                     parts[place] = asked.repeated(part) if place in maybe_done else part
-                    if asked.code(part) in MOVING:
+                    if asked.code(part) in MOVING or (place not in maybe_done and asked.is_unsure(part)):
                         moved.append(place)
-                if answer.is_lost:
-                    maybe_done.update(places)
+                        if answer.is_lost or asked.is_unsure(part):
+                            maybe_done.add(place)
+                            check = asked.check()
             if not moved or (maybe_done and not asked.is_repeatable):
                 break
             if not await patience.may_try_again(self._wait_ms()):
                 break
             left = moved
+        for place in maybe_done if check is not None else ():
+            if asked.code(parts[place]) in MOVING:
+                # The client would send it again by itself, and delete what was committed since.
+                parts[place] = asked.refusal(group_ids[place], ErrorCode.REQUEST_TIMED_OUT)
         return asked.response(parts)
 
     async def _ask(self, owner: int, asked: GroupRequest, places: Sequence[int], context: RequestContext) -> _Answer:
         """The parts of the groups at these places, as their coordinator answers, or refused in its place."""
         group_ids = [asked.group_ids[place] for place in places]
         message = asked.about(group_ids, places)
+        if context.api_version != asked.api_version:
+            context = replace(context, api_version=asked.api_version)
         try:
             response = await self._send(owner, asked.api_key, message, context, may_wait=asked.waits_for_members)
         except BmqError as error:

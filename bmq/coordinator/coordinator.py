@@ -18,11 +18,11 @@ from bmq.coordinator.group import Group
 from bmq.coordinator.member import Caller, distinct_protocols
 from bmq.coordinator.metrics import GroupMetrics
 from bmq.coordinator.offset_api import Context, OffsetApi
-from bmq.coordinator.runtime import Shard, coordinator_error
+from bmq.coordinator.runtime import Shard, coordinator_error, deletion_error
 from bmq.coordinator.topics import CurrentTopics
 from bmq.log.clock import Clock
 from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.errors import KafkaError
+from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.group_records import GroupMetadataKey, encode_key
 from bmq.protocol.messages.delete_groups_request import DeleteGroupsRequest
 from bmq.protocol.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
@@ -261,8 +261,9 @@ class GroupCoordinator(OffsetApi):
         for group_id, write in writes.items():
             try:
                 await asyncio.shield(write)
-            except KafkaError as error:
-                _fail(results[group_id], error)
+            except BmqError as error:
+                results[group_id].error_code = deletion_error(error)
+                results[group_id].error_message = str(error)
         return DeleteGroupsResponse(results=list(results.values()))
 
     # ---------------------------------------------------------------- inside

@@ -10,7 +10,7 @@ from bmq.coordinator.directory import ShardDirectory
 from bmq.coordinator.effects import GroupState
 from bmq.coordinator.metrics import GroupMetrics
 from bmq.coordinator.offsets import NO_OFFSET, refused
-from bmq.coordinator.runtime import Shard, coordinator_error
+from bmq.coordinator.runtime import Shard, coordinator_error, deletion_error
 from bmq.coordinator.topics import OFFSETS_TOPIC, CurrentTopics
 from bmq.log.clock import Clock
 from bmq.protocol.error_codes import ErrorCode
@@ -170,10 +170,13 @@ class OffsetApi:
             if group is not None and group.state is not GroupState.EMPTY and not group.uses_consumer_protocol:
                 return OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP)
             records, topics = shard.offsets.delete(group_id, group, request.topics, self._image())
-            if records:
-                await asyncio.shield(shard.append(records))
         except BmqError as error:
             return OffsetDeleteResponse(error_code=coordinator_error(error))
+        if records:
+            try:
+                await asyncio.shield(shard.append(records))
+            except BmqError as error:
+                return OffsetDeleteResponse(error_code=deletion_error(error))
         return OffsetDeleteResponse(topics=topics)
 
     # ---------------------------------------------------------------- inside

@@ -66,6 +66,24 @@ _APPEND_ERRORS: Final = {
 }
 
 
+_NOTHING_WRITTEN: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+    }
+)
+
+
+def deletion_error(error: BmqError) -> ErrorCode:
+    """As coordinator_error, of tombstones that were handed to the log: REQUEST_TIMED_OUT where they may be in it.
+
+    After a coordinator's error a client sends the deletion again, and would delete what was committed since.
+    """
+    return coordinator_error(error) if error.code in _NOTHING_WRITTEN else ErrorCode.REQUEST_TIMED_OUT
+
+
 def coordinator_error(error: BmqError) -> ErrorCode:
     """What a group's client is told of an error of the shard's log (GroupMetadataManager's mapping)."""
     return _APPEND_ERRORS.get(error.code, error.code)

@@ -16,6 +16,7 @@ from bmq.proxy.dispatch import RequestContext
 from bmq.proxy.limits import BETWEEN_NODES, ProxyLimits
 from bmq.proxy.server import KafkaServer
 from bmq.proxy.services import Services
+from bmq.proxy.stall_watch import StallWatch
 from bmq.proxy.stats import ProxyStats
 from tests.fakes.partition_log import FakePartitions
 from tests.unit.proxy.harness import TOPIC_ID, Client, FakeController, image_of, services_over, topic_image
@@ -100,7 +101,12 @@ def internal_over(services: Services, office: FakeOffice, groups: RecordingGroup
 
 
 async def start_internal_node(
-    limits: ProxyLimits = BETWEEN_NODES, *, host: str = "127.0.0.1", port: int = 0, partition_count: int = 2
+    limits: ProxyLimits = BETWEEN_NODES,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    partition_count: int = 2,
+    stalls: StallWatch | None = None,
 ) -> InternalNode:
     """Topic "t" with its partitions, all led here; the active controller is here too."""
     partitions = FakePartitions()
@@ -109,7 +115,7 @@ async def start_internal_node(
     controller = RecordingController(image_of(topic_image("t", TOPIC_ID, partition_count)))
     stats, groups, office = ProxyStats(), RecordingGroups(), FakeOffice(controller)
     services = internal_over(services_over(controller, partitions, stats), office, groups)
-    server = KafkaServer(limits, stats, apis=INTERNAL_APIS, is_ordered=False)
+    server = KafkaServer(limits, stats, apis=INTERNAL_APIS, is_ordered=False, stalls=stalls)
     bound_host, bound_port = await server.bind(host, port)
     await server.serve(services)
     return InternalNode(server, services, controller, groups, office, partitions, bound_host, bound_port)

@@ -257,7 +257,8 @@ def test_when_the_time_is_over_every_part_says_so(method: str, request_: Any) ->
         assert codes == [ErrorCode.REQUEST_TIMED_OUT] * (
             1 if getattr(request_, "topic_partitions", 0) is None else wanted
         )
-        assert world.now_s() == pytest.approx(getattr(request_, "timeout_ms", 30_000) / 1000, abs=0.1)
+        # Not sent in the last fifth: the client counts its time from an earlier moment.
+        assert world.now_s() == pytest.approx(0.8 * getattr(request_, "timeout_ms", 30_000) / 1000, abs=0.1)
 
     told(story)
 
@@ -448,6 +449,6 @@ def test_without_a_controller_there_are_no_ids_after_a_while() -> None:
         world.claim = None
         with pytest.raises(KafkaError) as caught:
             await world.remote.allocate_producer_ids()
-        assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT and world.now_s() == pytest.approx(2, abs=0.1)
+        assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT and world.now_s() == pytest.approx(1.6, abs=0.1)
 
     told(story, RemoteControllerConfig(request_wait_default_ms=2_000))

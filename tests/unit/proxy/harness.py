@@ -19,6 +19,7 @@ from bmq.proxy.limits import ProxyLimits
 from bmq.proxy.producer_ids import ProducerIds
 from bmq.proxy.server import KafkaServer
 from bmq.proxy.services import Services
+from bmq.proxy.stall_watch import StallWatch
 from bmq.proxy.stats import ProxyStats
 from tests.fakes.clock import FakeClock
 from tests.fakes.partition_log import FakePartitionLog, FakePartitions
@@ -122,7 +123,9 @@ def services_over(controller: FakeController, partitions: FakePartitions, stats:
     )
 
 
-async def start_proxy(limits: ProxyLimits | None = None, *, partition_count: int = 6) -> Proxy:
+async def start_proxy(
+    limits: ProxyLimits | None = None, *, partition_count: int = 6, stalls: StallWatch | None = None
+) -> Proxy:
     """Topic "t" with its partitions, all led here."""
     partitions = FakePartitions()
     for number in range(partition_count):
@@ -130,7 +133,7 @@ async def start_proxy(limits: ProxyLimits | None = None, *, partition_count: int
     controller = FakeController(image_of(topic_image("t", TOPIC_ID, partition_count)))
     stats = ProxyStats()
     services = services_over(controller, partitions, stats)
-    server = KafkaServer(limits or ProxyLimits(), stats)
+    server = KafkaServer(limits or ProxyLimits(), stats, stalls=stalls)
     host, port = await server.bind("127.0.0.1", 0)
     await server.serve(services)
     return Proxy(server, services, controller, partitions, host, port)
