@@ -327,6 +327,8 @@ class RoutedGroups:
                             check = asked.check()
             if not moved or (maybe_done and not asked.is_repeatable):
                 break
+            if not asked.waits_for_members and self._is_old(context):
+                break
             if not await patience.may_try_again(self._wait_ms()):
                 break
             left = moved
@@ -361,12 +363,12 @@ class RoutedGroups:
         if owner == self._node_id:
             if self._local is None:
                 raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "this node has no group coordinator")
-            self._require_young(context)
+            self._require_young(context, may_wait)
             return await getattr(self._local, api_key.name.lower())(message, context)
         if may_wait:
             return await self._send_waiting(owner, api_key, message, context)
         await self._reach(owner, "")
-        self._require_young(context)
+        self._require_young(context, may_wait)
         return await forward(
             self._links, owner, api_key, message, context, timeout_s=self._config.answer_wait_ms / 1000
         )
@@ -378,7 +380,7 @@ class RoutedGroups:
         self._waiting[owner] += 1
         try:
             await self._reach(owner, REBALANCE_PURPOSE)
-            self._require_young(context)
+            self._require_young(context, may_wait=True)
             timeout_s = self._config.rebalance_wait_max_ms / 1000
             return await forward(
                 self._links, owner, api_key, message, context, timeout_s=timeout_s, purpose=REBALANCE_PURPOSE
@@ -389,11 +391,17 @@ class RoutedGroups:
     def _dated(self, context: RequestContext) -> RequestContext:
         return context if context.received_s is not None else replace(context, received_s=self._loop.time())
 
-    def _require_young(self, context: RequestContext) -> None:
-        """Raises KafkaError COORDINATOR_NOT_AVAILABLE: the client asks anew if it still wants to."""
+    def _is_old(self, context: RequestContext) -> bool:
         age_s = 0.0 if context.received_s is None else self._loop.time() - context.received_s
-        if age_s > self._config.request_age_max_ms / 1000 or self._stalls.is_stalled():
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the request came {age_s:.1f} s ago")
+        return age_s > self._config.request_age_max_ms / 1000
+
+    def _require_young(self, context: RequestContext, may_wait: bool) -> None:
+        """Raises KafkaError COORDINATOR_NOT_AVAILABLE: the client asks anew if it still wants to.
+
+        `may_wait`: clients wait for a rebalance for minutes; one that has given it up has closed its connection.
+        """
+        if self._stalls.is_stalled() or (not may_wait and self._is_old(context)):
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the request is too old to be carried out")
 
     async def _reach(self, owner: int, purpose: str) -> None:
         """Have a link: what fails here was certainly not sent. Raises KafkaError COORDINATOR_NOT_AVAILABLE."""

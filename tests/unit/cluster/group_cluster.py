@@ -204,6 +204,7 @@ class GroupClient:
 
     def __init__(self, groups: RoutedGroups) -> None:
         self.groups = groups
+        self.context: RequestContext | None = None  # of the next commits; else one of a request that has just come
 
     async def join(self, group_id: str, member_id: str = "", version: int = 3, **fields: Any) -> Any:
         request = JoinGroupRequest(
@@ -244,7 +245,7 @@ class GroupClient:
             member_id=member_id,
             topics=[OffsetCommitRequestTopic(name="t", partitions=[part])],
         )
-        response = await self.groups.offset_commit(request, asking(9))
+        response = await self.groups.offset_commit(request, self.context or asking(9))
         return int(response.topics[0].partitions[0].error_code)
 
     async def fetch(self, *group_ids: str) -> list[tuple[int, int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -531,3 +532,123 @@ def test_a_node_without_a_coordinator_says_so() -> None:
         assert await client.beat(cluster.group_at(2), "m") == ErrorCode.UNKNOWN_MEMBER_ID
 
     told(story, config=replace(RoutedGroupsConfig(), move_wait_ms=100))
+
+
+# --- requests that their clients may have given up
+
+
+def test_an_old_commit_is_not_sent() -> None:
+    """It was read late, or waited here: the client may have committed something newer by another way."""
+
+    async def story(cluster: GroupCluster, client: GroupClient) -> None:
+        await asyncio.sleep(60)
+        for owner in (1, 2):
+            group_id = cluster.group_at(owner)
+            client.context = None
+            assert await client.commit(group_id, 45) == 0
+            for offset, age_s, code in ((46, 9.9, 0), (42, 10.1, ErrorCode.COORDINATOR_NOT_AVAILABLE)):
+                client.context = replace(asking(9), received_s=now_s() - age_s)
+                assert await client.commit(group_id, offset) == code
+            assert await client.fetch(group_id) == [(0, 46)]
+
+    told(story)
+
+
+def test_a_commit_that_waited_too_long_for_an_owner_is_not_sent_when_there_is_one() -> None:
+    async def story(cluster: GroupCluster, client: GroupClient) -> None:
+        group_id = cluster.group_at(2)
+        assert await client.commit(group_id, 42) == 0
+        cluster.kill(2)
+        late = asyncio.ensure_future(client.commit(group_id, 43))
+        await asyncio.sleep(10.5)
+        cluster.links.down.clear()
+        assert await GroupClient(cluster.nodes[3].groups).commit(group_id, 45) == 0
+        assert await late == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert await client.fetch(group_id) == [(0, 45)]
+
+    told(story, config=RoutedGroupsConfig(move_wait_ms=60_000))
+
+
+# --- deletions
+
+
+def lose_the_answer_after(cluster: GroupCluster, meanwhile: Callable[[], Awaitable[object]]) -> None:
+    """The next request is carried out, its answer is lost, and something happens before it can be sent again."""
+
+    async def lose(node_id: int, api_key: ApiKey) -> None:
+        cluster.links.after = None
+        await meanwhile()
+        raise LinkLost("the connection broke")
+
+    cluster.links.after = lose
+
+
+def test_a_deletion_whose_answer_was_lost_spares_what_was_committed_since() -> None:
+    async def story(cluster: GroupCluster, client: GroupClient) -> None:
+        group_id, gone = cluster.group_at(2), cluster.group_at(2, 1)
+        other = GroupClient(cluster.nodes[3].groups)
+        await client.commit(group_id, 1)
+        await client.commit(gone, 1)
+        lose_the_answer_after(cluster, lambda: other.commit(group_id, 7))
+        deleted = await client.groups.delete_groups(DeleteGroupsRequest(groups_names=[group_id, gone]), asking(2))
+        assert [one.error_code for one in deleted.results] == [ErrorCode.REQUEST_TIMED_OUT, 0]
+        assert await client.fetch(group_id, gone) == [(0, 7), (0, -1)]
+
+    told(story)
+
+
+def test_an_offset_deletion_whose_answer_was_lost_spares_what_was_committed_since() -> None:
+    async def story(cluster: GroupCluster, client: GroupClient) -> None:
+        group_id = cluster.group_at(2)
+        other = GroupClient(cluster.nodes[3].groups)
+        await client.commit(group_id, 1)
+        lose_the_answer_after(cluster, lambda: other.commit(group_id, 7))
+        wanted = [OffsetDeleteRequestTopic(name="t", partitions=[OffsetDeleteRequestPartition(partition_index=0)])]
+        answer = await client.groups.offset_delete(OffsetDeleteRequest(group_id=group_id, topics=wanted), asking(0))
+        assert (answer.error_code, answer.topics[0].partitions[0].error_code) == (0, ErrorCode.REQUEST_TIMED_OUT)
+        assert await client.fetch(group_id) == [(0, 7)]
+
+    told(story)
+
+
+@pytest.mark.parametrize("owner", [1, 2])
+def test_a_deletion_that_may_be_in_the_log_is_not_written_again(owner: int) -> None:
+    """The shard is lost while the tombstones are on their way: the coordinator itself does not know."""
+
+    async def story(cluster: GroupCluster, client: GroupClient) -> None:
+        group_id = cluster.group_at(owner)
+        await client.commit(group_id, 1)
+        shard = cluster.nodes[owner].coordinator.directory.find(group_id)
+        assert shard is not None
+        append = shard.state_log.append
+
+        def append_and_be_fenced(records: Any) -> asyncio.Future[int]:
+            append(records)
+            failed: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+            failed.set_exception(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition has another owner"))
+            return failed
+
+        shard.state_log.append = append_and_be_fenced  # type: ignore[method-assign]
+        request = DeleteGroupsRequest(groups_names=[group_id])
+        deleted = await client.groups.delete_groups(request, asking(2))
+        assert deleted.results[0].error_code == 0, "the next owner finds nothing left"
+        assert await client.fetch(group_id) == [(0, -1)]
+
+    told(story)
+
+
+def test_a_deletion_that_cannot_be_checked_is_not_told_as_a_coordinators_error() -> None:
+    """Stock clients would send it again after that."""
+
+    async def story(cluster: GroupCluster, client: GroupClient) -> None:
+        group_id = cluster.group_at(2)
+        await client.commit(group_id, 1)
+
+        async def die() -> None:
+            cluster.kill(2)
+
+        lose_the_answer_after(cluster, die)
+        deleted = await client.groups.delete_groups(DeleteGroupsRequest(groups_names=[group_id]), asking(2))
+        assert deleted.results[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+
+    told(story)
