@@ -139,6 +139,20 @@ def test_a_late_look_fences_nobody_for_silence_but_for_lost_connections() -> Non
     assert {node.node_id for node in sessions.overdue(4.0 + TIMEOUT_S / 2)} == {1, 2}
 
 
+def test_a_controller_that_stood_still_and_dropped_its_connections_waits_for_the_nodes_anew() -> None:
+    sessions = NodeSessions(TIMEOUT_S, GRACE_S, LOOKS_S)
+    wire, lost = Wire(), Wire()
+    sessions.look(0.0)
+    sessions.heard(1, 1, wire, 0.0)
+    sessions.heard(2, 1, lost, 0.0)
+    sessions.lost(2, lost, 0.0)
+    sessions.stood_still(60.0)
+    sessions.lost(1, wire, 60.0)  # we closed it
+    assert [node.node_id for node in sessions.overdue(60.0 + GRACE_S)] == [2], "lost before we stood still"
+    assert sessions.is_alive(1, 60.0 + TIMEOUT_S - 0.1)
+    assert {node.node_id for node in sessions.overdue(60.0 + TIMEOUT_S)} == {1, 2}
+
+
 def test_heard_of_while_it_was_being_fenced() -> None:
     sessions = NodeSessions(TIMEOUT_S, GRACE_S, LOOKS_S)
     sessions.expect(1, 5, 0.0)

@@ -59,11 +59,13 @@ class Owner:
         self.refuse_with: ErrorCode | None = None
         self.refuse_count = 0
         self.asked = 0
+        self.buffers: list[memoryview] = []
 
     def append(
         self, records: memoryview, done: AppendDone, *, is_internal: bool = False, is_acks_all: bool = True
     ) -> None:
         self.asked += 1
+        self.buffers.append(records)
         if self.refuse_with is not None:
             done(AppendResult(self.refuse_with))
         elif self.refuse_count:
@@ -123,7 +125,14 @@ class Producing:
         self.appender = Appender(self.partitions, is_patient=True)
         self.answers: dict[Batch, AppendResult] = {}
 
-    def send(self, *sequences: int, producer: int = 1, deadline_s: float = inf, key: TopicPartition = KEY) -> None:
+    def send(
+        self,
+        *sequences: int,
+        producer: int = 1,
+        deadline_s: float = inf,
+        key: TopicPartition = KEY,
+        is_wanted: Callable[[], bool] = lambda: True,
+    ) -> None:
         for sequence in sequences:
             batch = (producer, sequence)
 
@@ -131,7 +140,7 @@ class Producing:
                 assert batch not in self.answers, "answered twice"
                 self.answers[batch] = result
 
-            self.appender.append(key, encoded(batch), done, True, deadline_s)
+            self.appender.append(key, encoded(batch), done, True, deadline_s, is_wanted=is_wanted)
 
     def code(self, sequence: int, producer: int = 1) -> ErrorCode | None:
         answer = self.answers.get((producer, sequence))
@@ -364,6 +373,63 @@ def test_what_is_refused_after_its_deadline_is_not_sent_again() -> None:
         await turns()
         assert producing.code(1) is MOVED  # consumers and old producers know of no network exception
         assert producing.is_idle()
+
+    virtual(main)
+
+
+def test_what_is_too_old_once_an_owner_is_found_is_not_handed_to_it() -> None:
+    """The client has given it up by then, and may have sent it, and others behind it, by another way."""
+
+    async def main() -> None:
+        producing = Producing()
+        producing.send(1, deadline_s=2.0)
+        producing.send(2, deadline_s=100.0)
+        await asyncio.sleep(2.5)  # nobody has looked at the deadlines meanwhile
+        owner = producing.partitions.reign()
+        await turns()
+        owner.store(10)
+        assert producing.code(1) is ErrorCode.REQUEST_TIMED_OUT and producing.code(2) is ErrorCode.NONE
+        assert producing.partitions.stored == [(1, 2)] and producing.is_idle()
+
+    virtual(main)
+
+
+@pytest.mark.parametrize("is_refused_first", [True, False])
+def test_what_a_client_sent_that_has_left_goes_nowhere(is_refused_first: bool) -> None:
+    async def main() -> None:
+        producing = Producing()
+        old = producing.partitions.reign() if is_refused_first else None
+        producing.send(1, is_wanted=lambda: False)
+        producing.send(2)
+        if old is not None:
+            producing.partitions.owner = None
+            old.refuse()
+        await turns()
+        owner = producing.partitions.reign()
+        await turns()
+        owner.store(10)
+        assert producing.partitions.stored == [(1, 2)] and producing.is_idle()
+
+    virtual(main)
+
+
+def test_a_batch_goes_to_its_next_owner_in_another_buffer() -> None:
+    """A link to the old owner, or its file's writer, may still hold the first: what an owner writes into it would be sent."""
+
+    async def main() -> None:
+        producing = Producing()
+        old = producing.partitions.reign()
+        producing.send(1)
+        producing.partitions.owner = None
+        (first,) = old.buffers
+        before = bytes(first)
+        old.refuse()
+        new = producing.partitions.reign()
+        await turns()
+        (second,) = new.buffers
+        assert bytes(second) == before
+        second[50] ^= 0xFF  # an owner writes its leader epoch and the base offset into what it gets
+        assert bytes(first) == before
 
     virtual(main)
 

@@ -10,13 +10,16 @@ from typing import Any
 
 import pytest
 
+from bmq.log.partition_log import TopicPartition
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import encode_request
 from bmq.protocol.messages.describe_cluster_request import DescribeClusterRequest
+from bmq.proxy.appender import Appender
 from bmq.proxy.dispatch import HANDLERS, RequestContext
 from bmq.proxy.limits import ProxyLimits
 from bmq.proxy.services import Services
 from bmq.proxy.stall_watch import StallWatch
+from tests.fakes.partition_log import FakePartitions
 from tests.simulation.loop import VirtualTimeLoop
 from tests.simulation.process import Process
 from tests.unit.proxy.harness import Client, Proxy, batch, produce_request, start_proxy, until
@@ -183,3 +186,34 @@ def test_the_beat_notices_a_stop_by_itself(paused_s: float, expected: int) -> No
 
     loop.run_until_complete(story())
     loop.discard()
+
+
+async def test_what_a_client_sent_that_has_left_is_not_brought_to_the_next_owner(proxy: Proxy) -> None:
+    """It sends it again by another way; only what nobody would send again (acks=0) still goes."""
+    owner = asyncio.Event()
+
+    class Ownerless(FakePartitions):
+        """Partitions that wait for an owner."""
+
+        def ready(self, topic_partition: TopicPartition) -> Any:
+            return super().ready(topic_partition) if owner.is_set() else None
+
+        async def leader_of(self, topic_partition: TopicPartition) -> Any:
+            await owner.wait()
+            return await super().leader_of(topic_partition)
+
+    partitions = Ownerless()
+    partitions.logs = proxy.partitions.logs
+    appender = proxy.services.appender = Appender(partitions, is_patient=True)
+    assert appender._patient is not None
+    client, other = await proxy.connect(), await proxy.connect()
+    client.send(ApiKey.PRODUCE, 9, produce_request({0: batch()}))
+    other.send(ApiKey.PRODUCE, 9, produce_request({1: batch()}, acks=0))
+    await until(lambda: len(appender._patient._lanes) == 2)
+    await client.close()
+    await other.close()
+    await until(lambda: proxy.stats.connections == 0)
+    owner.set()
+    await until(lambda: not appender._patient._lanes)
+    assert (proxy.log(0).log_end_offset, proxy.log(1).log_end_offset) == (0, 1)
+    appender.stop()
