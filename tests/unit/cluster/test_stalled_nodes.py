@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bmq.cluster.link import LinkLost
+from bmq.cluster.link import Link, LinkLost
 from bmq.cluster.links import Links
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.internal_messages import DeleteBeforeRequest, DeleteBeforeResponse
@@ -151,3 +151,21 @@ def test_an_answer_from_before_the_stop_is_not_taken(seed: int, carried_out: Car
             await asked
 
     world.run(story())
+
+
+async def test_what_waits_in_a_link_is_not_written_after_a_stop(carried_out: CarriedOut) -> None:
+    """Over a real socket, where what was written may arrive although the connection is reset behind it."""
+    now_s = 1_000.0
+    stalls = StallWatch(BOUND_MS, lambda: now_s)
+    stalls.start()
+    node = await start_internal_node()
+    link = await Link.open(node.host, node.port, client_id="node-1", stalls=stalls)
+    asked = link.send(BEFORE, DeleteBeforeRequest(before_offset=2), timeout_s=60)
+    now_s += 60
+    with pytest.raises(LinkLost):
+        await asked
+    await link.wait_gone()
+    await (await node.link()).call(BEFORE, DeleteBeforeRequest(before_offset=3), timeout_s=60)
+    assert carried_out == [3]
+    await node.stop()
+    stalls.close()

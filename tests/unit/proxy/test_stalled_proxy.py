@@ -188,8 +188,9 @@ def test_the_beat_notices_a_stop_by_itself(paused_s: float, expected: int) -> No
     loop.discard()
 
 
-async def test_what_a_client_sent_that_has_left_is_not_brought_to_the_next_owner(proxy: Proxy) -> None:
+async def test_what_a_client_sent_that_has_left_is_not_brought_to_the_next_owner() -> None:
     """It sends it again by another way; only what nobody would send again (acks=0) still goes."""
+    proxy = await start_proxy()
     owner = asyncio.Event()
 
     class Ownerless(FakePartitions):
@@ -217,3 +218,5 @@ async def test_what_a_client_sent_that_has_left_is_not_brought_to_the_next_owner
     await until(lambda: not appender._patient._lanes)
     assert (proxy.log(0).log_end_offset, proxy.log(1).log_end_offset) == (0, 1)
     appender.stop()
+    await proxy.server.stop(0)
+    await asyncio.sleep(0)
