@@ -12,7 +12,8 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -48,9 +49,10 @@ class Replaced(BmqError):
     """A newer server owns what this one owned."""
 
 
-def elapsed_s() -> float:
-    """A clock for noticing that the process stood still: it goes on while the machine sleeps, where there is such a one."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+elapsed_s: Final[Callable[[], float]] = (
+    partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
+)
+"""A clock for noticing that the process stood still: it goes on while the machine sleeps, where there is such a one."""
 
 
 class SystemClock:
