@@ -81,8 +81,10 @@ class LinkTimeout(LinkLost):
 class Link(asyncio.BufferedProtocol):
     """Made by `open`."""
 
-    def __init__(self, peer: str, client_id: str, receive_buffer: ReceiveBuffer, stalls: StallWatch) -> None:
-        self._stalls = stalls
+    def __init__(
+        self, peer: str, client_id: str, receive_buffer: ReceiveBuffer, stalls: StallWatch | None = None
+    ) -> None:
+        self._stalls = stalls or StallWatch()
         self._loop = asyncio.get_running_loop()
         self._peer = peer
         name = client_id.encode()
