@@ -357,6 +357,22 @@ def test_a_repeated_deletion_spares_a_topic_of_that_name_that_was_made_anew() ->
     told(story)
 
 
+def test_a_deletion_that_waited_for_a_controller_spares_a_topic_of_that_name_that_was_made_anew() -> None:
+    async def story(world: World) -> None:
+        await world.has("a")
+        first = world.image.topics["a"].topic_id
+        claim, world.claim = world.claim, None
+        deleting = asyncio.ensure_future(world.remote.delete_topics(delete("a")))
+        await asyncio.sleep(2.5)
+        await world.controller.delete_topics(delete("a"))
+        await world.has("a")
+        world.claim = claim
+        assert (await deleting).responses[0].topic_id == first
+        assert "a" in world.image.topics and world.image.topics["a"].topic_id != first
+
+    told(story)
+
+
 def test_partitions_whose_creation_was_repeated_are_created() -> None:
     async def story(world: World) -> None:
         await world.has("a")
