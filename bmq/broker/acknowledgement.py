@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import structlog
 
 from bmq.broker.partition_events import Batch
 from bmq.log.partition_log import AppendDone, AppendResult
 from bmq.protocol.record_batch import BatchHeader
+
+ENDS_THE_PROCESS: Final = (SystemExit, KeyboardInterrupt)
+"""As the event loop treats them: anything else is the failure of one callback."""
 
 _log = structlog.get_logger("bmq.broker")
 
@@ -52,7 +56,9 @@ def call(done: AppendDone, result: AppendResult) -> None:
     """A callback that fails is its owner's bug; the batches behind it must hear their answers all the same."""
     try:
         done(result)
-    except Exception:
+    except ENDS_THE_PROCESS:
+        raise
+    except BaseException:  # a cancelled future's result() raises none of the usual exceptions
         _log.exception("append_callback_failed")
 
 
@@ -81,5 +87,7 @@ class Waiters:
         for wake in wakes.values():
             try:
                 wake()
-            except Exception:
+            except ENDS_THE_PROCESS:
+                raise
+            except BaseException:
                 _log.exception("advance_callback_failed")

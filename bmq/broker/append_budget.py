@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import structlog
+
+_log = structlog.get_logger("bmq.broker")
+
 
 class AppendBudget:
     """`bytes_max`: from here on callers should wait. `refuse_bytes_max`: from here on appends are refused."""
@@ -35,7 +39,10 @@ class AppendBudget:
         if self._waiting and self.bytes_used < self.bytes_max:
             waiting, self._waiting = self._waiting, {}
             for wake in waiting:
-                wake()
+                try:
+                    wake()
+                except Exception:  # its owner's bug; the others must not wait for ever
+                    _log.exception("room_callback_failed")
 
     def on_room(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` once when there is room again (at once if there is); returns how to take it back."""

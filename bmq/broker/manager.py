@@ -58,6 +58,11 @@ def _nobody_listens() -> None:
     pass
 
 
+def _report_failure(event: str, runtime: PartitionRuntime, error: Exception) -> None:
+    """A bug in something that is done for one partition after the other, and that no acknowledgement rests on."""
+    _log.error(event, partition=partition_directory(runtime.topic_partition), reason=repr(error), exc_info=error)
+
+
 class PartitionManager:
     """Implements bmq.proxy.appender.Partitions. All calls come from one event loop, which runs when it is made.
 
@@ -217,9 +222,7 @@ class PartitionManager:
         else:
             runtime = assignment.runtime
             if isinstance(runtime.state, Offline):
-                raise KafkaError(
-                    ErrorCode.KAFKA_STORAGE_ERROR, "the partition is offline: acknowledged data is missing"
-                )
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the partition is offline: {runtime.offline_reason}")
             if runtime.state.is_final:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the partition is {runtime.state_name}")
         await asyncio.wait({runtime.started}, timeout=self.settings.start_wait_max_s)
@@ -258,7 +261,10 @@ class PartitionManager:
             assignment = self._assignments.get(key)
             if assignment is not None and assignment.runtime is runtime:
                 self._ready[key] = runtime
-                self._on_owned()
+                try:
+                    self._on_owned()
+                except Exception:  # the listener's bug; the partition is owned all the same
+                    _log.exception("owned_callback_failed")
             return
         self._started.pop(runtime, None)
         assignment = self._assignments.get(key)
@@ -308,7 +314,7 @@ class PartitionManager:
         )
 
     def unserved(self) -> Iterable[PartitionRuntime]:
-        """Assigned partitions whose reign ended by itself: offline (acknowledged data is missing) or fenced."""
+        """Assigned partitions whose reign ended by itself: offline (an operator has to decide) or fenced."""
         return tuple(self._unserved)
 
     def fenced(self) -> tuple[TopicPartition, ...]:
@@ -322,7 +328,10 @@ class PartitionManager:
     async def apply_retention(self) -> None:
         """One round over all started partitions, one after the other."""
         for runtime in tuple(self._started):
-            await runtime.apply_retention(self.surroundings.clock.now_ms())
+            try:
+                await runtime.apply_retention(self.surroundings.clock.now_ms())
+            except Exception as error:
+                _report_failure("partition_retention_failed", runtime, error)
 
     async def close(self) -> None:
         """Stop in order, at most `stop_wait_max_s`: in-flight produces finish, checkpoints are saved, epochs sealed."""
@@ -355,10 +364,13 @@ class PartitionManager:
         _log.info("partitions_closed", count=len(runtimes))
 
     def _upkeep(self) -> None:
+        self._upkeep_timer = self._loop.call_later(self.settings.upkeep_interval_s, self._upkeep)
         now_s, now_ms = self._loop.time(), self.surroundings.clock.now_ms()
         for runtime in tuple(self._ready.values()):
-            runtime.upkeep(now_s, now_ms)
-        self._upkeep_timer = self._loop.call_later(self.settings.upkeep_interval_s, self._upkeep)
+            try:
+                runtime.upkeep(now_s, now_ms)
+            except Exception as error:  # what it had decided was fed to the machine; the others have their turn
+                _report_failure("partition_upkeep_failed", runtime, error)
 
     def _begin_retention(self) -> None:
         self._retention_timer = self._loop.call_later(

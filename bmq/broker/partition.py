@@ -14,7 +14,8 @@ Resting             nothing was produced for long: no segment is open, the next 
 Blocked             the store has no room: batches are refused, opening is tried again
 Draining, Closing, Releasing, Released     a planned stop: batches, segment, directory, over (rule 8)
 Fenced              a newer epoch exists; nothing is accepted any more
-Offline             acknowledged data is missing; an operator has to decide (rule 5)
+Offline             acknowledged data is missing, or what we know may differ from the files; an operator decides (rules
+                    5 and 23)
 
 A segment on fewer nodes than `min.insync.replicas` is *short*: acks=all is refused before it is written, or told of it
 after. One on fewer than the store wants is given up for another that has more, as soon as there is one.
@@ -41,6 +42,7 @@ from bmq.broker.partition_events import (
     DirectoryReleased,
     DiscardSegment,
     Effect,
+    EffectFailed,
     Event,
     FileClosed,
     IdleDue,
@@ -142,7 +144,7 @@ def start(leader_epoch: int, limits: Limits, floor: int) -> Step:
 
 
 def step(state: State, event: Event) -> Step:
-    """What follows from `event`. Raises AcknowledgedDataLost, and then `offline` says what to do."""
+    """What follows from `event`. When this raises, whatever it raises, `offline` says what to do."""
     if type(state) is Writing:  # every batch comes through here twice: placed and synced
         if type(event) is ProduceArrived:
             log = state.log
@@ -161,6 +163,8 @@ def step(state: State, event: Event) -> Step:
             return _fenced(state)
         case _, OwnershipLost():
             return _fenced(state)
+        case _, EffectFailed():
+            return offline(state)
         case Writing(replicas=replicas), LimitsChanged(limits):
             return replace(state, limits=limits, is_short=replicas < limits.replicas_min), ()
         case _, LimitsChanged(limits):
@@ -177,9 +181,12 @@ def step(state: State, event: Event) -> Step:
 
 
 def offline(state: State) -> Step:
-    """Acknowledged data is missing: refuse what is left and touch nothing any more."""
+    """Acknowledged data is missing, or what we know may differ from the files: refuse what is left, touch nothing more.
+
+    What was written may be in the log all the same, so the producers are told as when we are fenced: ask again.
+    """
     left = state.log.take_all() if isinstance(state, Owning) else ()
-    return Offline(state.leader_epoch, state.limits), (Reject(left, STORAGE_ERROR), Abandon())
+    return Offline(state.leader_epoch, state.limits), (Reject(left, NOT_LEADER), Abandon())
 
 
 def _fenced(state: State) -> Step:

@@ -245,6 +245,11 @@ class OwnershipLost(Outcome):
     """Our directory or the right to write a file of ours is gone; by whom is not known."""
 
 
+@dataclass(frozen=True, slots=True)
+class EffectFailed(Outcome):
+    """Something was performed half, or not at all, and nobody knows which: memory and file may differ (rule 23)."""
+
+
 # --- effects: what to do
 
 

@@ -14,9 +14,10 @@ class Unsynced:
     """Batches placed but not durable, oldest first: `written` to the current segment, `waiting` to be written.
 
     `append_ends` has one end offset for each append that is on its way. `segment_bytes` have been written to the segment.
+    `taken` is what was taken out last: were the step to fail behind that, nobody else would know of these batches.
     """
 
-    __slots__ = ("append_ends", "high_watermark", "log_end_offset", "segment_bytes", "waiting", "written")
+    __slots__ = ("append_ends", "high_watermark", "log_end_offset", "segment_bytes", "taken", "waiting", "written")
 
     def __init__(self, high_watermark: int) -> None:
         self.high_watermark = high_watermark
@@ -25,6 +26,7 @@ class Unsynced:
         self.written: deque[Batch] = deque()
         self.waiting: deque[Batch] = deque()
         self.append_ends: deque[int] = deque()
+        self.taken: tuple[Batch, ...] = ()
 
     def place(self, batch: Batch) -> None:
         batch.base_offset = offset = self.log_end_offset
@@ -41,7 +43,8 @@ class Unsynced:
         while written and written[0].end_offset <= end_offset:
             synced.append(written.popleft())
         self.high_watermark = max(self.high_watermark, end_offset)
-        return tuple(synced)
+        self.taken = tuple(synced)
+        return self.taken
 
     def write_again(self) -> None:
         """The segment is closed: what was written behind its end has to go into the next one."""
@@ -51,7 +54,7 @@ class Unsynced:
         self.segment_bytes = 0
 
     def take_all(self) -> tuple[Batch, ...]:
-        batches = (*self.written, *self.waiting)
+        self.taken = batches = (*self.written, *self.waiting)
         self.written.clear()
         self.waiting.clear()
         self.append_ends.clear()
@@ -59,7 +62,7 @@ class Unsynced:
         return batches
 
     def take_waiting(self) -> tuple[Batch, ...]:
-        batches = tuple(self.waiting)
+        self.taken = batches = tuple(self.waiting)
         self.waiting.clear()
         if batches:
             self.log_end_offset = batches[0].base_offset
@@ -69,7 +72,7 @@ class Unsynced:
         """Of what waits the first batch with acks=all and all behind it: their offsets are placed one after the other."""
         waiting = self.waiting
         kept = next((index for index, batch in enumerate(waiting) if batch.is_acks_all), len(waiting))
-        batches = tuple(waiting)[kept:]
+        self.taken = batches = tuple(waiting)[kept:]
         for _ in batches:
             waiting.pop()
         if batches:

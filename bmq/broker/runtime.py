@@ -3,6 +3,9 @@
 The hot path has no task and no await: `append` checks a batch and lets the machine place it; what arrived in one loop
 iteration goes out as one append; when that is durable the batches enter the tail cache, the high watermark moves, and
 then the callbacks run. Callbacks always run after a step is complete, so they may append again.
+
+Rule 23: whatever is raised while an effect is performed takes the partition offline. Everything not answered yet is
+answered with an error, and news of appends made before is ignored: memory may be ahead of the file, or behind it.
 """
 
 from __future__ import annotations
@@ -16,10 +19,10 @@ from typing import Any, Final, cast
 import structlog
 
 from bmq.broker import partition_events as ev
-from bmq.broker.acknowledgement import PendingBatch, Waiters, call
+from bmq.broker.acknowledgement import ENDS_THE_PROCESS, PendingBatch, Waiters, call
 from bmq.broker.admission import Admission
 from bmq.broker.own_segment import OwnSegment
-from bmq.broker.partition import AcknowledgedDataLost, ImpossibleEvent, offline, start, step
+from bmq.broker.partition import offline, start, step
 from bmq.broker.partition_load import PartitionLoad
 from bmq.broker.partition_states import (
     Between,
@@ -75,7 +78,10 @@ def limits_of(config: LogConfig, surroundings: Surroundings) -> ev.Limits:
 
 
 class PartitionRuntime(LogReader):
-    """See the module's head. `on_change` is called when it begins to own the partition and when it comes to its end."""
+    """See the module's head. `on_change` is called when it begins to own the partition and when it comes to its end.
+
+    `offline_reason`: the failure that ended it, for the operator; empty before.
+    """
 
     def __init__(
         self,
@@ -93,6 +99,7 @@ class PartitionRuntime(LogReader):
         self.load = PartitionLoad()
         self.tasks: dict[asyncio.Task[None], None] = {}  # ended in this order
         self._surroundings = surroundings
+        self.offline_reason = ""
         self._epoch = leader_epoch
         self._floor = floor
         self._on_change = on_change
@@ -117,7 +124,6 @@ class PartitionRuntime(LogReader):
         self._is_feeding = False
         self._is_telling = False
         self._is_wake_due = False
-        self._freed_bytes = 0
         self._events: deque[ev.Event] = deque()
         self._outbox: deque[tuple[PendingBatch, ErrorCode]] = deque()
         self._retry: asyncio.TimerHandle | None = None
@@ -125,12 +131,16 @@ class PartitionRuntime(LogReader):
         self.ended: asyncio.Future[None] = self._loop.create_future()
         limits = limits_of(config, surroundings)
         self._state, self._first_effects = start(leader_epoch, limits, floor)
+        self._offline = Offline(leader_epoch, limits)
 
     def begin(self) -> None:
         """Start. `started` says when it owns the partition, or why not."""
         self._started_s = self._loop.time()
         effects, self._first_effects = self._first_effects, ()
-        self._perform(effects)
+        try:
+            self._perform(effects)
+        except Exception as error:
+            self._fail(error)
 
     # --- what it is
 
@@ -184,12 +194,12 @@ class PartitionRuntime(LogReader):
                 code = ErrorCode.KAFKA_STORAGE_ERROR
             call(done, AppendResult(code))
             return
-        if self._is_guarded and is_acks_all and self._has_too_few_replicas(records):
-            self._refuse_for_want_of_replicas(done)
-            return
         try:
+            if self._is_guarded and is_acks_all and self._has_too_few_replicas(records):
+                self._refuse_for_want_of_replicas(done)
+                return
             if is_internal:
-                self._append_internal(records, done)
+                self._append_internal(self._pending_internal(records, done), len(records), done)
                 return
             now_ms = self._surroundings.clock.now_ms()
             view, header = self._admission.admit(records, now_ms)
@@ -207,6 +217,9 @@ class PartitionRuntime(LogReader):
             else:
                 self._refuse(refusal, done)
             return
+        except Exception as error:
+            self._refuse_for_our_fault(error, done)
+            return
         append_time_ms = now_ms if self.config.message_timestamp_type_is_append_time else -1
         batch = PendingBatch(view, header, done, append_time_ms, is_acks_all)
         if not self._surroundings.budget.take(batch.size_bytes):
@@ -215,11 +228,19 @@ class PartitionRuntime(LogReader):
         self._turns.took(batch.size_bytes)
         self._feed(ev.ProduceArrived(batch))
         if header.producer_id >= 0 and batch.base_offset >= 0:
-            self._producers.place(header, batch.base_offset)
+            try:
+                self._producers.place(header, batch.base_offset)
+            except Exception as error:  # placed in the log only: sent again, it would be written twice
+                self._fail(error)
 
     def _refuse(self, refusal: AppendResult, done: AppendDone) -> None:
         self._surroundings.counts.refused_batches += 1
         call(done, refusal)
+
+    def _refuse_for_our_fault(self, error: Exception, done: AppendDone) -> None:
+        """A check failed in a way no client can cause. Nothing was placed, so only this produce is refused."""
+        _log.error("append_not_checked", **self._names(), reason=f"{type(error).__name__}: {error}", exc_info=error)
+        self._refuse(AppendResult(ErrorCode.UNKNOWN_SERVER_ERROR), done)
 
     async def _refuse_as_owner(self, refusal: AppendResult, done: AppendDone) -> None:
         """Rule 15: what a producer sent last may have gone to the next owner, and this refusal ends the producer."""
@@ -233,8 +254,8 @@ class PartitionRuntime(LogReader):
         finally:
             self._refuse(answer, done)
 
-    def _append_internal(self, records: memoryview, done: AppendDone) -> None:
-        """Several batches may share one append; its answer is that of the last. Raises BmqError, and nothing happened."""
+    def _pending_internal(self, records: memoryview, done: AppendDone) -> list[PendingBatch]:
+        """Several batches may share one append; its answer is that of the last. Raises BmqError."""
         admitted = self._admission.admit_internal(records)
         for view, header in admitted:
             if header.producer_id >= 0:
@@ -243,16 +264,22 @@ class PartitionRuntime(LogReader):
                     self._producers.check_marker(header, marker)
                 elif not header.is_control:
                     self._producers.check(header, is_client=False)
-        if not self._surroundings.budget.take(len(records)):
-            self._refuse_for_want_of_room(done)
-            return
         batches = [PendingBatch(view, header, None, -1, True) for view, header in admitted]
         batches[-1].done = done
         batches[-1].first = batches[0]
+        return batches
+
+    def _append_internal(self, batches: list[PendingBatch], size_bytes: int, done: AppendDone) -> None:
+        if not self._surroundings.budget.take(size_bytes):
+            self._refuse_for_want_of_room(done)
+            return
         for batch in batches:
             self._feed(ev.ProduceArrived(batch))
             if batch.header.producer_id >= 0 and batch.base_offset >= 0:
-                self._place_internal(batch.header, batch)
+                try:
+                    self._place_internal(batch.header, batch)
+                except Exception as error:
+                    self._fail(error)
 
     def _place_internal(self, header: BatchHeader, batch: PendingBatch) -> None:
         marker = parse_end_transaction_marker(batch.view) if header.is_control else None
@@ -346,6 +373,12 @@ class PartitionRuntime(LogReader):
         self._feed(_WRITE_DUE)
 
     def _written(self, roll: int, end_offset: int, began_s: float, answer: asyncio.Future[int]) -> None:
+        try:
+            self._report_written(roll, end_offset, began_s, answer)
+        except Exception as error:
+            self._fail(error)
+
+    def _report_written(self, roll: int, end_offset: int, began_s: float, answer: asyncio.Future[int]) -> None:
         error = None if answer.cancelled() else answer.exception()
         if error is None and not answer.cancelled():
             counts = self._surroundings.counts
@@ -380,9 +413,10 @@ class PartitionRuntime(LogReader):
         counts.appended_bytes += size_bytes
         self.load.bytes_in += size_bytes
         self.load.requests += len(batches)
-        self._freed_bytes += size_bytes
         self._open_failures = 0
         self._is_wake_due = True
+        if self._log is not None:
+            self._log.taken = ()  # all of it is in the outbox
         if segment.index.entry_count >= INDEX_ENTRIES_MAX:
             self._feed(ev.RollDue(segment.roll))
 
@@ -398,11 +432,12 @@ class PartitionRuntime(LogReader):
         if effect.error_code is ErrorCode.NOT_ENOUGH_REPLICAS:
             self._replication.has_refused = True
         for batch in cast("tuple[PendingBatch, ...]", effect.batches):
-            self._freed_bytes += batch.size_bytes
             self._surroundings.counts.refused_batches += 1
             self._outbox.append((batch, effect.error_code))
         if isinstance(self._state, Owning):
             self._producers.rollback(self._state.log.log_end_offset)
+        if self._log is not None:
+            self._log.taken = ()
 
     # --- the machine
 
@@ -418,23 +453,54 @@ class PartitionRuntime(LogReader):
                 self._take(self._events.popleft())
         finally:
             self._is_feeding = False
-        if self._freed_bytes or self._outbox or self._is_wake_due:
+        if self._outbox or self._is_wake_due:
             self._tell()
 
     def _take(self, event: ev.Event) -> None:
         before = self._state
+        effects: tuple[ev.Effect, ...] = ()
         try:
             after, effects = step(before, event)
-        except (AcknowledgedDataLost, ImpossibleEvent) as error:
+            if after is not before:
+                self._state = after
+                is_short = isinstance(after, Writing) and after.is_short
+                self._is_guarded = is_short or bool(self._replication.unconfirmed)
+                if type(after) is not type(before):
+                    self._changed(before, after)
+            self._perform(effects)
+        except BaseException as error:
+            self._break_off(error, event, effects)
+            if isinstance(error, ENDS_THE_PROCESS):
+                raise
+
+    def _break_off(self, error: BaseException, event: ev.Event, effects: tuple[ev.Effect, ...]) -> None:
+        """Rule 23: a step or its effects were carried out in part. Nothing more is acknowledged, what was not told either.
+
+        Each batch that anybody still waits for is put into the outbox once, so its bytes go back to the budget once too.
+        """
+        state = self._state
+        if not state.is_final:
+            self._state = self._offline  # first of all, and it takes no memory: from here on nothing is acknowledged
+        unanswered: dict[ev.Batch, None] = dict.fromkeys(batch for batch, _ in self._outbox)
+        if self._log is not None:
+            unanswered.update(dict.fromkeys(self._log.taken))
+        if state.is_final:
+            _log.error("partition_end_failed", **self._names(), exc_info=error)
+        else:
+            _, more = offline(state)
+            effects = (*effects, *more)
             self._report_offline(error)
-            after, effects = offline(before)
-        if after is not before:
-            self._state = after
-            is_short = isinstance(after, Writing) and after.is_short
-            self._is_guarded = is_short or bool(self._replication.unconfirmed)
-            if type(after) is not type(before):
-                self._changed(before, after)
-        self._perform(effects)
+        if self._log is not None:
+            self._log.taken = ()
+        for effect in effects:
+            if isinstance(effect, ev.WriteBatches | ev.Acknowledge | ev.Reject):
+                unanswered.update(dict.fromkeys(effect.batches))
+        if isinstance(event, ev.ProduceArrived):
+            unanswered[event.batch] = None
+        self._outbox.clear()
+        self._outbox.extend((cast(PendingBatch, batch), ErrorCode.NOT_LEADER_OR_FOLLOWER) for batch in unanswered)
+        self._surroundings.counts.refused_batches += len(unanswered)
+        self._abandon(ev.Abandon())
 
     def _perform(self, effects: tuple[ev.Effect, ...]) -> None:
         for effect in effects:
@@ -455,13 +521,14 @@ class PartitionRuntime(LogReader):
         if self._is_telling:
             return
         self._is_telling = True
+        outbox = self._outbox
+        freed_bytes = 0
         try:
-            while self._freed_bytes or self._outbox or self._is_wake_due:
-                freed, self._freed_bytes = self._freed_bytes, 0
-                outbox = self._outbox
+            while outbox or self._is_wake_due:
                 log_start_offset = self.log_start_offset
                 while outbox:
                     batch, error_code = outbox.popleft()
+                    freed_bytes += batch.size_bytes
                     if batch.done is None:
                         continue
                     if error_code is ErrorCode.NONE or error_code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
@@ -473,33 +540,38 @@ class PartitionRuntime(LogReader):
                 if self._is_wake_due:
                     self._is_wake_due = False
                     self._waiters.wake_all()
-                if freed:
+                if freed_bytes:
+                    freed, freed_bytes = freed_bytes, 0
                     self._surroundings.budget.give_back(freed)
         finally:
             self._is_telling = False
+            if freed_bytes:
+                self._surroundings.budget.give_back(freed_bytes)
 
     # --- effects with a life of their own
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = self._loop.create_task(work)
+        try:
+            task = self._loop.create_task(work)
+        except BaseException:
+            work.close()
+            raise
         self.tasks[task] = None
         task.add_done_callback(self._task_done)
         return task
 
     def _task_done(self, task: asyncio.Task[None]) -> None:
         self.tasks.pop(task, None)
-        error = None if task.cancelled() else task.exception()
+        # One that was cancelled though nobody has given the partition up has not done its part either.
+        error = asyncio.CancelledError("an effect was cancelled") if task.cancelled() else task.exception()
         if error is not None:
             self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
-        """Something no retry helps against: offline, loudly."""
-        if self._state.is_final:
-            return
-        self._report_offline(error)
-        self._state, effects = offline(self._state)
-        self._perform(effects)
-        self._tell()
+        """Something no retry helps against: offline, loudly. Nothing happens when it is over anyway."""
+        if not self._state.is_final:
+            self._report_offline(error)
+            self._feed(ev.EffectFailed())
 
     async def _persist(self, action: Callable[[], Awaitable[ev.Event | None]]) -> None:
         """An effect of the start: tried again, with growing pauses, until it ends in an event or we have lost."""
@@ -588,13 +660,14 @@ class PartitionRuntime(LogReader):
         self._retry = self._loop.call_later(delay_s, self._feed, ev.RetryDue())
 
     def _abandon(self, _: ev.Abandon) -> None:
-        """The machine has come to its end."""
-        self._keeper.abandon()
+        """The machine has come to its end. Never raises: whatever fails here, the rest is let go of and everybody is told."""
         self._current = None
+        self._is_wake_due = True
         if self._retry is not None:
             self._retry.cancel()
-        self._tail.clear()
-        self._surroundings.indexes.drop_partition(self._paths.partition)
+        self._attempt(self._abandon_writers)
+        self._attempt(self._tail.clear)
+        self._attempt(lambda: self._surroundings.indexes.drop_partition(self._paths.partition))
         if isinstance(self._state, Fenced) and not self._is_given_up:
             self._surroundings.counts.fenced += 1
             _log.warning("partition_fenced", **self._names(), high_watermark=self.high_watermark)
@@ -606,8 +679,23 @@ class PartitionRuntime(LogReader):
             self.started.exception()  # whoever waits still gets it; nobody may
         if not self.ended.done():
             self.ended.set_result(None)
-        self._is_wake_due = True
-        self._on_change(self)
+        self._attempt(lambda: self._on_change(self))
+
+    def _attempt(self, action: Callable[[], object]) -> None:
+        try:
+            action()
+        except Exception:
+            _log.exception("partition_end_failed", **self._names())
+
+    def _abandon_writers(self) -> None:
+        try:
+            self._keeper.abandon()
+        except Exception:
+            # The first that fails keeps no other one: abandoning twice does no harm.
+            for segment in self._keeper.segments.values():
+                self._attempt(segment.writer.abandon)
+            self._keeper.segments.clear()
+            raise
 
     # --- orders from the manager
 
@@ -621,9 +709,10 @@ class PartitionRuntime(LogReader):
         self._feed(ev.OwnershipLost())
 
     def update_config(self, config: LogConfig) -> None:
+        """Raises only before anything has changed."""
+        self._admission = Admission(config)
         self.config = config
         self._keeper.config = config
-        self._admission = Admission(config)
         self._feed(ev.LimitsChanged(limits_of(config, self._surroundings)))
 
     def upkeep(self, now_s: float, now_ms: int) -> None:
@@ -684,7 +773,8 @@ class PartitionRuntime(LogReader):
 
     def _report_offline(self, error: BaseException) -> None:
         self._surroundings.counts.offline += 1
-        _log.error("partition_offline", **self._names(), reason=f"{type(error).__name__}: {error}", exc_info=error)
+        self.offline_reason = f"{type(error).__name__}: {error}"
+        _log.error("partition_offline", **self._names(), reason=self.offline_reason, exc_info=error)
 
     def _open_segment_now(self) -> OwnSegment | None:
         """The segment whose writer is in use; None while there is none."""

@@ -11,8 +11,12 @@ from asyncio import AbstractEventLoop
 from collections.abc import Callable
 from typing import Final
 
+import structlog
+
 BUSY_TURN_BYTES_MIN: Final = 64 * 1024
 BUSY_GAP_S_MAX: Final = 0.004
+
+_log = structlog.get_logger("bmq.broker")
 
 
 class WriteTurns:
@@ -38,15 +42,28 @@ class WriteTurns:
         if len(self._due) > 1:
             return
         loop = self._loop
-        if self._was_busy and loop.time() - self._turn_ended_s < BUSY_GAP_S_MAX:
-            loop.call_soon(loop.call_soon, self._turn)
-        else:
-            loop.call_soon(self._turn)
+        try:
+            if self._was_busy and loop.time() - self._turn_ended_s < BUSY_GAP_S_MAX:
+                loop.call_soon(self._look_again)
+            else:
+                loop.call_soon(self._turn)
+        except BaseException:
+            self._due.pop()  # what is due without a turn would keep every later turn from being asked for
+            raise
+
+    def _look_again(self) -> None:
+        try:
+            self._loop.call_soon(self._turn)
+        except MemoryError:
+            self._turn()
 
     def _turn(self) -> None:
         due, self._due = self._due, []
         for write in due:
-            write()
+            try:
+                write()
+            except Exception:  # one partition's failure; the others' batches are written all the same
+                _log.exception("write_failed")
         self._was_busy = self._taken_bytes - self._turn_taken_bytes >= BUSY_TURN_BYTES_MIN
         self._turn_taken_bytes = self._taken_bytes
         self._turn_ended_s = self._loop.time()

@@ -271,7 +271,7 @@ def test_an_end_below_the_floor_is_loud() -> None:
         step(state, ev.LogWalked(9))
     down, effects = offline(state)
     assert isinstance(down, Offline)
-    assert effects == (ev.Reject((), ErrorCode.KAFKA_STORAGE_ERROR), ev.Abandon())
+    assert effects == (ev.Reject((), ErrorCode.NOT_LEADER_OR_FOLLOWER), ev.Abandon())
     batch = ev.Batch(1, 1)
     assert step(down, ev.ProduceArrived(batch))[1] == (ev.Reject((batch,), ErrorCode.KAFKA_STORAGE_ERROR),)
 
