@@ -177,7 +177,10 @@ class PartitionManager:
             return
         assignment.config = config
         if assignment.runtime is not None:
-            assignment.runtime.update_config(config)
+            try:
+                assignment.runtime.update_config(config)
+            except Exception as error:  # it goes on with the settings it had
+                _report_failure("partition_config_not_taken", assignment.runtime, error)
 
     def assigned(self) -> Mapping[TopicPartition, int]:
         """Leader epochs of everything assigned here."""

@@ -152,8 +152,13 @@ class Assignments:
             )
         except BmqError as error:
             _log.warning("partitions_not_released", owner=node_id, partitions=len(partitions), reason=str(error))
+        except Exception as error:
+            _log.error("partitions_not_released", owner=node_id, partitions=len(partitions), exc_info=error)
         for key, epoch in partitions.items():
-            self._assign(key, epoch)
+            try:
+                self._assign(key, epoch)
+            except Exception as error:
+                _log.error("assignment_failed", topic_id=str(key.topic_id), partition=key.partition, exc_info=error)
             self._manager.expect_no_more(key, epoch)
         self._changed()
 
@@ -213,8 +218,14 @@ class Assignments:
     def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = self._loop.create_task(work)
         self._tasks[task] = None
-        task.add_done_callback(self._tasks.pop)
+        task.add_done_callback(self._ended)
         return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        del self._tasks[task]
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            _log.error("assignment_failed", reason=repr(error), exc_info=error)
 
     async def close(self) -> None:
         """Assign nothing more. The manager is closed by its owner."""

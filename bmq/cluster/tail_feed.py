@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, Protocol
 
+import structlog
+
 from bmq.log.partition_log import TopicPartition
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.internal_messages import EpochStart, ForgottenTail, TailInterest, TailPart
@@ -39,6 +41,8 @@ class OwnedLog(Protocol):
 
     def tail_read(self, offset: int, length_bytes_max: int, bound_offset: int) -> Sequence[memoryview] | None: ...
 
+
+_log = structlog.get_logger("bmq.cluster")
 
 Find = Callable[[TopicPartition], OwnedLog | None]
 """The partition's log if it is owned here and started."""
@@ -106,7 +110,12 @@ class TailFeed:
             if left <= 0 or len(told) >= PARTS_MAX:
                 self._due[key] = None
                 continue
-            one, is_cut = self._tell_one(key, find(key), min(left, share_bytes))
+            try:
+                one, is_cut = self._tell_one(key, find(key), min(left, share_bytes))
+            except Exception:  # one partition's: the others that are due are told all the same
+                _log.exception("tail_not_told", topic_id=str(key.topic_id), partition=key.partition)
+                self._forget(key)
+                one, is_cut = Told(_refusal(key, ErrorCode.NOT_LEADER_OR_FOLLOWER), ()), False
             if one is not None:
                 told.append(one)
                 left -= sum(map(len, one.records))

@@ -13,6 +13,7 @@ from functools import partial
 
 import structlog
 
+from bmq.controller.background import keep_running
 from bmq.controller.broker_configs import BrokerConfigs
 from bmq.controller.config import ControllerConfig
 from bmq.controller.decision import Decision
@@ -77,7 +78,8 @@ class ClusterNodes:
         for node_id, registration in self._decisions.state.registrations.items():
             if not registration.fenced:
                 self._sessions.expect(node_id, registration.broker_epoch, now_s)
-        self._watch = asyncio.get_running_loop().create_task(self._watch_sessions())
+        watch = keep_running("watch_sessions", self._watch_sessions)
+        self._watch = asyncio.get_running_loop().create_task(watch)
 
     async def close(self) -> None:
         if self._watch is not None:
@@ -234,6 +236,9 @@ class ClusterNodes:
             _log.warning("owners_not_named", error=str(error))
             self._is_succession_due = True  # the next look tries again
             return
+        except Exception:
+            self._is_succession_due = True
+            raise
         if not self._is_succession_due:
             self._fenced_for.clear()
 

@@ -151,8 +151,7 @@ class DecisionLog:
         task: asyncio.Task[R] = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        # Whoever waits still gets the exception; nobody may be waiting any more after a timeout.
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        task.add_done_callback(_report)
         return task
 
     async def _take_turn(self, decide: Decide[R], deadline: float) -> R:
@@ -207,3 +206,10 @@ class DecisionLog:
                 _log.info("metadata_snapshot_saved", offset=self._state_log.applied_offset)
         except BmqError as error:
             _log.warning("metadata_snapshot_failed", error=str(error))
+
+
+def _report(task: asyncio.Task[Any]) -> None:
+    """Whoever waits still gets the exception; nobody may be waiting any more after a timeout."""
+    error = None if task.cancelled() else task.exception()
+    if error is not None and not isinstance(error, BmqError):
+        _log.error("controller_task_failed", task=task.get_name(), exc_info=error)

@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import structlog
 
+from bmq.controller.background import keep_running
 from bmq.controller.balancer import Balancer
 from bmq.controller.broker_configs import BrokerConfigs
 from bmq.controller.config import ControllerConfig
@@ -60,9 +62,9 @@ class PartitionMover:
     def start(self) -> None:
         """Go on with what another controller began, and balance."""
         loop = asyncio.get_running_loop()
-        self._tasks.append(loop.create_task(self._follow_replicas()))
+        self._tasks.append(loop.create_task(keep_running("follow_replicas", self._follow_replicas)))
         if self._config.balancer_enabled:
-            self._tasks.append(loop.create_task(self._balance()))
+            self._tasks.append(loop.create_task(keep_running("balance", self._balance)))
         self.nodes_changed()
 
     async def close(self) -> None:
@@ -78,7 +80,8 @@ class PartitionMover:
         self._balance_now.set()
         for node_id, node in self._decisions.image.nodes.items():
             if node.is_draining and node_id not in self._draining:
-                task = asyncio.get_running_loop().create_task(self._drain(node_id))
+                drain = keep_running("drain", partial(self._drain, node_id))
+                task = asyncio.get_running_loop().create_task(drain)
                 self._draining[node_id] = task
                 task.add_done_callback(lambda _, node_id=node_id: self._draining.pop(node_id, None))  # type: ignore[misc]
 

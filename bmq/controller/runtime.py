@@ -305,6 +305,15 @@ class Controller(ClientRequests):
     # --- in the background
 
     def _image_changed(self, old: MetadataImage, new: MetadataImage) -> None:
+        """What it rests on is written and applied, so a failure here is not the request's."""
+        try:
+            self._tell_of(old, new)
+        except Exception:
+            _log.exception("image_callback_failed", offset=new.offset)
+            if self._is_cluster:
+                self._decisions.gone.set()  # the next controller begins with the whole image
+
+    def _tell_of(self, old: MetadataImage, new: MetadataImage) -> None:
         self._on_image(old, new)
         self._deletions.start(new.deleted_topics - old.deleted_topics)
         if new.topics is not old.topics:

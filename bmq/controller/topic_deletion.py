@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from uuid import UUID
 
 import structlog
 
+from bmq.controller.background import keep_running
 from bmq.controller.config import ControllerConfig
 from bmq.log.names import topic_directory
 from bmq.log.store import FileMissing, SegmentStore, StoreError
@@ -38,7 +40,8 @@ class TopicDeletions:
         """Begin with those that are not being removed yet."""
         for topic_id in topic_ids:
             if topic_id not in self._tasks:
-                task = asyncio.get_running_loop().create_task(self._remove(topic_id))
+                removal = keep_running("remove_topic_files", partial(self._remove, topic_id))
+                task = asyncio.get_running_loop().create_task(removal)
                 self._tasks[topic_id] = task
                 task.add_done_callback(lambda _, topic_id=topic_id: self._tasks.pop(topic_id, None))  # type: ignore[misc]
 

@@ -144,6 +144,9 @@ class ShardDirectory:
             self._told[number] = code
             tell("group_shard_not_loaded", shard=number, error=str(error), answer=code.name)
             return code
+        except Exception:  # a bug, or no memory: who waits hears it in a way that makes them ask again
+            _log.exception("group_shard_not_loaded", shard=number)
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
         else:
             self.ready[number] = shard
             self._told.pop(number, None)

@@ -4,15 +4,17 @@ State changes only in `_apply`, which StateLog calls with records that are durab
 heap of wake-up times and one timer serve all groups of the shard: a heartbeat touches neither.
 
 A shard whose log says that another owns it now is lost: everybody who waits is sent to find the coordinator again and
-the state is thrown away.
+the state is thrown away. So is one in which something raised while state was changed or answers were given (rule 23):
+who asks next has it loaded from the log again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final
 
 import structlog
 
@@ -150,14 +152,23 @@ class Shard:
         self.is_lost = True
         self.close()
         for group in self.groups.values():
-            for effect in group.unload(error):
-                if isinstance(effect, Answer):
-                    _answer(effect)
+            try:
+                for effect in group.unload(error):
+                    if isinstance(effect, Answer):
+                        _answer(effect)
+            except Exception:  # the other groups' members wait as well
+                _log.exception("group_not_unloaded", shard=self.number, group=group.group_id)
         self.groups = {}
         self.offsets = Offsets(self._config)
         self._metrics.lost_shards += 1
         _log.warning("group_shard_lost", shard=self.number)
         self._on_lost(self)
+
+    def fail(self, error: BaseException) -> None:
+        """Something raised half-way, so what is in memory may differ from the log: throw it away, loudly."""
+        if not self.is_lost:
+            _log.error("group_shard_failed", shard=self.number, error=repr(error), exc_info=error)
+            self.lose()
 
     def close(self) -> None:
         """Stop timers and background writes."""
@@ -181,13 +192,17 @@ class Shard:
         return [*self.groups, *(group_id for group_id in self.offsets.group_ids() if group_id not in self.groups)]
 
     def perform(self, group: Group, effects: Effects) -> None:
-        """Carry out a group's effects and see to its next wake-up."""
-        for effect in effects:
-            if isinstance(effect, Answer):
-                _answer(effect)
-            else:
-                self._persist(group, effect)
-        self._schedule(group)
+        """Carry out a group's effects and see to its next wake-up. Whatever this raises, the shard is lost."""
+        try:
+            for effect in effects:
+                if isinstance(effect, Answer):
+                    _answer(effect)
+                else:
+                    self._persist(group, effect)
+            self._schedule(group)
+        except Exception as error:
+            self.fail(error)
+            raise
 
     def _persist(self, group: Group, persist: Persist) -> None:
         key = encode_key(GroupMetadataKey(group=group.group_id))
@@ -196,17 +211,20 @@ class Shard:
         def finish(done: asyncio.Future[int]) -> None:
             if self.is_lost or done.cancelled():
                 return
-            error = done.exception()
-            if error is None:
-                self.perform(group, group.persisted(persist, self.now()))
-                return
-            code = coordinator_error(error) if isinstance(error, BmqError) else ErrorCode.UNKNOWN_SERVER_ERROR
-            _log.warning(
-                "group_not_written", group=group.group_id, generation=persist.value.generation, error=code.name
-            )
-            self.perform(group, group.persist_failed(persist, code, self.now()))
+            try:
+                self._persisted(group, persist, done.exception())
+            except Exception as error:
+                self.fail(error)
 
         done.add_done_callback(finish)
+
+    def _persisted(self, group: Group, persist: Persist, error: BaseException | None) -> None:
+        if error is None:
+            self.perform(group, group.persisted(persist, self.now()))
+            return
+        code = coordinator_error(error) if isinstance(error, BmqError) else ErrorCode.UNKNOWN_SERVER_ERROR
+        _log.warning("group_not_written", group=group.group_id, generation=persist.value.generation, error=code.name)
+        self.perform(group, group.persist_failed(persist, code, self.now()))
 
     # ---------------------------------------------------------------- the log
 
@@ -257,7 +275,14 @@ class Shard:
         if isinstance(error, BmqError) and error.code in _LOST:
             self.lose()
         elif not self.is_lost:
+            if isinstance(error, BmqError) and error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+                self._spawn(self._check_log())
             self._save_snapshot_if_due()
+
+    async def _check_log(self) -> None:
+        """The store may be full, and then all goes on. Or the partition is offline: then this log never takes anything."""
+        with contextlib.suppress(BmqError):
+            await self.prove()
 
     def _apply(self, key: bytes | None, value: bytes | None) -> None:
         """The only place where durable state changes."""
@@ -341,9 +366,18 @@ class Shard:
             except BmqError as error:
                 _log.warning("group_snapshot_failed", shard=self.number, error=str(error))
 
-        task = self._loop.create_task(save())
+        self._spawn(save())
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
         self._tasks[task] = None
-        task.add_done_callback(self._tasks.pop)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        del self._tasks[task]
+        error = None if task.cancelled() else task.exception()
+        if error is not None:  # no state rests on it: the log is only replayed from further back
+            _log.error("group_shard_task_failed", shard=self.number, error=repr(error), exc_info=error)
 
     # ---------------------------------------------------------------- time
 
@@ -376,6 +410,14 @@ class Shard:
     def _wake(self) -> None:
         due_ms, self._timer_at_ms = self._timer_at_ms, NEVER_MS
         self._timer = None
+        try:
+            self._tick_groups(due_ms)
+        except Exception as error:
+            self.fail(error)
+        else:
+            self._arm()
+
+    def _tick_groups(self, due_ms: float) -> None:
         now = self.now()
         if now.loop_ms - due_ms > _LATE_WAKE_MS:
             self.stood_still()
@@ -402,7 +444,6 @@ class Shard:
                 )
             self.perform(group, effects)
             self.forget_if_unused(group)
-        self._arm()
 
     def _schedule_expiry(self) -> None:
         delay_s = self._config.offsets_retention_check_interval_ms / 1000
@@ -410,6 +451,17 @@ class Shard:
 
     def _expire(self, left: list[str]) -> None:
         """Tombstones for offsets and groups whose time is over; a bounded number of offsets in each turn of the loop."""
+        try:
+            self._expire_some(left)
+        except Exception as error:  # deciding what to expire changes nothing: the next round is as good
+            _log.error("group_expiry_failed", shard=self.number, error=repr(error), exc_info=error)
+            left = []
+        if left:
+            self._expiry = self._loop.call_soon(self._expire, left)
+        else:
+            self._schedule_expiry()
+
+    def _expire_some(self, left: list[str]) -> None:
         now_ms = self._clock.now_ms()
         records: list[Record] = []
         looked_at = 0
@@ -425,10 +477,6 @@ class Shard:
         if records:
             _log.info("group_offsets_expired", shard=self.number, tombstones=len(records))
             self.append(records)
-        if left:
-            self._expiry = self._loop.call_soon(self._expire, left)
-        else:
-            self._schedule_expiry()
 
 
 def _answer(effect: Answer) -> None:

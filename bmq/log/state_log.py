@@ -4,6 +4,9 @@ The rule of everything built on it: deciding returns records and changes nothing
 and after a restart alike, in the order of the log; an answer leaves once its records are below the high watermark. So
 an append that fails leaves nothing to undo, and what is in memory is never more than what is in the log.
 
+When `apply_record` raises for a durable record the state is neither before it nor after it (rule 23): nothing more is
+applied, appended, proved or saved, and everybody hears what they hear when the log is another's: load the state again.
+
 Records appended in one turn of the event loop share a record batch; one append's records are never split (they are
 applied all or none). A snapshot is the state after everything applied, encoded in the same turn.
 """
@@ -15,15 +18,18 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import structlog
+
 from bmq.log.clock import Clock
 from bmq.log.partition_log import AppendResult, PartitionLog, StateSnapshot
+from bmq.log.store import FencedWriter
 from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.errors import BmqError, KafkaError
+from bmq.protocol.errors import KafkaError
 from bmq.protocol.record_batch import Record, batches, decode_records, encode_batch
 
 KeyValue = tuple[bytes, bytes | None]
 ApplyRecord = Callable[[bytes | None, bytes | None], None]
-"""(key, value); a value of None is a tombstone. Must not raise for any bytes that were appended through here."""
+"""(key, value); a value of None is a tombstone. Should not raise for any bytes that were appended through here."""
 
 ApplySnapshot = Callable[[bytes], Awaitable[None] | None]
 """A big one may be taken in small turns of the loop: nothing is applied before it is done."""
@@ -36,6 +42,9 @@ REPLAY_CHUNK_BYTES: Final = 1024 * 1024
 """Each is a round trip to the store."""
 _REPLAY_TURN_BYTES: Final = 128 * 1024
 _RECORD_OVERHEAD_BYTES: Final = 24
+_APPLIED_IN_PART: Final = "a record was applied in part: the state has to be loaded again"
+
+_log = structlog.get_logger("bmq.log")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +65,13 @@ class _Append:
 class StateLog:
     """One state machine's log. All calls come from the event loop of the log's owner; `replay` comes first, once.
 
-    `applied_offset` is the offset that follows the last record applied.
+    `applied_offset` is the offset that follows the last record applied. `is_broken`: a record could not be applied.
     """
 
     def __init__(self, log: PartitionLog, clock: Clock, policy: SnapshotPolicy | None = None) -> None:
         self.log = log
         self.applied_offset = -1
+        self.is_broken = False
         self.records_since_snapshot = 0
         self.bytes_since_snapshot = 0
         self.waiting_bytes = 0
@@ -122,6 +132,9 @@ class StateLog:
         done: asyncio.Future[int] = loop.create_future()
         if self._apply is None:
             raise RuntimeError("append before replay")
+        if self.is_broken:
+            done.set_exception(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, _APPLIED_IN_PART))
+            return done
         if not records:
             done.set_result(self.applied_offset)
             return done
@@ -129,9 +142,9 @@ class StateLog:
         if self.waiting_bytes and self.waiting_bytes + size > WAITING_BYTES_MAX:
             done.set_exception(KafkaError(ErrorCode.REQUEST_TIMED_OUT, "too much waits for the state log"))
             return done
-        self.waiting_bytes += size
         if not self._queued:
             loop.call_soon(self._flush)
+        self.waiting_bytes += size
         self._queued.append(_Append(records, size, done))
         return done
 
@@ -151,6 +164,8 @@ class StateLog:
         if self._proof is None:
             self._start_proof()
         await asyncio.shield(waiting)
+        if self.is_broken:
+            raise FencedWriter(_APPLIED_IN_PART)
 
     @property
     def is_snapshot_due(self) -> bool:
@@ -167,6 +182,8 @@ class StateLog:
         an awaitable that makes the bytes in small turns. A failure is raised (KafkaError, StoreError) and costs nothing
         but a longer replay; the next call tries again.
         """
+        if self.is_broken:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, _APPLIED_IN_PART)
         if self._is_snapshot_running or not (force or self.is_snapshot_due):
             return False
         records, size, next_offset = self.records_since_snapshot, self.bytes_since_snapshot, self.applied_offset
@@ -194,16 +211,37 @@ class StateLog:
         self._write(group)
 
     def _write(self, group: list[_Append]) -> None:
-        now_ms = self._clock.now_ms()
-        batch = encode_batch([Record(key, value, (), now_ms) for append in group for key, value in append.records])
+        try:
+            now_ms = self._clock.now_ms()
+            batch = encode_batch([Record(key, value, (), now_ms) for append in group for key, value in append.records])
+        except Exception as error:  # nothing was appended
+            _log.error("state_not_encoded", error=repr(error), exc_info=error)
+            self.waiting_bytes -= sum(append.size_bytes for append in group)
+            _fail(group, AppendResult(ErrorCode.UNKNOWN_SERVER_ERROR, message=repr(error)))
+            return
         self.log.append(memoryview(batch), lambda result: self._finish(group, result), is_internal=True)
 
     def _finish(self, group: list[_Append], result: AppendResult) -> None:
         size = sum(append.size_bytes for append in group)
         self.waiting_bytes -= size
+        if self.is_broken:
+            _fail(group, AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message=_APPLIED_IN_PART))
+            return
         if result.error_code not in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
             _fail(group, result)
             return
+        try:
+            self._apply_group(group, result)
+        except Exception as error:
+            self.is_broken = True
+            _log.error("state_not_applied", offset=self.applied_offset, error=repr(error), exc_info=error)
+            _fail(group, AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message=_APPLIED_IN_PART))
+            return
+        self.bytes_since_snapshot += size
+        if result.error_code is not ErrorCode.NONE:
+            _fail(group, result)
+
+    def _apply_group(self, group: list[_Append], result: AppendResult) -> None:
         apply = self._apply
         assert apply is not None
         offset = result.base_offset
@@ -215,9 +253,6 @@ class StateLog:
             self.records_since_snapshot += len(append.records)
             if not append.done.done() and result.error_code is ErrorCode.NONE:
                 append.done.set_result(offset)
-        self.bytes_since_snapshot += size
-        if result.error_code is not ErrorCode.NONE:
-            _fail(group, result)
 
     def _start_proof(self) -> None:
         self._proof, self._next_proof = self._next_proof, None
@@ -230,7 +265,7 @@ class StateLog:
         assert proof is not None
         try:
             await self.log.prove_ownership()
-        except BmqError as error:
+        except Exception as error:
             proof.set_exception(error)
             proof.exception()  # whoever waits still gets it; without this a cancelled waiter would leave a warning
         else:

@@ -1,0 +1,28 @@
+"""The controller's background loops: one that ends with an exception begins again, loudly."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import structlog
+
+RESTART_PAUSE_S: Final = 1.0
+
+_log = structlog.get_logger("bmq.controller")
+
+
+async def keep_running(name: str, run: Callable[[], Awaitable[None]]) -> None:
+    """Await `run()` until it returns or this is cancelled. Each failure costs an error line and a pause.
+
+    What such a loop has to do stands in the metadata, so a new round finds what the failed one left.
+    """
+    while True:
+        try:
+            await run()
+        except Exception:
+            _log.exception("controller_task_failed", task=name)
+        else:
+            return
+        await asyncio.sleep(RESTART_PAUSE_S)
