@@ -134,7 +134,10 @@ class GroupCoordinator(OffsetApi):
         )
         shard.perform(group, group.join(joining, shard.now()))
         shard.forget_if_unused(group)
-        answer: JoinGroupResponse = await caller
+        try:
+            answer: JoinGroupResponse = await shard.answer_of(caller)
+        except KafkaError as error:
+            return join_error(coordinator_error(error), request.member_id)
         return answer
 
     async def sync_group(self, request: SyncGroupRequest, context: Context) -> SyncGroupResponse:
@@ -152,7 +155,10 @@ class GroupCoordinator(OffsetApi):
             return sync_error(ErrorCode.UNKNOWN_MEMBER_ID)
         caller: Caller = self._loop.create_future()
         shard.perform(group, group.sync(request, caller, shard.now()))
-        answer: SyncGroupResponse = await caller
+        try:
+            answer: SyncGroupResponse = await shard.answer_of(caller)
+        except KafkaError as error:
+            return sync_error(coordinator_error(error))
         return answer
 
     async def heartbeat(self, request: HeartbeatRequest, context: Context) -> HeartbeatResponse:

@@ -19,7 +19,7 @@ from typing import Any, Final
 import structlog
 
 from bmq.coordinator.config import CoordinatorConfig
-from bmq.coordinator.effects import Answer, Effects, GroupState, Moment, Persist
+from bmq.coordinator.effects import Answer, Caller, Effects, GroupState, Moment, Persist
 from bmq.coordinator.group import Group
 from bmq.coordinator.member import NEVER_MS
 from bmq.coordinator.metrics import GroupMetrics
@@ -121,6 +121,7 @@ class Shard:
         self._expiry: asyncio.Handle | None = None
         self._commits: dict[str, set[asyncio.Future[int]]] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}  # ended in this order
+        self._callers: dict[Caller, None] = {}  # wait for a group's answer
 
     # ---------------------------------------------------------------- life
 
@@ -158,6 +159,9 @@ class Shard:
                         _answer(effect)
             except Exception:  # the other groups' members wait as well
                 _log.exception("group_not_unloaded", shard=self.number, group=group.group_id)
+        for caller in self._callers:
+            if not caller.done():  # its group forgot it when something raised
+                caller.set_exception(KafkaError(error))
         self.groups = {}
         self.offsets = Offsets(self._config)
         self._metrics.lost_shards += 1
@@ -203,6 +207,14 @@ class Shard:
         except Exception as error:
             self.fail(error)
             raise
+
+    async def answer_of(self, caller: Caller) -> Any:
+        """What the group answers, sooner or later. Raises KafkaError when the shard was lost without an answer."""
+        self._callers[caller] = None
+        try:
+            return await caller
+        finally:
+            self._callers.pop(caller, None)
 
     def _persist(self, group: Group, persist: Persist) -> None:
         key = encode_key(GroupMetadataKey(group=group.group_id))

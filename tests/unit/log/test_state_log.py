@@ -250,3 +250,75 @@ def test_live_state_equals_replayed_state_at_any_point(steps: list[tuple[list[Ke
             assert again.applied_offset == state.applied_offset
 
     asyncio.run(run())
+
+
+class Unlucky(Table):
+    """Fails at one key, having changed half of what it should."""
+
+    def apply(self, key: bytes | None, value: bytes | None) -> None:
+        super().apply(key, value)
+        if key == b"bad":
+            raise MemoryError("no memory for one turn")
+
+
+async def test_a_record_that_cannot_be_applied_ends_the_state() -> None:
+    """What was appended before it, on its way or not, is not applied to a state that nobody knows."""
+    log = make_log()
+    table = Unlucky()
+    state = StateLog(log, FakeClock())
+    await state.replay(table.apply, table.decode)
+    assert await state.append([(b"a", b"1")]) == 1
+    log.is_acknowledging = False
+    appends = [state.append([(b"b", b"2")]), state.append([(b"bad", b"3")]), state.append([(b"c", b"4")])]
+    await asyncio.sleep(0)
+    appends.append(state.append([(b"d", b"5")]))  # in a batch of its own, on its way as well
+    await asyncio.sleep(0)
+    log.acknowledge()
+    assert await appends[0] == 2
+    for append in (*appends[1:], state.append([(b"e", b"6")])):
+        with pytest.raises(KafkaError) as caught:
+            await append
+        assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert [key for key, _ in table.history] == [b"a", b"b", b"bad"]
+    assert (state.is_broken, state.has_unapplied, state.applied_offset) == (True, False, 2)
+    with pytest.raises(FencedWriter):
+        await state.prove_ownership()
+    with pytest.raises(KafkaError):
+        await state.save_snapshot(table.encode, force=True)
+    assert not log.snapshots
+    again, whole, _ = await open_table(log)
+    assert (whole.rows, again.applied_offset) == (
+        {b"a": b"1", b"b": b"2", b"bad": b"3", b"c": b"4", b"d": b"5"},
+        5,
+    )
+
+
+async def test_records_that_cannot_be_encoded_are_refused_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = make_log()
+    state, table, _ = await open_table(log)
+    with monkeypatch.context() as patch:
+
+        def fail(records: object) -> bytes:
+            raise MemoryError("no memory for one turn")
+
+        patch.setattr(state_log, "encode_batch", fail)
+        with pytest.raises(KafkaError) as caught:
+            await state.append([(b"a", b"1")])
+    assert caught.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert (state.is_broken, state.has_unapplied, table.rows) == (False, False, {})
+    assert await state.append([(b"b", b"2")]) == 1
+
+
+async def test_a_proof_that_fails_in_any_way_is_told_to_all_who_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = make_log()
+    state, _, _ = await open_table(log)
+
+    async def fail() -> None:
+        await asyncio.sleep(0)
+        raise MemoryError("no memory for one turn")
+
+    monkeypatch.setattr(log, "prove_ownership", fail)
+    first = asyncio.ensure_future(state.prove_ownership())
+    await asyncio.sleep(0)
+    outcomes = await asyncio.gather(first, state.prove_ownership(), return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [MemoryError, MemoryError]
