@@ -231,6 +231,9 @@ class PartitionMover:
                 await asyncio.sleep(_RETRY_S)
                 if self._decisions.is_active:
                     self._replicas_changed.set()
+            except Exception:
+                self._replicas_changed.set()  # the next round has it to do
+                raise
 
     def _replica_changes(self, image: MetadataImage, broker: BrokerConfigs) -> Decision[bool]:
         records = replica_changes(self._situation(), self._config.replica_changes_at_once)

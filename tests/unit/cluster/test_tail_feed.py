@@ -335,3 +335,22 @@ def test_whatever_happens_the_mirrors_are_true(seed: int, steps: int, bytes_max:
     for number in followed:
         mirror, log = one.mirrors[key(number)], one.logs[key(number)]
         assert (mirror.high_watermark, mirror.log_end_offset) == (log.high_watermark, log.log_end_offset)
+
+
+def test_one_partition_that_cannot_be_told_leaves_the_others_alone() -> None:
+    class Broken(Log):
+        def tail_read(self, offset: int, length_bytes_max: int, bound_offset: int) -> Sequence[memoryview] | None:
+            raise MemoryError("no memory for one turn")
+
+    logs = {TopicPartition(TOPIC_ID, number): Broken() if number == 1 else Log() for number in range(3)}
+    feed = TailFeed()
+    interests = [TailInterest(topic_id=key.topic_id, partition=key.partition, leader_epoch=EPOCH) for key in logs]
+    for log in logs.values():
+        log.produce()
+    for interest in interests:
+        interest.offset = 0
+    feed.change(interests, ())
+    told = {one.part.partition: one for one in feed.tell(1 << 20, logs.get)}
+    assert told[1].part.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and not told[1].records
+    assert all(told[number].part.high_watermark == 1 and told[number].records for number in (0, 2))
+    assert not feed.follows(TopicPartition(TOPIC_ID, 1))
