@@ -19,9 +19,9 @@ from typing import Any, Final
 import structlog
 
 from bmq.coordinator.config import CoordinatorConfig
-from bmq.coordinator.effects import Answer, Caller, Effects, GroupState, Moment, Persist
+from bmq.coordinator.effects import Answer, Effects, GroupState, Moment, Persist
 from bmq.coordinator.group import Group
-from bmq.coordinator.member import NEVER_MS
+from bmq.coordinator.member import NEVER_MS, Caller
 from bmq.coordinator.metrics import GroupMetrics
 from bmq.coordinator.offset_columns import PackedOffsets
 from bmq.coordinator.offsets import Offsets, Record

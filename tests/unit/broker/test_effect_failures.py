@@ -16,6 +16,7 @@ from bmq.broker import partition_events as ev
 from bmq.broker import runtime as runtime_module
 from bmq.broker.manager import PartitionManager
 from bmq.broker.own_segment import OwnSegment
+from bmq.broker.partition import step
 from bmq.broker.partition_states import Offline, Unsynced, Writing
 from bmq.broker.runtime import _PERFORMERS, PartitionRuntime
 from bmq.broker.segment_keeper import SegmentKeeper
@@ -274,7 +275,7 @@ def test_a_step_may_fail(
 ) -> None:
     """After: the state was changed in place, and what was to be done about it is not known to anybody."""
     injection = Injection(is_before, nth, error())
-    monkeypatch.setattr(runtime_module, "step", injection.around(runtime_module.step))
+    monkeypatch.setattr(runtime_module, "step", injection.around(step))
     virtual(lambda: a_failing_life(injection))
     assert injection.count >= nth
 
