@@ -1,6 +1,14 @@
-"""Start: make the epoch's directory ours, seal the older ones, close what their owners left open (rules 1 and 3).
+"""Start: make the epoch's directory ours, seal the older ones, close what their owners left open (rules 1, 3, 20 and 24).
 
-Every step may be tried again after StorageUnavailable: what happened although the reply was lost is found and accepted.
+A step whose outcome is unknown (StorageUnavailable) may be called again. What each second call can meet:
+
+mkdirs      It may find the directory of the first call, or make a new one after a newer owner renamed ours away. In the
+            second case the listing shows the newer epoch and the claim fails. The first call may also be carried out when
+            the claim is long over: the directory it makes has another file id than the one we keep, so no look passes.
+owner file  Its name is unique to this process, and nobody deletes it. A second call that finds it there has succeeded. It
+            may stay open; the next owner closes it. In a start's first call it proves an earlier start at this epoch.
+rename      The target is an epoch that is sealed for good. A late rename finds it sealed, or seals it.
+delete      A leftover stands beside its sealed directory, so nobody owns it, now or later.
 """
 
 from __future__ import annotations
@@ -20,11 +28,23 @@ class OpenFile:
     holder: str | None
 
 
-async def claim_directory(store: SegmentStore, paths: PartitionPaths, holder: str) -> EpochListing:
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """`directory_id`: the file id of our directory, which every later look compares (rule 20)."""
+
+    listing: EpochListing
+    directory_id: int
+
+
+async def claim_directory(
+    store: SegmentStore, paths: PartitionPaths, holder: str, *, is_repeated: bool = False
+) -> Claim:
     """Make our directory, write our name into it, and only then look at the partition (rule 1).
 
-    `holder` names this process incarnation. Raises FencedWriter when the epoch is, or was, somebody else's: whoever makes
-    a name and then looks for others finds any that was made before, so of two claimers at most one passes.
+    `holder` names this process incarnation. `is_repeated`: this start has called it before and does not know the outcome.
+    Raises FencedWriter when the epoch is, or was, somebody else's: every claimer writes its name and then looks for others,
+    so of two claimers at most one passes. Also when an earlier start of this process has used the epoch (rule 24): its
+    calls may still be under way, and its segments may hold acknowledged batches.
     """
     try:
         await store.make_directory(paths.own)
@@ -32,24 +52,26 @@ async def claim_directory(store: SegmentStore, paths: PartitionPaths, holder: st
         await store.make_directories(paths.partition)
         await store.make_directory(paths.own)
     try:
-        await _write_name(store, paths.owner(holder), holder)
-        owners = owners_in(await store.list_directory(paths.own))
+        try:
+            await store.write_file(paths.owner(holder), b"", holder=holder)
+        except AlreadyExists:
+            if not is_repeated:
+                raise FencedWriter(f"{paths.own} was claimed by an earlier start of this process") from None
+        entries = await store.list_directory(paths.own)
     except FileMissing as error:
         raise FencedWriter(f"{paths.own} was sealed while it was being claimed") from error
-    if owners != {holder}:
+    if owners_in(entries) != {holder}:
         raise FencedWriter(f"{paths.own} belongs to another owner")
-    return EpochListing.of(await store.list_directory(paths.partition))
-
-
-async def _write_name(store: SegmentStore, path: str, holder: str) -> None:
-    try:
-        await store.write_file(path, b"", holder=holder)
-    except AlreadyExists:
-        # By an earlier try of ours, for nobody else has this name; it may have got stuck half-way.
-        status = await store.status(path)
-        if status is None or status.is_open:
-            await store.delete(path)
-            await store.write_file(path, b"", holder=holder)
+    if any(parse_owner(entry.name) is None for entry in entries):
+        raise FencedWriter(f"{paths.own} was already started")
+    listed = await store.list_directory(paths.partition)
+    name = open_name(paths.leader_epoch)
+    directory_id = next((entry.file_id for entry in listed if entry.name == name), None)
+    if directory_id is None:
+        raise FencedWriter(f"{paths.own} was sealed while it was being claimed")
+    # The listing shows no newer epoch, or the machine stops here. So nobody has renamed the directory that holds our name,
+    # and the id is its.
+    return Claim(EpochListing.of(listed), directory_id)
 
 
 def owners_in(entries: Iterable[FileStatus]) -> set[str]:

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 from bmq.broker.partition_events import (
     RECOVERED,
@@ -131,6 +131,8 @@ class ImpossibleEvent(Exception):
     """An event that no order of effects can lead to: a bug."""
 
 
+_S = TypeVar("_S", Writing, Mending)
+
 Effects = tuple[Effect, ...]
 Step = tuple[State, Effects]
 
@@ -208,24 +210,25 @@ def _step_start(state: State, event: Event) -> Step:
             return Sealing(epoch, limits, floor), (seal,)
         case Sealing(epoch, limits, floor), DirectoriesSealed(open_files):
             closing = tuple(CloseFile(file) for file in sorted(open_files))
-            # Nothing of what is found out decides about our first segment, and opening it takes as long as closing theirs.
+            # Recovery cannot affect our first segment, and opening it takes as long as closing theirs.
             return Recovering(epoch, limits, floor, open_files), (*(closing or (WalkLog(),)), OpenSegment(roll=0))
-        case Recovering() | Opening(is_recorded=False), SegmentOpened(0, replicas):
-            return replace(state, replicas=replicas), ()
+        case Recovering() | Opening(is_recorded=False), SegmentOpened(roll, replicas):
+            return replace(state, replicas=replicas, first_roll=roll), ()
         case Recovering(open_files=files), FileClosed(file) if file in files:
             left = files - {file}
             return replace(state, open_files=left), () if left else (WalkLog(),)
-        case Recovering(epoch, limits, floor, files, replicas), LogWalked(end_offset, is_indexed) if not files:
+        case Recovering(epoch, limits, floor, files, replicas, roll), LogWalked(end_offset, is_indexed) if not files:
             if end_offset < floor:
                 raise AcknowledgedDataLost(epoch, end_offset, floor)
             unindexed = frozenset() if is_indexed else frozenset({RECOVERED})
-            return Opening(epoch, limits, end_offset, unindexed, replicas=replicas), (WriteManifest(end_offset),)
+            opening = Opening(epoch, limits, end_offset, unindexed, replicas=replicas, first_roll=roll)
+            return opening, (WriteManifest(end_offset),)
         case Opening(is_recorded=False, replicas=0), ManifestWritten():
             return replace(state, is_recorded=True), ()
         case Opening(is_recorded=False, replicas=replicas), ManifestWritten():
             return _begin(state, replicas)
-        case Opening(is_recorded=True), SegmentOpened(0, replicas):
-            return _begin(state, replicas)
+        case Opening(is_recorded=True), SegmentOpened(roll, replicas):
+            return _begin(replace(state, first_roll=roll), replicas)
         case _, StopRequested():
             return Released(state.leader_epoch, state.limits), (Abandon(),)
         case _, ProduceArrived(batch):
@@ -237,7 +240,7 @@ def _step_start(state: State, event: Event) -> Step:
 
 def _begin(state: Opening, replicas: int) -> Step:
     """Manifest and first segment are confirmed: from here on we own the partition."""
-    first = Segment(state.leader_epoch, roll=0, base_offset=state.end_offset)
+    first = Segment(state.leader_epoch, state.first_roll, base_offset=state.end_offset)
     writing = Writing(
         state.leader_epoch,
         state.limits,
@@ -265,10 +268,15 @@ def _step_write(state: State, event: Event) -> Step:
             following = Following.ABSENT if state.following is Following.FAILED else state.following
             return _write(replace(state, following=following, wish=Wish.MORE_REPLICAS))
         case Writing(segment=segment), IdleDue(roll) if roll == segment.roll and _is_quiet(state):
-            return (
-                Resting(state.leader_epoch, state.limits, state.log, _unindexed_with(state), _next_roll(state)),
-                _seal_current(state),
+            resting = Resting(
+                state.leader_epoch,
+                state.limits,
+                state.log,
+                _unindexed_with(state),
+                _next_roll(state),
+                skipped_rolls=_next_roll(state) - roll - 1,
             )
+            return resting, _seal_current(state)
         case Writing(log=log, segment=segment), StopRequested():
             return _drain(state)
         case Mending(log=log, segment=segment), SegmentMended(roll, end_offset, replicas) if roll == segment.roll:
@@ -287,9 +295,9 @@ def _step_write(state: State, event: Event) -> Step:
         case ((Writing() | Mending()), SegmentOpened(roll, replicas)) if _awaits(state, roll):
             return _go_on(replace(state, following=Following.READY, following_replicas=replicas))
         case Writing(), SegmentOpenFailed(roll) if _awaits(state, roll):
-            return _write(replace(state, following=Following.FAILED, wish=Wish.NONE))
+            return _write(replace(_without_following(state), wish=Wish.NONE))
         case Mending(), SegmentOpenFailed(roll) if _awaits(state, roll):
-            return replace(state, following=Following.FAILED), ()
+            return _without_following(state), ()
         case ((Writing() | Mending()), SegmentSealed(roll)):
             return _go_on(replace(state, unindexed=state.unindexed - {roll}))
         case _, Outcome():
@@ -299,6 +307,11 @@ def _step_write(state: State, event: Event) -> Step:
 
 def _awaits(state: WithSegment, roll: int) -> bool:
     return state.following is Following.ASKED and roll == state.following_roll
+
+
+def _without_following(state: _S) -> _S:
+    """The next segment could not be opened: what was done for it may still be carried out, so its roll is over (rule 21)."""
+    return replace(state, following=Following.FAILED, skipped_rolls=state.skipped_rolls + 1)
 
 
 def _break(state: Writing | Draining, *, is_full: bool) -> Step:
@@ -410,6 +423,7 @@ def _roll(state: Writing) -> Step:
                 unindexed,
                 state.following_roll,
                 is_asked=state.following is Following.ASKED,
+                skipped_rolls=state.skipped_rolls,
             )
         )
     return after, (closing, *effects)
@@ -435,6 +449,7 @@ def _mended(state: Mending, end_offset: int, replicas: int) -> Step:
         effects.append(DiscardSegment(roll))
         roll, is_ready = roll + 1, False
     is_asked = state.following is Following.ASKED
+    skipped = roll - segment.roll - 1
     common = (state.leader_epoch, limits, log, unindexed)
     after: State
     more: Effects
@@ -444,11 +459,11 @@ def _mended(state: Mending, end_offset: int, replicas: int) -> Step:
     elif state.is_full:
         # A new file would not find more room. Nothing of the rest is in the log, so it can be refused for good.
         effects.append(Reject(log.take_waiting(), STORAGE_ERROR))
-        after, more = Blocked(*common, roll, is_asked), () if is_asked else (RetryLater(),)
+        after, more = Blocked(*common, roll, is_asked, skipped), () if is_asked else (RetryLater(),)
     elif is_ready:
         after, more = _enter(state, unindexed, roll, state.following_replicas)
     else:
-        after, more = _ask(Between(*common, roll, is_asked=is_asked))
+        after, more = _ask(Between(*common, roll, is_asked, skipped))
     return after, (*effects, *more)
 
 
@@ -476,13 +491,15 @@ def _step_between(state: State, event: Event) -> Step:
             return state, ()
         case Resting(epoch, limits, log, unindexed, roll), ProduceArrived(batch):
             log.place(batch)
-            return _ask(Between(epoch, limits, log, unindexed, roll))
+            return _ask(Between(epoch, limits, log, unindexed, roll, skipped_rolls=state.skipped_rolls))
         case Blocked(), ProduceArrived(batch):
             return state, (Reject((batch,), STORAGE_ERROR),)
         case ((Between(roll=roll) | Blocked(roll=roll)), SegmentOpened(opened, replicas)) if opened == roll:
             return _enter(state, state.unindexed, roll, replicas)
         case ((Between(roll=roll) | Blocked(roll=roll)), SegmentOpenFailed(failed, is_full)) if failed == roll:
-            return _block(state) if is_full else _wait(state)
+            # What was done for this roll may still be carried out: it is not used again (rule 21).
+            passed = replace(state, roll=roll + 1, is_asked=False, skipped_rolls=state.skipped_rolls + 1)
+            return _block(passed) if is_full else _wait(passed)
         case Between(is_asked=False), SegmentSealFailed(_, True):
             return _block(state)
         case Between(log=log), WaitExpired():
@@ -506,7 +523,7 @@ def _step_between(state: State, event: Event) -> Step:
 
 
 def _ask(state: Between | Blocked) -> Step:
-    if state.is_asked or any(roll < state.roll - 1 for roll in state.unindexed):  # rule 4
+    if state.is_asked or any(roll < state.last_roll for roll in state.unindexed):  # rule 4
         return state, ()
     return replace(state, is_asked=True), (OpenSegment(state.roll),)
 
@@ -514,13 +531,18 @@ def _ask(state: Between | Blocked) -> Step:
 def _block(state: Between | Blocked) -> Step:
     """There is no room: who asks hears it at once."""
     refused = log.take_waiting() if (log := state.log).waiting else ()
-    blocked = Blocked(state.leader_epoch, state.limits, log, state.unindexed, state.roll)
+    blocked = Blocked(
+        state.leader_epoch, state.limits, log, state.unindexed, state.roll, skipped_rolls=state.skipped_rolls
+    )
     return blocked, (Reject(refused, STORAGE_ERROR), RetryLater()) if refused else (RetryLater(),)
 
 
 def _wait(state: Between | Blocked) -> Step:
-    """The store does not answer: who asks waits, for as long as they like, and opening is tried again."""
-    return Between(state.leader_epoch, state.limits, state.log, state.unindexed, state.roll), (RetryLater(),)
+    """The store does not answer: batches wait, and opening is tried again."""
+    waiting = Between(
+        state.leader_epoch, state.limits, state.log, state.unindexed, state.roll, skipped_rolls=state.skipped_rolls
+    )
+    return waiting, (RetryLater(),)
 
 
 # --- hand over

@@ -124,21 +124,26 @@ class Sealing(State):
 
 @dataclass(frozen=True, slots=True)
 class Recovering(State):
-    """`replicas`: on how many nodes our first segment, opened meanwhile, is there already; 0: on none yet."""
+    """`replicas`: on how many nodes our first segment, opened meanwhile as `first_roll`, is there already; 0: on none yet.
+
+    The first segment has a roll above 0 when opening it did not work at once (rule 21).
+    """
 
     floor: int
     open_files: frozenset[str]
     replicas: int = 0
+    first_roll: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Opening(State):
-    """`unindexed`: as in `Owning`, of earlier reigns. `is_recorded`: our manifest is durable. `replicas`: as before."""
+    """`unindexed`: as in `Owning`, of earlier reigns. `is_recorded`: our manifest is durable. The rest: as before."""
 
     end_offset: int
     unindexed: frozenset[int] = frozenset()
     is_recorded: bool = False
     replicas: int = 0
+    first_roll: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +159,8 @@ class WithSegment(Owning):
     """Base of the states with a current segment.
 
     `following_replicas`: on how many nodes the next segment is open. `skipped_rolls`: next segments that were thrown away
-    unused; a name is not used twice, because the deletion of the first may still be on its way.
+    unused or could not be opened; a name is not used twice, because what was done with the first may still be carried out
+    (rule 21).
     """
 
     segment: Segment
@@ -188,20 +194,32 @@ class Mending(WithSegment):
 
 
 @dataclass(frozen=True, slots=True)
-class Between(Owning):
+class WithoutSegment(Owning):
+    """Base of the states without an open segment: `roll` is the next. `skipped_rolls`: those passed over before it."""
+
     roll: int
     is_asked: bool = False
+    skipped_rolls: int = 0
+
+    @property
+    def last_roll(self) -> int:
+        """The segment before the next one."""
+        return self.roll - 1 - self.skipped_rolls
 
 
 @dataclass(frozen=True, slots=True)
-class Resting(Owning):
-    roll: int
+class Between(WithoutSegment):
+    pass
 
 
 @dataclass(frozen=True, slots=True)
-class Blocked(Owning):
-    roll: int
-    is_asked: bool = False
+class Resting(WithoutSegment):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked(WithoutSegment):
+    pass
 
 
 @dataclass(frozen=True, slots=True)

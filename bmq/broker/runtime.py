@@ -21,6 +21,7 @@ import structlog
 from bmq.broker import partition_events as ev
 from bmq.broker.acknowledgement import ENDS_THE_PROCESS, PendingBatch, Waiters, call
 from bmq.broker.admission import Admission
+from bmq.broker.own_directory import OwnDirectory
 from bmq.broker.own_segment import OwnSegment
 from bmq.broker.partition import offline, start, step
 from bmq.broker.partition_load import PartitionLoad
@@ -107,8 +108,17 @@ class PartitionRuntime(LogReader):
         self._turns = surroundings.turns
         self._paths = PartitionPaths(partition_directory(topic_partition), leader_epoch)
         self._admission = Admission(config)
-        self._keeper = SegmentKeeper(surroundings, self._paths, config, self._feed, lambda: self._state.is_final)
-        self._start = Start(surroundings, self._paths, config.segment_index_interval_bytes)
+        self._directory = OwnDirectory(surroundings.store, self._paths.own)
+        self._keeper = SegmentKeeper(
+            surroundings,
+            self._paths,
+            self._directory,
+            config,
+            self._feed,
+            lambda: self._state.is_final,
+            self._spawn,
+        )
+        self._start = Start(surroundings, self._paths, self._directory, config.segment_index_interval_bytes)
         self._tail = surroundings.tail_cache.partition()
         self._log: Unsynced | None = None
         self._files: PartitionFiles | None = None
@@ -597,8 +607,8 @@ class PartitionRuntime(LogReader):
             return
 
     async def _is_directory_lost(self) -> bool:
-        if not self._start.listing.open_epochs:
-            return False  # not made yet
+        if self._directory.file_id is None:
+            return False  # not claimed yet
         try:
             await self._keeper.look()
         except FencedWriter:
@@ -632,7 +642,7 @@ class PartitionRuntime(LogReader):
 
     def _open_segment(self, effect: ev.OpenSegment) -> None:
         if isinstance(self._state, Recovering | Opening):
-            self._spawn(self._persist(partial(self._keeper.open, effect.roll)))
+            self._spawn(self._persist(self._keeper.open_first))
         else:
             self._spawn(self._keeper.open_or_report(effect.roll))
 
@@ -648,9 +658,7 @@ class PartitionRuntime(LogReader):
 
     def _discard(self, effect: ev.DiscardSegment) -> None:
         self._keeper.end(effect.roll)
-        discard = self._spawn(self._keeper.discard(effect.roll))
-        self._keeper.discards.add(discard)
-        discard.add_done_callback(self._keeper.discards.discard)
+        self._keeper.throw_away(effect.roll)
 
     def _retry_later(self, _: ev.RetryLater) -> None:
         if self._open_failures == 0:

@@ -6,13 +6,14 @@ Everything but the appends themselves: those are on the hot path, in runtime.py.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
-from typing import Final
+from typing import Any
 
 import structlog
 
 from bmq.broker.acknowledgement import PendingBatch
+from bmq.broker.own_directory import OwnDirectory
 from bmq.broker.own_segment import OwnSegment
 from bmq.broker.partition import AcknowledgedDataLost
 from bmq.broker.partition_events import (
@@ -35,28 +36,31 @@ from bmq.log.store import (
     AlreadyExists,
     FencedWriter,
     FileMissing,
-    SegmentWriter,
     StorageFull,
     StorageUnavailable,
     StoreError,
     WriterBroken,
 )
 
-CREATE_TRIES_MAX: Final = 3
-
 _log = structlog.get_logger("bmq.broker")
 
 
 class SegmentKeeper:
-    """`segments`: by roll, open or not sealed yet. `is_over` tells that the machine has come to its end."""
+    """`segments`: by roll, open or not sealed yet. `is_over` tells that the machine has come to its end.
+
+    A roll is created once. When that fails, also the clean-up may be carried out late, and would remove whatever stands
+    under that name then: the next try takes the next roll (rule 21). A roll that was passed over never holds a batch.
+    """
 
     def __init__(
         self,
         surroundings: Surroundings,
         paths: PartitionPaths,
+        directory: OwnDirectory,
         config: LogConfig,
         report: Callable[[Event], None],
         is_over: Callable[[], bool],
+        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
     ) -> None:
         self.config = config
         self.segments: dict[int, OwnSegment] = {}
@@ -64,16 +68,18 @@ class SegmentKeeper:
         self._surroundings = surroundings
         self._store = surroundings.store
         self._paths = paths
+        self._directory = directory
         self._report = report
         self._is_over = is_over
-        self.discards: set[asyncio.Task[None]] = set()  # under way
+        self._spawn = spawn
+        self._discards: set[asyncio.Task[None]] = set()  # under way
         self._cuts_due: dict[int, int] = {}
-        self._failed_roll = -1
+        self._next_first_roll = 0
+        self._is_failing = False
 
     async def look(self) -> None:
-        """Rule 7: raises FencedWriter unless our directory is there, by a look that began now."""
-        if await self._store.status(self._paths.own) is None:
-            raise FencedWriter(f"{self._paths.own} is gone")
+        """Rules 7 and 20: raises FencedWriter unless our directory is there, by a look that began now."""
+        await self._directory.look()
 
     def abandon(self) -> None:
         """Let go of every writer; touch nothing in the store."""
@@ -81,22 +87,46 @@ class SegmentKeeper:
             segment.writer.abandon()
         self.segments.clear()
 
+    async def open_first(self) -> None:
+        """Open the first segment of the reign. Each call takes the next roll; `SegmentOpened` names the one that worked."""
+        roll = self._next_first_roll
+        self._next_first_roll += 1
+        await self.open(roll)
+
     async def open(self, roll: int) -> None:
-        """Create the segment's file, then look at our directory. Raises StoreError when it did not work."""
+        """Create the segment's file, then look at our directory. To be called once for each roll (rule 21).
+
+        Raises StoreError when it did not work.
+        """
         await self._record_cuts()
-        writer = await self._create(roll)
+        writer = await self._store.create_segment(
+            self._paths.segment(self._paths.leader_epoch, roll),
+            holder=self._surroundings.holder,
+            durability=self.config.durability,
+            segment_bytes=self.config.segment_bytes,
+        )
+        loop = asyncio.get_running_loop()
+        segment = OwnSegment(
+            self._paths.leader_epoch, roll, writer, now_s=loop.time(), now_ms=self._surroundings.clock.now_ms()
+        )
         try:
             await self.look()
+        except FencedWriter:
+            writer.abandon()
+            raise
+        except StoreError:
+            # Nobody can say whether it would count. It holds nothing, so it is removed in the background.
+            self.segments[roll] = segment
+            self.throw_away(roll)
+            raise
         except BaseException:
             writer.abandon()
             raise
         if self._is_over():
             writer.abandon()
             return
-        now_s = asyncio.get_running_loop().time()
-        self.segments[roll] = OwnSegment(
-            self._paths.leader_epoch, roll, writer, now_s=now_s, now_ms=self._surroundings.clock.now_ms()
-        )
+        self._is_failing = False
+        self.segments[roll] = segment
         self._surroundings.counts.rolls += 1
         self._report(SegmentOpened(roll, writer.replicas))
 
@@ -107,30 +137,10 @@ class SegmentKeeper:
         except (FencedWriter, FileMissing):
             self._report(OwnershipLost())
         except StoreError as error:
-            if roll != self._failed_roll:  # one line for all the tries of an outage
+            if not self._is_failing:  # one line for all the tries of an outage
                 _log.warning("segment_not_opened", partition=self._paths.partition, roll=roll, reason=str(error))
-            self._failed_roll = roll
+            self._is_failing = True
             self._report(SegmentOpenFailed(roll, is_full=isinstance(error, StorageFull)))
-
-    async def _create(self, roll: int) -> SegmentWriter:
-        path = self._paths.segment(self._paths.leader_epoch, roll)
-        for _ in range(CREATE_TRIES_MAX):
-            try:
-                return await self._store.create_segment(
-                    path,
-                    holder=self._surroundings.holder,
-                    durability=self.config.durability,
-                    segment_bytes=self.config.segment_bytes,
-                )
-            except AlreadyExists:
-                # Left by an earlier try of ours that was never confirmed, so nothing was written to it.
-                await self._store.delete(path)
-        return await self._store.create_segment(
-            path,
-            holder=self._surroundings.holder,
-            durability=self.config.durability,
-            segment_bytes=self.config.segment_bytes,
-        )
 
     async def mend(self, segment: Segment, written: Iterable[PendingBatch], *, is_full: bool) -> None:
         """Close a broken segment and find out what it holds (rules 7 and 9). Keeps trying; ends in an event."""
@@ -239,6 +249,12 @@ class SegmentKeeper:
                 raise AcknowledgedDataLost(own.leader_epoch, -1, end_offset)
         await self.files.save_index(self.files.seal_segment(own.roll, own.closed_bytes))
 
+    def throw_away(self, roll: int) -> None:
+        """As `discard`, in the background."""
+        discard = self._spawn(self.discard(roll))
+        self._discards.add(discard)
+        discard.add_done_callback(self._discards.discard)
+
     async def discard(self, roll: int) -> None:
         """Remove a segment without a batch, open or not. Keeps trying while the store is away: an open file costs the
         nodes that hold it. What is left behind when we end before does no harm."""
@@ -268,8 +284,8 @@ class SegmentKeeper:
 
     async def release(self) -> None:
         """Seal our own directory. Keeps trying; ends in an event."""
-        if self.discards:
-            await asyncio.wait(self.discards)
+        if self._discards:
+            await asyncio.wait(self._discards)
         failures = 0
         while not self._is_over():
             try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from bmq.broker.claim import OpenFile, claim_directory, find_open_files, seal_directories
+from bmq.broker.own_directory import OwnDirectory
 from bmq.broker.partition_events import (
     CloseFile,
     DirectoriesSealed,
@@ -31,14 +32,19 @@ class Start:
 
     surroundings: Surroundings
     paths: PartitionPaths
+    directory: OwnDirectory
     index_interval_bytes: int
+    has_claim_begun: bool = False
     listing: EpochListing = field(default_factory=lambda: EpochListing(frozenset(), frozenset()))
     open_files: dict[str, OpenFile] = field(default_factory=dict)
     recovered: RecoveredLog | None = None
     files: PartitionFiles | None = None
 
     async def claim(self) -> DirectoryClaimed:
-        self.listing = await claim_directory(self.surroundings.store, self.paths, self.surroundings.holder)
+        is_repeated, self.has_claim_begun = self.has_claim_begun, True
+        store, holder = self.surroundings.store, self.surroundings.holder
+        claim = await claim_directory(store, self.paths, holder, is_repeated=is_repeated)
+        self.listing, self.directory.file_id = claim.listing, claim.directory_id
         return DirectoryClaimed(self.listing.open_epochs, self.listing.sealed_epochs)
 
     async def seal(self, effect: SealDirectories) -> DirectoriesSealed:
@@ -72,6 +78,7 @@ class Start:
             holder=self.surroundings.holder,
             indexes=self.surroundings.indexes,
             index_interval_bytes=self.index_interval_bytes,
+            look=self.directory.look,
         )
         return LogWalked(recovered.end_offset, is_indexed=not recovered.rebuilt)
 

@@ -1,7 +1,10 @@
 """Opens segment files: creates one, has the NameNode place its block, and connects to every node of it.
 
 A node that cannot be connected is left out by starting again with a new file: a block is never abandoned (rule 9), and a
-file in our own directory that nobody has written to may be deleted. With fewer healthy nodes than wanted a segment is
+file in our own directory that nobody has written to may be deleted. The new file takes the same name only after the NameNode
+has answered the deletion of the one before: a call that was answered is carried out once (its retries carry one call id,
+which the NameNode's retry cache knows). When a deletion gets no answer, the opening fails, and its caller uses the name no
+more (rule 21). With fewer healthy nodes than wanted a segment is
 opened on those that are left; its owner compares `replicas` with what it needs.
 """
 
@@ -163,7 +166,7 @@ class SegmentOpening:
             except (FencedWriter, FileMissing):
                 raise  # the directory was moved away: touch nothing
             except StoreError:
-                # The name must be free for another try, or a store without room would use up one after the other.
+                # An open file holds a block on its nodes. The name is not used again, so this may happen late.
                 with suppress(StoreError):
                     await namenode.delete(absolute_path, recursive=False)
                 raise

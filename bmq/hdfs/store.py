@@ -131,7 +131,7 @@ class HdfsStore:
     # --- whole files
 
     async def write_file(self, path: str, data: Buffer, *, holder: str) -> None:
-        """As the port says. What could not be finished is removed, so that the name is free for another try."""
+        """As the port says. What could not be finished is removed, or it would hold a block; nobody uses its name again."""
         if not len(data):
             await self._write_empty(path, holder)
             return
@@ -143,7 +143,11 @@ class HdfsStore:
             writer.abandon()
 
     async def _write_empty(self, path: str, holder: str) -> None:
-        """Without a block, so no DataNode has any work with it: a twentieth of the cost."""
+        """Without a block, so no DataNode has any work with it: a twentieth of the cost.
+
+        It says all it has to say once its name is there. So it is never removed: that might happen late, and take the name
+        of an owner away that has claimed its directory since.
+        """
         absolute_path = self._absolute(path)
         try:
             file_id = await self.namenode.create(
@@ -151,18 +155,17 @@ class HdfsStore:
             )
         except NotADirectory as error:
             raise FileMissing(str(error)) from error
-        async with self._removed_unless_done(path):
-            try:
-                is_complete = await self.namenode.complete(absolute_path, holder=holder, file_id=file_id, last=None)
-            except LeaseLost as error:
-                # A newer owner has closed it, in a directory that it moved away: touch nothing.
-                raise FencedWriter(f"{path} was taken over while it was written: {error}") from error
-            if not is_complete:
-                raise StorageUnavailable(f"{path}: the NameNode does not complete the file")
+        try:
+            is_complete = await self.namenode.complete(absolute_path, holder=holder, file_id=file_id, last=None)
+        except LeaseLost as error:
+            # A newer owner has closed it, in a directory that it moved away: touch nothing.
+            raise FencedWriter(f"{path} was taken over while it was written: {error}") from error
+        if not is_complete:
+            raise StorageUnavailable(f"{path}: the NameNode does not complete the file")
 
     @asynccontextmanager
     async def _removed_unless_done(self, path: str) -> AsyncIterator[None]:
-        """Inside, a file that was made is finished. Whatever became of it otherwise: nobody has been told that it is there."""
+        """Inside, a file that was made is finished, or removed. The removal may be carried out late (rule 21)."""
         try:
             yield
         except (FencedWriter, FileMissing):

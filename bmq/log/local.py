@@ -269,8 +269,11 @@ class LocalStore:
         except FileExistsError:
             if not full.is_dir():
                 raise AlreadyExists(path) from None
-            return
-        os.setxattr(full, ID_ATTRIBUTE, b"%d" % self._ids.next())
+            if _id_of(full):
+                return
+            # Whoever made it came no further. Without an id a look could not tell it from another one (rule 20).
+        with suppress(FileExistsError):
+            os.setxattr(full, ID_ATTRIBUTE, b"%d" % self._ids.next(), os.XATTR_CREATE)
         _sync_directory(full.parent)
 
     def _make_directories(self, path: str) -> None:
@@ -402,7 +405,7 @@ def _sync_directory(path: Path) -> None:
         os.fsync(descriptor)
 
 
-def _id_of(file: int | str) -> int:
+def _id_of(file: int | str | Path) -> int:
     """0 for what this store did not make, or is just making: no file of ours has that id."""
     try:
         return int(os.getxattr(file, ID_ATTRIBUTE))

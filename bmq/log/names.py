@@ -7,6 +7,7 @@ topics/<topic id>/<partition>/00000008.open     the epoch that writes; `N` and `
     00000000.log                a segment, by roll
     00000000.index              its index
     00000007-00000003.index     the index of a segment of another epoch, rebuilt here (rule 2)
+    00000000.index.3            an index whose writing did not end; a whole one is renamed to its own name (rule 21)
     snapshot.00000000           a state machine's snapshot, named by a manifest
 """
 
@@ -63,6 +64,11 @@ def index_name(roll: int) -> str:
 
 def rebuilt_index_name(segment_epoch: int, roll: int) -> str:
     return f"{segment_epoch:08d}-{roll:08d}.index"
+
+
+def draft_name(name: str, attempt: int) -> str:
+    """Of a file that is written under this name first and then renamed. Nothing parses it: what stays behind counts nowhere."""
+    return f"{name}.{attempt}"
 
 
 def manifest_name(number: int) -> str:

@@ -9,15 +9,18 @@ The broker's runtime tells it what happened to its segments, in this order for e
     await files.save_index(index)                         durable: it is an extent from now on
 
 Only segments whose index is durable are extents; the manifest names extents and nothing else, and recovery walks the
-rest. Readers find everything durable all the time. Every method that changes the past writes a new manifest before it
-returns, and what it drops is handed back as paths, to be deleted after a while (rule 2).
+rest. Readers find everything durable all the time. Every method that changes the past writes a new manifest, and looks
+whether that stands in the directory that was claimed (rule 20), before it returns; what it drops is handed back as paths,
+to be deleted after a while (rule 2).
 """
 
 from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from itertools import count
 
 import structlog
 from crc32c import crc32c
@@ -27,8 +30,6 @@ from bmq.log.manifest import PRODUCERS_INLINE_BYTES_MAX, Cut, Extent, Manifest, 
 from bmq.log.names import PartitionPaths
 from bmq.log.partition_log import Location, StateSnapshot
 from bmq.log.recovery import (
-    MANIFEST_TRIES_MAX,
-    ManifestNumbersTaken,
     RecoveredLog,
     load_index,
     scan_segment,
@@ -57,7 +58,10 @@ class _OwnSegment:
 
 
 class PartitionFiles:
-    """See the module's head. All calls come from one event loop; `producers` and `epochs` are the live state."""
+    """See the module's head. All calls come from one event loop; `producers` and `epochs` are the live state.
+
+    `look` raises FencedWriter unless the own directory is the one that was claimed, by a look that began with the call.
+    """
 
     def __init__(
         self,
@@ -68,6 +72,7 @@ class PartitionFiles:
         holder: str,
         indexes: IndexCache,
         index_interval_bytes: int,
+        look: Callable[[], Awaitable[None]],
     ) -> None:
         self.store = store
         self.paths = paths
@@ -83,10 +88,14 @@ class PartitionFiles:
         self._is_last_index_complete = recovered.is_last_index_complete
         self._rebuilt = list(recovered.rebuilt)
         self._next_roll = 0  # the first that the manifest does not cover
-        self._next_manifest = 0
+        self._manifest_numbers = count()  # each is tried once, as each snapshot's and each index's (rule 21)
+        self._index_attempts = count()
         self._next_snapshot = 0
+        self._newest_manifest = -1
+        self._oldest_manifest = 0
         self._own: list[_OwnSegment] = []
         self._holder = holder
+        self._look = look
         self._indexes = indexes
         self._writing = asyncio.Lock()
         self._loading = asyncio.Lock()
@@ -146,7 +155,7 @@ class PartitionFiles:
 
     async def save_index(self, index: SegmentIndex) -> None:
         """Write the index file ("save checkpoint"). May be tried again. Raises FencedWriter, StoreError."""
-        await write_index(self.store, self.paths, index, holder=self._holder)
+        await self._write_index(index)
         self._own_segment(index.summary.roll).saved = index
         while self._own and (saved := self._own[0].saved) is not None:
             del self._own[0]
@@ -158,10 +167,14 @@ class PartitionFiles:
             index = self._rebuilt[0]
             name = index.summary.leader_epoch, index.summary.roll
             if any((extent.leader_epoch, extent.roll) == name for extent in self.extents):  # else retention dropped it
-                await write_index(self.store, self.paths, index, holder=self._holder)
+                await self._write_index(index)
             if self.extents and (self.extents[-1].leader_epoch, self.extents[-1].roll) == name:
                 self._is_last_index_complete = bool(index.producers)
             self._rebuilt.remove(index)
+
+    async def _write_index(self, index: SegmentIndex) -> None:
+        attempt = next(self._index_attempts)
+        await write_index(self.store, self.paths, index, holder=self._holder, attempt=attempt)
 
     def _become_extent(self, index: SegmentIndex) -> None:
         extent = Extent.of(index, self.paths.leader_epoch)
@@ -249,7 +262,7 @@ class PartitionFiles:
         if extent.leader_epoch != self.paths.leader_epoch and not is_last:
             # Without producer state, so not for the last extent, whose index may be the only place that has it.
             try:
-                await write_index(self.store, self.paths, scan.index, holder=self._holder)
+                await self._write_index(scan.index)
             except StoreError as error:
                 _log.warning("index_not_saved", partition=self.paths.partition, reason=str(error))
             else:
@@ -380,20 +393,19 @@ class PartitionFiles:
         return tuple(paths)
 
     async def _write(self, manifest: Manifest) -> None:
-        try:
-            number = await write_manifest(
-                self.store, self.paths, manifest, holder=self._holder, first_number=self._next_manifest
-            )
-        except ManifestNumbersTaken:
-            self._next_manifest += MANIFEST_TRIES_MAX
-            raise
-        self._next_manifest = number + 1
+        """Durable, and in the directory that was claimed. A failure leaves open whether the next owner finds it."""
+        number = await write_manifest(
+            self.store, self.paths, manifest, holder=self._holder, numbers=self._manifest_numbers
+        )
+        await self._look()
         # Two are kept: the newest, and one more in case it is found damaged.
-        if number >= 2:
-            try:
-                await self.store.delete(self.paths.manifest(number - 2))
-            except StoreError as error:
-                _log.info("old_manifest_not_deleted", partition=self.paths.partition, reason=str(error))
+        before, self._newest_manifest = self._newest_manifest, number
+        try:
+            while self._oldest_manifest < before:
+                await self.store.delete(self.paths.manifest(self._oldest_manifest))
+                self._oldest_manifest += 1
+        except StoreError as error:
+            _log.info("old_manifest_not_deleted", partition=self.paths.partition, reason=str(error))
 
 
 def _end_offset(extent: Extent) -> int:

@@ -3,15 +3,20 @@
 To be called when every older directory is sealed and every file in it closed. Segments whose index is trusted (rule 12)
 are taken over unread; only those behind the last checkpoint are read, batch by batch, to the first bad one. The log goes
 on in the next segment only if that begins exactly where the good part of this one ends: so a torn tail that its own
-owner cut and wrote again is passed, and nothing is ever read across a gap. What lies behind is cut, and the caller
+owner cut and wrote again is passed, and nothing is ever read across a gap. Offsets tell a gap, rolls do not: a roll whose
+creation ended uncertainly is never used again (rule 21), so rolls may be missing, or stand there empty, that never held a
+batch. A segment that did hold batches and is missing leaves a hole in the offsets, because these are dense and a batch has
+at least one; so the next segment with a batch begins too late and is cut. What lies behind is cut, and the caller
 records that in its manifest before it serves anything. Indexes rebuilt on the way are handed back, to be written to the
 own directory (rule 2) once the partition serves again, so that the next owner does not read those segments again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final
 
 import structlog
@@ -28,7 +33,7 @@ from bmq.log.manifest import (
     SnapshotReference,
     cuts_by_segment,
 )
-from bmq.log.names import PartitionPaths, index_name, manifest_name, parse_manifest, parse_segment
+from bmq.log.names import PartitionPaths, draft_name, index_name, manifest_name, parse_manifest, parse_segment
 from bmq.log.producer_state import ProducerStates
 from bmq.log.segment_index import INDEX_BYTES_MAX, CorruptIndex, IndexBuilder, SegmentIndex
 from bmq.log.segment_reader import BadBatch, BatchRun, SegmentReader
@@ -40,6 +45,7 @@ from bmq.log.store import (
     FileStatus,
     SegmentStore,
     StorageUnavailable,
+    StoreError,
 )
 from bmq.protocol.record_batch import parse_end_transaction_marker
 
@@ -115,14 +121,15 @@ async def recover_log(
 
 
 async def write_manifest(
-    store: SegmentStore, paths: PartitionPaths, manifest: Manifest, *, holder: str, first_number: int = 0
+    store: SegmentStore, paths: PartitionPaths, manifest: Manifest, *, holder: str, numbers: Iterator[int]
 ) -> int:
-    """Make it durable under the next free number from `first_number` on, and return that number.
+    """Make it durable under the next free one of `numbers`, ascending, and return that number.
 
-    A number whose fate is unknown after a lost reply is passed over. Raises FencedWriter when the own directory is gone.
+    A number is tried once: when that ends uncertainly, a clean-up of it may be carried out late (rule 21). Should the file
+    itself appear late, a higher number counts instead. Raises FencedWriter when the own directory is gone.
     """
     data = manifest.encode()
-    for number in range(first_number, first_number + MANIFEST_TRIES_MAX):
+    for number in islice(numbers, MANIFEST_TRIES_MAX):
         try:
             await store.write_file(paths.manifest(number), data, holder=holder)
         except AlreadyExists:
@@ -130,7 +137,7 @@ async def write_manifest(
         except FileMissing as error:
             raise FencedWriter(f"{paths.own} is gone") from error
         return number
-    raise ManifestNumbersTaken(f"{MANIFEST_TRIES_MAX} manifest numbers from {first_number} on are taken in {paths.own}")
+    raise ManifestNumbersTaken(f"{MANIFEST_TRIES_MAX} manifest numbers in a row are taken in {paths.own}")
 
 
 async def load_index(store: SegmentStore, paths: PartitionPaths, extent: Extent) -> SegmentIndex | None:
@@ -149,24 +156,34 @@ async def load_index(store: SegmentStore, paths: PartitionPaths, extent: Extent)
     return index
 
 
-async def write_index(store: SegmentStore, paths: PartitionPaths, index: SegmentIndex, *, holder: str) -> None:
+async def write_index(
+    store: SegmentStore, paths: PartitionPaths, index: SegmentIndex, *, holder: str, attempt: int
+) -> None:
     """Make it durable in the own directory, beside its segment or as a rebuilt one. Fine when it is there already.
 
+    `attempt`: never the same twice in one reign. The index's name is fixed by what it describes, so it is not written, and
+    never deleted, under that name: a whole draft is renamed to it. Whatever an earlier try left behind, and whatever of it
+    is carried out late, concerns its own draft, or makes the same whole index appear (rule 21).
     Raises FencedWriter when the own directory is gone.
     """
     summary = index.summary
     path = paths.index(summary.leader_epoch, summary.roll, paths.leader_epoch)
-    data = index.encode()
+    draft = draft_name(path, attempt)
     try:
-        await store.write_file(path, data, holder=holder)
+        await store.write_file(draft, index.encode(), holder=holder)
     except FileMissing as error:
         raise FencedWriter(f"{paths.own} is gone") from error
+    except AlreadyExists as error:
+        raise StorageUnavailable(f"{draft} is there already") from error
+    try:
+        await store.rename(draft, path)
+    except FileMissing as error:
+        if await store.status(path) is None:
+            raise FencedWriter(f"{paths.own} is gone") from error
     except AlreadyExists:
-        status = await store.status(path)
-        if status is None or status.is_open or status.length_bytes != len(data):
-            # An earlier try of ours got stuck half-way; the name is free again once that is gone.
-            await store.delete(path)
-            raise StorageUnavailable(f"{path} was left half-written") from None
+        # An earlier try was carried out after all: that index is whole, and it is for the same segment.
+        with suppress(StoreError):
+            await store.delete(draft)
 
 
 async def _find_checkpoint(

@@ -67,7 +67,10 @@ class CorruptFile(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class FileStatus:
-    """One entry of a directory. `file_id` is never used again for another file of the store (local: inode + birth)."""
+    """One entry of a directory.
+
+    `file_id`: of a file or directory. It stays when that is renamed, and no other file or directory of the store ever has it.
+    """
 
     name: str
     is_directory: bool
@@ -126,7 +129,11 @@ class SegmentWriter(Protocol):
 
 
 class SegmentStore(Protocol):
-    """A tree of files with single writers. Every method may raise StorageUnavailable."""
+    """A tree of files with single writers. Every method may raise StorageUnavailable.
+
+    After StorageUnavailable a change may have happened, may happen later, or never (rule 21). So callers do not use a name
+    again whose creation, rename or deletion ended that way, unless whatever happens late is harmless.
+    """
 
     @property
     def replicas_wanted(self) -> int:
@@ -151,7 +158,10 @@ class SegmentStore(Protocol):
         """Remove; False when nothing was there."""
 
     async def write_file(self, path: str, data: Buffer, *, holder: str) -> None:
-        """Create (no overwrite, no parents), write, make durable on disk, close. Raises AlreadyExists, FileMissing."""
+        """Create (no overwrite, no parents), write, make durable on disk, close. Raises AlreadyExists, FileMissing.
+
+        A file that could not be finished may be removed, and that too may happen late; an empty one never is.
+        """
 
     async def read_file(self, path: str, *, length_bytes_max: int) -> bytes:
         """A whole closed file. Raises FileMissing, CorruptFile (longer than allowed)."""
@@ -161,8 +171,8 @@ class SegmentStore(Protocol):
     ) -> SegmentWriter:
         """Create (no overwrite, no parents) a file whose writer is `holder`; usable at once, block and connections up.
 
-        `segment_bytes`: as long as it may become (HDFS: the block size). Raises AlreadyExists, FileMissing (fenced),
-        StorageFull, LeaseHeld.
+        `segment_bytes`: as long as it may become (HDFS: the block size). A file that could not be opened may be removed, and
+        that too may happen late. Raises AlreadyExists, FileMissing (fenced), StorageFull, LeaseHeld.
         """
 
     async def read(self, path: str, *, file_id: int, position: int, length_bytes: int) -> Buffer:

@@ -8,9 +8,11 @@ from random import Random
 import pytest
 
 from bmq.broker.claim import claim_directory, find_open_files, seal_directories
+from bmq.broker.own_directory import OwnDirectory
 from bmq.log.names import PartitionPaths
-from bmq.log.store import Durability, FencedWriter, SegmentStore
+from bmq.log.store import Durability, FencedWriter, SegmentStore, StorageUnavailable
 from tests.fakes.store import FakeStore
+from tests.support.given_up import GivenUp
 
 pytestmark = pytest.mark.unit
 
@@ -23,11 +25,13 @@ OWN = "topics/t/0/00000005.open"
 async def test_the_first_claim_makes_the_partitions_directory() -> None:
     store = FakeStore()
     client = store.client("a")
-    listing = await claim_directory(client, PATHS, "a")
+    claim = await claim_directory(client, PATHS, "a")
+    listing = claim.listing
     assert (listing.open_epochs, listing.sealed_epochs) == ({5}, set())
     assert store.files() == {f"{OWN}/owner.a": b""}
-    again = await claim_directory(client, PATHS, "a")
-    assert again == listing
+    status = await client.status(OWN)
+    assert status is not None and claim.directory_id == status.file_id
+    assert await claim_directory(client, PATHS, "a", is_repeated=True) == claim
 
 
 async def test_somebody_elses_epoch_is_refused() -> None:
@@ -74,12 +78,112 @@ class DawdlingStore:
         return call
 
 
-async def test_a_name_that_got_stuck_half_way_is_written_again() -> None:
+async def test_a_name_that_got_stuck_half_way_stays_and_counts() -> None:
+    """Removing it, to write it again, might be carried out late, and would take the name of a claim that has passed."""
     store = FakeStore()
+    client = store.client("a")
     store.put_file(f"{OWN}/owner.a", b"", is_open=True)
+    deleted = GivenUp(client, "delete")
+    await claim_directory(client, PATHS, "a", is_repeated=True)
+    assert not deleted.held_count
+    await client.rename(OWN, "topics/t/0/00000005")
+    found = await find_open_files(client, PartitionPaths("topics/t/0", 6), (5,), frozenset({5}))
+    assert [(file.path[-7:], file.holder) for file in found] == [("owner.a", "a")]
+
+
+@pytest.mark.parametrize("method", ["make_directory", "write_file", "list_directory"])
+async def test_a_claim_that_is_called_again_accepts_what_the_first_call_did(method: str) -> None:
+    store = FakeStore()
+    client = store.client("a")
+    await client.make_directories(PATHS.partition)
+    given_up = GivenUp(client, method)
+    with pytest.raises(StorageUnavailable):
+        await claim_directory(client, PATHS, "a")
+    await given_up.carry_out()
+    claim = await claim_directory(client, PATHS, "a", is_repeated=True)
+    assert claim.listing.fencing_epoch(5) is None
+
+
+@pytest.mark.parametrize("method", ["make_directory", "write_file"])
+async def test_what_a_claim_gave_up_changes_nothing_when_it_is_carried_out_late(method: str) -> None:
+    store = FakeStore()
+    client = store.client("a")
+    await client.make_directories(PATHS.partition)
+    given_up = GivenUp(client, method)
+    with pytest.raises(StorageUnavailable):
+        await claim_directory(client, PATHS, "a")
+    claim = await claim_directory(client, PATHS, "a", is_repeated=True)
+    directory = OwnDirectory(client, PATHS.own)
+    directory.file_id = claim.directory_id
+    before = store.files()
+    await given_up.carry_out()
+    assert store.files() == before
+    await directory.look()
+
+
+async def test_a_directory_that_is_made_again_late_is_not_ours() -> None:
+    """The look of the old owner fails, and a claim at its epoch too; the next owner removes it."""
+    store = FakeStore()
+    a, b = store.client("a"), store.client("b")
+    await a.make_directories(PATHS.partition)
+    given_up = GivenUp(a, "make_directory")
+    with pytest.raises(StorageUnavailable):
+        await claim_directory(a, PATHS, "a")
+    claim = await claim_directory(a, PATHS, "a", is_repeated=True)
+    directory = OwnDirectory(a, PATHS.own)
+    directory.file_id = claim.directory_id
+    await directory.look()
+    next_paths = PartitionPaths(PATHS.partition, 6)
+    await claim_directory(b, next_paths, "b")
+    await seal_directories(b, next_paths, (5,), ())
+    with pytest.raises(FencedWriter, match="is gone"):
+        await directory.look()
+    await given_up.carry_out()
+    with pytest.raises(FencedWriter, match="not the directory that was claimed"):
+        await directory.look()
+    claim = await claim_directory(a, PATHS, "a")
+    assert claim.listing.fencing_epoch(5) == 6
+    last = await claim_directory(a, PartitionPaths(PATHS.partition, 7), "a")
+    assert last.listing.leftovers(7) == (5,)
+
+
+@pytest.mark.parametrize("name", ["manifest.00000000", "00000000.log", "00000000.index.0", "snapshot.00000000"])
+async def test_an_epoch_that_was_started_is_not_started_again(name: str) -> None:
+    """Rule 24: whoever wrote there may be writing still, and its files may hold acknowledged batches."""
+    store = FakeStore()
+    store.put_file(f"{OWN}/owner.a", b"")
+    store.put_file(f"{OWN}/{name}", b"acknowledged")
+    before = store.files()
+    for is_repeated in (False, True):
+        with pytest.raises(FencedWriter):
+            await claim_directory(store.client("a"), PATHS, "a", is_repeated=is_repeated)
+    assert store.files() == before
+
+
+async def test_a_name_that_stood_there_before_the_first_call_is_of_an_earlier_start() -> None:
+    store = FakeStore()
     await claim_directory(store.client("a"), PATHS, "a")
-    entries = await store.client("a").list_directory(OWN)
-    assert [(entry.name, entry.is_open) for entry in entries] == [("owner.a", False)]
+    with pytest.raises(FencedWriter, match="earlier start"):
+        await claim_directory(store.client("a"), PATHS, "a")
+
+
+@pytest.mark.parametrize("late", ["rename", "delete"])
+async def test_what_sealing_gave_up_changes_nothing_when_it_is_carried_out_late(late: str) -> None:
+    """The epoch is sealed by another claimer meanwhile, and its owner's late mkdirs has made an open form again."""
+    store = FakeStore()
+    client = store.client("a")
+    store.put_file("topics/t/0/00000002.open/owner.x", b"")
+    if late == "delete":
+        store.put_file("topics/t/0/00000002/owner.x", b"")
+    given_up = GivenUp(client, late)
+    epochs, leftovers = ((2,), ()) if late == "rename" else ((), (2,))
+    with pytest.raises(StorageUnavailable):
+        await seal_directories(client, PATHS, epochs, leftovers)
+    await seal_directories(client, PATHS, epochs, leftovers)
+    assert set(store.files()) == {"topics/t/0/00000002/owner.x"}
+    await client.make_directory("topics/t/0/00000002.open")
+    await given_up.carry_out()
+    assert set(store.files()) == {"topics/t/0/00000002/owner.x"}
 
 
 async def test_sealing_may_be_tried_again() -> None:

@@ -21,6 +21,7 @@ from bmq.broker.partition_states import (
     Following,
     Mending,
     Offline,
+    Opening,
     Owning,
     Recovering,
     Released,
@@ -374,7 +375,8 @@ def test_a_full_store_refuses_and_recovers() -> None:
     state, effects = step(state, ev.SegmentOpenFailed(1, is_full=True))
     assert isinstance(state, Blocked) and effects == (ev.RetryLater(),)
     state, effects = step(state, ev.RetryDue())
-    state, effects = step(state, ev.SegmentOpened(1))
+    assert effects == (ev.OpenSegment(2),)
+    state, effects = step(state, ev.SegmentOpened(2))
     assert isinstance(state, Writing) and state.log.log_end_offset == 100
 
 
@@ -385,9 +387,49 @@ def test_while_the_store_is_away_batches_wait_and_are_written_when_it_is_back() 
     state, effects = step(state, ev.SegmentOpenFailed(1))
     assert isinstance(state, Between) and effects == (ev.RetryLater(),)
     state, effects = step(state, ev.RetryDue())
-    assert effects == (ev.OpenSegment(1),)
-    state, effects = step(state, ev.SegmentOpened(1, 3))
-    assert effects == (ev.WriteBatches(ev.Segment(5, 1, 100), (batch,)),)
+    assert effects == (ev.OpenSegment(2),)  # a clean-up of the first may come late (rule 21)
+    state, effects = step(state, ev.SegmentOpened(2, 3))
+    assert effects == (ev.WriteBatches(ev.Segment(5, 2, 100), (batch,)),)
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_no_roll_is_asked_for_twice_however_often_opening_fails(is_full: bool) -> None:
+    """Rule 21. And rule 4 goes by the last segment that was written, however many rolls were passed over behind it."""
+    state: State = Between(5, LIMITS, Unsynced(100), frozenset({3}), 4)
+    asked: list[int] = []
+    for _ in range(4):
+        state, effects = step(state, ev.RetryDue())
+        asked += [effect.roll for effect in effects if isinstance(effect, ev.OpenSegment)]
+        state, effects = step(state, ev.SegmentOpenFailed(asked[-1], is_full=is_full))
+        assert ev.RetryLater() in effects
+    assert asked == [4, 5, 6, 7]
+    blocked = replace(state, unindexed=frozenset({2, 3}))  # type: ignore[call-arg]
+    assert ev.OpenSegment(8) not in step(blocked, ev.RetryDue())[1]
+    assert ev.OpenSegment(8) in step(state, ev.RetryDue())[1]
+
+
+def test_a_next_segment_that_fails_while_this_one_is_written_or_mended_loses_its_roll() -> None:
+    state: State = writing()
+    state, _ = step(state, ev.ReplicasDue(0))
+    for kind in ("writing", "mending"):
+        asked = replace(state, following=Following.ASKED)  # type: ignore[call-arg]
+        if kind == "mending":
+            asked, _ = step(asked, ev.WriterBroken(0))
+        failed, _ = step(asked, ev.SegmentOpenFailed(1))
+        assert isinstance(failed, Writing | Mending)
+        assert (failed.following, failed.following_roll) == (Following.FAILED, 2)
+
+
+def test_the_first_segment_may_have_a_higher_roll() -> None:
+    """Opening it is tried with another roll each time; `SegmentOpened` says which one it is."""
+    state: State = Recovering(5, LIMITS, 0, frozenset())
+    state, _ = step(state, ev.SegmentOpened(3, 2))
+    state, _ = step(state, ev.LogWalked(100))
+    state, _ = step(state, ev.ManifestWritten())
+    assert isinstance(state, Writing) and state.segment == ev.Segment(5, 3, 100)
+    late: State = Opening(5, LIMITS, 100, is_recorded=True)
+    late, _ = step(late, ev.SegmentOpened(2, 2))
+    assert isinstance(late, Writing) and late.segment == ev.Segment(5, 2, 100)
 
 
 @pytest.mark.parametrize("kind", [Between, Mending])
@@ -484,7 +526,7 @@ def test_a_search_for_nodes_that_fails_leaves_the_segment_as_it_is() -> None:
     state, effects = step(state, ev.SegmentOpenFailed(1))
     assert isinstance(state, Writing) and effects == () and not state.is_roll_due
     state, effects = step(state, ev.ReplicasDue(0))
-    assert effects == (ev.OpenSegment(1),)
+    assert effects == (ev.OpenSegment(2),)
 
 
 def test_a_higher_minimum_makes_an_open_segment_short() -> None:

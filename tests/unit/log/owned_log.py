@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 
 from bmq.log.index_cache import IndexCache
 from bmq.log.names import EpochListing, PartitionPaths
 from bmq.log.partition_files import PartitionFiles
 from bmq.log.recovery import RecoveredLog, recover_log, write_manifest
 from bmq.log.segment_index import IndexBuilder
-from bmq.log.store import Buffer, Durability, FileMissing, FileStatus, SegmentStore, SegmentWriter
+from bmq.log.store import Buffer, Durability, FencedWriter, FileMissing, FileStatus, SegmentStore, SegmentWriter
 from bmq.protocol.record_batch import BatchHeader, Record, encode_batch, parse_end_transaction_marker, rewrite
 
 PARTITION = "topics/t/0"
@@ -67,6 +68,7 @@ class Owner:
         self.builder: IndexBuilder | None = None
         self.roll = -1
         self.acknowledged: list[bytes] = []
+        self.directory_id = 0
 
     async def start(self) -> Owner:
         await self.claim()
@@ -82,6 +84,9 @@ class Owner:
         await self.store.make_directories(PARTITION)
         await self.store.make_directory(paths.own)
         await self.store.write_file(paths.owner(self.holder), b"", holder=self.holder)
+        own = await self.store.status(paths.own)
+        assert own is not None
+        self.directory_id = own.file_id
         listing = EpochListing.of(await self.store.list_directory(PARTITION))
         for epoch in listing.to_seal(paths.leader_epoch):
             await self.store.rename(PartitionPaths(PARTITION, epoch).own, paths.epoch(epoch))
@@ -93,13 +98,18 @@ class Owner:
                     path = paths.file(epoch, entry.name)
                     await self.store.take_over(path, previous_holder=f"owner-{epoch}")
 
+    async def look(self) -> None:
+        found = await self.store.status(self.paths.own)
+        if found is None or found.file_id != self.directory_id:
+            raise FencedWriter(self.paths.own)
+
     async def recover(self) -> RecoveredLog:
         self.recovered = await recover_log(self.store, self.paths, self.older, index_interval_bytes=INTERVAL_BYTES)
         return self.recovered
 
     async def begin(self) -> None:
         manifest = self.recovered.manifest(self.paths.leader_epoch)
-        await write_manifest(self.store, self.paths, manifest, holder=self.holder)
+        await write_manifest(self.store, self.paths, manifest, holder=self.holder, numbers=count())
         self.files = PartitionFiles(
             self.store,
             self.paths,
@@ -107,6 +117,7 @@ class Owner:
             holder=self.holder,
             indexes=self.indexes,
             index_interval_bytes=INTERVAL_BYTES,
+            look=self.look,
         )
         if self.saves_rebuilt:
             await self.files.save_rebuilt()

@@ -13,10 +13,12 @@ from bmq.log.manifest import CorruptManifest, Cut, Manifest
 from bmq.log.names import PartitionPaths
 from bmq.log.partition_log import AbortedTransaction
 from bmq.log.producer_state import ProducerStates
-from bmq.log.recovery import MANIFEST_TRIES_MAX, ManifestNumbersTaken, write_index
-from bmq.log.store import FencedWriter, SegmentStore, StorageUnavailable
+from bmq.log.recovery import MANIFEST_TRIES_MAX, ManifestNumbersTaken
+from bmq.log.segment_index import SegmentIndex
+from bmq.log.store import Buffer, FencedWriter, SegmentStore, StorageUnavailable
 from bmq.protocol.record_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
 from tests.fakes.store import FakeStore
+from tests.support.given_up import GivenUp
 from tests.unit.log.owned_log import PARTITION, CountingStore, Owner, batch_of
 
 pytestmark = pytest.mark.unit
@@ -452,21 +454,99 @@ async def test_on_real_files(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_an_index_that_was_closed_short_is_written_again() -> None:
-    fake = FakeStore()
+async def with_an_index_to_save(fake: FakeStore) -> tuple[Owner, SegmentIndex, str]:
+    """An owner whose first segment has ended, its index, and the path of that."""
     owner = await produced(fake.client("a"), 1, [3], is_last_open=True)
-    assert owner.builder is not None and owner.writer is not None
+    assert owner.writer is not None
     owner.files.end_segment(0)
     index = owner.files.seal_segment(0, await owner.writer.close())
-    paths = PartitionPaths(PARTITION, 1)
-    path = paths.index(1, 0, 1)
-    fake.put_file(path, index.encode()[:10])
-    store = fake.client("a")
-    with pytest.raises(StorageUnavailable, match="half-written"):
-        await write_index(store, paths, index, holder="owner-1")
-    await write_index(store, paths, index, holder="owner-1")
+    return owner, index, owner.paths.index(1, 0, 1)
+
+
+@pytest.mark.parametrize("method", ["write_file", "rename"])
+async def test_what_is_left_of_an_index_changes_nothing_when_it_is_carried_out_late(method: str) -> None:
+    fake = FakeStore()
+    owner, index, path = await with_an_index_to_save(fake)
+    given_up = GivenUp(owner.store, method, ".index")
+    with pytest.raises(StorageUnavailable):
+        await owner.files.save_index(index)
+    await owner.files.save_index(index)
     assert fake.files()[path] == index.encode()
-    await write_index(store, paths, index, holder="owner-1")
+    await given_up.carry_out()
+    assert fake.files()[path] == index.encode()
+
+
+async def test_a_late_clean_up_does_not_take_the_index_that_was_written_since() -> None:
+    fake = FakeStore()
+    owner, index, path = await with_an_index_to_save(fake)
+    store, write_file = owner.store, owner.store.write_file
+    unfinished: list[str] = []
+
+    async def fails(path: str, data: Buffer, *, holder: str) -> None:
+        if unfinished:
+            await write_file(path, data, holder=holder)
+            return
+        unfinished.append(path)
+        fake.put_file(path, bytes(data)[:10], is_open=True, holder=holder)
+        raise StorageUnavailable("the clean-up got no answer")
+
+    store.write_file = fails  # type: ignore[method-assign]
+    with pytest.raises(StorageUnavailable):
+        await owner.files.save_index(index)
+    await owner.files.save_index(index)
+    assert await store.delete(unfinished[0])
+    assert fake.files()[path] == index.encode()
+
+
+async def test_an_index_whose_renaming_was_carried_out_although_it_failed_is_accepted() -> None:
+    fake = FakeStore()
+    owner, index, path = await with_an_index_to_save(fake)
+    given_up = GivenUp(owner.store, "rename", ".index")
+    with pytest.raises(StorageUnavailable):
+        await owner.files.save_index(index)
+    await given_up.carry_out()
+    await owner.files.save_index(index)
+    assert [name for name in fake.files() if ".index" in name] == [path]
+    successor = await Owner(fake.client("b"), 2).start()
+    assert successor.recovered.scanned_bytes == 0
+
+
+async def test_a_late_clean_up_does_not_take_the_manifest_that_was_written_since() -> None:
+    """What it removes is the number of the try that failed, and the next try took the next number."""
+    fake = FakeStore()
+    owner = await produced(fake.client("a"), 1, [1, 1, 1])
+    given_up = GivenUp(owner.store, "write_file", "manifest")
+    with pytest.raises(StorageUnavailable):
+        await owner.files.advance_log_start(2)
+    await owner.files.advance_log_start(1)
+    newest = max(path for path in fake.files() if "manifest" in path)
+    await given_up.carry_out()
+    assert max(path for path in fake.files() if "manifest" in path) == newest
+    successor = await Owner(fake.client("b"), 2).start()
+    assert successor.recovered.log_start_offset == 1
+
+
+async def test_a_roll_without_a_batch_is_no_gap_and_a_missing_segment_is_one() -> None:
+    fake = FakeStore()
+    owner = await produced(fake.client("a"), 1, [1], is_last_open=False)
+    owner.roll += 2  # 1 was never there, 2 is there and empty
+    fake.put_file(owner.paths.segment(1, 2), b"", is_open=True, holder=owner.holder)
+    await owner.produce(batch_of(1))
+    await owner.roll_segment()
+    assert sorted(path[-12:] for path in fake.files() if path.endswith(".log")) == [
+        "00000000.log",
+        "00000002.log",
+        "00000003.log",
+    ]
+    second = await Owner(fake.client("b"), 2).start()
+    assert await second.read_all() == b"".join(owner.acknowledged)
+    for count in (1, 2, 3):
+        await second.produce(batch_of(count))
+        await second.roll_segment(is_indexed=False)
+    fake.namespace.delete(second.paths.segment(2, 1), recursive=False)
+    third = await Owner(fake.client("c"), 3).start()
+    assert await third.read_all() == b"".join([*owner.acknowledged, second.acknowledged[0]])
+    assert [cut.valid_bytes for cut in third.recovered.cuts if (cut.leader_epoch, cut.roll) == (2, 2)] == [0]
 
 
 async def test_numbers_that_are_taken_do_not_stop_the_manifests_for_ever() -> None:

@@ -203,6 +203,27 @@ class StoreContract:
             await pair.owner.delete("moved")
         assert len(seen) == 5
 
+    async def test_a_directorys_id_survives_a_rename_and_is_not_used_again(self, pair: Pair) -> None:
+        """Rule 20: by its id an owner knows its directory from another one that was made under the same name since."""
+        path = await claimed(pair.owner)
+        seen: list[int] = []
+        for number in range(5):
+            status = await pair.owner.status(path)
+            assert status is not None and status.is_directory
+            seen.append(status.file_id)
+            await pair.owner.make_directory(path)  # there already, so nothing happens
+            await pair.owner.make_directories(path)
+            assert await pair.successor.status(path) == status
+            assert status in await pair.successor.list_directory(PARTITION)
+            await pair.owner.write_file(f"{path}/owner", b"", holder="owner")
+            await pair.successor.rename(path, f"{sealed(path)}{number}")
+            moved = await pair.owner.status(f"{sealed(path)}{number}")
+            assert moved is not None and moved.file_id == status.file_id
+            if number % 2:
+                await pair.successor.delete(f"{sealed(path)}{number}", recursive=True)
+            await pair.owner.make_directory(path)
+        assert 0 not in seen and len(set(seen)) == 5
+
     # --- whole files
 
     async def test_a_whole_file_is_closed_and_not_overwritten(self, pair: Pair) -> None:

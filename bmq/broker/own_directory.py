@@ -1,0 +1,26 @@
+"""The directory of one reign, and the look that proves it is still the one we claimed (rules 7 and 20)."""
+
+from __future__ import annotations
+
+from bmq.log.store import FencedWriter, SegmentStore
+
+
+class OwnDirectory:
+    """`file_id`: of the directory that holds our name; None until the claim has ended."""
+
+    def __init__(self, store: SegmentStore, path: str) -> None:
+        self.path = path
+        self.file_id: int | None = None
+        self._store = store
+
+    async def look(self) -> None:
+        """Raises FencedWriter unless our directory is there, by a look that began now.
+
+        A path alone proves nothing: a mkdirs of ours that was given up may be carried out after a newer owner has renamed
+        our directory away. The new directory has another file id.
+        """
+        found = await self._store.status(self.path)
+        if found is None:
+            raise FencedWriter(f"{self.path} is gone")
+        if found.file_id != self.file_id:
+            raise FencedWriter(f"{self.path} is not the directory that was claimed")

@@ -1,0 +1,303 @@
+"""What an owner gave up may still happen: rules 20, 21 and 24 against a store that carries calls out late."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bmq.broker.partition_states import Fenced, Resting, Writing
+from bmq.broker.runtime import PartitionRuntime
+from bmq.log.partition_log import StateSnapshot
+from bmq.log.store import FencedWriter, SegmentWriter, StorageUnavailable
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError
+from tests.support.given_up import GivenUp
+from tests.unit.broker.world import CONFIG, KEY, Owner, World, append, batch_of, produce, read_from_store, virtual
+
+pytestmark = pytest.mark.unit
+
+
+def segments_of(world: World) -> list[str]:
+    return sorted(path.rpartition("/")[2] for path in world.store.files() if path.endswith(".log"))
+
+
+class Deposed:
+    """An owner whose mkdirs was given up, and the owner after it. `carry_out` makes the first one's directory again."""
+
+    def __init__(
+        self, world: World, first: Owner, log: PartitionRuntime, second: Owner, log2: PartitionRuntime
+    ) -> None:
+        self.world, self.first, self.log, self.second, self.log2 = world, first, log, second, log2
+
+    @classmethod
+    async def make(cls, world: World, *, is_idle: bool = False, **config: Any) -> Deposed:
+        """With one record of each owner in the log. `is_idle`: the first one has no segment open when it is replaced."""
+        settings = replace(CONFIG, segment_idle_close_ms=1000, **config) if is_idle else replace(CONFIG, **config)
+        first = world.owner(settings)
+        log = await first.log()
+        await produce(log, b"one")
+        if is_idle:
+            await asyncio.sleep(5)
+            assert isinstance(log.state, Resting)
+        first.client.pause()
+        second = world.owner(settings)
+        log2 = await second.log()
+        await produce(log2, b"two")
+        first.client.resume()
+        return cls(world, first, log, second, log2)
+
+    def carry_out(self) -> None:
+        self.world.store.namespace.make_directory(self.log._paths.own, with_parents=False)
+
+
+@pytest.mark.parametrize("is_idle", [False, True])
+def test_a_directory_that_is_made_again_late_does_not_make_an_owner(is_idle: bool) -> None:
+    """Rule 20: both owners would acknowledge offset 1."""
+
+    async def main() -> None:
+        deposed = await Deposed.make(World(), is_idle=is_idle)
+        deposed.carry_out()
+        results = [await append(deposed.log, batch_of(b"zombie"))]
+        await asyncio.sleep(2)
+        results.append(await append(deposed.log, batch_of(b"zombie")))
+        assert {result.error_code for result in results} == {ErrorCode.NOT_LEADER_OR_FOLLOWER}
+        assert isinstance(deposed.log.state, Fenced)
+        assert await produce(deposed.log2, b"three") == 2
+        assert [value for _, value in await read_from_store(deposed.world.owner())] == [b"one", b"two", b"three"]
+
+    virtual(main)
+
+
+def test_a_proof_without_an_open_segment_compares_the_directory() -> None:
+    async def main() -> None:
+        deposed = await Deposed.make(World(), is_idle=True)
+        deposed.carry_out()
+        with pytest.raises(FencedWriter):
+            await deposed.log.prove_ownership()
+        assert isinstance(deposed.log.state, Fenced)
+
+    virtual(main)
+
+
+@pytest.mark.parametrize("action", ["delete_records", "save_snapshot"])
+def test_a_manifest_in_another_directory_changes_nothing(action: str) -> None:
+    """Rule 20: DeleteRecords is answered after a look; and the files that such a manifest leaves out stay there."""
+
+    async def main() -> None:
+        world = World()
+        settings: dict[str, Any] = {"segment_bytes": 200, "file_delete_delay_ms": 0}
+        first = world.owner(replace(CONFIG, **settings))
+        log = await first.log()
+        for number in range(6):
+            await produce(log, b"%d" % number)
+        await asyncio.sleep(1)
+        first.client.pause()
+        second = world.owner(replace(CONFIG, **settings))
+        await second.log()
+        first.client.resume()
+        deposed = Deposed(world, first, log, second, await second.log())
+        deposed.carry_out()
+        before = set(segments_of(world))
+        with pytest.raises(KafkaError) as raised:
+            if action == "delete_records":
+                await log.delete_records(4)
+            else:
+                await log.save_snapshot(StateSnapshot(4, b"state"))
+        assert raised.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        await asyncio.sleep(5)
+        assert before <= set(segments_of(world))
+        assert [value for _, value in await read_from_store(second)] == [b"%d" % number for number in range(6)]
+
+    virtual(main)
+
+
+def test_a_look_that_fails_after_the_manifest_keeps_delete_records_unanswered() -> None:
+    async def main() -> None:
+        owner = World().owner()
+        log = await owner.log()
+        await produce(log, b"one")
+        await produce(log, b"two")
+        GivenUp(owner.client, "status")
+        with pytest.raises(KafkaError) as raised:
+            await log.delete_records(1)
+        assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert log.log_start_offset == 0
+        assert await log.delete_records(1) == 1
+
+    virtual(main)
+
+
+class FailingOpening:
+    """`create_segment` as HDFS does it on a bad day: the file is made, its block is not, and the clean-up is given up.
+
+    That may happen `count` times. `clean_up` carries the deletions out.
+    """
+
+    def __init__(self, world: World, owner: Owner, count: int = 1) -> None:
+        self.world, self.count = world, count
+        self.paths: list[str] = []
+        self._create = owner.client.create_segment
+        owner.client.create_segment = self  # type: ignore[method-assign,assignment]
+
+    async def __call__(self, path: str, **options: Any) -> SegmentWriter:
+        if len(self.paths) == self.count:
+            return await self._create(path, **options)
+        self.paths.append(path)
+        self.world.store.namespace.create(path, options["holder"])
+        raise StorageUnavailable("no block; the deletion of the file got no answer")
+
+    def clean_up(self) -> None:
+        for path in self.paths:
+            self.world.store.namespace.delete(path, recursive=False)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_late_clean_up_of_a_first_segment_takes_nothing(count: int) -> None:
+    """Rule 21: it would remove acknowledged batches."""
+
+    async def main() -> None:
+        world = World()
+        owner = world.owner()
+        opening = FailingOpening(world, owner, count)
+        log = await owner.log()
+        for number in range(5):
+            assert await produce(log, b"%d" % number) == number
+        opening.clean_up()
+        assert await produce(log, b"5") == 5
+        owner.kill()
+        expected = [b"%d" % number for number in range(6)]
+        assert [value for _, value in await read_from_store(world.owner())] == expected
+
+    virtual(main)
+
+
+@pytest.mark.parametrize("is_idle", [False, True])
+def test_a_late_clean_up_of_a_later_segment_takes_nothing(is_idle: bool) -> None:
+    """The next segment of one that is full, and the first one after a rest."""
+
+    async def main() -> None:
+        world = World()
+        settings = {"segment_idle_close_ms": 1000} if is_idle else {"segment_bytes": 200}
+        owner = world.owner(replace(CONFIG, **settings))  # type: ignore[arg-type]
+        log = await owner.log()
+        await produce(log, b"0")
+        opening = FailingOpening(world, owner, 2)
+        for number in range(1, 6):
+            assert await produce(log, b"%d" % number) == number
+            await asyncio.sleep(3)
+        assert len(set(opening.paths)) == 2
+        opening.clean_up()
+        assert await produce(log, b"6") == 6
+        owner.kill()
+        expected = [b"%d" % number for number in range(7)]
+        assert [value for _, value in await read_from_store(world.owner())] == expected
+
+    virtual(main)
+
+
+def test_a_late_creation_of_a_segment_takes_nothing() -> None:
+    """It makes an empty file beside the segment that was opened instead; the next owner passes it over."""
+
+    async def main() -> None:
+        world = World()
+        owner = world.owner()
+        given_up = GivenUp(owner.client, "create_segment", count=2)
+        log = await owner.log()
+        await produce(log, b"one")
+        await given_up.carry_out()
+        await produce(log, b"two")
+        assert segments_of(world) == ["00000000.log", "00000001.log", "00000002.log"]
+        owner.kill()
+        successor = world.owner()
+        assert [value for _, value in await read_from_store(successor)] == [b"one", b"two"]
+
+    virtual(main)
+
+
+def test_a_segment_that_was_opened_without_a_look_is_removed() -> None:
+    """A node that holds a block reserves room for it, so it is not left open; and its roll is not used again."""
+
+    async def main() -> None:
+        world = World()
+        owner = world.owner(replace(CONFIG, segment_idle_close_ms=1000))
+        log = await owner.log()
+        await produce(log, b"one")
+        await asyncio.sleep(5)
+        GivenUp(owner.client, "status", count=2)
+        await produce(log, b"two")
+        await asyncio.sleep(0.1)
+        assert segments_of(world) == ["00000000.log", "00000003.log"]
+        assert isinstance(log.state, Writing) and log.state.segment.roll == 3
+
+    virtual(main)
+
+
+def test_a_late_deletion_of_a_segment_without_a_batch_takes_nothing() -> None:
+    async def main() -> None:
+        world = World()
+        owner = world.owner(replace(CONFIG, segment_idle_close_ms=1000))
+        log = await owner.log()
+        given_up = GivenUp(owner.client, "delete", ".log")
+        await asyncio.sleep(5)
+        assert isinstance(log.state, Resting) and given_up.held_count
+        await produce(log, b"one")
+        await given_up.carry_out()
+        await produce(log, b"two")
+        owner.kill()
+        assert [value for _, value in await read_from_store(world.owner())] == [b"one", b"two"]
+
+    virtual(main)
+
+
+def test_a_process_does_not_start_the_same_epoch_twice() -> None:
+    """Rule 24: the second start would remove the first one's segment. It is fenced, and asks for a new epoch by that."""
+
+    async def main() -> None:
+        world = World()
+        owner = world.owner()
+        log = await owner.log()
+        for number in range(3):
+            await produce(log, b"%d" % number)
+        owner.client.pause()
+        await owner.manager.unassign(KEY)  # ends without having sealed the directory
+        owner.client.resume()
+        await asyncio.sleep(1)
+        owner.manager.assign(KEY, 1, "topic", CONFIG)
+        with pytest.raises(KafkaError) as raised:
+            await owner.log()
+        assert raised.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert [runtime.state_name for runtime in owner.manager.unserved()] == ["fenced"]
+        owner.manager.assign(KEY, 2, "topic", CONFIG)
+        assert [value for _, value in await read_from_store(owner)] == [b"0", b"1", b"2"]
+        await produce(await owner.log(), b"3")
+        world.leader_epoch = 2
+        owner.kill()
+        assert [value for _, value in await read_from_store(world.owner())] == [b"0", b"1", b"2", b"3"]
+
+    virtual(main)
+
+
+@pytest.mark.parametrize(
+    "method", ["make_directory", "write_file", "list_directory", "rename", "create_segment", "status"]
+)
+def test_a_start_goes_on_when_calls_are_given_up(method: str) -> None:
+    async def main() -> None:
+        world = World()
+        first = world.owner()
+        log = await first.log()
+        await produce(log, b"one")
+        first.kill()
+        owner = world.owner()
+        given_up = GivenUp(owner.client, method, count=2)
+        log = await owner.log()
+        await produce(log, b"two")
+        assert not given_up.count
+        await given_up.carry_out()
+        await produce(log, b"three")
+        owner.kill()
+        assert [value for _, value in await read_from_store(world.owner())] == [b"one", b"two", b"three"]
+
+    virtual(main)
