@@ -476,25 +476,35 @@ async def test_what_is_left_of_an_index_changes_nothing_when_it_is_carried_out_l
     assert fake.files()[path] == index.encode()
 
 
+class FailingWrites:
+    """The next `write_file` ends half-way, and the removal of the file gets no answer; `clean_up` carries that out."""
+
+    def __init__(self, fake: FakeStore, store: SegmentStore) -> None:
+        self.fake = fake
+        self.path: str | None = None
+        self._write_file = store.write_file
+        store.write_file = self  # type: ignore[method-assign]
+
+    async def __call__(self, path: str, data: Buffer, *, holder: str) -> None:
+        if self.path is not None:
+            await self._write_file(path, data, holder=holder)
+            return
+        self.path = path
+        raise StorageUnavailable("the clean-up got no answer")
+
+    def clean_up(self) -> None:
+        assert self.path is not None
+        self.fake.namespace.delete(self.path, recursive=False)
+
+
 async def test_a_late_clean_up_does_not_take_the_index_that_was_written_since() -> None:
     fake = FakeStore()
     owner, index, path = await with_an_index_to_save(fake)
-    store, write_file = owner.store, owner.store.write_file
-    unfinished: list[str] = []
-
-    async def fails(path: str, data: Buffer, *, holder: str) -> None:
-        if unfinished:
-            await write_file(path, data, holder=holder)
-            return
-        unfinished.append(path)
-        fake.put_file(path, bytes(data)[:10], is_open=True, holder=holder)
-        raise StorageUnavailable("the clean-up got no answer")
-
-    store.write_file = fails  # type: ignore[method-assign]
+    writes = FailingWrites(fake, owner.store)
     with pytest.raises(StorageUnavailable):
         await owner.files.save_index(index)
     await owner.files.save_index(index)
-    assert await store.delete(unfinished[0])
+    writes.clean_up()
     assert fake.files()[path] == index.encode()
 
 
@@ -515,15 +525,26 @@ async def test_a_late_clean_up_does_not_take_the_manifest_that_was_written_since
     """What it removes is the number of the try that failed, and the next try took the next number."""
     fake = FakeStore()
     owner = await produced(fake.client("a"), 1, [1, 1, 1])
-    given_up = GivenUp(owner.store, "write_file", "manifest")
+    writes = FailingWrites(fake, owner.store)
     with pytest.raises(StorageUnavailable):
         await owner.files.advance_log_start(2)
-    await owner.files.advance_log_start(1)
-    newest = max(path for path in fake.files() if "manifest" in path)
-    await given_up.carry_out()
-    assert max(path for path in fake.files() if "manifest" in path) == newest
+    await owner.files.advance_log_start(2)
+    writes.clean_up()
     successor = await Owner(fake.client("b"), 2).start()
-    assert successor.recovered.log_start_offset == 1
+    assert successor.recovered.log_start_offset == 2
+
+
+async def test_manifests_of_earlier_tries_are_removed_with_the_older_ones() -> None:
+    fake = FakeStore()
+    owner = await produced(fake.client("a"), 1, [1, 1, 1])
+    given_up = GivenUp(owner.store, "write_file", "manifest", count=3)
+    for _ in range(3):
+        with pytest.raises(StorageUnavailable):
+            await owner.files.advance_log_start(2)
+    await given_up.carry_out()
+    for _ in range(2):
+        await owner.files.write_manifest()
+    assert sorted(path[-8:] for path in fake.files() if "manifest" in path) == ["00000003", "00000004"]
 
 
 async def test_a_roll_without_a_batch_is_no_gap_and_a_missing_segment_is_one() -> None:
