@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
+from random import Random
 from typing import Any
 
 from bmq.log.store import StorageUnavailable, StoreError
@@ -40,3 +42,37 @@ class GivenUp:
         self.count -= 1
         self._held.append(partial(self._method, path, *arguments, **options))
         raise StorageUnavailable(f"{path}: given up")
+
+
+class LateCalls:
+    """Of the calls of these methods some are given up at once and carried out up to `late_s_max` later, by chance.
+
+    `rate`: may be changed on the way. `given_up`: how many.
+    """
+
+    def __init__(
+        self, store: object, methods: Iterable[str], random: Random, *, rate: float, late_s_max: float = 6.0
+    ) -> None:
+        self.rate = rate
+        self.given_up = 0
+        self._random = random
+        self._late_s_max = late_s_max
+        self._tasks: set[asyncio.Task[None]] = set()
+        for method in methods:
+            setattr(store, method, partial(self._call, getattr(store, method)))
+
+    async def _call(
+        self, method: Callable[..., Coroutine[Any, Any, object]], path: str, *arguments: object, **options: object
+    ) -> object:
+        if self._random.random() >= self.rate:
+            return await method(path, *arguments, **options)
+        self.given_up += 1
+        task = asyncio.get_running_loop().create_task(self._later(partial(method, path, *arguments, **options)))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        raise StorageUnavailable(f"{path}: given up")
+
+    async def _later(self, call: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        await asyncio.sleep(self._random.uniform(0.0, self._late_s_max))
+        with contextlib.suppress(StoreError):
+            await call()

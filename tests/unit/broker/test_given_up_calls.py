@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from bmq.broker.partition_states import Fenced, Resting, Writing
 from bmq.broker.runtime import PartitionRuntime
@@ -14,7 +17,7 @@ from bmq.log.partition_log import StateSnapshot
 from bmq.log.store import FencedWriter, SegmentWriter, StorageUnavailable
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
-from tests.support.given_up import GivenUp
+from tests.support.given_up import GivenUp, LateCalls
 from tests.unit.broker.world import CONFIG, KEY, Owner, World, append, batch_of, produce, read_from_store, virtual
 
 pytestmark = pytest.mark.unit
@@ -299,5 +302,64 @@ def test_a_start_goes_on_when_calls_are_given_up(method: str) -> None:
         await produce(log, b"three")
         owner.kill()
         assert [value for _, value in await read_from_store(world.owner())] == [b"one", b"two", b"three"]
+
+    virtual(main)
+
+
+CHANGES = ("make_directory", "make_directories", "write_file", "create_segment", "rename", "delete")
+
+
+@settings(max_examples=12)
+@given(seed=st.integers(0, 10_000), rate=st.sampled_from([0.1, 0.3, 0.5]), is_idle=st.booleans())
+def test_whatever_is_carried_out_late_an_acknowledged_record_is_kept_in_its_place(
+    seed: int, rate: float, is_idle: bool
+) -> None:
+    """Three owners, each replaced while it stands still, and all of them go on producing and deleting records."""
+
+    async def main() -> None:
+        world, random = World(seed), Random(seed)
+        config = replace(CONFIG, segment_bytes=300, segment_idle_close_ms=500 if is_idle else 600_000)
+        acknowledged: dict[int, bytes] = {}
+        log_start_offset = 0
+        logs: list[PartitionRuntime] = []
+        late: list[LateCalls] = []
+        for epoch in range(1, 4):
+            owner = world.owner(config)
+            late.append(LateCalls(owner.client, CHANGES, random, rate=rate))
+            log = None
+            while log is None:
+                try:
+                    log = await owner.log()
+                except KafkaError as error:
+                    assert error.code is ErrorCode.KAFKA_STORAGE_ERROR  # it goes on trying
+            logs.append(log)
+            for number in range(12):
+                value = b"%d/%d" % (epoch, number)
+                results = [(value, append(log, batch_of(value)))]
+                results += [(b"zombie", append(each, batch_of(b"zombie"))) for each in logs[:-1]]
+                for value, result in [(value, await result) for value, result in results]:
+                    if result.error_code is ErrorCode.NONE:
+                        assert result.base_offset not in acknowledged, "two owners acknowledged one offset"
+                        acknowledged[result.base_offset] = value
+                if number % 5 == 4:
+                    try:
+                        log_start_offset = await log.delete_records(random.randint(0, log.high_watermark))
+                    except KafkaError as error:
+                        assert error.code in (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.OFFSET_OUT_OF_RANGE)
+                await asyncio.sleep(random.uniform(0.0, 2.0))
+            if epoch < 3:
+                owner.client.pause()
+                asyncio.get_running_loop().call_later(random.uniform(0.1, 5.0), owner.client.resume)
+        assert any(each.given_up for each in late)
+        for each in late:
+            each.rate = 0.0
+        await asyncio.sleep(10)
+        last = world.owner(config)
+        found = dict(await read_from_store(last))
+        assert (await last.log()).log_start_offset >= log_start_offset
+        kept = {
+            offset: value for offset, value in acknowledged.items() if offset >= (await last.log()).log_start_offset
+        }
+        assert kept.items() <= found.items()
 
     virtual(main)
