@@ -525,6 +525,7 @@ async def test_a_late_clean_up_does_not_take_the_manifest_that_was_written_since
     """What it removes is the number of the try that failed, and the next try took the next number."""
     fake = FakeStore()
     owner = await produced(fake.client("a"), 1, [1, 1, 1])
+    await owner.files.write_manifest()
     writes = FailingWrites(fake, owner.store)
     with pytest.raises(StorageUnavailable):
         await owner.files.advance_log_start(2)
