@@ -203,6 +203,18 @@ async def test_a_takeover_waits_for_the_thread_that_writes(disk_store: LocalStor
     assert status is not None and (status.is_open, status.length_bytes) == (False, length_bytes)
 
 
+async def test_a_directory_whose_making_was_cut_short_gets_an_id(local_store: LocalStore) -> None:
+    """By a kill between mkdir and setxattr. Two directories without an id would look the same (rule 20)."""
+    (local_store.root / "half-made").mkdir()
+    before = await local_store.status("half-made")
+    assert before is not None and before.file_id == 0
+    await local_store.make_directory("half-made")
+    after = await local_store.status("half-made")
+    assert after is not None and after.file_id > 0
+    await local_store.make_directory("half-made")
+    assert await local_store.status("half-made") == after
+
+
 async def test_a_cancelled_create_leaks_nothing(local_store: LocalStore) -> None:
     path = await claimed(local_store)
     creating = asyncio.ensure_future(create(local_store, f"{path}/file"))
