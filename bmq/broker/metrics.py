@@ -59,7 +59,11 @@ _COUNTERS: Final = (
     ("bmq_segment_mends", "mends", "Segments closed early because their writer broke."),
     ("bmq_segment_rolls", "rolls", "Segments opened."),
     ("bmq_partitions_fenced", "fenced", "Partitions lost to a newer owner."),
-    ("bmq_partitions_lost_data", "offline", "Partitions taken offline: acknowledged data is missing, or an effect failed."),
+    (
+        "bmq_partitions_lost_data",
+        "offline",
+        "Partitions taken offline: acknowledged data is missing, or an effect failed.",
+    ),
 )
 
 
