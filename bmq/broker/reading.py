@@ -15,6 +15,7 @@ from bmq.broker.segment_keeper import SegmentKeeper
 from bmq.broker.surroundings import Surroundings
 from bmq.broker.tail_cache import PartitionTail
 from bmq.log.config import LogConfig
+from bmq.log.damage import StateDamaged
 from bmq.log.partition_files import PartitionFiles
 from bmq.log.partition_log import AbortedTransaction, Location, StateSnapshot, WholeBatches
 from bmq.log.producer_state import ProducerStates
@@ -60,6 +61,9 @@ class LogReader(ABC):
 
     @abstractmethod
     def _open_segment_now(self) -> OwnSegment | None: ...
+
+    @abstractmethod
+    def _fail(self, error: BaseException) -> None: ...
 
     @abstractmethod
     def _names(self) -> dict[str, Any]: ...
@@ -109,8 +113,18 @@ class LogReader(ABC):
         return None if found is None else WholeBatches(*found)
 
     async def latest_snapshot(self) -> StateSnapshot | None:
-        """As PartitionLog.latest_snapshot."""
-        return await self._reading(lambda files: files.latest_snapshot(self.high_watermark))
+        """As PartitionLog.latest_snapshot. Takes the partition offline when the state is not whole (rule 25)."""
+        try:
+            return await self._reading(lambda files: files.latest_snapshot(self.high_watermark))
+        except StateDamaged as error:
+            try:
+                await self._keeper.look()
+            except FencedWriter as fenced:
+                # A newer owner has begun, and deletes what we read.
+                self._feed(OwnershipLost())
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, str(fenced)) from error
+            self._fail(error)
+            raise
 
     async def offset_for_timestamp(self, timestamp_ms: int, bound_offset: int) -> tuple[int, int] | None:
         """As PartitionLog.offset_for_timestamp."""
@@ -220,6 +234,8 @@ class LogReader(ABC):
                 tries += 1
                 if tries == READ_TRIES_MAX:
                     raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+            except StateDamaged:
+                raise
             except StoreError as error:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 

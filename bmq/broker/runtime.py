@@ -78,6 +78,14 @@ def limits_of(config: LogConfig, surroundings: Surroundings) -> ev.Limits:
     )
 
 
+class PartitionOffline(KafkaError):
+    """The partition serves nobody until an operator has decided (rules 5 and 25)."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, f"the partition is offline: {reason}")
+        self.reason = reason
+
+
 class PartitionRuntime(LogReader):
     """See the module's head. `on_change` is called when it begins to own the partition and when it comes to its end.
 
@@ -130,6 +138,7 @@ class PartitionRuntime(LogReader):
         self._oldest_waiting: tuple[ev.Batch | None, float] = (None, 0.0)
         self._open_failures = 0
         self._started_s = 0.0
+        """One sentence: why it is offline."""
         self._is_given_up = False
         self._is_feeding = False
         self._is_telling = False
@@ -680,10 +689,10 @@ class PartitionRuntime(LogReader):
             self._surroundings.counts.fenced += 1
             _log.warning("partition_fenced", **self._names(), high_watermark=self.high_watermark)
         if not self.started.done():
-            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the partition is {self.state_name}")
             if isinstance(self._state, Offline):
-                code = ErrorCode.KAFKA_STORAGE_ERROR
-            self.started.set_exception(KafkaError(code, f"the partition is {self.state_name}"))
+                error = PartitionOffline(self.offline_reason)
+            self.started.set_exception(error)
             self.started.exception()  # whoever waits still gets it; nobody may
         if not self.ended.done():
             self.ended.set_result(None)
@@ -781,8 +790,8 @@ class PartitionRuntime(LogReader):
 
     def _report_offline(self, error: BaseException) -> None:
         self._surroundings.counts.offline += 1
-        self.offline_reason = f"{type(error).__name__}: {error}"
-        _log.error("partition_offline", **self._names(), reason=self.offline_reason, exc_info=error)
+        self.offline_reason = str(error) if isinstance(error, BmqError) else f"{type(error).__name__}: {error}"
+        _log.error("partition_offline", **self._names(), reason=f"{type(error).__name__}: {error}", exc_info=error)
 
     def _open_segment_now(self) -> OwnSegment | None:
         """The segment whose writer is in use; None while there is none."""

@@ -8,7 +8,8 @@ from typing import Final, TypeVar
 
 import structlog
 
-from bmq.log.store import StorageUnavailable
+from bmq.broker.runtime import PartitionOffline
+from bmq.log.store import CorruptFile, StorageUnavailable
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
 
@@ -60,5 +61,7 @@ def is_store_silent(error: BmqError) -> bool:
 
 
 def is_log_silent(error: BmqError) -> bool:
-    """The same, as a log says it."""
+    """The same, as a log says it. What is damaged does not mend itself."""
+    if isinstance(error, CorruptFile | PartitionOffline):
+        return False
     return isinstance(error, StorageUnavailable) or error.code in _MAY_PASS

@@ -139,6 +139,9 @@ class ShardDirectory:
                 await shard.load()
         except BmqError as error:
             code = coordinator_error(error)
+            if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+                # Looking for another coordinator is of no use: the shard cannot be loaded now, or is offline (rule 25).
+                code = ErrorCode.COORDINATOR_NOT_AVAILABLE
             # Whoever waits for the shard asks again and again.
             tell = _log.debug if self._told.get(number) is code else _log.warning
             self._told[number] = code

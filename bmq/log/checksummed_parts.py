@@ -32,6 +32,13 @@ class CorruptParts(CorruptFile):
     """Bytes that are not a whole, unchanged container."""
 
 
+class UnfinishedParts(CorruptParts):
+    """The beginning of a container whose writer never came to its end.
+
+    No store shortens a file that was closed by its writer, so nobody was ever told that this one is there.
+    """
+
+
 def encode_parts(magic: bytes, parts: Mapping[bytes, Buffer]) -> bytes:
     """`magic` has 8 bytes, each name 4."""
     head = bytearray(_PREFIX.pack(magic, len(parts)))
@@ -44,14 +51,22 @@ def encode_parts(magic: bytes, parts: Mapping[bytes, Buffer]) -> bytes:
 def decode_parts(
     magic: bytes, data: Buffer, names: Iterable[bytes], error: type[CorruptParts] = CorruptParts
 ) -> dict[bytes, memoryview]:
-    """The parts by name, as views of `data`. Raises `error` when anything is off, or the parts are not just `names`."""
+    """The parts by name, as views of `data`. Raises `error` when anything is off, or the parts are not just `names`.
+
+    Raises UnfinishedParts for what is right as far as it goes, but too short.
+    """
     view = memoryview(data)
+    names = frozenset(names)
     if len(view) < _PREFIX.size:
+        if _PREFIX.pack(magic, len(names)).startswith(view):
+            raise UnfinishedParts(f"{len(view)} bytes are only a beginning")
         raise error(f"{len(view)} bytes are too few")
     found_magic, count = _PREFIX.unpack_from(view)
     if found_magic != magic:
         raise error(f"it starts with {found_magic!r} instead of {magic!r}")
     head_bytes = _PREFIX.size + count * _ENTRY.size
+    if count == len(names) and len(view) < head_bytes + _CRC.size:
+        raise UnfinishedParts(f"{len(view)} bytes are only a beginning")
     if count > PART_COUNT_MAX or len(view) < head_bytes + _CRC.size:
         raise error(f"{len(view)} bytes are too few for {count} parts")
     if _CRC.unpack_from(view, head_bytes)[0] != crc32c(view[:head_bytes]):
@@ -62,12 +77,14 @@ def decode_parts(
         name, length, crc = _ENTRY.unpack_from(view, _PREFIX.size + number * _ENTRY.size)
         body = view[position : position + length]
         position += length
-        if len(body) != length or crc32c(body) != crc:
-            raise error(f"part {name!r} is cut short or its checksum does not match")
+        if len(body) != length:
+            raise UnfinishedParts(f"the file ends within part {name!r}")
+        if crc32c(body) != crc:
+            raise error(f"the checksum of part {name!r} does not match")
         parts[name] = body
     if position != len(view):
         raise error(f"{len(view) - position} bytes are left behind the last part")
-    if parts.keys() != frozenset(names) or len(parts) != count:
+    if parts.keys() != names or len(parts) != count:
         raise error(f"it holds the parts {sorted(parts)}")
     return parts
 

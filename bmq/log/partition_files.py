@@ -25,9 +25,10 @@ from itertools import count
 import structlog
 from crc32c import crc32c
 
+from bmq.log.damage import Damage, file_damage, read_named, reason_of, require_accepted, start_damage
 from bmq.log.index_cache import IndexCache
 from bmq.log.manifest import PRODUCERS_INLINE_BYTES_MAX, Cut, Extent, Manifest, SnapshotReference
-from bmq.log.names import PartitionPaths
+from bmq.log.names import PartitionPaths, snapshot_name
 from bmq.log.partition_log import Location, StateSnapshot
 from bmq.log.recovery import (
     RecoveredLog,
@@ -332,20 +333,52 @@ class PartitionFiles:
             return await self._advance(max(replaced, default=self.log_start_offset), (reference,))
 
     async def latest_snapshot(self, high_watermark: int) -> StateSnapshot | None:
-        """The newest valid one at or below the high watermark. Raises StorageUnavailable."""
+        """The newest one at or below the high watermark; None: the log alone has the whole state.
+
+        An older one, or none, is taken only if the log still has everything behind it, or if an operator accepted the loss
+        (rule 25). Raises StateDamaged, StorageUnavailable, and FileMissing while the picture changes under us.
+        """
+        found: StateSnapshot | None = None
+        damages: list[Damage] = []
         for reference in sorted(self.snapshots, key=lambda item: item.next_offset, reverse=True):
             if reference.next_offset > high_watermark:
                 continue
-            path = self.paths.snapshot(reference.leader_epoch, reference.number)
-            try:
-                data = await self.store.read_file(path, length_bytes_max=reference.length)
-            except (FileMissing, CorruptFile) as error:
-                _log.warning("snapshot_not_trusted", path=path, reason=str(error))
-                continue
-            if len(data) == reference.length and crc32c(data) == reference.crc:
-                return StateSnapshot(reference.next_offset, data)
-            _log.warning("snapshot_not_trusted", path=path, reason="its length or checksum differs")
-        return None
+            read = await self._read_snapshot(reference)
+            if isinstance(read, StateSnapshot):
+                found = read
+                break
+            damages.append(read)
+        state_offset = 0 if found is None else found.next_offset
+        if state_offset < self.log_start_offset:
+            if not damages:
+                reason = f"but the state before it is known only up to {state_offset}"
+                damages.append(start_damage(self.paths.partition, self.log_start_offset, reason))
+            for damage in damages:
+                await require_accepted(self.store, damage)
+        elif damages:
+            _log.warning(
+                "state_replayed_from_further_back",
+                partition=self.paths.partition,
+                from_offset=state_offset,
+                found=damages[0].sentence,
+            )
+        return found
+
+    async def _read_snapshot(self, reference: SnapshotReference) -> StateSnapshot | Damage:
+        path = self.paths.snapshot(reference.leader_epoch, reference.number)
+
+        def checked(data: bytes) -> StateSnapshot:
+            if len(data) != reference.length or crc32c(data) != reference.crc:
+                raise CorruptFile("its length or checksum is not what the manifest says")
+            return StateSnapshot(reference.next_offset, data)
+
+        try:
+            return await read_named(self.store, path, checked, length_bytes_max=reference.length)
+        except (FileMissing, CorruptFile) as error:
+            if reference not in self.snapshots:
+                raise FileMissing(path) from error  # replaced while we read
+            name = snapshot_name(reference.number)
+            return file_damage(self.paths.partition, reference.leader_epoch, name, reason_of(error))
 
     async def _advance(self, log_start_offset: int, snapshots: tuple[SnapshotReference, ...]) -> tuple[str, ...]:
         log_start_offset = max(self.log_start_offset, min(log_start_offset, self.end_offset))

@@ -120,7 +120,10 @@ class PartitionLog(Protocol):
         """
 
     async def latest_snapshot(self) -> StateSnapshot | None:
-        """The newest valid state snapshot at or below the high watermark."""
+        """The newest state snapshot at or below the high watermark; None: the log alone has the whole state.
+
+        Raises KafkaError, StoreError; StateDamaged when the state cannot be made whole: then an operator has to decide.
+        """
 
     async def save_snapshot(self, snapshot: StateSnapshot) -> None:
         """Write it as a file of this epoch's directory and name it in a new manifest; older ones are dropped (rule 16).

@@ -13,6 +13,8 @@ from typing import Final
 
 import structlog
 
+from bmq.log.checksummed_parts import UnfinishedParts
+from bmq.log.damage import file_damage, reason_of, require_accepted
 from bmq.log.manifest import MANIFEST_BYTES_MAX, CorruptManifest, Extent, Manifest, cuts_by_segment
 from bmq.log.names import (
     EpochListing,
@@ -62,7 +64,7 @@ class PartitionView:
 
 
 async def view_partition(store: SegmentStore, partition_directory: str) -> PartitionView:
-    """Raises FileMissing (no such partition), CorruptManifest, StorageUnavailable.
+    """Raises FileMissing (no such partition), CorruptManifest, StateDamaged, StorageUnavailable.
 
     A directory that is sealed or dropped while we look is looked for again, a bounded number of times.
     """
@@ -90,13 +92,18 @@ async def _look(store: SegmentStore, partition_directory: str, listing: EpochLis
 async def _newest_manifest(
     store: SegmentStore, paths: PartitionPaths, epoch: int, entries: tuple[FileStatus, ...]
 ) -> Manifest | None:
-    numbers = sorted((n for entry in entries if (n := parse_manifest(entry.name)) is not None), reverse=True)
-    for number in numbers:
-        path = paths.file(epoch, manifest_name(number))
+    found = {n: entry for entry in entries if (n := parse_manifest(entry.name)) is not None}
+    for number in sorted(found, reverse=True):
+        name = manifest_name(number)
+        path = paths.file(epoch, name)
         try:
             return Manifest.decode(await store.read_file(path, length_bytes_max=MANIFEST_BYTES_MAX))
-        except CorruptFile as error:  # open still, or never finished
+        except UnfinishedParts as error:
             _log.debug("manifest_not_used", path=path, reason=str(error))
+        except CorruptFile as error:
+            if found[number].is_open:
+                continue
+            await require_accepted(store, file_damage(paths.partition, epoch, name, reason_of(error)))
     if any(parse_segment(entry.name) is not None and entry.length_bytes for entry in entries):
         raise CorruptManifest(f"{paths.epoch(epoch)} holds records but no valid manifest")
     return None

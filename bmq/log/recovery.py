@@ -22,18 +22,17 @@ from typing import Final
 import structlog
 
 from bmq.log.aborted_transactions import AbortedTransactions
+from bmq.log.checkpoint import Checkpoint, find_checkpoint
 from bmq.log.epoch_history import EpochHistory
 from bmq.log.manifest import (
-    MANIFEST_BYTES_MAX,
     PRODUCERS_INLINE_BYTES_MAX,
-    CorruptManifest,
     Cut,
     Extent,
     Manifest,
     SnapshotReference,
     cuts_by_segment,
 )
-from bmq.log.names import PartitionPaths, draft_name, index_name, manifest_name, parse_manifest, parse_segment
+from bmq.log.names import PartitionPaths, draft_name, index_name, parse_segment
 from bmq.log.producer_state import ProducerStates
 from bmq.log.segment_index import INDEX_BYTES_MAX, CorruptIndex, IndexBuilder, SegmentIndex
 from bmq.log.segment_reader import BadBatch, BatchRun, SegmentReader
@@ -106,14 +105,14 @@ async def recover_log(
     """Walk the log for the owner of `paths.leader_epoch`, whose directory is claimed. `older_epochs`: all sealed ones.
 
     Looks at the directories again, so lengths are those after closing (rule 3). May be tried again after
-    StorageUnavailable (also raised when a file is still open). Raises CorruptManifest when an epoch holds records but
-    no valid manifest: only an operator can decide then. Raises FencedWriter when the own directory is gone.
+    StorageUnavailable (also raised when a file is still open). Raises StateDamaged when a manifest is missing or
+    damaged: only an operator can decide then (rule 25).
     """
     epochs = sorted(older_epochs, reverse=True)
-    checkpoint, entries = await _find_checkpoint(store, paths, epochs)
+    checkpoint = await find_checkpoint(store, paths, epochs)
     walk = _Walk(store, paths, index_interval_bytes, checkpoint)
-    if checkpoint is not None:
-        await walk.follow(entries)
+    for directory in checkpoint.directories:
+        await walk.follow(directory.leader_epoch, directory.entries)
     recovered = await walk.finish()
     named = recovered.manifest(paths.leader_epoch).epochs_named()
     recovered.unnamed_directories = tuple(paths.epoch(epoch) for epoch in epochs if epoch not in named)
@@ -186,37 +185,6 @@ async def write_index(
             await store.delete(draft)
 
 
-async def _find_checkpoint(
-    store: SegmentStore, paths: PartitionPaths, epochs: Sequence[int]
-) -> tuple[Manifest | None, tuple[FileStatus, ...]]:
-    """The newest valid manifest, and the listing of its directory. `epochs`: newest first."""
-    for epoch in epochs:
-        directory = paths.epoch(epoch)
-        try:
-            entries = await store.list_directory(directory)
-        except FileMissing:
-            continue
-        if still_open := [entry.name for entry in entries if entry.is_open]:
-            raise StorageUnavailable(f"{directory} still has open files: {', '.join(still_open)}")
-        numbers = sorted((n for entry in entries if (n := parse_manifest(entry.name)) is not None), reverse=True)
-        for number in numbers:
-            path = f"{directory}/{manifest_name(number)}"
-            try:
-                manifest = Manifest.decode(await store.read_file(path, length_bytes_max=MANIFEST_BYTES_MAX))
-            except FileMissing:
-                continue
-            except CorruptFile as error:
-                _log.warning("manifest_not_trusted", path=path, reason=str(error))
-                continue
-            if manifest.leader_epoch == epoch:
-                return manifest, entries
-            _log.warning("manifest_not_trusted", path=path, reason=f"it is of epoch {manifest.leader_epoch}")
-        # Nothing is written before the manifest is durable, so an epoch that never came that far holds no records.
-        if any(parse_segment(entry.name) is not None and entry.length_bytes for entry in entries):
-            raise CorruptManifest(f"{directory} holds records but no valid manifest")
-    return None, ()
-
-
 class _Walk:
     """The log as far as it has been walked."""
 
@@ -225,9 +193,9 @@ class _Walk:
         store: SegmentStore,
         paths: PartitionPaths,
         index_interval_bytes: int,
-        checkpoint: Manifest | None,
+        checkpoint: Checkpoint,
     ) -> None:
-        manifest = checkpoint or Manifest(0, 0, 0, 0)
+        manifest = checkpoint.manifest or Manifest(0, 0, 0, 0)
         self._store = store
         self._paths = paths
         self._interval_bytes = index_interval_bytes
@@ -238,23 +206,23 @@ class _Walk:
         self._scanned_bytes = 0
         self._scanned_segments = 0
         # The producer state at `end_offset`: as bytes until somebody has to add to it; None when not loaded yet.
-        self._producers_bytes: bytes | None = manifest.producers if checkpoint is not None else b""
+        self._producers_bytes: bytes | None = manifest.producers if checkpoint.manifest is not None else b""
         self._producers: ProducerStates | None = None
-        self._is_last_index_complete = checkpoint is not None and manifest.producers is None
+        self._is_last_index_complete = checkpoint.manifest is not None and manifest.producers is None
+        self._is_loss_accepted = checkpoint.is_loss_accepted
+        self._log_start_offset = manifest.log_start_offset
         self.epochs = EpochHistory(manifest.epoch_history)
         self.extents = list(manifest.extents)
         self.end_offset = manifest.end_offset
 
-    async def follow(self, entries: Sequence[FileStatus]) -> None:
-        """Take in the segments that follow the manifest in its directory."""
-        epoch = self._manifest.leader_epoch
+    async def follow(self, epoch: int, entries: Sequence[FileStatus]) -> None:
+        """Take in the segments that follow the manifest in its directory; of a later one, whose manifest is lost, all."""
         limits = cuts_by_segment(self._manifest.cuts)
+        next_roll = self._manifest.next_roll if epoch == self._manifest.leader_epoch else 0
         segments = sorted(
             (roll, entry)
             for entry in entries
-            if (roll := parse_segment(entry.name)) is not None
-            and roll >= self._manifest.next_roll
-            and entry.length_bytes
+            if (roll := parse_segment(entry.name)) is not None and roll >= next_roll and entry.length_bytes
         )
         names = {entry.name for entry in entries}
         is_broken = False
@@ -274,8 +242,7 @@ class _Walk:
         whole = Extent(epoch, roll, epoch, entry.file_id, entry.length_bytes, 0, limit, self.end_offset, 0, -1)
         index = await load_index(self._store, self._paths, whole) if has_index else None
         if index is not None and index.summary.valid_bytes <= limit and index.producers:
-            if index.summary.base_offset != self.end_offset:
-                self._report_gap(whole, index.summary.base_offset)
+            if not self._reaches(whole, index.summary.base_offset):
                 return None
             self._append(index, epoch)
             self._aborted.extend(index.aborted)
@@ -284,10 +251,11 @@ class _Walk:
         producers = await self._loaded_producers()
         index, first_offset = await self._scan(whole, producers)
         if index is None:
-            if first_offset is not None and first_offset != self.end_offset:
-                self._report_gap(whole, first_offset)
+            if first_offset is None:
+                return 0
+            if not self._reaches(whole, first_offset):
                 return None
-            return 0
+            return await self._take(epoch, roll, entry, limit, has_index)  # past a gap that was accepted
         self._rebuilt.append(index)
         self._append(index, self._paths.leader_epoch)
         self._aborted.extend(index.aborted)
@@ -300,9 +268,22 @@ class _Walk:
         for leader_epoch, start_offset in index.summary.epoch_starts:
             self.epochs.assign(leader_epoch, start_offset)
 
-    def _report_gap(self, extent: Extent, found_offset: int) -> None:
+    def _reaches(self, extent: Extent, found_offset: int) -> bool:
+        """Whether the log goes on with a segment that begins there.
+
+        Once an operator has accepted a loss what lies before a gap is given up instead: what was written last is kept.
+        """
+        if found_offset == self.end_offset:
+            return True
         path = self._paths.segment(extent.leader_epoch, extent.roll)
-        _log.warning("log_cut_at_gap", path=path, end_offset=self.end_offset, found_offset=found_offset)
+        if not self._is_loss_accepted or found_offset < self.end_offset:
+            _log.warning("log_cut_at_gap", path=path, end_offset=self.end_offset, found_offset=found_offset)
+            return False
+        _log.warning("log_given_up_before_gap", path=path, end_offset=self.end_offset, found_offset=found_offset)
+        self.extents.clear()
+        self._rebuilt.clear()
+        self._log_start_offset = self.end_offset = found_offset
+        return True
 
     async def _scan(self, extent: Extent, producers: ProducerStates) -> tuple[SegmentIndex | None, int | None]:
         """Read the extent's valid batches: its index, None without any, and the first batch's offset if it has one.
@@ -347,7 +328,17 @@ class _Walk:
     async def finish(self) -> RecoveredLog:
         producers = await self._loaded_producers()
         manifest, epochs, end_offset = self._manifest, self.epochs, self.end_offset
-        log_start_offset = manifest.log_start_offset
+        log_start_offset = self._log_start_offset
+        snapshot_offset = max((item.next_offset for item in manifest.snapshots), default=0)
+        if end_offset < snapshot_offset:
+            # A snapshot is synced and holds durable records only. It stands for those that the log lost behind its end.
+            _log.warning(
+                "log_ends_below_its_snapshot",
+                partition=self._paths.partition,
+                end_offset=end_offset,
+                next_offset=snapshot_offset,
+            )
+            log_start_offset = snapshot_offset
         if end_offset < log_start_offset:
             # The records behind the log start were lost, and all before it were deleted: the log is empty.
             self.extents.clear()

@@ -88,15 +88,15 @@ class StateLog:
         """Bring the state up to the high watermark and keep `apply_record` for what is appended later; records applied.
 
         Starts at the newest snapshot, reads in bounded chunks and lets the loop run in between. Raises KafkaError,
-        StoreError.
+        StoreError; StateDamaged when the state cannot be made whole (rule 25).
         """
         snapshot = await self.log.latest_snapshot()
         offset = self.log.log_start_offset
-        if snapshot is not None and snapshot.next_offset >= offset:
+        if snapshot is not None:
             taken = apply_snapshot(snapshot.data)
             if taken is not None:
                 await taken
-            offset = snapshot.next_offset
+            offset = max(offset, snapshot.next_offset)  # less only once an operator has accepted the loss in between
         end = self.log.high_watermark
         count = 0
         while offset < end:

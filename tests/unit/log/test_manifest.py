@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bmq.log.aborted_transactions import AbortedEntry, AbortedTransactions
+from bmq.log.checksummed_parts import CorruptParts, UnfinishedParts
 from bmq.log.manifest import CorruptManifest, Cut, Extent, Manifest, SnapshotReference, cuts_by_segment
 
 pytestmark = pytest.mark.unit
@@ -58,13 +59,13 @@ def test_every_flipped_bit_and_cut_is_found(manifest: Manifest, data: st.DataObj
     damaged[bit // 8] ^= 1 << bit % 8
     with pytest.raises(CorruptManifest):
         Manifest.decode(damaged)
-    with pytest.raises(CorruptManifest):
+    with pytest.raises(UnfinishedParts):
         Manifest.decode(whole[: data.draw(st.integers(0, len(whole) - 1))])
 
 
 @given(st.binary(max_size=200))
 def test_nonsense_is_refused(data: bytes) -> None:
-    with pytest.raises(CorruptManifest):
+    with pytest.raises(CorruptParts):
         Manifest.decode(data)
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bmq.log.aborted_transactions import AbortedEntry, AbortedTransactions
-from bmq.log.checksummed_parts import decode_parts, encode_parts
+from bmq.log.checksummed_parts import CorruptParts, UnfinishedParts, decode_parts, encode_parts
 from bmq.log.index_cache import IndexCache
 from bmq.log.segment_index import CorruptIndex, IndexBuilder, SegmentIndex, SegmentSummary
 from bmq.protocol.record_batch import BatchHeader
@@ -102,13 +102,13 @@ def test_every_flipped_bit_and_cut_is_found(batches: list[tuple[int, int, int]],
     damaged[bit // 8] ^= 1 << bit % 8
     with pytest.raises(CorruptIndex):
         SegmentIndex.decode(damaged)
-    with pytest.raises(CorruptIndex):
+    with pytest.raises(UnfinishedParts):
         SegmentIndex.decode(whole[: data.draw(st.integers(0, len(whole) - 1))])
 
 
 @given(st.binary(max_size=200))
 def test_nonsense_is_refused(data: bytes) -> None:
-    with pytest.raises(CorruptIndex):
+    with pytest.raises(CorruptParts):
         SegmentIndex.decode(data)
 
 

@@ -1,0 +1,159 @@
+"""From which manifest a partition's recovery starts: the newest one, whole, or none that could be found (rule 25).
+
+An older manifest may name files that are deleted since, and knows nothing of a later cut or DeleteRecords. So it counts
+only in two cases: the newer one was never finished, so that nothing was done on the strength of it; or an operator
+accepted that the newer one is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import structlog
+
+from bmq.log.checksummed_parts import UnfinishedParts
+from bmq.log.damage import file_damage, read_named, reason_of, require_accepted
+from bmq.log.manifest import MANIFEST_BYTES_MAX, Manifest
+from bmq.log.names import (
+    PartitionPaths,
+    manifest_name,
+    parse_manifest,
+    parse_segment,
+    segment_name,
+    snapshot_name,
+)
+from bmq.log.store import CorruptFile, FileMissing, FileStatus, SegmentStore, StorageUnavailable
+
+_log = structlog.get_logger("bmq.log")
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """An epoch's directory and what a listing of it showed."""
+
+    leader_epoch: int
+    entries: tuple[FileStatus, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """`directories`: whose segments follow the manifest, in order. More than one only when a loss was accepted."""
+
+    manifest: Manifest | None
+    directories: tuple[Directory, ...] = ()
+    is_loss_accepted: bool = False
+
+
+async def find_checkpoint(store: SegmentStore, paths: PartitionPaths, epochs: Sequence[int]) -> Checkpoint:
+    """`epochs`: those below `paths.leader_epoch`, newest first, all sealed.
+
+    Raises StateDamaged, and StorageUnavailable (also when a file is still open).
+    """
+    following: list[Directory] = []
+    is_loss_accepted = False
+    for epoch in epochs:
+        path = paths.epoch(epoch)
+        try:
+            entries = await store.list_directory(path)
+        except FileMissing:
+            continue
+        if still_open := [entry.name for entry in entries if entry.is_open]:
+            raise StorageUnavailable(f"{path} still has open files: {', '.join(still_open)}")
+        directory = Directory(epoch, entries)
+        found = await _newest_manifest(store, paths, directory)
+        is_loss_accepted |= found.is_loss_accepted
+        if found.manifest is not None:
+            manifest = await _without_lost_files(store, paths, found.manifest) if is_loss_accepted else found.manifest
+            return Checkpoint(manifest, (directory, *reversed(following)), is_loss_accepted)
+        # Nothing is written before the manifest is durable, so an epoch that never came that far holds no records.
+        if any(parse_segment(entry.name) is not None and entry.length_bytes for entry in entries):
+            if not found.is_loss_accepted:
+                await require_accepted(
+                    store, file_damage(paths.partition, epoch, "manifest", "is missing, and there are records")
+                )
+                is_loss_accepted = True
+            following.append(directory)
+    return Checkpoint(None, tuple(reversed(following)), is_loss_accepted)
+
+
+async def _newest_manifest(store: SegmentStore, paths: PartitionPaths, directory: Directory) -> Checkpoint:
+    """The newest one of the directory that counts; without: none does."""
+    epoch = directory.leader_epoch
+    unfinished: list[int] = []
+    is_loss_accepted = False
+    for number in _numbers(directory.entries):
+        name = manifest_name(number)
+        path = f"{paths.epoch(epoch)}/{name}"
+        try:
+            manifest = await read_named(store, path, Manifest.decode, length_bytes_max=MANIFEST_BYTES_MAX)
+        except UnfinishedParts as error:
+            _log.info("manifest_never_finished", path=path, reason=str(error))
+            unfinished.append(number)
+            continue
+        except (FileMissing, CorruptFile) as error:
+            reason = reason_of(error)
+        else:
+            if manifest.leader_epoch == epoch:
+                if unfinished and not is_loss_accepted:
+                    is_loss_accepted = await _is_newer_one_lost(store, paths, epoch, unfinished[0], manifest)
+                return Checkpoint(manifest, is_loss_accepted=is_loss_accepted)
+            reason = f"is damaged (it is of epoch {manifest.leader_epoch})"
+        await require_accepted(store, file_damage(paths.partition, epoch, name, reason))
+        is_loss_accepted = True
+    return Checkpoint(None, is_loss_accepted=is_loss_accepted)
+
+
+async def _is_newer_one_lost(
+    store: SegmentStore, paths: PartitionPaths, epoch: int, newer_number: int, manifest: Manifest
+) -> bool:
+    """Files that the older manifest names are deleted only once the newer one is finished: so it was, if one is gone.
+
+    Then the loss of the newer one was accepted, or this raises StateDamaged.
+    """
+    missing = await _missing_files(store, paths, manifest)
+    if not missing:
+        return False
+    reason = f"is cut short, and {min(missing)}, which the manifest before it names, is gone"
+    await require_accepted(store, file_damage(paths.partition, epoch, manifest_name(newer_number), reason))
+    return True
+
+
+async def _without_lost_files(store: SegmentStore, paths: PartitionPaths, manifest: Manifest) -> Manifest:
+    """As much of an older manifest as is still there: everything behind the last extent that is gone."""
+    missing = await _missing_files(store, paths, manifest)
+    gone = [paths.segment(extent.leader_epoch, extent.roll) in missing for extent in manifest.extents]
+    extents = manifest.extents
+    log_start_offset = manifest.log_start_offset
+    if any(gone):
+        first_kept = len(gone) - gone[::-1].index(True)
+        log_start_offset = max(log_start_offset, extents[first_kept - 1].end_offset)
+        extents = extents[first_kept:]
+    snapshots = tuple(
+        item for item in manifest.snapshots if paths.snapshot(item.leader_epoch, item.number) not in missing
+    )
+    return replace(
+        manifest,
+        extents=extents,
+        snapshots=snapshots,
+        log_start_offset=log_start_offset,
+        producers=manifest.producers if extents or manifest.producers is not None else b"",
+    )
+
+
+async def _missing_files(store: SegmentStore, paths: PartitionPaths, manifest: Manifest) -> set[str]:
+    """Paths of segments and snapshots that the manifest names and that are not there."""
+    there: dict[int, frozenset[str]] = {}
+    for epoch in manifest.epochs_named():
+        try:
+            there[epoch] = frozenset(entry.name for entry in await store.list_directory(paths.epoch(epoch)))
+        except FileMissing:
+            there[epoch] = frozenset()
+    segments = ((extent.leader_epoch, segment_name(extent.roll)) for extent in manifest.extents)
+    snapshots = ((item.leader_epoch, snapshot_name(item.number)) for item in manifest.snapshots)
+    return {paths.file(epoch, name) for epoch, name in (*segments, *snapshots) if name not in there[epoch]}
+
+
+def _numbers(entries: Iterable[FileStatus]) -> list[int]:
+    """Of the manifests, newest first."""
+    return sorted((n for entry in entries if (n := parse_manifest(entry.name)) is not None), reverse=True)

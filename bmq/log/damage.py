@@ -1,0 +1,121 @@
+"""Damage to a file that a log depends on: tried again while it may pass, then reported, never passed over (rule 25).
+
+A manifest or a snapshot that is missing or damaged takes its partition offline. An operator may accept the loss by name:
+a file beside the epochs' directories names what was lost, says when that was decided, and stays.
+
+    topics/<topic id>/<partition>/accepted.00000007.manifest.00000003     recovery takes the manifest before it
+    topics/<topic id>/<partition>/accepted.00000007.snapshot.00000001     the state begins without it
+    topics/<topic id>/<partition>/accepted.start.00000120                 the state begins without what was before 120
+    topics/<topic id>/<partition>/accepted.end.00000120                   the log may end at offset 120
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Final, TypeVar
+
+import structlog
+
+from bmq.log.checksummed_parts import UnfinishedParts
+from bmq.log.store import AlreadyExists, CorruptFile, FileMissing, SegmentStore
+
+T = TypeVar("T")
+
+PAUSES_S: Final = (0.1, 0.4, 1.5)
+"""Between the tries to read a file: another replica may be found, or a NameNode may catch up."""
+_PREFIX: Final = "accepted."
+
+_log = structlog.get_logger("bmq.log")
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """`partition`: its directory. `name`: what an operator accepts, unique in the partition. `sentence`: what was found."""
+
+    partition: str
+    name: str
+    sentence: str
+
+    @property
+    def acceptance(self) -> str:
+        """The file that says that the loss was accepted."""
+        return f"{self.partition}/{_PREFIX}{self.name}"
+
+
+class StateDamaged(CorruptFile):
+    """What a log depends on is missing or damaged. The partition goes offline until an operator decides."""
+
+    def __init__(self, damage: Damage) -> None:
+        super().__init__(
+            f"{damage.sentence}; restore it, or run `bmq log accept-loss {damage.partition} --dry-run`, which says what "
+            "going on without it would lose, and the same without --dry-run to accept that"
+        )
+        self.damage = damage
+
+
+def file_damage(partition: str, leader_epoch: int, file_name: str, reason: str) -> Damage:
+    """Damage to a file of an epoch's directory. Its name is the same before and after the directory is sealed."""
+    name = f"{leader_epoch:08d}.{file_name}"
+    return Damage(partition, name, f"{partition}/{leader_epoch:08d}/{file_name} {reason}")
+
+
+def start_damage(partition: str, log_start_offset: int, reason: str) -> Damage:
+    """A state machine's log that begins behind what its snapshots hold."""
+    return Damage(
+        partition,
+        f"start.{log_start_offset:08d}",
+        f"the log in {partition} begins at offset {log_start_offset}, {reason}",
+    )
+
+
+def end_damage(partition: str, end_offset: int, reason: str) -> Damage:
+    """A log that ends below what is known to have been in it. Accepting it holds for this end only."""
+    return Damage(partition, f"end.{end_offset:08d}", f"the log in {partition} ends at offset {end_offset}, {reason}")
+
+
+async def read_named(store: SegmentStore, path: str, decode: Callable[[bytes], T], *, length_bytes_max: int) -> T:
+    """A small file that must be there, read and decoded; tried again when it is missing or damaged.
+
+    Raises FileMissing, CorruptFile (both after the last try), UnfinishedParts at once, and StorageUnavailable.
+    """
+    for pause_s in (*PAUSES_S, None):
+        try:
+            return decode(await store.read_file(path, length_bytes_max=length_bytes_max))
+        except UnfinishedParts:
+            raise
+        except (FileMissing, CorruptFile) as error:
+            if pause_s is None:
+                raise
+            _log.warning("file_read_again", path=path, reason=reason_of(error))
+            await asyncio.sleep(pause_s)
+    raise AssertionError("not reached")
+
+
+def reason_of(error: FileMissing | CorruptFile) -> str:
+    """Half a sentence about a file."""
+    return "is missing" if isinstance(error, FileMissing) else f"is damaged ({error})"
+
+
+async def is_accepted(store: SegmentStore, damage: Damage) -> bool:
+    """Whether an operator accepted this loss. Raises StorageUnavailable."""
+    return await store.status(damage.acceptance) is not None
+
+
+async def require_accepted(store: SegmentStore, damage: Damage) -> None:
+    """Raises StateDamaged unless an operator accepted the loss; then it is logged each time it counts."""
+    if not await is_accepted(store, damage):
+        raise StateDamaged(damage)
+    _log.warning("accepted_loss_passed_over", partition=damage.partition, loss=damage.name, found=damage.sentence)
+
+
+async def accept(store: SegmentStore, damage: Damage, *, holder: str, now_ms: int) -> None:
+    """Write down that the loss is accepted. Fine when it was before. Raises StoreError."""
+    content = {**asdict(damage), "accepted_at_ms": now_ms}
+    try:
+        await store.write_file(damage.acceptance, json.dumps(content, indent=2).encode() + b"\n", holder=holder)
+    except AlreadyExists:
+        return
+    _log.warning("loss_accepted", partition=damage.partition, loss=damage.name, found=damage.sentence)
