@@ -16,7 +16,7 @@ import structlog
 
 from bmq.broker.metrics import BrokerCollector
 from bmq.broker.partition_states import Fenced, Offline
-from bmq.broker.runtime import PartitionOffline, PartitionRuntime
+from bmq.broker.runtime import PartitionRuntime
 from bmq.broker.surroundings import BrokerSettings, Surroundings
 from bmq.log.clock import Clock
 from bmq.log.config import LogConfig
@@ -225,7 +225,7 @@ class PartitionManager:
         else:
             runtime = assignment.runtime
             if isinstance(runtime.state, Offline):
-                raise PartitionOffline(runtime.offline_reason)
+                raise runtime.offline_error()
             if runtime.state.is_final:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the partition is {runtime.state_name}")
         await asyncio.wait({runtime.started}, timeout=self.settings.start_wait_max_s)

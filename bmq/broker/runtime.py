@@ -44,6 +44,7 @@ from bmq.broker.segment_keeper import SegmentKeeper
 from bmq.broker.starting import Start
 from bmq.broker.surroundings import Surroundings
 from bmq.log.config import LogConfig
+from bmq.log.damage import Damage, StateDamaged
 from bmq.log.names import PartitionPaths, partition_directory
 from bmq.log.partition_files import PartitionFiles
 from bmq.log.partition_log import AppendDone, AppendResult, TopicPartition
@@ -81,16 +82,13 @@ def limits_of(config: LogConfig, surroundings: Surroundings) -> ev.Limits:
 class PartitionOffline(KafkaError):
     """The partition serves nobody until an operator has decided (rules 5 and 25)."""
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, damage: Damage | None) -> None:
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, f"the partition is offline: {reason}")
-        self.reason = reason
+        self.damage = damage
 
 
 class PartitionRuntime(LogReader):
-    """See the module's head. `on_change` is called when it begins to own the partition and when it comes to its end.
-
-    `offline_reason`: the failure that ended it, for the operator; empty before.
-    """
+    """See the module's head. `on_change` is called when it begins to own the partition and when it comes to its end."""
 
     def __init__(
         self,
@@ -108,7 +106,6 @@ class PartitionRuntime(LogReader):
         self.load = PartitionLoad()
         self.tasks: dict[asyncio.Task[None], None] = {}  # ended in this order
         self._surroundings = surroundings
-        self.offline_reason = ""
         self._epoch = leader_epoch
         self._floor = floor
         self._on_change = on_change
@@ -138,7 +135,8 @@ class PartitionRuntime(LogReader):
         self._oldest_waiting: tuple[ev.Batch | None, float] = (None, 0.0)
         self._open_failures = 0
         self._started_s = 0.0
-        """One sentence: why it is offline."""
+        self._offline_reason = ""
+        self._offline_damage: Damage | None = None
         self._is_given_up = False
         self._is_feeding = False
         self._is_telling = False
@@ -171,6 +169,10 @@ class PartitionRuntime(LogReader):
     def state_name(self) -> str:
         """For metrics: the machine's state in lower case."""
         return type(self._state).__name__.lower()
+
+    def offline_error(self) -> PartitionOffline:
+        """What is said to whoever needs it while it is offline."""
+        return PartitionOffline(self._offline_reason, self._offline_damage)
 
     @property
     def is_owning(self) -> bool:
@@ -691,7 +693,7 @@ class PartitionRuntime(LogReader):
         if not self.started.done():
             error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the partition is {self.state_name}")
             if isinstance(self._state, Offline):
-                error = PartitionOffline(self.offline_reason)
+                error = self.offline_error()
             self.started.set_exception(error)
             self.started.exception()  # whoever waits still gets it; nobody may
         if not self.ended.done():
@@ -790,7 +792,8 @@ class PartitionRuntime(LogReader):
 
     def _report_offline(self, error: BaseException) -> None:
         self._surroundings.counts.offline += 1
-        self.offline_reason = str(error) if isinstance(error, BmqError) else f"{type(error).__name__}: {error}"
+        self._offline_reason = str(error) if isinstance(error, BmqError) else f"{type(error).__name__}: {error}"
+        self._offline_damage = error.damage if isinstance(error, StateDamaged) else None
         _log.error("partition_offline", **self._names(), reason=f"{type(error).__name__}: {error}", exc_info=error)
 
     def _open_segment_now(self) -> OwnSegment | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
@@ -15,16 +16,22 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from bmq.cli.logs import configure_logs
+from bmq.cli.loss import describe_loss
 from bmq.cli.settings import Settings, load_settings
 from bmq.cli.stores import open_store_beside
 from bmq.controller.stored_image import stored_image
+from bmq.log.damage import accept
 from bmq.log.names import partition_directory
 from bmq.log.partition_log import TopicPartition
 from bmq.log.partition_view import SegmentView, locate_segments, view_partition
 from bmq.log.store import FileMissing, SegmentStore
 from bmq.protocol.errors import BmqError
 
-log_app = typer.Typer(no_args_is_help=True, help="Look at the log in the store, with or without a server.")
+log_app = typer.Typer(
+    no_args_is_help=True,
+    help="Look at the log in the store, with or without a server; accept the loss of damaged files.",
+)
 
 _LINE_CHARACTERS_MAX = 200  # a line belongs to a segment, however narrow the terminal is
 
@@ -66,6 +73,39 @@ def segments(
         typer.echo(json.dumps([asdict(row) for row in rows], indent=2))
     else:
         _print(rows)
+
+
+@log_app.command("accept-loss")
+def accept_loss(
+    partition: Annotated[str, typer.Argument(help="Directory of the partition, as the error names it: topics/ID/N")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be lost")] = False,
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory of the embedded store [./data]")] = None,
+    store: Annotated[str | None, typer.Option(metavar="URL", help="Where the log lives")] = None,
+    config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="TOML file [./bmq.toml]")] = None,
+) -> None:
+    """Go on without damaged files of a partition that is offline for their sake (rule 25 of docs/FENCING.md)."""
+    given = {name: value for name, value in (("data", data), ("store", store)) if value is not None}
+    settings = load_settings(given, config).settings
+    configure_logs("error", settings.log_format)  # what is found is in the report
+    for line in asyncio.run(_accept_loss(settings, partition.strip("/"), is_dry_run=dry_run)):
+        typer.echo(line)
+
+
+async def _accept_loss(settings: Settings, partition: str, *, is_dry_run: bool) -> list[str]:
+    async with _opened(settings) as store:
+        report = await describe_loss(store, partition)
+        if is_dry_run or not report.damages:
+            return report.lines
+        holder = f"operator-{random.Random().getrandbits(64):016x}"
+        for damage in report.damages:
+            await accept(store, damage, holder=holder, now_ms=time.time_ns() // 1_000_000)
+    return [
+        *report.lines,
+        f"accepted, and written down in {partition}: {', '.join(damage.name for damage in report.damages)}",
+        "start the server again; in a cluster give the partition a new leader epoch instead: "
+        "kafka-leader-election.sh --election-type unclean --topic TOPIC --partition N "
+        "(controllers try the metadata log again by themselves)",
+    ]
 
 
 @asynccontextmanager

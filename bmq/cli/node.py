@@ -31,6 +31,7 @@ from bmq.cluster.links import Links
 from bmq.cluster.load_reports import LoadReports
 from bmq.cluster.local_roles import HereController, LocalShards, NodeReleases
 from bmq.cluster.metadata_replica import MetadataReplica
+from bmq.cluster.metadata_seen import MetadataWitnesses
 from bmq.cluster.peer_watch import PeerWatch
 from bmq.cluster.registration import Registration, Reports
 from bmq.cluster.remote_controller import RemoteController
@@ -283,6 +284,7 @@ class NodeServer:
             self._controller_changed,
             settings.cluster,
             self._rng,
+            MetadataWitnesses(settings.node_id, self._election, self._links, lambda: replica.seen).ask,
         )
         self._internal_services = InternalServices(
             node=node,
@@ -301,6 +303,7 @@ class NodeServer:
             manager=manager,
             releases=NodeReleases(self._assignments),
             known=known,
+            metadata_seen=lambda: replica.seen,
         )
         reports = LoadReports(manager)
         self._registration = Registration(
@@ -404,7 +407,10 @@ class NodeServer:
         if leader is not None and leader.node_id == node_id:
             return leader.host, leader.port
         node = self.image.nodes.get(node_id)
-        return None if node is None else node.internal
+        if node is None:  # not in our metadata yet; the election knows everybody who is alive
+            member = self._election.members.get(node_id)
+            return None if member is None else (member.host, member.port)
+        return node.internal
 
     def _image_changed(self, old: MetadataImage, new: MetadataImage) -> None:
         """In this order: what we own, then who waits for a partition, then what depends on topics and nodes."""

@@ -8,28 +8,33 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import Any, Final
 
 import structlog
 
 from bmq.broker.manager import PartitionManager
+from bmq.broker.runtime import PartitionOffline
 from bmq.cluster.backoff import Backoff
 from bmq.cluster.config import ClusterSettings
-from bmq.cluster.election import ControllerClaim, Election, ElectionError, Member
+from bmq.cluster.election import ControllerClaim, Election, ElectionError, Member, MetadataMark
+from bmq.cluster.metadata_seen import NOTHING, Witness, missing_end
 from bmq.controller.image import METADATA_TOPIC_ID, METADATA_TOPIC_NAME
 from bmq.controller.runtime import Controller
 from bmq.log.config import LogConfig
+from bmq.log.damage import Damage, StateDamaged, is_accepted, require_accepted
 from bmq.log.names import EpochListing, partition_directory
 from bmq.log.partition_log import PartitionLog, TopicPartition
-from bmq.log.store import SegmentStore
+from bmq.log.store import SegmentStore, StoreError
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 
 METADATA: Final = TopicPartition(METADATA_TOPIC_ID, 0)
 METADATA_LOG: Final = LogConfig(segment_bytes=64 * 1024 * 1024, retention_ms=-1, segment_idle_close_ms=2**62)
 _PROOF_INTERVAL_S: Final = 1.0
+_DAMAGE_WAIT_S: Final = 60.0
+_DAMAGE_LOOK_S: Final = 1.0
 
 _log = structlog.get_logger("bmq.cluster")
 
@@ -41,6 +46,7 @@ class ElectionBehindLog(BmqError):
 class ControllerOffice:
     """`run` until cancelled, then `close`. `failed` gets an ElectionBehindLog: an operator has to decide.
 
+    `witnesses`: asks who has seen how much of the metadata log; without, only the election's mark is asked for.
     `make(log, epoch)`: the controller over a metadata log that is ours, not started. `on_active(controller)`: a new one
     has begun; None: it ended.
     """
@@ -55,6 +61,7 @@ class ControllerOffice:
         on_active: Callable[[Controller | None], Awaitable[None]],
         settings: ClusterSettings,
         random: Random,
+        witnesses: Callable[[ControllerClaim], Awaitable[Sequence[Witness]]] | None = None,
     ) -> None:
         self._election = election
         self._member = member
@@ -63,7 +70,10 @@ class ControllerOffice:
         self._make = make
         self._on_active = on_active
         self._backoff = Backoff(random, min_ms=settings.retry_min_ms, max_ms=settings.retry_max_ms)
+        self._witnesses = witnesses or self._only_the_mark
         self._active: Controller | None = None
+        self._marking: asyncio.Task[None] | None = None
+        self._marked = NOTHING
         self._deposing: set[asyncio.Task[None]] = set()
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -93,10 +103,16 @@ class ControllerOffice:
                 await self._backoff.pause()
                 continue
             _log.info("controller_elected", node_id=claim.node_id, controller_epoch=claim.epoch)
+            damage: Damage | None = None
             try:
                 await self._reign(claim)
             except ElectionBehindLog as error:
                 self.failed.set_exception(error)
+            except (StateDamaged, PartitionOffline) as error:
+                damage = error.damage
+                _log.error("controller_not_activated", controller_epoch=claim.epoch, reason=str(error))
+                if damage is None:
+                    await self._backoff.pause()
             except BmqError as error:
                 _log.warning("controller_not_started", controller_epoch=claim.epoch, reason=str(error))
                 await self._backoff.pause()
@@ -105,35 +121,78 @@ class ControllerOffice:
             finally:
                 with contextlib.suppress(ElectionError):
                     await self._election.resign(claim)
+            if damage is not None:
+                await self._until_decided(damage)
 
     async def close(self) -> None:
         """After `run` was cancelled: nothing of a reign is left."""
-        for task in tuple(self._deposing):
+        tasks = {*self._deposing, *(() if self._marking is None else (self._marking,))}
+        for task in tasks:
             task.cancel()
-        if self._deposing:
-            await asyncio.wait(self._deposing)
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _until_decided(self, damage: Damage) -> None:
+        """Each try makes a directory in the store, and what is damaged is so for every candidate: look now and then."""
+        until_s = asyncio.get_running_loop().time() + _DAMAGE_WAIT_S
+        while asyncio.get_running_loop().time() < until_s:
+            await asyncio.sleep(_DAMAGE_LOOK_S)
+            with contextlib.suppress(StoreError):
+                if await is_accepted(self._store, damage):
+                    return
+
+    async def _only_the_mark(self, claim: ControllerClaim) -> Sequence[Witness]:
+        mark = await self._election.metadata_mark()
+        return () if mark is None else (Witness("ZooKeeper", mark),)
 
     async def _reign(self, claim: ControllerClaim) -> None:
         """Until the office or the log is lost. Raises ElectionBehindLog, KafkaError, StoreError."""
         lost = asyncio.get_running_loop().create_future()
         self._election.on_lost(claim, lambda: None if lost.done() else lost.set_result(None))
         await self._check_epoch(claim, lost)
+        # Asked while the log is taken over. What a node hears meanwhile is in the log by then, or was never acted on.
+        asking = asyncio.ensure_future(self._witnesses(claim))
         self._manager.assign(METADATA, claim.epoch, METADATA_TOPIC_NAME, METADATA_LOG)
         controller: Controller | None = None
         try:
             log = await self._manager.leader_of(METADATA)
+            await self._require_whole(log, await asking)
             controller = self._make(log, claim.epoch)
             await controller.start()
             self._active = controller
             await self._on_active(controller)
             await self._until_lost(controller, log, lost)
         finally:
+            asking.cancel()
+            await asyncio.wait({asking})
+            if not asking.cancelled():
+                asking.exception()
             self._active = None
             if controller is not None:
                 await controller.close()
                 await self._on_active(None)
             await self._manager.unassign(METADATA)
             _log.info("controller_ended", controller_epoch=claim.epoch)
+
+    async def _require_whole(self, log: PartitionLog, witnesses: Sequence[Witness]) -> None:
+        """Raises StateDamaged when somebody has seen more of the log than there is (rule 25)."""
+        damage = missing_end(partition_directory(METADATA), log.epoch_end_offset, log.high_watermark, witnesses)
+        if damage is not None:
+            await require_accepted(self._store, damage)
+
+    def _mark(self, log: PartitionLog) -> None:
+        """Note how far the log goes, behind everything else: the mark may be late, never early."""
+        mark = MetadataMark(log.leader_epoch, log.high_watermark)
+        if mark != self._marked and (self._marking is None or self._marking.done()):
+            self._marking = asyncio.get_running_loop().create_task(self._leave_mark(mark))
+
+    async def _leave_mark(self, mark: MetadataMark) -> None:
+        try:
+            await self._election.raise_metadata_mark(mark)
+        except ElectionError as error:
+            _log.info("metadata_mark_not_left", reason=str(error))
+        else:
+            self._marked = mark
 
     async def _check_epoch(self, claim: ControllerClaim, lost: asyncio.Future[None]) -> None:
         directory = partition_directory(METADATA)
@@ -166,6 +225,7 @@ class ControllerOffice:
         self, controller: Controller, log: PartitionLog, lost: asyncio.Future[None], gone: asyncio.Future[Any]
     ) -> None:
         while not lost.done() and not gone.done() and controller.newer_epoch <= controller.epoch:
+            self._mark(log)
             await asyncio.wait({lost, gone}, timeout=_PROOF_INTERVAL_S, return_when=asyncio.FIRST_COMPLETED)
             try:
                 await log.prove_ownership()

@@ -49,6 +49,14 @@ class Member:
     port: int
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class MetadataMark:
+    """Everything below `offset` of the metadata log was durable under the controller of `epoch`. -1: nothing is known."""
+
+    epoch: int
+    offset: int
+
+
 class Election(Protocol):
     """One process's session."""
 
@@ -89,5 +97,11 @@ class Election(Protocol):
 
     async def raise_epoch(self, minimum: int) -> int:
         """Make the counter at least this, after the service lost its data; the counter now."""
+
+    async def metadata_mark(self) -> MetadataMark | None:
+        """The highest mark a controller has left; None: none has. Raises ElectionUnavailable."""
+
+    async def raise_metadata_mark(self, mark: MetadataMark) -> None:
+        """Leave this one unless there is a higher one, by epoch and then by offset. Raises ElectionUnavailable."""
 
     async def close(self) -> None: ...

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from bmq.cluster.election import MetadataMark
 from bmq.cluster.known_controller import KnownController
 from bmq.cluster.tail_sessions import TailSessions
 from bmq.controller.image import MetadataImage
@@ -41,6 +43,7 @@ class InternalServices(Services):
     manager: PartitionManager
     releases: Releases
     known: KnownController
+    metadata_seen: Callable[[], MetadataMark] = lambda: MetadataMark(-1, -1)
     tails: TailSessions = field(default_factory=TailSessions)
     is_between_nodes: bool = True
 

@@ -15,7 +15,7 @@ import structlog
 
 from bmq.cluster.backoff import Backoff
 from bmq.cluster.config import ClusterSettings
-from bmq.cluster.election import ControllerClaim
+from bmq.cluster.election import ControllerClaim, MetadataMark
 from bmq.cluster.known_controller import KnownController
 from bmq.cluster.link import LinkLost
 from bmq.cluster.links import Links
@@ -75,6 +75,11 @@ class MetadataReplica:
         return self._state.history
 
     @property
+    def seen(self) -> MetadataMark:
+        """How far this copy goes, and of whose reign."""
+        return MetadataMark(self.controller_epoch, self.offset)
+
+    @property
     def incarnation(self) -> UUID | None:
         """The process that is registered under this node's id, up to `image`; None: there is none."""
         known = self._state.registrations.get(self._node_id)
@@ -129,6 +134,7 @@ class MetadataReplica:
             offset=self.offset,
             max_wait_ms=settings.metadata_wait_max_ms,
             bytes_max=settings.metadata_fetch_bytes_max,
+            offset_epoch=self.controller_epoch,
         )
         call = asyncio.ensure_future(
             link.call(ApiKey.METADATA_FETCH, request, timeout_s=settings.metadata_wait_max_ms / 1000 + _ANSWER_GRACE_S)

@@ -20,6 +20,7 @@ from bmq.cluster.election import (
     ElectionUnavailable,
     ForeignElection,
     Member,
+    MetadataMark,
 )
 from bmq.cluster.zookeeper_address import ZooKeeperAddress
 from bmq.cluster.zookeeper_layout import Layout
@@ -141,6 +142,12 @@ class ZooKeeperElection:
 
     async def raise_epoch(self, minimum: int) -> int:
         return await self._ordered(lambda: self._office.raise_epoch(minimum))
+
+    async def metadata_mark(self) -> MetadataMark | None:
+        return await self._ordered(self._office.metadata_mark)
+
+    async def raise_metadata_mark(self, mark: MetadataMark) -> None:
+        await self._ordered(lambda: self._office.raise_metadata_mark(mark))
 
     # -- Keeping up --------------------------------------------------------------------------------------------------
 

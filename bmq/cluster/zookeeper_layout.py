@@ -2,6 +2,7 @@
 
 <root>/cluster_id          whose root this is
 <root>/controller_epoch    the counter: the epoch of the newest controller
+<root>/metadata_mark       how far the metadata log went, as its controller noted it last
 <root>/controller          ephemeral: the active controller
 <root>/nodes/<node id>     ephemeral: one for each process that is alive
 """
@@ -12,7 +13,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from bmq.cluster.election import ControllerClaim, Member
+from bmq.cluster.election import ControllerClaim, Member, MetadataMark
 
 EPOCH_MAX: Final = 2**31 - 1  # a controller epoch is an int32 in Kafka's protocol
 
@@ -36,6 +37,10 @@ class Layout:
         return f"{self.root}/controller_epoch"
 
     @property
+    def metadata_mark(self) -> str:
+        return f"{self.root}/metadata_mark"
+
+    @property
     def controller(self) -> str:
         return f"{self.root}/controller"
 
@@ -47,7 +52,7 @@ class Layout:
         return f"{self.nodes}/{node_id}"
 
 
-def encoded(value: ControllerClaim | Member) -> bytes:
+def encoded(value: ControllerClaim | Member | MetadataMark) -> bytes:
     return json.dumps(asdict(value)).encode()
 
 
@@ -75,6 +80,15 @@ def decode_member(data: bytes) -> Member | None:
             host=_text(found["host"]),
             port=_int(found["port"]),
         )
+    except (KeyError, TypeError):
+        return None
+
+
+def decode_mark(data: bytes) -> MetadataMark | None:
+    """None when it is something else."""
+    found = _decoded(data)
+    try:
+        return MetadataMark(epoch=_int(found["epoch"]), offset=_int(found["offset"]))
     except (KeyError, TypeError):
         return None
 

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from kazoo.exceptions import NoNodeError
 
-from bmq.cluster.election import ControllerClaim, ElectionError, ForeignElection, Member
-from bmq.cluster.zookeeper_layout import EPOCH_MAX, Layout, decode_claim, decode_epoch, encoded
+from bmq.cluster.election import ControllerClaim, ElectionError, ForeignElection, Member, MetadataMark
+from bmq.cluster.zookeeper_layout import EPOCH_MAX, Layout, decode_claim, decode_epoch, decode_mark, encoded
 from bmq.cluster.zookeeper_session import Interrupted, SessionClosed, ZooKeeperSession
 
 # A resignation that is not through by then goes on by itself.
@@ -272,6 +272,39 @@ class ZooKeeperOffice:
                 "so name another one behind --zookeeper HOST:PORT"
             )
         return counter, stat.version
+
+    # -- The metadata mark -------------------------------------------------------------------------------------------
+
+    async def metadata_mark(self) -> MetadataMark | None:
+        """Raises Interrupted, SessionClosed, ZookeeperError."""
+        return (await self._mark())[0]
+
+    async def raise_metadata_mark(self, mark: MetadataMark) -> None:
+        """Raises Interrupted, SessionClosed, ZookeeperError."""
+        path = self._layout.metadata_mark
+        while True:
+            found, version = await self._mark()
+            if found is not None and found >= mark:
+                return
+
+            def fill(transaction: Any, version: int | None = version) -> None:
+                if version is None:
+                    transaction.create(path, encoded(mark))
+                else:
+                    transaction.set_data(path, encoded(mark), version)
+
+            if await self._commit(fill):
+                return
+
+    async def _mark(self) -> tuple[MetadataMark | None, int | None]:
+        """And its version in ZooKeeper; None: it is not there."""
+        try:
+            data, stat = await self._session.ask(
+                lambda zookeeper: zookeeper.get_async(self._layout.metadata_mark), number=self._number
+            )
+        except NoNodeError:
+            return None, None
+        return decode_mark(data), stat.version
 
     # -- Parts -------------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from bmq.controller.broker_configs import BrokerConfigs
 from bmq.controller.config import ControllerConfig
 from bmq.controller.decision import Decision, refuse_all
 from bmq.controller.image import MetadataImage
-from bmq.controller.metadata_state import MetadataState
+from bmq.controller.metadata_state import ImpossibleRecord, MetadataState
 from bmq.controller.metrics import ControllerMetrics
 from bmq.log.clock import Clock
 from bmq.log.partition_log import PartitionLog
@@ -63,6 +63,7 @@ class DecisionLog:
         self._turn = asyncio.Lock()
         self._waiting = 0
         self._is_activated = False
+        self._skipped = 0  # records that an accepted loss left without what they change
         self._is_closed = False
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -76,6 +77,11 @@ class DecisionLog:
         return self._is_activated and not self._is_closed and not self.gone.is_set()
 
     @property
+    def has_gap(self) -> bool:
+        """Whether an operator accepted that the beginning of the metadata is lost."""
+        return self._state_log.has_gap
+
+    @property
     def applied_offset(self) -> int:
         """What follows the last record that the state has; the next record gets this offset."""
         return self._state_log.applied_offset
@@ -86,13 +92,18 @@ class DecisionLog:
         Raises KafkaError, StoreError when the log cannot be read, ImpossibleRecord, MalformedMessage or UnsupportedVersion
         when it cannot be understood.
         """
-        return await self._state_log.replay(self._apply, self.state.replay_snapshot)
+        count = await self._state_log.replay(self._apply, self.state.replay_snapshot)
+        if self._skipped:
+            _log.error("metadata_records_skipped", records=self._skipped, reason="they change what was lost")
+        return count
 
     async def activate(self, records: Iterable[MetadataRecord]) -> None:
         """Write the first records, publish the first image, and take decisions from now on. Raises KafkaError."""
         await self._append(records)
         self._publish()
         self._is_activated = True
+        if self.has_gap:
+            self.spawn(self._save_snapshot(force=True))  # from here on the state is whole again, as it is now
 
     def require_active(self) -> None:
         """Raises ControllerGone."""
@@ -187,7 +198,14 @@ class DecisionLog:
             self.spawn(self._save_snapshot())
 
     def _apply(self, key: bytes | None, value: bytes | None) -> None:
-        self.state.replay(decode_record(value or b""))
+        record = decode_record(value or b"")
+        try:
+            self.state.replay(record)
+        except ImpossibleRecord as error:
+            if not self.has_gap or self._is_activated:
+                raise
+            self._skipped += 1
+            _log.debug("metadata_record_skipped", record=type(record).__name__, reason=str(error))
 
     def _publish(self) -> None:
         old = self.image

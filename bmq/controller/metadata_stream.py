@@ -75,15 +75,18 @@ class MetadataStream:
     async def _fill(self, request: MetadataFetchRequest, response: MetadataFetchResponse) -> None:
         log = self._decisions.log
         offset = request.offset
-        if offset > log.log_end_offset:
+        if self._is_other_history(request):
             # What it has was never in this log, or is not any more: it must not go on from there.
-            _log.warning(
+            _log.error(
                 "node_is_ahead_of_the_metadata_log",
                 node_id=request.node_id,
                 offset=offset,
+                offset_epoch=request.offset_epoch,
                 log_end_offset=log.log_end_offset,
             )
             offset = NOTHING
+        elif self._decisions.has_gap and 0 <= request.offset_epoch < self._epoch:
+            offset = NOTHING  # the node's state has a beginning that ours has not, by an operator's decision
         if offset >= max(log.log_start_offset, 0):
             if offset >= log.high_watermark:
                 await self._until_more(offset, request.max_wait_ms)
@@ -107,6 +110,12 @@ class MetadataStream:
                 return
         response.end_offset, response.data = self._encoded_state()
         response.is_snapshot = True
+
+    def _is_other_history(self, request: MetadataFetchRequest) -> bool:
+        """Whether the node has records that this log has not: past its end, or past that of the reign they came from."""
+        log = self._decisions.log
+        _, end_offset = log.epoch_end_offset(request.offset_epoch)
+        return request.offset > (log.log_end_offset if end_offset < 0 else end_offset)
 
     async def _until_more(self, offset: int, max_wait_ms: int) -> None:
         if max_wait_ms <= 0:

@@ -36,6 +36,7 @@ from bmq.controller.node_sessions import Peer
 from bmq.controller.partition_mover import PartitionMover
 from bmq.controller.partition_reports import FENCED, NodeLoad
 from bmq.controller.topic_deletion import TopicDeletions
+from bmq.controller.unknown_topics import report_unknown_topics, require_no_topics
 from bmq.log.clock import Clock
 from bmq.log.partition_log import PartitionLog
 from bmq.log.store import SegmentStore
@@ -97,6 +98,8 @@ class Controller(ClientRequests):
         super().__init__(decisions, node, clock, rng, config)
         self._on_image = on_image
         self._epoch = epoch
+        self._store = store
+        self._looking: asyncio.Task[None] | None = None
         self._beginning: asyncio.Task[None] | None = None
         self._is_cluster = is_cluster
         self._deletions = TopicDeletions(store, config, self._forget_topic)
@@ -110,10 +113,12 @@ class Controller(ClientRequests):
         """Replay the log and take over: the only node begins its new incarnation, a cluster goes on as it was.
 
         Raises KafkaError, StoreError when the log cannot be read or written, ImpossibleRecord, MalformedMessage or
-        UnsupportedVersion when it cannot be understood.
+        UnsupportedVersion when it cannot be understood, StateDamaged when it is not whole (rule 25).
         """
         decisions = self._decisions
         count = await decisions.replay()
+        if decisions.applied_offset == 0:
+            await require_no_topics(self._store)
         require_understood(decisions.state.features)
         decisions.state.set_controller(self._node.node_id)
         first = first_level(decisions.state.features) if self._is_cluster else self._incarnation()
@@ -121,6 +126,7 @@ class Controller(ClientRequests):
         if self._is_cluster:
             self._nodes.start()
             self._mover.start()
+        self._looking = decisions.spawn(report_unknown_topics(self._store, lambda: self.image))
         _log.info(
             "controller_started",
             node_id=self._node.node_id,
@@ -133,6 +139,8 @@ class Controller(ClientRequests):
     async def close(self) -> None:
         """Let what is being written finish, save a snapshot if one is worth it, stop the background work."""
         self._stream.close()
+        if self._looking is not None:
+            self._looking.cancel()
         await self._deletions.close()
         await self._mover.close()
         await self._nodes.close()

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 PAUSES_S: Final = (0.1, 0.4, 1.5)
 """Between the tries to read a file: another replica may be found, or a NameNode may catch up."""
-_PREFIX: Final = "accepted."
+ACCEPTED_PREFIX: Final = "accepted."
 
 _log = structlog.get_logger("bmq.log")
 
@@ -42,7 +42,7 @@ class Damage:
     @property
     def acceptance(self) -> str:
         """The file that says that the loss was accepted."""
-        return f"{self.partition}/{_PREFIX}{self.name}"
+        return f"{self.partition}/{ACCEPTED_PREFIX}{self.name}"
 
 
 class StateDamaged(CorruptFile):

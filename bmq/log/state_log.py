@@ -66,12 +66,15 @@ class StateLog:
     """One state machine's log. All calls come from the event loop of the log's owner; `replay` comes first, once.
 
     `applied_offset` is the offset that follows the last record applied. `is_broken`: a record could not be applied.
+    `has_gap`: an operator accepted that records
+    before the first one replayed are lost, so that later ones may speak of what is not there.
     """
 
     def __init__(self, log: PartitionLog, clock: Clock, policy: SnapshotPolicy | None = None) -> None:
         self.log = log
         self.applied_offset = -1
         self.is_broken = False
+        self.has_gap = False
         self.records_since_snapshot = 0
         self.bytes_since_snapshot = 0
         self.waiting_bytes = 0
@@ -96,7 +99,9 @@ class StateLog:
             taken = apply_snapshot(snapshot.data)
             if taken is not None:
                 await taken
-            offset = max(offset, snapshot.next_offset)  # less only once an operator has accepted the loss in between
+        state_offset = 0 if snapshot is None else snapshot.next_offset
+        self.has_gap = state_offset < offset  # only once an operator has accepted that
+        offset = max(offset, state_offset)
         end = self.log.high_watermark
         count = 0
         while offset < end:

@@ -21,13 +21,17 @@ VERSION_MAX: Final = 0
 
 @dataclass(slots=True, kw_only=True)
 class MetadataFetchRequest:
-    """A node asks for what follows `offset` of the metadata log; -1: it has nothing, and wants all of it."""
+    """A node asks for what follows `offset` of the metadata log; -1: it has nothing, and wants all of it.
+
+    `offset_epoch`: of the controller whom it has that from (-1: a node of a release that does not say).
+    """
 
     node_id: int = -1
     controller_epoch: int = -1  # the highest the node has seen (rule 17)
     offset: int = -1
     max_wait_ms: int = 0
     bytes_max: int = 0
+    offset_epoch: int = -1
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,6 +39,7 @@ class MetadataFetchResponse:
     """Whole record batches below the metadata log's high watermark, from the offset asked for on.
 
     `is_snapshot`: `data` is all of the state instead (`MetadataState.snapshot`). `end_offset`: what the receiver has then.
+    `seen_epoch`, `seen_offset`: what the answering node itself has replayed, and of whose reign (rule 25).
     """
 
     error_code: int = 0
@@ -44,6 +49,8 @@ class MetadataFetchResponse:
     is_snapshot: bool = False
     end_offset: int = -1
     data: Buffer = b""
+    seen_epoch: int = -1
+    seen_offset: int = -1
 
 
 @dataclass(slots=True, kw_only=True)
@@ -275,6 +282,7 @@ FORMATS: Final[dict[ApiKey, dict[str, Format]]] = {
             FormatField("offset", "int64"),
             FormatField("max_wait_ms", "int32"),
             FormatField("bytes_max", "int32"),
+            FormatField("offset_epoch", "int32", tag=0, default=-1),
         ),
         "response": _format(
             MetadataFetchResponse,
@@ -284,6 +292,8 @@ FORMATS: Final[dict[ApiKey, dict[str, Format]]] = {
             FormatField("is_snapshot", "bool"),
             FormatField("end_offset", "int64"),
             FormatField("data", "bytes"),
+            FormatField("seen_epoch", "int32", tag=0, default=-1),
+            FormatField("seen_offset", "int64", tag=1, default=-1),
         ),
     },
     ApiKey.REPORT_PARTITIONS: {

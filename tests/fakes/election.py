@@ -25,6 +25,7 @@ from bmq.cluster.election import (
     ElectionUnavailable,
     ForeignElection,
     Member,
+    MetadataMark,
 )
 
 HEARTBEATS_PER_TIMEOUT: Final = 3
@@ -55,6 +56,7 @@ class FakeElectionService:
         self.is_away = False
         self.cluster_id: str | None = None
         self.epoch = 0
+        self.mark: MetadataMark | None = None
         self.seat: tuple[ControllerClaim, int] | None = None
         self.entries: dict[int, tuple[Member, int]] = {}
         self._latency_s = latency_s
@@ -107,7 +109,7 @@ class FakeElectionService:
 
     def wipe(self) -> None:
         """All data is lost, with all sessions."""
-        self.cluster_id, self.epoch, self.seat = None, 0, None
+        self.cluster_id, self.epoch, self.mark, self.seat = None, 0, None, None
         self.entries.clear()
         self._heard_at_s.clear()
         for client in self._clients:
@@ -288,6 +290,15 @@ class FakeElection:
         await self._trip(self._service.start_wait_s)
         self._service.epoch = max(self._service.epoch, minimum)
         return self._service.epoch
+
+    async def metadata_mark(self) -> MetadataMark | None:
+        await self._trip(self._service.start_wait_s)
+        return self._service.mark
+
+    async def raise_metadata_mark(self, mark: MetadataMark) -> None:
+        await self._trip(self._service.start_wait_s)
+        if self._service.mark is None or mark > self._service.mark:
+            self._service.mark = mark
 
     async def close(self) -> None:
         if self._is_ended:

@@ -58,13 +58,22 @@ async def report_partitions(
 async def metadata_fetch(
     request: MetadataFetchRequest, context: RequestContext, services: Services
 ) -> MetadataFetchResponse:
-    """What follows an offset of the metadata log; from another node than the controller, who that is."""
+    """What follows an offset of the metadata log; from another node than the controller, who that is.
+
+    Either way with what this node itself has replayed, for a controller that is to begin (rule 25).
+    """
     controller = internal(services).office.active
     if controller is None:
         claim = internal(services).known.claim
         node_id, epoch = (-1, -1) if claim is None else (claim.node_id, claim.epoch)
-        return MetadataFetchResponse(error_code=ErrorCode.NOT_CONTROLLER, controller_id=node_id, controller_epoch=epoch)
-    return await controller.metadata_fetch(request)
+        response = MetadataFetchResponse(
+            error_code=ErrorCode.NOT_CONTROLLER, controller_id=node_id, controller_epoch=epoch
+        )
+    else:
+        response = await controller.metadata_fetch(request)
+    seen = internal(services).metadata_seen()
+    response.seen_epoch, response.seen_offset = seen.epoch, seen.offset
+    return response
 
 
 @handles(ApiKey.ALLOCATE_PRODUCER_IDS)

@@ -1,0 +1,124 @@
+"""What is damaged of a partition, and what would be left without it: recovery as an onlooker, which changes nothing.
+
+For an operator who has to decide (rule 25). It runs the very code of a start over the directory as it is, with every loss
+taken as accepted, and says which ones that took.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from bmq.log.damage import ACCEPTED_PREFIX, Damage, StateDamaged
+from bmq.log.index_cache import IndexCache
+from bmq.log.names import EpochListing, PartitionPaths, open_name, parse_manifest
+from bmq.log.partition_files import PartitionFiles
+from bmq.log.partition_log import StateSnapshot
+from bmq.log.recovery import recover_log
+from bmq.log.store import FileMissing, FileStatus, SegmentStore
+
+_INTERVAL_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class DamageReport:
+    """`damages`: not accepted yet. Without what they name the log holds [log_start_offset, end_offset).
+
+    `snapshot` is what a state machine would start from, with `log_start_offset` as the first record behind it at the
+    earliest; it is only looked for when `is_state` was asked.
+    """
+
+    damages: tuple[Damage, ...]
+    log_start_offset: int
+    end_offset: int
+    snapshot: StateSnapshot | None
+    files: PartitionFiles
+
+
+async def report_damage(store: SegmentStore, partition: str, *, is_state: bool) -> DamageReport:
+    """Of a partition's directory. `is_state`: a state machine lives in it (metadata, groups), so its snapshots count.
+
+    Raises FileMissing (no such partition), CorruptFile, StorageUnavailable.
+    """
+    listing = EpochListing.of(await store.list_directory(partition))
+    epochs = listing.open_epochs | listing.sealed_epochs
+    newest = max(epochs, default=0)
+    paths = _PathsAsTheyAre(partition, newest + 1, listing.open_epochs - listing.sealed_epochs)
+    onlooker = _Onlooker(store)
+    damages: list[Damage] = []
+    while True:
+        try:
+            recovered = await recover_log(
+                onlooker.as_store(), paths, tuple(epochs), index_interval_bytes=_INTERVAL_BYTES
+            )
+            files = PartitionFiles(
+                onlooker.as_store(),
+                paths,
+                recovered,
+                holder="",
+                indexes=IndexCache(),
+                index_interval_bytes=_INTERVAL_BYTES,
+            )
+            snapshot = await files.latest_snapshot(recovered.end_offset) if is_state else None
+        except StateDamaged as error:
+            if error.damage in damages:
+                raise
+            damages.append(error.damage)
+            onlooker.accepted.add(error.damage.acceptance)
+        else:
+            return DamageReport(tuple(damages), recovered.log_start_offset, recovered.end_offset, snapshot, files)
+
+
+async def accepted_losses(store: SegmentStore, partition: str) -> tuple[str, ...]:
+    """Names of what was accepted for this partition before. Raises FileMissing, StorageUnavailable."""
+    entries = await store.list_directory(partition)
+    return tuple(
+        entry.name.removeprefix(ACCEPTED_PREFIX) for entry in entries if entry.name.startswith(ACCEPTED_PREFIX)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _PathsAsTheyAre(PartitionPaths):
+    """Nothing was sealed by us: the epoch that writes, or wrote last, stands in its open form."""
+
+    open_epochs: frozenset[int]
+
+    def epoch(self, leader_epoch: int) -> str:
+        if leader_epoch in self.open_epochs:
+            return f"{self.partition}/{open_name(leader_epoch)}"
+        return PartitionPaths.epoch(self, leader_epoch)
+
+
+class _Onlooker:
+    """A store with some more losses `accepted`, and open files as if they had been closed as they are.
+
+    Manifests that are being written are left out.
+    """
+
+    def __init__(self, store: SegmentStore) -> None:
+        self.accepted: set[str] = set()
+        self._store = store
+
+    def as_store(self) -> SegmentStore:
+        return cast(SegmentStore, self)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def status(self, path: str) -> FileStatus | None:
+        if path in self.accepted:
+            return FileStatus(path, is_directory=False, length_bytes=0, file_id=0, is_open=False)
+        return await self._store.status(path)
+
+    async def list_directory(self, path: str) -> tuple[FileStatus, ...]:
+        shown = []
+        for entry in await self._store.list_directory(path):
+            if not entry.is_open or entry.is_directory:
+                shown.append(entry)
+            elif parse_manifest(entry.name) is None:
+                try:
+                    length_bytes = await self._store.visible_length(f"{path}/{entry.name}")
+                except FileMissing:
+                    continue
+                shown.append(replace(entry, is_open=False, length_bytes=length_bytes))
+        return tuple(shown)
