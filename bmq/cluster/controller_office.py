@@ -75,6 +75,8 @@ class ControllerOffice:
         self._marking: asyncio.Task[None] | None = None
         self._marked = NOTHING
         self._deposing: set[asyncio.Task[None]] = set()
+        self.refused: Damage | None = None
+        """Why the metadata log was not activated when it was tried last (rule 25)."""
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @property
@@ -103,15 +105,15 @@ class ControllerOffice:
                 await self._backoff.pause()
                 continue
             _log.info("controller_elected", node_id=claim.node_id, controller_epoch=claim.epoch)
-            damage: Damage | None = None
+            self.refused = None
             try:
                 await self._reign(claim)
             except ElectionBehindLog as error:
                 self.failed.set_exception(error)
             except (StateDamaged, PartitionOffline) as error:
-                damage = error.damage
+                self.refused = error.damage
                 _log.error("controller_not_activated", controller_epoch=claim.epoch, reason=str(error))
-                if damage is None:
+                if error.damage is None:
                     await self._backoff.pause()
             except BmqError as error:
                 _log.warning("controller_not_started", controller_epoch=claim.epoch, reason=str(error))
@@ -121,8 +123,8 @@ class ControllerOffice:
             finally:
                 with contextlib.suppress(ElectionError):
                     await self._election.resign(claim)
-            if damage is not None:
-                await self._until_decided(damage)
+            if self.refused is not None:
+                await self._until_decided(self.refused)
 
     async def close(self) -> None:
         """After `run` was cancelled: nothing of a reign is left."""

@@ -48,8 +48,8 @@ class MetadataWitnesses:
     async def ask(self, claim: ControllerClaim) -> Sequence[Witness]:
         """Everybody's, within WITNESS_WAIT_S. Raises ElectionError: without the mark nothing is activated."""
         node_ids = [node_id for node_id in self._election.members if node_id != self._node_id]
-        mark, *answers = await asyncio.gather(
-            self._election.metadata_mark(), *(self._ask(node_id, claim) for node_id in node_ids)
+        mark, answers = await asyncio.gather(
+            self._election.metadata_mark(), asyncio.gather(*(self._ask(node_id, claim) for node_id in node_ids))
         )
         own = Witness(f"node {self._node_id}", self._own())
         told = [Witness("ZooKeeper", mark or NOTHING), own, *(answer for answer in answers if answer is not None)]

@@ -21,6 +21,7 @@ from bmq.cluster.election import (
     ElectionUnavailable,
     ForeignElection,
     Member,
+    MetadataMark,
 )
 
 CLUSTER_ID = "orders"
@@ -340,6 +341,22 @@ class ElectionContract:
             await until(lambda: None in heard.said and one.leader == successor, "the first one hears of its end")
             await three.join(member(3))
             await until(lambda: 3 in one.members, "watches are there again")
+
+        ground.run(story)
+
+    def test_the_metadata_mark_only_rises(self, ground: ElectionGround) -> None:
+        """By epoch first: a controller that was replaced cannot take its successor's mark away."""
+
+        async def story() -> None:
+            one, two = await ground.started(1), await ground.started(2)
+            assert await one.metadata_mark() is None
+            await one.raise_metadata_mark(MetadataMark(3, 100))
+            assert await two.metadata_mark() == MetadataMark(3, 100)
+            await two.raise_metadata_mark(MetadataMark(4, 90))
+            await one.raise_metadata_mark(MetadataMark(3, 200))
+            assert await one.metadata_mark() == MetadataMark(4, 90)
+            await asyncio.gather(*(one.raise_metadata_mark(MetadataMark(4, 90 + n)) for n in range(5)))
+            assert await two.metadata_mark() == MetadataMark(4, 94)
 
         ground.run(story)
 

@@ -239,7 +239,9 @@ class ControllerLab:
             await asyncio.sleep(0.01)
         return self.now_s - began_s
 
-    async def fetch(self, offset: int, *, epoch: int | None = None, wait_ms: int = 0) -> MetadataFetchResponse:
+    async def fetch(
+        self, offset: int, *, epoch: int | None = None, wait_ms: int = 0, offset_epoch: int = -1
+    ) -> MetadataFetchResponse:
         return await self.active.metadata_fetch(
             MetadataFetchRequest(
                 node_id=7,
@@ -247,5 +249,6 @@ class ControllerLab:
                 offset=offset,
                 max_wait_ms=wait_ms,
                 bytes_max=100_000,
+                offset_epoch=offset_epoch,
             )
         )

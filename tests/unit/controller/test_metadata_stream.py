@@ -134,6 +134,22 @@ async def test_a_node_that_is_ahead_or_too_far_behind_begins_again() -> None:
 
 
 @on_virtual_time
+async def test_a_node_whose_records_were_lost_begins_again_even_when_later_ones_are_past_it() -> None:
+    lab = ControllerLab()
+    async with lab.controller():
+        await lab.join(1)
+        await lab.create("t", 2)
+        offset, epoch = lab.image.offset, lab.epoch
+        # An earlier reign's records ended at 2; the node has 3 of them, and the log is longer than that by now.
+        lab.log.epoch_end_offset = lambda asked: (asked, 2) if asked < epoch else (asked, offset)  # type: ignore[method-assign]
+        assert offset > 3
+        lost = await lab.fetch(3, offset_epoch=epoch - 1)
+        assert lost.is_snapshot and lost.end_offset == offset
+        assert not (await lab.fetch(2, offset_epoch=epoch - 1)).is_snapshot
+        assert not (await lab.fetch(3, offset_epoch=epoch)).is_snapshot
+
+
+@on_virtual_time
 async def test_what_is_dropped_between_the_look_and_the_read_is_replaced_by_a_snapshot() -> None:
     lab = ControllerLab()
     async with lab.controller():
