@@ -78,6 +78,9 @@ def segments(
 @log_app.command("accept-loss")
 def accept_loss(
     partition: Annotated[str, typer.Argument(help="Directory of the partition, as the error names it: topics/ID/N")],
+    end: Annotated[
+        int | None, typer.Option(min=0, metavar="OFFSET", help="The log may end there, though more was seen of it")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be lost")] = False,
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory of the embedded store [./data]")] = None,
     store: Annotated[str | None, typer.Option(metavar="URL", help="Where the log lives")] = None,
@@ -87,13 +90,13 @@ def accept_loss(
     given = {name: value for name, value in (("data", data), ("store", store)) if value is not None}
     settings = load_settings(given, config).settings
     configure_logs("error", settings.log_format)  # what is found is in the report
-    for line in asyncio.run(_accept_loss(settings, partition.strip("/"), is_dry_run=dry_run)):
+    for line in asyncio.run(_accept_loss(settings, partition.strip("/"), end, is_dry_run=dry_run)):
         typer.echo(line)
 
 
-async def _accept_loss(settings: Settings, partition: str, *, is_dry_run: bool) -> list[str]:
+async def _accept_loss(settings: Settings, partition: str, end_offset: int | None, *, is_dry_run: bool) -> list[str]:
     async with _opened(settings) as store:
-        report = await describe_loss(store, partition)
+        report = await describe_loss(store, partition, end_offset)
         if is_dry_run or not report.damages:
             return report.lines
         holder = f"operator-{random.Random().getrandbits(64):016x}"

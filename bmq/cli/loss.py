@@ -13,7 +13,7 @@ from bmq.controller.metadata_state import MetadataState
 from bmq.controller.stored_image import stored_image
 from bmq.coordinator.offset_columns import PackedOffsets
 from bmq.coordinator.snapshot import decode_snapshot
-from bmq.log.damage import Damage
+from bmq.log.damage import Damage, end_damage, is_accepted
 from bmq.log.damage_report import DamageReport, accepted_losses, report_damage
 from bmq.log.names import TOPICS_DIRECTORY, parse_epoch_directory
 from bmq.log.segment_reader import SegmentReader
@@ -30,6 +30,10 @@ class NoSuchPartition(BmqError):
     """The directory is not there, or is no partition's."""
 
 
+class NoSuchEnd(BmqError):
+    """The log does not end there."""
+
+
 @dataclass(frozen=True, slots=True)
 class Loss:
     """`damages`: what has to be accepted. `lines`: what that means."""
@@ -38,8 +42,11 @@ class Loss:
     lines: list[str]
 
 
-async def describe_loss(store: SegmentStore, partition: str) -> Loss:
-    """Of the partition in that directory; changes nothing. Raises NoSuchPartition, BmqError."""
+async def describe_loss(store: SegmentStore, partition: str, end_offset: int | None = None) -> Loss:
+    """Of the partition in that directory; changes nothing. Raises NoSuchPartition, BmqError.
+
+    `end_offset`: where the log ends too early, as an error said: that is to be accepted as well.
+    """
     topic_id, topic_name = await _topic_of(store, partition)
     is_state = topic_name in (METADATA_TOPIC_NAME, OFFSETS_TOPIC_NAME)
     try:
@@ -47,9 +54,17 @@ async def describe_loss(store: SegmentStore, partition: str) -> Loss:
         report = await report_damage(store, partition, is_state=is_state or await _has_snapshots(store, partition))
     except FileMissing as error:
         raise NoSuchPartition(f"there is no partition in {partition} of the store") from error
-    lines = [f"{topic_name or topic_id}: {damage.sentence}" for damage in report.damages]
+    damages = list(report.damages)
+    if end_offset is not None:
+        if not 0 <= end_offset <= report.end_offset:
+            raise NoSuchEnd(
+                f"the log in {partition} holds offsets [{report.log_start_offset}, {report.end_offset}): no {end_offset}"
+            )
+        end = end_damage(partition, end_offset, "and what others have seen behind that is lost")
+        damages += [] if await is_accepted(store, end) else [end]
+    lines = [f"{topic_name or topic_id}: {damage.sentence}" for damage in damages]
     lines += [f"accepted before: {name}" for name in await accepted_losses(store, partition)]
-    if not report.damages:
+    if not damages:
         return Loss((), [*lines, f"nothing is damaged in {partition}: there is no loss to accept"])
     lines.append(f"without that the log holds offsets [{report.log_start_offset}, {report.end_offset})")
     if report.log_start_offset:
@@ -59,7 +74,7 @@ async def describe_loss(store: SegmentStore, partition: str) -> Loss:
         lines.append(f"topics that are left: {_listed(await _topics_left(store, report))}")
     elif topic_name == OFFSETS_TOPIC_NAME:
         lines.append(f"groups that are left: {_listed(await _groups_left(store, report))}")
-    return Loss(report.damages, lines)
+    return Loss(tuple(damages), lines)
 
 
 async def _topic_of(store: SegmentStore, partition: str) -> tuple[UUID, str]:

@@ -103,7 +103,7 @@ class DecisionLog:
         self._publish()
         self._is_activated = True
         if self.has_gap:
-            self.spawn(self._save_snapshot(force=True))  # from here on the state is whole again, as it is now
+            self.spawn(self._begin_here())
 
     def require_active(self) -> None:
         """Raises ControllerGone."""
@@ -216,6 +216,18 @@ class DecisionLog:
         if new.broker_configs is not old.broker_configs:
             self.broker_configs = self.state.broker_configs_of(new.broker_configs)
         self._on_image(old, new)
+
+    async def _begin_here(self) -> None:
+        """From here on the state is whole again, as it is now: for the next controller, and for nodes that have another.
+
+        Once the log begins here, no node can go on from what it had before the loss.
+        """
+        offset = self._state_log.applied_offset
+        try:
+            await self._state_log.save_snapshot(self.state.snapshot, force=True)
+            await self.log.delete_records(offset)
+        except BmqError as error:
+            _log.warning("metadata_snapshot_failed", error=str(error))  # the next controller begins with the gap again
 
     async def _save_snapshot(self, *, force: bool = False) -> None:
         try:

@@ -27,6 +27,7 @@ T = TypeVar("T")
 PAUSES_S: Final = (0.1, 0.4, 1.5)
 """Between the tries to read a file: another replica may be found, or a NameNode may catch up."""
 ACCEPTED_PREFIX: Final = "accepted."
+_END: Final = "end."
 
 _log = structlog.get_logger("bmq.log")
 
@@ -44,13 +45,19 @@ class Damage:
         """The file that says that the loss was accepted."""
         return f"{self.partition}/{ACCEPTED_PREFIX}{self.name}"
 
+    @property
+    def command(self) -> str:
+        """With which an operator accepts it. An end that others know to be too low shows in no file, so it is named."""
+        options = f" --end {int(self.name.removeprefix(_END))}" if self.name.startswith(_END) else ""
+        return f"bmq log accept-loss {self.partition}{options}"
+
 
 class StateDamaged(CorruptFile):
     """What a log depends on is missing or damaged. The partition goes offline until an operator decides."""
 
     def __init__(self, damage: Damage) -> None:
         super().__init__(
-            f"{damage.sentence}; restore it, or run `bmq log accept-loss {damage.partition} --dry-run`, which says what "
+            f"{damage.sentence}; restore it, or run `{damage.command} --dry-run`, which says what "
             "going on without it would lose, and the same without --dry-run to accept that"
         )
         self.damage = damage
@@ -73,7 +80,7 @@ def start_damage(partition: str, log_start_offset: int, reason: str) -> Damage:
 
 def end_damage(partition: str, end_offset: int, reason: str) -> Damage:
     """A log that ends below what is known to have been in it. Accepting it holds for this end only."""
-    return Damage(partition, f"end.{end_offset:08d}", f"the log in {partition} ends at offset {end_offset}, {reason}")
+    return Damage(partition, f"{_END}{end_offset:08d}", f"the log in {partition} ends at offset {end_offset}, {reason}")
 
 
 async def read_named(store: SegmentStore, path: str, decode: Callable[[bytes], T], *, length_bytes_max: int) -> T:

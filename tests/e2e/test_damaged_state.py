@@ -98,12 +98,19 @@ def test_a_lost_metadata_log_is_not_begun_anew(server: BmqServer, tmp_path: Path
     (server.directory / METADATA).rename(tmp_path / "lost")
     sentence = refused_start(server)
     assert "ends at offset 0, but there are files of 1 topics" in sentence
+    assert f"bmq log accept-loss {METADATA} --end 0 --dry-run" in sentence
     # The directory is found again: nothing had to be decided, and nothing was done to it.
     kept = server.directory / METADATA
     kept.rename(tmp_path / "empty")
     (tmp_path / "lost").rename(kept)
     server.start()
     assert topics(server) == {"first"}
+    assert server.stop() == 0
+    kept.rename(tmp_path / "lost")
+    refused_start(server)
+    accept_loss(server, METADATA, "--end", "0")
+    server.start()
+    assert topics(server) == set()
 
 
 def test_a_lost_group_shard_is_kept_offline_and_harms_no_other(server: BmqServer) -> None:
