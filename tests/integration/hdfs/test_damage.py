@@ -98,7 +98,8 @@ async def test_a_snapshot_that_rotted_is_not_done_without(hdfs: HdfsCluster, sto
         rot(path)
     new = await Owner(stores[1], 2).start()
     assert await new.files.latest_snapshot(8) == StateSnapshot(8, state)
-    rot(replicas[2])
+    for path in replicas_of(hdfs, state):
+        rot(path)
     newer = await Owner(stores[2], 3).start()
     with pytest.raises(StateDamaged, match=r"snapshot\.00000000 is damaged"):
         await newer.files.latest_snapshot(8)
