@@ -58,6 +58,7 @@ async def report_damage(store: SegmentStore, partition: str, *, is_state: bool) 
                 holder="",
                 indexes=IndexCache(),
                 index_interval_bytes=_INTERVAL_BYTES,
+                look=_nothing_to_prove,
             )
             snapshot = await files.latest_snapshot(recovered.end_offset) if is_state else None
         except StateDamaged as error:
@@ -67,6 +68,10 @@ async def report_damage(store: SegmentStore, partition: str, *, is_state: bool) 
             onlooker.accepted.add(error.damage.acceptance)
         else:
             return DamageReport(tuple(damages), recovered.log_start_offset, recovered.end_offset, snapshot, files)
+
+
+async def _nothing_to_prove() -> None:
+    """An onlooker writes no manifest, so nothing rests on whose directory it is."""
 
 
 async def accepted_losses(store: SegmentStore, partition: str) -> tuple[str, ...]:
