@@ -16,13 +16,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bmq.log.names import EpochListing, PartitionPaths, open_name, parse_manifest, parse_owner, sealed_name
+from bmq.log.names import (
+    EpochListing,
+    PartitionPaths,
+    open_name,
+    parse_index,
+    parse_manifest,
+    parse_owner,
+    parse_segment,
+    sealed_name,
+)
 from bmq.log.store import AlreadyExists, FencedWriter, FileMissing, FileStatus, SegmentStore
 
 
 @dataclass(frozen=True, slots=True)
 class OpenFile:
-    """A file of an older owner that was never closed. `holder` None: not one owner's name stands in its directory."""
+    """A file of an older owner that was never closed, or of which it is not certain that it is on disk where it should be.
+
+    `holder` None: not one owner's name stands in its directory.
+    """
 
     path: str
     holder: str | None
@@ -99,12 +111,21 @@ async def seal_directories(
 
 
 async def find_open_files(
-    store: SegmentStore, paths: PartitionPaths, older_epochs: tuple[int, ...], just_sealed: frozenset[int]
+    store: SegmentStore,
+    paths: PartitionPaths,
+    older_epochs: tuple[int, ...],
+    just_sealed: frozenset[int],
+    *,
+    is_synced: bool = False,
 ) -> tuple[OpenFile, ...]:
     """Every file that an older owner left open: empty ones and half-written indexes too (rule 3).
 
     `older_epochs` newest first. A manifest, even an unfinished one, is only ever begun when everything older is closed,
     so what lies behind the newest epoch with one needs no look, unless it was `just_sealed`.
+
+    `is_synced`: what an owner serves has to be on disk first (rule 26). One that died after it had closed a file, and before
+    its manifest, may not have come to that: so the closed segments without an index are found, too (an index is only made
+    of a segment that is on disk).
     """
     found: list[OpenFile] = []
     is_rest_closed = False
@@ -117,6 +138,16 @@ async def find_open_files(
         except FileMissing:
             continue  # retention of a former owner deleted it
         left_open = [entry for entry in entries if entry.is_open and not entry.is_directory]
+        if is_synced:
+            indexed = {parse_index(entry.name) for entry in entries if not entry.is_open}
+            left_open += [
+                entry
+                for entry in entries
+                if not entry.is_open
+                and entry.length_bytes
+                and (roll := parse_segment(entry.name)) is not None
+                and roll not in indexed
+            ]
         if left_open:
             owners = owners_in(entries)
             holder = owners.pop() if len(owners) == 1 else None

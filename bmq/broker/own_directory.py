@@ -17,9 +17,10 @@ class OwnDirectory:
         """Raises FencedWriter unless our directory is there, by a look that began now.
 
         A path alone proves nothing: a mkdirs of ours that was given up may be carried out after a newer owner has renamed
-        our directory away. The new directory has another file id.
+        our directory away. The new directory has another file id. And a plain read proves nothing where several servers
+        may answer: one that was replaced and does not know it shows the directory as it was (rule 15).
         """
-        found = await self._store.status(self.path)
+        found = await self._store.prove(self.path)
         if found is None:
             raise FencedWriter(f"{self.path} is gone")
         if found.file_id != self.file_id:

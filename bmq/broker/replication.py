@@ -102,8 +102,8 @@ class Replication:
         self.looks += 1
         try:
             location = await files.locate(success.base_offset)
-            nodes = await files.store.locate(location.path)
-            code = ErrorCode.NONE if len(nodes) >= minimum else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            replicas = await files.store.count_replicas(location.path)
+            code = ErrorCode.NONE if replicas >= minimum else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         except FencedWriter:
             pass
         except BmqError as error:

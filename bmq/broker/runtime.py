@@ -123,7 +123,13 @@ class PartitionRuntime(LogReader):
             lambda: self._state.is_final,
             self._spawn,
         )
-        self._start = Start(surroundings, self._paths, self._directory, config.segment_index_interval_bytes)
+        self._start = Start(
+            surroundings,
+            self._paths,
+            self._directory,
+            config.segment_index_interval_bytes,
+            durability=config.durability,
+        )
         self._tail = surroundings.tail_cache.partition()
         self._log: Unsynced | None = None
         self._files: PartitionFiles | None = None

@@ -23,7 +23,7 @@ from bmq.broker.surroundings import Surroundings
 from bmq.log.names import EpochListing, PartitionPaths
 from bmq.log.partition_files import PartitionFiles
 from bmq.log.recovery import RecoveredLog, recover_log
-from bmq.log.store import FileMissing
+from bmq.log.store import Durability, FileMissing
 
 
 @dataclass(slots=True)
@@ -39,6 +39,7 @@ class Start:
     open_files: dict[str, OpenFile] = field(default_factory=dict)
     recovered: RecoveredLog | None = None
     files: PartitionFiles | None = None
+    durability: Durability = Durability.HFLUSH
 
     async def claim(self) -> DirectoryClaimed:
         is_repeated, self.has_claim_begun = self.has_claim_begun, True
@@ -51,14 +52,16 @@ class Start:
         store, paths = self.surroundings.store, self.paths
         await seal_directories(store, paths, effect.epochs, effect.leftovers)
         older = self.listing.older_epochs(paths.leader_epoch)
-        found = await find_open_files(store, paths, older, frozenset(effect.epochs))
+        found = await find_open_files(
+            store, paths, older, frozenset(effect.epochs), is_synced=self.durability is Durability.HSYNC
+        )
         self.open_files = {file.path: file for file in found}
         return DirectoriesSealed(frozenset(self.open_files))
 
     async def close(self, effect: CloseFile) -> FileClosed:
         file = self.open_files[effect.file]
         try:
-            await self.surroundings.store.take_over(file.path, previous_holder=file.holder)
+            await self.surroundings.store.take_over(file.path, previous_holder=file.holder, durability=self.durability)
         except FileMissing:
             pass  # deleted by a former owner's retention, so nothing counts on it
         self.surroundings.counts.takeovers += 1

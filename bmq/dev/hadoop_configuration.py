@@ -30,6 +30,9 @@ log4j.appender.out.filter.1.StringToMatch=Added DIR lock
 log4j.appender.out.filter.1.AcceptOnMatch=false
 """
 
+# What daemons count is up to date whenever it is asked for over HTTP, not up to 10 s old.
+METRICS: Final = "*.periodMillis=1\n"
+
 # For tests that wait until the NameNode notices something: a silent DataNode is stale after 3 s and dead after 12 s
 # (defaults: 30 s and 10.5 min), orders to DataNodes leave within 1 s (3 s), a restarted NameNode leaves safe mode at
 # once (30 s), lost replicas are made anew after 1 s (3 s).

@@ -28,6 +28,7 @@ from bmq.dev.cluster import Order
 from bmq.dev.daemon import POLL_INTERVAL_S, Daemon, DaemonFailed
 from bmq.dev.hadoop_configuration import (
     LOGGING,
+    METRICS,
     SHARED_EDITS,
     ClusterPlan,
     DataNodePlan,
@@ -315,6 +316,7 @@ class HdfsCluster:
             (directory / "hdfs-site.xml").write_text(configuration_xml(found))
             (directory / "core-site.xml").write_text(configuration_xml(found))
             (directory / "log4j.properties").write_text(LOGGING)
+            (directory / "hadoop-metrics2.properties").write_text(METRICS)
         clients = self.directory / "conf"
         clients.mkdir(exist_ok=True)
         for name in ("core-site.xml", "hdfs-site.xml"):

@@ -9,6 +9,7 @@ there is a pause.
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from random import Random
 from typing import Final
@@ -19,6 +20,7 @@ from google.protobuf.message import Message
 from bmq.hdfs.authentication import Authentication
 from bmq.hdfs.config import Address, HdfsConfig
 from bmq.hdfs.errors import CallTimedOut, RemoteError, SafeMode, is_retriable, is_safe_mode, is_standby, store_error
+from bmq.hdfs.proto.namenode_pb2 import SetTimesRequest, SetTimesResponse
 from bmq.hdfs.rpc_codec import M
 from bmq.hdfs.rpc_endpoint import Call, Endpoint
 from bmq.log.store import StorageUnavailable, StoreError
@@ -28,6 +30,10 @@ log = structlog.get_logger("bmq.hdfs")
 CLIENT_PROTOCOL: Final = "org.apache.hadoop.hdfs.protocol.ClientProtocol"
 CALLS_IN_FLIGHT_MAX: Final = 256  # more wait here: a NameNode's own queue is short, and it turns callers away
 CALLS_WAITING_MAX: Final = 16_384
+# What a NameNode that was replaced still answers, and what it cannot: a change that goes into the edit log every time.
+LOGGED: Final = frozenset({"setTimes", "create", "append", "rename2", "addBlock", "updateBlockForPipeline"})
+READS: Final = frozenset({"getLocatedFileInfo", "getListing", "getBlockLocations", "isFileClosed"})
+UNCHANGED: Final = (1 << 64) - 1  # a time that `setTimes` leaves as it is: -1 as an unsigned number
 TRY_LEAST_S: Final = 0.02  # with less time than this left, another try would only blur why the others failed
 
 _CALL_ID_MAX: Final = (1 << 31) - 1
@@ -63,6 +69,7 @@ class Failover:
         )
         self._active = 0
         self._answered_last = 0
+        self._proven: int | None = None  # which NameNode has changed something for us since we turned to it
         self._is_troubled = False
         self._is_closed = False
         self._last_call_id = -1
@@ -83,6 +90,19 @@ class Failover:
         Raises what `store_error` makes of the NameNode's answer, SafeMode, AuthenticationRequired, and
         StorageUnavailable with what each NameNode said last.
         """
+        answer, _ = await self.call_anywhere(method, request, response_type, path=path, retry_max_s=retry_max_s)
+        return answer
+
+    async def call_anywhere(
+        self,
+        method: str,
+        request: Message,
+        response_type: type[M],
+        *,
+        path: str,
+        retry_max_s: float | None,
+    ) -> tuple[M, int]:
+        """As `call`; the answer, and which NameNode gave it (for `call_at`)."""
         loop = asyncio.get_running_loop()
         patience_s = self._config.retry_max_s if retry_max_s is None else retry_max_s
         deadline_s = loop.time() + patience_s
@@ -99,9 +119,13 @@ class Failover:
                 await self._slots.acquire()
             share_s = max(0.0, deadline_s - loop.time()) / tries_left
             try:
+                if self._proven != index and method in READS and len(self._endpoints) > 1:
+                    await self._prove(index, min(self._config.rpc_timeout_s, share_s))
                 answer = await self._endpoints[index].send(call, timeout_s=min(self._config.rpc_timeout_s, share_s))
                 self._note_answer(index)
-                return answer
+                if method in LOGGED and self._active == index:
+                    self._proven = index
+                return answer, index
             except RemoteError as error:
                 if is_standby(error):
                     self._leave(index, str(error))
@@ -138,11 +162,45 @@ class Failover:
                 break
         raise self._given_up(method, path, patience_s, troubles)
 
+    async def call_at(self, index: int, method: str, request: Message, response_type: type[M], *, path: str) -> M:
+        """Make the call once, at this NameNode and no other. Raises as `call`; StorageUnavailable for any trouble of it."""
+        loop = asyncio.get_running_loop()
+        call = Call(self._new_call_id(), method, request, response_type)
+        await self._wait_for_slot(method, path, loop.time() + self._config.rpc_timeout_s)
+        try:
+            return await self._endpoints[index].send(call, timeout_s=self._config.rpc_timeout_s)
+        except RemoteError as error:
+            if is_standby(error) or is_retriable(error):
+                raise StorageUnavailable(
+                    f"{path}: {method}: {self._said(self._endpoints[index].address, error)}"
+                ) from error
+            raise store_error(error, path) from error
+        except CallTimedOut as error:
+            raise StorageUnavailable(f"{path}: {method}: {error}") from error
+        finally:
+            self._slots.release()
+
     def close(self) -> None:
         """Drop the connections; calls under way fail with StorageUnavailable."""
         self._is_closed = True
         for endpoint in self._endpoints:
             endpoint.close()
+
+    async def _prove(self, index: int, timeout_s: float) -> None:
+        """A NameNode that we turn to has to change something first, or it might be an old one that does not know it.
+
+        See `NameNode.prove`. From then on its reads are at least as new as what we knew when we turned to it.
+        """
+        request = SetTimesRequest(src=self._config.root, mtime=time.time_ns() // 1_000_000, atime=UNCHANGED)
+        call = Call(self._new_call_id(), "setTimes", request, SetTimesResponse)
+        try:
+            await self._endpoints[index].send(call, timeout_s=timeout_s)
+        except RemoteError as error:
+            if is_standby(error) or (is_retriable(error) and not is_safe_mode(error)):
+                raise
+            return  # in safe mode, or the root is not made yet: nobody can own anything by what is read there
+        if self._active == index:
+            self._proven = index
 
     async def _wait_for_slot(self, method: str, path: str, deadline_s: float) -> None:
         if self._waiting_count >= CALLS_WAITING_MAX:
@@ -172,6 +230,8 @@ class Failover:
         if not self._is_troubled and not self._is_closed:
             self._is_troubled = True
             log.warning("namenode_left", address=str(self._endpoints[index].address), reason=reason)
+        if self._proven == index:
+            self._proven = None
         if self._active == index:
             self._active = (index + 1) % len(self._endpoints)
 

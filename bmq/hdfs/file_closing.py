@@ -5,6 +5,10 @@ Both a new owner (takeover.py) and an owner whose stream broke (repair.py) do th
 updatePipeline, finish, complete; then look again, because a successful complete() proves nothing. The NameNode goes by the
 writer's name alone, so rivals (the old writer itself, another taker) can interfere at any point; each interference makes
 the try fail, and the next one starts from a fresh look under a still newer stamp. Nothing here ever abandons a block.
+
+A file that has to be on disk (rule 26) gets there with the last packet, which asks each DataNode to sync its whole replica.
+Where no such packet was sent (the replicas were finalized, lease recovery closed the file, somebody else did), the closed
+file is synced by resync.py.
 """
 
 from __future__ import annotations
@@ -31,6 +35,7 @@ from bmq.hdfs.reader import BlockReader
 from bmq.hdfs.replica_closing import close_replica
 from bmq.hdfs.replica_states import (
     Agreement,
+    BytesGone,
     CompleteAsIs,
     Plan,
     RecoverLease,
@@ -41,6 +46,7 @@ from bmq.hdfs.replica_states import (
     plan,
 )
 from bmq.hdfs.replica_survey import ReplicaSurvey
+from bmq.hdfs.resync import Resync
 from bmq.log.store import CorruptFile, FileMissing, StorageUnavailable, StoreError, WriterBroken
 
 TRIES_MAX: Final = 10
@@ -54,6 +60,14 @@ _log = structlog.get_logger("bmq.hdfs")
 
 class LeaseRecoveryNeeded(StoreError):
     """This file cannot be closed under the writer's name."""
+
+
+class AcknowledgedBytesGone(CorruptFile):
+    """All DataNodes answer, and none has what was acknowledged. Nothing was closed. `length_bytes`: of the longest replica."""
+
+    def __init__(self, reason: str, length_bytes: int) -> None:
+        super().__init__(reason)
+        self.length_bytes = length_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +94,8 @@ class FileClosing:
     """One file being closed; used once. `holder`: under whose name it was written. `own_holder`: who closes it.
 
     `file_id`: 0 for whichever file is found first. `least_bytes`: what every replica of its block is known to have; one
-    with less is not used. `is_sync`: what the replicas have is to be on their disks in the end.
+    with less is not used, and the file is not closed below it. `is_sync`: what the replicas have is to be on their disks in
+    the end. `nodes`: those that had the block, if the caller knows.
     """
 
     def __init__(
@@ -93,6 +108,7 @@ class FileClosing:
         file_id: int = 0,
         least_bytes: int = 0,
         is_sync: bool = False,
+        nodes: Sequence[DataNode] = (),
     ) -> None:
         self.survey = ReplicaSurvey(path, datanodes=tools.datanodes, bad_nodes=tools.bad_nodes, config=tools.config)
         self._path = path
@@ -104,31 +120,33 @@ class FileClosing:
         self._file_id = file_id
         self._least_bytes = least_bytes
         self._is_sync = is_sync
+        self._known_nodes = nodes
         self._random = Random(f"{own_holder} {path}")  # two takers must not try in step for ever
         self._is_committed = False
         self._is_forgiven = False
         self._expected_bytes: int | None = None  # where our own complete() succeeded
         self._nodes: tuple[DataNode, ...] = ()
+        self._synced_block: Block | None = None  # a last packet of ours put it on the disks of all its replicas
 
     async def close(self) -> Closed:
         """Close the file under its writer's name; by lease recovery when that does not work.
 
         Raises FileMissing (also when the path names another file than before), StorageUnavailable (call again later),
-        CorruptFile (the NameNode counts other bytes than the replicas have).
+        CorruptFile (the NameNode counts other bytes than the replicas have), AcknowledgedBytesGone.
         """
         reason = ""
         failures = 0
         for _ in range(TRIES_MAX):
             blocks = await self.look()
             if not blocks.is_open:
-                return self._verified(blocks)
+                return await self._settle(blocks)
             self.survey.has_learned = False
             try:
                 await self._try(blocks)
             except LeaseRecoveryNeeded as error:
                 reason = str(error)
                 break
-            except (FileMissing, StorageUnavailable, PermissionRefused, AuthenticationRequired):
+            except (FileMissing, StorageUnavailable, PermissionRefused, AuthenticationRequired, AcknowledgedBytesGone):
                 raise
             except StoreError as error:
                 reason = str(error)
@@ -149,7 +167,7 @@ class FileClosing:
             blocks = await self.look()
             if blocks.is_open:
                 raise StorageUnavailable(f"{self._path} is still open after its lease was recovered")
-        return self._verified(blocks)
+        return await self._settle(blocks)
 
     async def look(self) -> FileBlocks:
         """The file as the NameNode shows it now. Raises FileMissing."""
@@ -160,6 +178,26 @@ class FileClosing:
             raise FileMissing(f"{self._path} names another file now")
         self._file_id = status.file_id
         return FileBlocks.of(status.locations)
+
+    async def _settle(self, blocks: FileBlocks) -> Closed:
+        """The closed file, on disk where that is asked for."""
+        closed = self._verified(blocks)
+        last = closed.last
+        if not self._is_sync or last is None or closed.length_bytes == 0 or last.block == self._synced_block:
+            return closed
+        resync = Resync(
+            self._path,
+            file_id=self._file_id,
+            length_bytes=closed.length_bytes,
+            holder=self._own_holder,
+            namenode=self._namenode,
+            config=self._config,
+            bad_nodes=self._tools.bad_nodes,
+        )
+        nodes = await resync.run(closed.nodes or self._known_nodes)
+        _log.info("closed_file_synced", path=self._path, length_bytes=closed.length_bytes, nodes=len(nodes))
+        self._expected_bytes = closed.length_bytes
+        return replace(self._verified(await self.look()), nodes=nodes)
 
     def _verified(self, blocks: FileBlocks) -> Closed:
         """The second look at the lengths: what the NameNode says now is what counts (rules 3 and 10)."""
@@ -187,11 +225,12 @@ class FileClosing:
                 await self._complete(None, 0, waits_s=())
             elif blocks.is_last_complete:
                 # Its writer's complete() came before the DataNodes' reports, and was not repeated.
+                self._check_least(last.block.length_bytes)
                 await self._complete(last.block, last.offset + last.block.length_bytes)
             elif self._is_committed:
                 await self._complete_committed(last)
             else:
-                await self._close_block(last, plan(self.survey.replicas(last)))
+                await self._close_block(last, plan(self.survey.replicas(last), least_bytes=self._least_bytes))
         except LeaseLost as error:
             raise self._meaning(error) from error
 
@@ -221,15 +260,23 @@ class FileClosing:
                     stream.abort()
             case RecoverLease(reason):
                 raise LeaseRecoveryNeeded(reason)
+            case BytesGone(length_bytes):
+                self._check_least(length_bytes)
             case WaitForNodes():
                 nodes_text = ", ".join(str(node.transfer) for node in last.nodes)
-                reason = f"{self._path}: none of its DataNodes ({nodes_text}) answers"
+                reason = f"{self._path}: none of its DataNodes ({nodes_text}) that may hold all of it answers"
                 if self._is_forgiven:
                     raise StorageUnavailable(reason)
                 # When all are silent at once it may be this machine that stood still.
                 self._is_forgiven = True
                 self.survey.forgive()
                 raise WriterBroken(reason)
+
+    def _check_least(self, length_bytes: int) -> None:
+        if length_bytes < self._least_bytes:
+            raise AcknowledgedBytesGone(
+                f"{self._path}: {self._least_bytes} bytes were acknowledged, its block has {length_bytes}", length_bytes
+            )
 
     async def _renew(self, last: LocatedBlock, steps: Renew) -> None:
         """The usual way: new stamp, equalize, close."""
@@ -247,6 +294,8 @@ class FileClosing:
             await self._equalize(stream, old, agreement)
             settled = await self._close_settled(old, agreement, stamp)
             await self._end(last, new.block, stream, (*steps.writable, *settled), agreement.length_bytes)
+            if self._is_sync and not settled:
+                self._synced_block = new.block.with_length(agreement.length_bytes)
         finally:
             stream.abort()
 
@@ -324,6 +373,7 @@ class FileClosing:
     async def _complete_committed(self, last: LocatedBlock) -> None:
         """The NameNode settled the length already; it must be that of every replica before we call it the end."""
         length_bytes = last.block.length_bytes
+        self._check_least(length_bytes)
         nodes = self.survey.answering(last)
         lengths = await self.survey.lengths(nodes, last.block)
         if set(lengths.values()) != {length_bytes}:

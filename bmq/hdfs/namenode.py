@@ -4,15 +4,17 @@ Paths are absolute. Every method takes `retry_max_s`, how long to go on trying (
 StorageUnavailable, AuthenticationRequired, PermissionRefused, NotADirectory, and if it changes anything SafeMode and
 QuotaExceeded. Calls about a file being written take its `file_id`: they then find it although its directory was renamed.
 
-`complete`, `recover_lease`, `renew_lease`, `fsync`, `bump`, `add_block` and `make_directory` may be carried out twice
-without harm. `create`, `rename`, `delete` and `update_pipeline` may not: a retry is answered by the NameNode's retry cache,
-which outlives a restart and a failover but not its expiry (10 minutes), a checkpoint followed by a restart, or
-`dfs.namenode.enable.retrycache=false`. Where it was lost, the retry sees what the first try did: `create` raises
-AlreadyExists (a file without data whose holder is the caller), `rename` FileMissing, `delete` returns False.
+`complete`, `recover_lease`, `renew_lease`, `fsync`, `bump`, `add_block`, `make_directory` and `prove` may be carried out
+twice without harm. `create`, `append`, `rename`, `delete` and `update_pipeline` may not: a retry is answered by the
+NameNode's retry cache, which outlives a restart and a failover but not its expiry (10 minutes), a checkpoint followed by
+a restart, or `dfs.namenode.enable.retrycache=false`. Where it was lost, the retry sees what the first try did: `create`
+raises AlreadyExists (a file without data whose holder is the caller), `append` AlreadyExists (the caller writes it),
+`rename` FileMissing, `delete` returns False.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from random import Random
 from typing import Final
@@ -22,13 +24,16 @@ from google.protobuf.message import Message
 from bmq.hdfs.authentication import SimpleAuthentication
 from bmq.hdfs.blocks import Block, DataNode, FileBlocks, LocatedBlock
 from bmq.hdfs.config import HdfsConfig
-from bmq.hdfs.failover import Failover
+from bmq.hdfs.failover import UNCHANGED, Failover
 from bmq.hdfs.proto.hdfs_pb2 import FsPermission, HdfsFileStatus
 from bmq.hdfs.proto.namenode_pb2 import (
+    APPEND,
     CREATE,
     IGNORE_CLIENT_LOCALITY,
     AddBlockRequest,
     AddBlockResponse,
+    AppendRequest,
+    AppendResponse,
     CompleteRequest,
     CompleteResponse,
     CreateRequest,
@@ -53,6 +58,8 @@ from bmq.hdfs.proto.namenode_pb2 import (
     Rename2Response,
     RenewLeaseRequest,
     RenewLeaseResponse,
+    SetTimesRequest,
+    SetTimesResponse,
     UpdateBlockForPipelineRequest,
     UpdateBlockForPipelineResponse,
     UpdatePipelineRequest,
@@ -83,6 +90,25 @@ class NameNode:
         # The answer to this method carries the locations, and with them whether the file is open, at the same price.
         request = GetLocatedFileInfoRequest(src=path, need_block_token=True)
         response = await self._call("getLocatedFileInfo", request, GetFileInfoResponse, path, retry_max_s)
+        return response.fs if response.HasField("fs") else None
+
+    async def prove(self, path: str, *, retry_max_s: float | None = None) -> HdfsFileStatus | None:
+        """As `file_info`, by a NameNode that nobody had replaced when it was asked. Also raises SafeMode.
+
+        One that was replaced and does not know it yet (it stood still) answers every read from its old state. So it has
+        to change something first: a modification time goes into the edit log, and with a quorum journal the log of a
+        replaced NameNode takes no more entries; it exits instead of answering. What the same NameNode reads afterwards is
+        at least as new as that entry. `renewLease` and a `mkdirs` of what exists are no proof: neither is logged.
+        """
+        request = SetTimesRequest(src=path, mtime=time.time_ns() // 1_000_000, atime=UNCHANGED)
+        try:
+            _, index = await self._failover.call_anywhere(
+                "setTimes", request, SetTimesResponse, path=path, retry_max_s=retry_max_s
+            )
+        except FileMissing:
+            return None
+        look = GetLocatedFileInfoRequest(src=path, need_block_token=True)
+        response = await self._failover.call_at(index, "getLocatedFileInfo", look, GetFileInfoResponse, path=path)
         return response.fs if response.HasField("fs") else None
 
     async def listing(self, path: str, *, retry_max_s: float | None = None) -> list[HdfsFileStatus]:
@@ -140,6 +166,16 @@ class NameNode:
             block_size=block_bytes,
         )
         return (await self._call("create", request, CreateResponse, path, retry_max_s)).fs.file_id
+
+    async def append(self, path: str, *, holder: str, retry_max_s: float | None = None) -> LocatedBlock | None:
+        """Open a closed file again, at its end, for `holder`; its last block, under the stamp it was closed with.
+
+        None when that block is exactly as long as blocks of this file may be: the file is open all the same. Raises
+        AlreadyExists (somebody writes it), FileMissing.
+        """
+        request = AppendRequest(src=path, client_name=holder, flag=APPEND)
+        response = await self._call("append", request, AppendResponse, path, retry_max_s)
+        return LocatedBlock.of(response.block) if response.HasField("block") else None
 
     async def add_block(
         self,

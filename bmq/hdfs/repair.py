@@ -7,9 +7,13 @@ directory before it touched anything.
 
 from __future__ import annotations
 
-from bmq.hdfs.file_closing import Closed, ClosingTools, FileClosing
+import structlog
+
+from bmq.hdfs.file_closing import AcknowledgedBytesGone, Closed, ClosingTools, FileClosing
 from bmq.hdfs.writer import BrokenSegment
 from bmq.log.store import FencedWriter, FileMissing
+
+_log = structlog.get_logger("bmq.hdfs")
 
 
 class Repair:
@@ -22,8 +26,9 @@ class Repair:
         """Close the file at a length that every replica left has: (that length, how many replicas).
 
         The stream must have been aborted. May be called again, also when the file was closed by an earlier call that
-        failed later. A length below `broken.acked_bytes` means that acknowledged bytes are gone. Raises FencedWriter when
-        the path no longer names the file; StorageUnavailable when no replica can be had now.
+        failed later. A length below `broken.acked_bytes` means that acknowledged bytes are gone; then the file stays open,
+        as it was found. Raises FencedWriter when the path no longer names the file; StorageUnavailable when no replica can
+        be had now.
         """
         closing = FileClosing(
             broken.absolute_path,
@@ -33,6 +38,7 @@ class Repair:
             file_id=broken.file_id,
             least_bytes=broken.acked_bytes,
             is_sync=broken.is_synced,
+            nodes=broken.located.nodes,
         )
         # `broken.failed` is not looked at: a closed connection says nothing about its node, and those that hung are
         # known as bad nodes already.
@@ -40,6 +46,9 @@ class Repair:
             closed = await closing.close()
         except FileMissing as error:
             raise FencedWriter(f"{broken.path} is no longer ours: {error}") from error
+        except AcknowledgedBytesGone as error:
+            _log.error("acknowledged_bytes_gone", path=broken.path, reason=str(error))
+            return error.length_bytes, 0
         return closed.length_bytes, await _replicas(closing, closed, broken)
 
 

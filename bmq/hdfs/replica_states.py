@@ -13,6 +13,7 @@ from typing import Final
 
 from bmq.hdfs.blocks import DataNode
 
+NODES_LEAST: Final = 2  # to close a block on, while there may be more
 LENGTH_BYTES_MAX: Final = (1 << 63) - 1  # a DataNode says -1, as an unsigned number, of a replica that nobody may read
 
 
@@ -85,19 +86,31 @@ class RecoverLease:
 
 @dataclass(frozen=True, slots=True)
 class WaitForNodes:
-    """No DataNode of the block answers. Lease recovery needs them, too."""
+    """No DataNode answers that may hold what is needed. Lease recovery needs them, too."""
 
 
-Plan = Renew | CompleteAsIs | SetUpEmpty | RecoverLease | WaitForNodes
+@dataclass(frozen=True, slots=True)
+class BytesGone:
+    """Every DataNode answered, and none holds what was acknowledged. Closing would hide that: nothing is closed."""
+
+    length_bytes: int
 
 
-def plan(replicas: Sequence[Replica]) -> Plan:
-    """What to do with the replicas of an open block."""
+Plan = Renew | CompleteAsIs | SetUpEmpty | RecoverLease | WaitForNodes | BytesGone
+
+
+def plan(replicas: Sequence[Replica], *, least_bytes: int = 0) -> Plan:
+    """What to do with the replicas of an open block. `least_bytes`: what was acknowledged; never close below it.
+
+    A DataNode refuses a new stamp on a replica that is shorter than that, so such a replica shows up as SETTLED.
+    """
     by_state: dict[ReplicaState, list[Replica]] = {state: [] for state in ReplicaState}
     listed = [replica for replica in replicas if replica.is_listed]
     for replica in listed:
         by_state[replica.state].append(replica)
-    settled, absent = by_state[ReplicaState.SETTLED], by_state[ReplicaState.ABSENT]
+    absent = by_state[ReplicaState.ABSENT]
+    settled = [replica for replica in by_state[ReplicaState.SETTLED] if replica.length_bytes >= least_bytes]
+    short = [replica for replica in by_state[ReplicaState.SETTLED] if replica.length_bytes < least_bytes]
     if writable := by_state[ReplicaState.WRITABLE]:
         others = [r for r in replicas if not r.is_listed and r.state is ReplicaState.WRITABLE]
         return Renew(tuple(replica.node for replica in (*writable, *others)), tuple(settled))
@@ -106,6 +119,12 @@ def plan(replicas: Sequence[Replica]) -> Plan:
         if len(lengths) == 1 and not any(replica.is_bumped for replica in settled):
             return CompleteAsIs(tuple(replica.node for replica in settled), settled[0].length_bytes)
         return RecoverLease("all replicas are finalized, but not at one length under the stamp that the NameNode knows")
+    if least_bytes and (short or absent):
+        # Lease recovery would close at what these have, too. Another node may hold the rest and come back.
+        unknown_count = len(listed) - len(short) - len(absent)
+        return (
+            WaitForNodes() if unknown_count else BytesGone(max((replica.length_bytes for replica in short), default=0))
+        )
     # One node without a replica shows that nothing was acknowledged, or that it lost its disk. When the others cannot be
     # asked, most of the nodes have to say so.
     if 2 * len(absent) > len(listed):
@@ -156,13 +175,14 @@ def candidates(
     """(node, is it listed) of the nodes to try: those the NameNode lists now, and others it listed earlier.
 
     A rival may have moved the block onto some of its nodes between two tries; the rest still hold a prefix and make good
-    replicas. `dead`: found unreachable by this closing. `suspected`: by somebody else, a moment ago; when no other listed
-    node is left, these are tried after all.
+    replicas. `dead`: found unreachable by this closing. `suspected`: by somebody else, a moment ago, perhaps because this
+    machine itself stood still. They are tried after all when fewer than NODES_LEAST would be left without them: a block
+    that is closed on one node is lost with it, and only this closing can still put it on more.
     """
     listed_uuids = {node.uuid for node in listed}
     dead_uuids = {node.uuid for node in dead}
     suspected_uuids = {node.uuid for node in suspected}
-    if listed_uuids <= dead_uuids | suspected_uuids:
+    if len(listed_uuids - dead_uuids - suspected_uuids) < min(NODES_LEAST, len(listed_uuids)):
         suspected_uuids = set()
     everyone = [(node, True) for node in listed]
     everyone += [(node, False) for node in earlier if node.uuid not in listed_uuids]

@@ -44,12 +44,14 @@ class ReplicaSurvey:
         # By uuid: the stamp the NameNode knew, what was seen under it, and how often in a row.
         self._sightings: dict[str, tuple[int, Replica, int]] = {}
         self._dead: set[DataNode] = set()
+        self._is_forgiving = False
 
     def replicas(self, last: LocatedBlock) -> list[Replica]:
         """Those to decide about: the nodes that are listed now, reachable or not, and others listed earlier."""
         if self.oldest is None:
             self.oldest = last
-        tried = candidates(last.nodes, self.oldest.nodes, dead=self._dead, suspected=self._bad_nodes.current())
+        suspected = () if self._is_forgiving else self._bad_nodes.current()
+        tried = candidates(last.nodes, self.oldest.nodes, dead=self._dead, suspected=suspected)
         known, self._known = self._known, {}
         stamp = last.block.generation_stamp
         replicas = [
@@ -76,8 +78,9 @@ class ReplicaSurvey:
         self.has_learned = True
 
     def forgive(self) -> None:
-        """Try all nodes once more."""
+        """Try all nodes once more, those that others suspect as well: the ones that answer are not enough."""
         self._dead.clear()
+        self._is_forgiving = True
 
     async def refused(self, nodes: Sequence[DataNode], block: Block) -> None:
         """These nodes answered and did not take a new stamp on `block` (the NameNode's newest): find out why.
@@ -123,13 +126,17 @@ class ReplicaSurvey:
             raise WriterBroken(f"{self._path}: {'; '.join(failures)}")
         return lengths
 
-    async def holders(self, nodes: Sequence[DataNode], block: Block) -> tuple[DataNode, ...]:
-        """Which of the nodes have all of a closed block, under its stamp."""
+    async def holders(self, nodes: Sequence[DataNode], block: Block, *, is_open: bool = False) -> tuple[DataNode, ...]:
+        """Which of the nodes have all of a closed block, under its stamp; with `is_open` those that can be written on."""
         answers = await asyncio.gather(*(self._visible_bytes(node, block) for node in nodes), return_exceptions=True)
         for answer in answers:
             if isinstance(answer, BaseException) and not isinstance(answer, StoreError):
                 raise answer
-        return tuple(node for node, answer in zip(nodes, answers, strict=True) if answer == block.length_bytes)
+        return tuple(
+            node
+            for node, answer in zip(nodes, answers, strict=True)
+            if (isinstance(answer, int) if is_open else answer == block.length_bytes)
+        )
 
     async def _ask(self, node: DataNode, block: Block) -> Replica:
         newer = replace(block, generation_stamp=block.generation_stamp + 1)

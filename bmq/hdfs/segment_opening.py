@@ -180,9 +180,12 @@ class SegmentOpening:
         raise StorageUnavailable(f"{path}: no block could be set up in {OPEN_TRIES_MAX} tries: {reason}")
 
     def _block_bytes(self, segment_bytes: int) -> int:
-        """Every DataNode reserves a whole block for an open segment, so it is no larger than needed."""
+        """Every DataNode reserves a whole block for an open segment, so it is hardly larger than needed.
+
+        It is never quite full: a file whose last block is full cannot be opened again to be synced (resync.py).
+        """
         chunk_bytes = self._config.checksum_chunk_bytes
-        return -(-max(segment_bytes, BLOCK_BYTES_MIN) // chunk_bytes) * chunk_bytes
+        return (max(segment_bytes, BLOCK_BYTES_MIN) // chunk_bytes + 1) * chunk_bytes
 
     async def _give_back(self, stream: BlockStream, absolute_path: str, holder: str, file_id: int) -> None:
         """Remove the file in good order. A block that no DataNode ever reports counts as space in use for 10 minutes, so

@@ -27,6 +27,7 @@ from bmq.hdfs.proto.hdfs_pb2 import HdfsFileStatus
 from bmq.hdfs.read_counts import ReadCounts
 from bmq.hdfs.reader import BlockReader
 from bmq.hdfs.repair import Repair
+from bmq.hdfs.replica_survey import ReplicaSurvey
 from bmq.hdfs.segment_opening import SegmentOpening
 from bmq.hdfs.takeover import take_over
 from bmq.hdfs.writer import HdfsWriter
@@ -101,6 +102,16 @@ class HdfsStore:
             return None
         return None if found is None else _status(path.rpartition("/")[2], found)
 
+    async def prove(self, path: str) -> FileStatus | None:
+        # With several NameNodes, one that was replaced may answer reads from its old state. The proof costs a disk write.
+        if len(self.config.namenodes) == 1:
+            return await self.status(path)
+        try:
+            found = await self.namenode.prove(self._absolute(path))
+        except NotADirectory:
+            return None
+        return None if found is None else _status(path.rpartition("/")[2], found)
+
     async def rename(self, source: str, target: str) -> None:
         await self.namenode.rename(self._absolute(source), self._absolute(target))
 
@@ -112,6 +123,14 @@ class HdfsStore:
         located = (*blocks.blocks, *((blocks.last,) if blocks.last is not None else ()))
         holding = (block for block in located if block.block.length_bytes or blocks.is_open)
         return tuple(sorted({str(node.transfer) for block in holding for node in block.nodes}))
+
+    async def count_replicas(self, path: str) -> int:
+        blocks = await self.namenode.locations(self._absolute(path))
+        last = blocks.last
+        if last is None:
+            return self.replicas_wanted
+        survey = ReplicaSurvey(path, datanodes=self._datanodes, bad_nodes=self.bad_nodes, config=self.config)
+        return len(await survey.holders(last.nodes, last.block, is_open=not blocks.is_last_complete))
 
     async def visible_length(self, path: str) -> int:
         blocks = await self.namenode.locations(self._absolute(path))
@@ -179,7 +198,7 @@ class HdfsStore:
         try:
             if len(data):
                 await writer.append([data])
-            length_bytes = await writer.close()
+            length_bytes = await writer.close(is_end_synced=False)
         except WriterBroken as error:
             length_bytes = await writer.mend()
             if length_bytes < len(data):
@@ -212,7 +231,9 @@ class HdfsStore:
             self._absolute(path), file_id=file_id, position=position, length_bytes=length_bytes
         )
 
-    async def take_over(self, path: str, *, previous_holder: str | None) -> int:
+    async def take_over(
+        self, path: str, *, previous_holder: str | None, durability: Durability = Durability.HFLUSH
+    ) -> int:
         return await take_over(
             self._absolute(path),
             previous_holder=previous_holder,
@@ -222,6 +243,7 @@ class HdfsStore:
             reader=self._reader,
             config=self.config,
             bad_nodes=self.bad_nodes,
+            is_sync=durability is Durability.HSYNC,
         )
 
     async def close(self) -> None:

@@ -24,17 +24,21 @@ async def take_over(
     reader: BlockReader,
     config: HdfsConfig,
     bad_nodes: BadNodes,
+    is_sync: bool = False,
 ) -> int:
     """Close the file at `path` (absolute) and return its verified length in bytes; fine when it is closed already.
 
-    `previous_holder`: the name it was written under; None or empty: lease recovery. Raises FileMissing, StorageUnavailable (none
-    of its DataNodes answers, or lease recovery takes longer than `config.lease_recovery_max_s`: call again), CorruptFile.
+    `previous_holder`: the name it was written under; None or empty: lease recovery. `is_sync`: and have it on the disks of
+    all its DataNodes, also when it was closed already (an earlier try may have ended in between). Raises FileMissing,
+    StorageUnavailable (none of its DataNodes answers, or lease recovery takes longer than `config.lease_recovery_max_s`:
+    call again), CorruptFile.
     """
     closing = FileClosing(
         path,
         holder=previous_holder or own_holder,
         own_holder=own_holder,
         tools=ClosingTools(namenode, datanode_rpc, reader, config, bad_nodes),
+        is_sync=is_sync,
     )
     if not previous_holder:
         return (await closing.recover("the name of its writer is not known")).length_bytes

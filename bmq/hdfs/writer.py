@@ -124,8 +124,12 @@ class HdfsWriter:
     async def prove_ownership(self) -> None:
         await self._stream.heartbeat()
 
-    async def close(self) -> int:
-        """As the port says. After StorageUnavailable it may be called again."""
+    async def close(self, *, is_end_synced: bool = True) -> int:
+        """As the port says. After StorageUnavailable it may be called again.
+
+        `is_end_synced`: with HSYNC, that the replicas are finalized is on the disks, too. A small file does without: a
+        start waits for its manifest, and whoever cannot read one after a power loss stops (rule 25).
+        """
         if self._failure is not None:
             raise self._failure
         if self._length_bytes >= 0:
@@ -133,7 +137,9 @@ class HdfsWriter:
         if self._is_being_mended:
             # Its block may have a newer stamp by now; only mending goes on from there.
             raise WriterBroken(f"{self.path} is being mended")
-        await self._stream.finish()
+        # What is acknowledged is on the disks. That the replicas are finalized has to be there as well: a DataNode that lost
+        # power would report a complete block as one that waits for recovery, and the NameNode would call it corrupt.
+        await self._stream.finish(is_sync=self._is_synced_each_time and is_end_synced)
         try:
             await self._complete(self._stream.located.block.with_length(self._stream.position))
             length_bytes = await self._verified()

@@ -119,6 +119,9 @@ class LocalStore:
     async def status(self, path: str) -> FileStatus | None:
         return await self._run(self._status, path)
 
+    async def prove(self, path: str) -> FileStatus | None:
+        return await self.status(path)
+
     async def rename(self, source: str, target: str) -> None:
         await self._run(self._rename, source, target)
 
@@ -215,8 +218,17 @@ class LocalStore:
             raise FileMissing(path)
         return ()
 
-    async def take_over(self, path: str, *, previous_holder: str | None) -> int:
-        """Revokes a handle of this process; a handle of another living process cannot be revoked: LeaseHeld."""
+    async def count_replicas(self, path: str) -> int:
+        await self.locate(path)
+        return self.replicas_wanted
+
+    async def take_over(
+        self, path: str, *, previous_holder: str | None, durability: Durability = Durability.HFLUSH
+    ) -> int:
+        """Revokes a handle of this process; a handle of another living process cannot be revoked: LeaseHeld.
+
+        A file is synced before it shows as closed, whatever its durability.
+        """
         while True:
             found = await self._run(self._status, path)
             if found is None or found.is_directory:

@@ -151,6 +151,12 @@ class SegmentStore(Protocol):
     async def status(self, path: str) -> FileStatus | None:
         """A look that began after the call (rule 7); None when nothing is there."""
 
+    async def prove(self, path: str) -> FileStatus | None:
+        """As `status`, and no answer from a server that was replaced and does not know it (rule 15). May cost a disk write.
+
+        For looks that prove ownership: behind a `status` there may be an old NameNode's memory.
+        """
+
     async def rename(self, source: str, target: str) -> None:
         """Rename without overwrite, never into a directory. Raises AlreadyExists, FileMissing, LeaseHeld. Durable."""
 
@@ -193,11 +199,21 @@ class SegmentStore(Protocol):
         A picture for onlookers: the bytes behind the durable ones may vanish yet. Raises FileMissing.
         """
 
-    async def take_over(self, path: str, *, previous_holder: str | None) -> int:
+    async def count_replicas(self, path: str) -> int:
+        """How many nodes hold all of a closed file, or go on with an open one, by their own word now (rule 26).
+
+        What `min.insync.replicas` is compared with for files that another owner wrote: a server that only keeps the lists
+        goes on naming dead nodes for minutes. A store without replication, and an empty file: `replicas_wanted`. Raises
+        FileMissing.
+        """
+
+    async def take_over(
+        self, path: str, *, previous_holder: str | None, durability: Durability = Durability.HFLUSH
+    ) -> int:
         """Close a file left open by `previous_holder` and stop that writer for good; the verified length (rules 3, 10).
 
-        Fine for a file already closed. None as holder: the strong, slow way (recoverLease). Raises LeaseHeld,
-        FileMissing.
+        Fine for a file already closed. With HSYNC all of it is on the disks of every replica then, whoever closed it (rule
+        26). None as holder: the strong, slow way (recoverLease). Raises LeaseHeld, FileMissing.
         """
 
     async def close(self) -> None:

@@ -309,6 +309,9 @@ class FakeClient:
 
         return await self.request(perform)
 
+    async def prove(self, path: str) -> FileStatus | None:
+        return await self.status(path)
+
     async def rename(self, source: str, target: str) -> None:
         def perform() -> None:
             self._store.check_lease(self._store.namespace.find(source), self)
@@ -374,7 +377,16 @@ class FakeClient:
 
         return await self.request(perform)
 
-    async def take_over(self, path: str, *, previous_holder: str | None) -> int:
+    async def count_replicas(self, path: str) -> int:
+        def perform() -> int:
+            file = self._store.namespace.file(path)
+            return len(self._store.nodes.up(file.replicas)) if file.data else self.replicas_wanted
+
+        return await self.request(perform)
+
+    async def take_over(
+        self, path: str, *, previous_holder: str | None, durability: Durability = Durability.HFLUSH
+    ) -> int:
         store = self._store
         is_slow = previous_holder is None or store.happens(store.faults.recover_lease_rate)
 

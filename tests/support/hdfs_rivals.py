@@ -90,7 +90,7 @@ class Client:
         self.reader = BlockReader(self.namenode, self.datanodes, config, self.bad_nodes, random, ReadCounts())
         self.tools = ClosingTools(self.namenode, self.datanodes, self.reader, config, self.bad_nodes)
 
-    async def take_over(self, path: str, previous_holder: str | None) -> int:
+    async def take_over(self, path: str, previous_holder: str | None, *, is_sync: bool = False) -> int:
         return await take_over(
             path,
             previous_holder=previous_holder,
@@ -100,6 +100,7 @@ class Client:
             reader=self.reader,
             config=self.config,
             bad_nodes=self.bad_nodes,
+            is_sync=is_sync,
         )
 
     async def blocks(self, path: str) -> FileBlocks:

@@ -69,6 +69,38 @@ async def test_a_replica_without_what_it_acknowledged_is_not_used(hdfs_config: H
         await own.check_replicas(segment.path, (segment.nodes[0], segment.nodes[2]), 9_000)
 
 
+async def test_a_block_is_not_closed_below_what_was_acknowledged(hdfs_config: HdfsConfig) -> None:
+    async with clients(hdfs_config, "own", "new") as (own, new):
+        segment = await left_by_lengths(own, f"{hdfs_config.root}/f", [5_000, 5_000, 5_000])
+        length_bytes, _ = await Repair(own.tools).mend(broken(segment, 9_000))
+        assert length_bytes == 5_000
+        assert {"complete", "update_pipeline", "recover_lease"}.isdisjoint(own.namenode.called)
+        assert (await own.blocks(segment.path)).is_open
+        # A new owner does not know; it has the floor (rule 5).
+        assert await new.take_over(segment.path, own.name) == 5_000
+
+
+async def test_an_empty_block_is_not_closed_below_what_was_acknowledged(hdfs_config: HdfsConfig) -> None:
+    async with clients(hdfs_config, "own") as (own,):
+        segment = await Segment.allocate(own, f"{hdfs_config.root}/f")
+        assert await Repair(own.tools).mend(broken(segment, 1)) == (0, 0)
+        assert {"complete", "update_pipeline", "recover_lease"}.isdisjoint(own.namenode.called)
+
+
+async def test_a_rotten_longest_replica_is_left_out(hdfs: HdfsCluster, hdfs_config: HdfsConfig) -> None:
+    """Its bytes beyond the others were acknowledged to nobody, and its checksums tell."""
+    async with clients(hdfs_config, "own") as (own,):
+        segment = await left_by_lengths(own, f"{hdfs_config.root}/f", [19_000, 5_000, 5_000])
+        rotten = hdfs.plan.datanodes[hdfs.datanodes.index(segment.nodes[0].transfer)]
+        (replica,) = (hdfs.directory / rotten.name).rglob(f"blk_{segment.block.block_id}")
+        content = bytearray(replica.read_bytes())
+        content[15_000] ^= 1
+        replica.write_bytes(content)
+        assert await Repair(own.tools).mend(broken(segment, 5_000)) == (5_000, 2)
+        await own.check_replicas(segment.path, segment.nodes[1:], 5_000)
+        assert "recover_lease" not in own.namenode.called
+
+
 async def test_mending_again_gives_the_same_answer(hdfs_config: HdfsConfig) -> None:
     async with clients(hdfs_config, "own") as (own,):
         segment = await left_by_lengths(own, f"{hdfs_config.root}/f", [5_000, 9_000, 7_000])
@@ -258,6 +290,22 @@ async def test_a_hung_datanode_costs_its_timeouts_and_no_byte(own_hdfs: HdfsClus
             await check_mended(own, "f", length_bytes, 2)
         finally:
             await own_hdfs.datanode(1).resume()
+
+
+async def test_a_hung_datanode_that_has_what_was_acknowledged_is_waited_for(own_hdfs: HdfsCluster) -> None:
+    config = config_of(own_hdfs, fresh_root("waited"))
+    async with clients(config, "own") as (own,):
+        segment = await left_by_lengths(own, f"{config.root}/f", [9_000, 5_000, 5_000])
+        hung = own_hdfs.datanode_at(segment.nodes[0].transfer)
+        await hung.pause()
+        try:
+            with pytest.raises(StorageUnavailable, match="may hold all of it"):
+                await Repair(own.tools).mend(broken(segment, 9_000))
+        finally:
+            await hung.resume()
+        assert {"complete", "update_pipeline", "recover_lease"}.isdisjoint(own.namenode.called)
+        assert await Repair(own.tools).mend(broken(segment, 9_000)) == (9_000, 1)
+        await own.check_replicas(segment.path, segment.nodes[:1], 9_000)
 
 
 async def test_a_datanode_that_dies_during_the_repair_is_left_out_too(own_hdfs: HdfsCluster) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from random import Random
 
 import pytest
 
 from bmq.dev.hdfs import HdfsCluster
 from bmq.hdfs.config import HdfsConfig
+from bmq.hdfs.store import HdfsStore
 from bmq.log.store import FileMissing, StorageUnavailable, StoreError
-from tests.support.hdfs import config_of, fresh_root
+from tests.support.hdfs import config_of, fresh_root, until
 from tests.support.hdfs_rivals import Segment, clients
 
 pytestmark = pytest.mark.integration
@@ -130,7 +132,68 @@ async def test_another_checksum_chunk_in_the_new_owners_configuration_does_no_ha
         await new.check_replicas(segment.path, last.nodes, 70_001)
 
 
+async def test_nodes_that_are_only_suspected_are_used_rather_than_to_close_on_one(hdfs_config: HdfsConfig) -> None:
+    async with clients(hdfs_config, "old", "new") as (old, new):
+        segment = await Segment.open(old, f"{hdfs_config.root}/f", 9_000)
+        for node in segment.nodes[1:]:
+            new.bad_nodes.add(node)
+        assert await new.take_over(segment.path, old.name) == 9_000
+        await new.check_replicas(segment.path, segment.nodes, 9_000)
+        assert "recover_lease" not in new.namenode.called
+        segment.abort()
+
+
 # --- DataNodes that are gone
+
+
+async def test_a_hung_datanode_that_comes_back_with_a_stale_replica_harms_nothing(own_hdfs: HdfsCluster) -> None:
+    """It even goes on answering its old writer; the NameNode drops what it has, and copies the block anew."""
+    config = config_of(own_hdfs, fresh_root("back"))
+    store = await HdfsStore.open(config, Random(1))
+    try:
+        async with clients(config, "old") as (old,):
+            segment = await Segment.open(old, f"{config.root}/f", 9_000)
+            assert await store.count_replicas("f") == 3
+            hung = own_hdfs.datanode_at(segment.nodes[0].transfer)
+            await hung.pause()
+            try:
+                assert await store.take_over("f", previous_holder=old.name) == 9_000
+                assert await store.count_replicas("f") <= 2
+            finally:
+                await hung.resume()
+
+            async def is_copied() -> bool:
+                return await store.count_replicas("f") == 3
+
+            await until(is_copied, 60, "three replicas again")
+            last = (await old.blocks(segment.path)).last
+            assert last is not None
+            assert len(last.nodes) == 3
+            await old.check_replicas(segment.path, last.nodes, 9_000)
+            segment.abort()
+    finally:
+        await store.close()
+
+
+async def test_a_dead_datanode_does_not_count_although_it_is_listed(own_hdfs: HdfsCluster) -> None:
+    config = config_of(own_hdfs, fresh_root("counted"))
+    store = await HdfsStore.open(config, Random(1))
+    try:
+        async with clients(config, "old") as (old,):
+            segment = await Segment.open(old, f"{config.root}/f", 9_000)
+            assert await store.take_over("f", previous_holder=old.name) == 9_000
+
+            async def are_listed() -> bool:
+                return len(await store.locate("f")) == 3
+
+            await until(are_listed, 10, "all replicas are listed")
+            assert await store.count_replicas("f") == 3
+            await own_hdfs.datanode(1).kill()
+            assert await store.count_replicas("f") == 2
+            assert len(await store.locate("f")) == 3  # for as long as the NameNode takes it for alive
+            segment.abort()
+    finally:
+        await store.close()
 
 
 async def test_with_a_killed_datanode_the_others_close_the_file(own_hdfs: HdfsCluster) -> None:

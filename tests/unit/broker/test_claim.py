@@ -227,6 +227,22 @@ async def test_open_files_are_found_back_to_the_newest_manifest() -> None:
     ]
 
 
+async def test_a_segment_that_was_closed_but_perhaps_not_synced_is_found_where_that_matters() -> None:
+    """Its new owner may have died between the two; an index is only made of what is on disk, and so is a manifest."""
+    store = FakeStore()
+    for epoch in (2, 3, 4):
+        store.put_file(f"topics/t/0/0000000{epoch}/owner.owner-{epoch}", b"")
+        for roll in (0, 1):
+            store.put_file(f"topics/t/0/0000000{epoch}/0000000{roll}.log", b"x")
+        store.put_file(f"topics/t/0/0000000{epoch}/00000000.index", b"x")
+    store.put_file("topics/t/0/00000004/00000002.log", b"")
+    store.put_file("topics/t/0/00000003/manifest.00000000", b"x")
+    for is_synced in (False, True):
+        found = await find_open_files(store.client("a"), PATHS, (4, 3, 2), frozenset({4}), is_synced=is_synced)
+        expected = [("topics/t/0/00000004/00000001.log", "owner-4"), ("topics/t/0/00000003/00000001.log", "owner-3")]
+        assert [(file.path, file.holder) for file in found] == (expected if is_synced else [])
+
+
 async def test_a_file_without_an_owners_name_has_no_holder() -> None:
     store = FakeStore()
     store.put_file("topics/t/0/00000004/00000000.log", b"", is_open=True)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from bmq.hdfs.blocks import DataNode
 from bmq.hdfs.config import Address
 from bmq.hdfs.replica_states import (
+    BytesGone,
     CompleteAsIs,
     RecoverLease,
     Renew,
@@ -89,6 +90,17 @@ def test_nobody_decides_without_an_answer() -> None:
     assert isinstance(plan([]), RecoverLease)
 
 
+def test_what_was_acknowledged_is_never_cut_off() -> None:
+    assert plan([writable(A), settled(B, 4)], least_bytes=9) == Renew((A,))
+    assert plan([settled(A, 4), settled(B, 9)], least_bytes=9) == CompleteAsIs((B,), 9)
+    # Another node may hold the rest, and come back.
+    assert plan([settled(A, 4), unreachable(B)], least_bytes=9) == WaitForNodes()
+    assert plan([settled(A, 4), settled(B, 4), waiting(C)], least_bytes=9) == WaitForNodes()
+    assert plan([absent(A), absent(B), unreachable(C)], least_bytes=9) == WaitForNodes()
+    assert plan([settled(A, 4), settled(B, 5), absent(C)], least_bytes=9) == BytesGone(5)
+    assert plan([absent(A), absent(B), absent(C)], least_bytes=1) == BytesGone(0)
+
+
 def test_a_node_that_is_no_longer_listed_joins_but_never_decides() -> None:
     others = writable(B, is_listed=False)
     assert plan([writable(A), others]) == Renew((A, B))
@@ -108,6 +120,33 @@ replica_lists = st.lists(
     max_size=4,
     unique_by=lambda replica: replica.node,
 )
+
+
+@given(replica_lists, st.integers(1, 4))
+def test_no_plan_closes_below_what_was_acknowledged(replicas: list[Replica], least_bytes: int) -> None:
+    """Lease recovery closes at what it finds, so it is left to replicas of which nobody knows that they are too short."""
+    listed = [replica for replica in replicas if replica.is_listed]
+    has_short = any(
+        r.state is ReplicaState.ABSENT or (r.state is ReplicaState.SETTLED and r.length_bytes < least_bytes)
+        for r in listed
+    )
+    match plan(replicas, least_bytes=least_bytes):
+        case Renew(_, kept):
+            assert all(replica.length_bytes >= least_bytes for replica in kept)
+        case CompleteAsIs(_, length_bytes):
+            assert length_bytes >= least_bytes
+        case RecoverLease():
+            usable = {
+                r.length_bytes for r in listed if r.state is ReplicaState.SETTLED and r.length_bytes >= least_bytes
+            }
+            assert usable or not has_short
+        case WaitForNodes():
+            assert any(r.state in (ReplicaState.UNREACHABLE, ReplicaState.WAITING) for r in listed)
+        case BytesGone(length_bytes):
+            assert length_bytes < least_bytes
+            assert all(r.state in (ReplicaState.SETTLED, ReplicaState.ABSENT) for r in listed)
+        case SetUpEmpty():
+            raise AssertionError("something was acknowledged")
 
 
 @given(replica_lists)
@@ -133,6 +172,8 @@ def test_a_plan_uses_only_nodes_that_can_do_it_and_relies_on_a_listed_one(replic
             assert {r.state for r in replicas if r.is_listed} == {ReplicaState.UNREACHABLE}
         case RecoverLease(reason):
             assert reason
+        case BytesGone():
+            raise AssertionError("nothing was acknowledged")
 
 
 @given(
@@ -171,9 +212,13 @@ def test_a_shorter_finalized_replica_is_left_out() -> None:
     assert (agreement.length_bytes, agreement.resend_from, agreement.settled) == (8, 0, (C,))
 
 
-def test_dead_nodes_are_skipped_and_suspected_ones_only_while_others_are_left() -> None:
-    assert candidates([A, B, C], [], dead=[B], suspected=[C]) == ((A, True),)
+def test_dead_nodes_are_skipped_and_suspected_ones_while_two_others_are_left() -> None:
+    assert candidates([A, B, C], [], dead=[], suspected=[C]) == ((A, True), (B, True))
+    assert candidates([A, B, C], [], dead=[], suspected=[B, C]) == ((A, True), (B, True), (C, True))
+    assert candidates([A, B, C], [], dead=[B], suspected=[C]) == ((A, True), (C, True))
     assert candidates([A, B, C], [], dead=[B], suspected=[A, C]) == ((A, True), (C, True))
+    assert candidates([A, B], [], dead=[], suspected=[B]) == ((A, True), (B, True))
+    assert candidates([A], [], dead=[], suspected=[]) == ((A, True),)
     assert candidates([A, B], [], dead=[A, B], suspected=[]) == ()
 
 

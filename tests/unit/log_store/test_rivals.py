@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from bmq.log.store import SegmentStore
+from bmq.log.store import Durability, SegmentStore
 from tests.fakes.store import FakeClient, FakeStore
 from tests.unit.log_store.rivals import CLIENTS, Players, draw_history
 
@@ -43,7 +43,9 @@ def test_the_same_history_has_the_same_outcomes() -> None:
 
 async def test_a_difference_is_found() -> None:
     class Unfenced(FakeClient):
-        async def take_over(self, path: str, *, previous_holder: str | None) -> int:
+        async def take_over(
+            self, path: str, *, previous_holder: str | None, durability: Durability = Durability.HFLUSH
+        ) -> int:
             file = self._store.namespace.file(path)
             return len(file.data)
 
