@@ -24,6 +24,8 @@ class File:
     is_open: bool = True
     stamp: int = 1
     is_connected: bool = False  # its writer has set the block up on the replicas
+    is_committed: bool = False  # complete() fixed the length, but too few replicas were reported yet: still open
+    is_hsync: bool = False  # its writer asked for every append to be on disk
     was_dropped: bool = False  # lease recovery or deletion threw an unconnected block away
     is_deleted: bool = False
     data: bytearray = field(default_factory=bytearray)
@@ -48,10 +50,13 @@ class Directory:
 
 
 class Namespace:
+    """`changes` notes what was made, renamed and deleted, oldest first, while it is not None (PastNamespace)."""
+
     def __init__(self) -> None:
         self._next_id = 1
         self.root = Directory(self._new_id())
         self.used_bytes = 0
+        self.changes: list[tuple[Directory, str, File | Directory | None]] | None = None
 
     def _new_id(self) -> int:
         self._next_id += 1
@@ -87,8 +92,10 @@ class Namespace:
         parts = _parts(path)
         for depth in range(1 if with_parents else len(parts), len(parts) + 1):
             parent, name = self.parent("/".join(parts[:depth]))
-            node = parent.children.setdefault(name, Directory(self._new_id()))
-            if isinstance(node, File):
+            node = parent.children.get(name)
+            if node is None:
+                self._put(parent, name, Directory(self._new_id()))
+            elif isinstance(node, File):
                 raise AlreadyExists(path)
 
     def create(self, path: str, holder: str) -> File:
@@ -96,7 +103,7 @@ class Namespace:
         if name in parent.children:
             raise AlreadyExists(path)
         file = File(self._new_id(), holder)
-        parent.children[name] = file
+        self._put(parent, name, file)
         return file
 
     def rename(self, source: str, target: str) -> None:
@@ -108,7 +115,9 @@ class Namespace:
             raise AlreadyExists(target)
         if (target + "/").startswith(source + "/"):
             raise FileMissing(target)
-        target_parent.children[target_name] = source_parent.children.pop(source_name)
+        node = source_parent.children[source_name]
+        self._put(source_parent, source_name, None)
+        self._put(target_parent, target_name, node)
 
     def delete(self, path: str, *, recursive: bool) -> bool:
         node = self.find(path)
@@ -117,7 +126,7 @@ class Namespace:
         if isinstance(node, Directory) and node.children and not recursive:
             raise StoreError(f"directory {path} is not empty")
         parent, name = self.parent(path)
-        del parent.children[name]
+        self._put(parent, name, None)
         for _, file in files_below(node, ""):
             file.is_deleted = True
             file.is_open = False
@@ -125,6 +134,15 @@ class Namespace:
             file.was_dropped |= not file.is_connected
             self.used_bytes -= len(file.data)
         return True
+
+    def _put(self, directory: Directory, name: str, node: File | Directory | None) -> None:
+        """The one place where the tree changes. None: nothing has that name any more."""
+        if self.changes is not None:
+            self.changes.append((directory, name, directory.children.get(name)))
+        if node is None:
+            del directory.children[name]
+        else:
+            directory.children[name] = node
 
     def extend(self, file: File, data: bytes | memoryview) -> None:
         """On every replica."""
@@ -161,6 +179,39 @@ class Namespace:
 
     def entries(self, path: str) -> tuple[FileStatus, ...]:
         return tuple(status_of(name, node) for name, node in sorted(self.directory(path).children.items()))
+
+
+class PastNamespace:
+    """The tree as it was when `changes` began: what a NameNode shows that does not know that it was replaced.
+
+    Names only: a file that is in it shows its present length.
+    """
+
+    def __init__(self, namespace: Namespace) -> None:
+        assert namespace.changes is not None
+        self._root = namespace.root
+        self._before: dict[tuple[Directory, str], File | Directory | None] = {}
+        for directory, name, node in namespace.changes:
+            self._before.setdefault((directory, name), node)
+
+    def children(self, directory: Directory) -> dict[str, File | Directory]:
+        children: dict[str, File | Directory | None] = {**directory.children}
+        children |= {name: node for (place, name), node in self._before.items() if place is directory}
+        return {name: node for name, node in sorted(children.items()) if node is not None}
+
+    def find(self, path: str) -> File | Directory | None:
+        node: File | Directory | None = self._root
+        for part in _parts(path):
+            if not isinstance(node, Directory):
+                return None
+            node = self._before[node, part] if (node, part) in self._before else node.children.get(part)
+        return node
+
+    def entries(self, path: str) -> tuple[FileStatus, ...]:
+        node = self.find(path)
+        if not isinstance(node, Directory):
+            raise FileMissing(path)
+        return tuple(status_of(name, child) for name, child in self.children(node).items())
 
 
 def status_of(name: str, node: File | Directory) -> FileStatus:

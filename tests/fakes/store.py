@@ -16,11 +16,17 @@ accepts appends into nowhere, and even proves ownership: only a look at the own 
 A file lies on several nodes. Each holds its own prefix of what was appended; an append counts when all have it. When one
 is lost or hangs the writer breaks; `mend` and `take_over` go on with the nodes that answer, equal to the longest of them
 and under a new stamp, so that the bytes of the others count no more when they return. New files get fewer nodes then.
+
+A call that changes the namespace may be carried out long after its caller heard StorageUnavailable, even when that process
+is dead. After `fail_over` some clients go on asking a NameNode that was replaced: it shows the tree as it was, until one of
+them tries to change something. What a segment of an hsync topic holds beyond its synced bytes does not outlive
+`crash_machine`, closed or not.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 from asyncio import Future
 from collections.abc import Callable
@@ -40,7 +46,7 @@ from bmq.log.store import (
     StorageUnavailable,
     StoreError,
 )
-from tests.fakes.namespace import Directory, File, Namespace, files_below, status_of
+from tests.fakes.namespace import Directory, File, Namespace, PastNamespace, files_below, status_of
 from tests.fakes.nodes import Nodes, NodeState
 from tests.fakes.store_writer import FakeWriter
 
@@ -64,6 +70,14 @@ class Faults:
     ack_timeout_s: float = 0.5  # then a node that does not answer counts as lost
     recover_lease_rate: float = 0.0  # a fast takeover fell back to lease recovery
     break_writer_rate: float = 0.0  # per append: any prefix of what is in flight is kept
+    late_call_rate: float = 0.0  # per change: its caller gives up, it is carried out afterwards
+    late_call_s: tuple[float, float] = (0.05, 6.0)  # so much later
+    unreadable_rate: float = 0.0  # per read of a whole file: its bytes are damaged on the nodes that are up
+    unreadable_s: tuple[float, float] = (0.05, 3.0)  # until a good replica returns
+    rotten_tail_rate: float = 0.0  # per takeover: of what not every replica had, the longest one's bytes are wrong
+    unsynced_takeover_rate: float = 0.0  # per takeover of an hsync file that does not ask for a sync
+    committed_rate: float = 0.0  # per close: the length is fixed, but too few replicas were reported
+    append_raises_rate: float = 0.0  # per append: an exception instead of a future
 
 
 @dataclass(slots=True)
@@ -78,6 +92,14 @@ class Counts:
     lost_replies: int = 0
     node_losses: int = 0
     short_files: int = 0  # made on fewer nodes than wanted
+    late_calls: int = 0
+    stale_answers: int = 0
+    damaged_reads: int = 0
+    rotten_tails: int = 0
+    committed_files: int = 0
+    raised_appends: int = 0
+    full_appends: int = 0
+    lost_bytes: int = 0  # of hsync topics, when the machines crashed
 
 
 class FakeStore:
@@ -103,6 +125,9 @@ class FakeStore:
         self.is_lease_exclusive = is_lease_exclusive
         self.clients: list[FakeClient] = []
         self.context = contextvars.Context()
+        self.on_raised: Callable[[FakeClient], None] = lambda _: None  # an append of this process raised
+        self._unreadable_until_s: dict[int, float] = {}  # by file id
+        self._crash_count = 0
 
     def client(self, name: str) -> FakeClient:
         """The store as one process sees it. A restarted process takes a new client."""
@@ -114,9 +139,34 @@ class FakeStore:
         """Power loss everywhere: every client is dead, and of what was not synced any prefix is left."""
         for client in self.clients:
             client.kill()
+        self._crash_count += 1
+        self.end_fail_over()
         for _, file in files_below(self.namespace.root, ""):
             if file.synced_bytes < len(file.data):
-                self.namespace.truncate(file, self.random.randint(file.synced_bytes, len(file.data)))
+                left_bytes = self.random.randint(file.synced_bytes, len(file.data))
+                self.counts.lost_bytes += len(file.data) - left_bytes if file.is_hsync else 0
+                self.namespace.truncate(file, left_bytes)
+
+    # --- NameNodes
+
+    def fail_over(self, *, stale_s: float) -> None:
+        """Another NameNode is the active one now. Some clients still ask the old one, for `stale_s` at most."""
+        self.end_fail_over()
+        self.namespace.changes = changes = []
+        for client in self.clients:
+            client.is_at_old_name_node = client.is_alive and self.random.random() < 0.6
+
+        def end() -> None:
+            if self.namespace.changes is changes:
+                self.end_fail_over()
+
+        self.after(stale_s, end)
+
+    def end_fail_over(self) -> None:
+        """The old NameNode ends: its first try to change something finds the journal closed to it."""
+        self.namespace.changes = None
+        for client in self.clients:
+            client.is_at_old_name_node = False
 
     # --- nodes
 
@@ -151,6 +201,21 @@ class FakeStore:
             raise StorageUnavailable("could only be written to 0 of the 1 nodes at least")
         self.counts.short_files += len(nodes) < self.nodes.wanted
         return nodes
+
+    def report_committed(self, file: File) -> None:
+        """Its length was fixed; now and then its replicas are reported by now. Raises StorageUnavailable."""
+        if self.faults.committed_rate and self.random.random() < 0.5:
+            raise StorageUnavailable("the last block is committed, but too few replicas were reported")
+        file.is_open = file.is_committed = False
+        if not file.is_hsync:
+            file.synced_bytes = len(file.data)
+
+    def spoil_tail(self, file: File) -> None:
+        """Behind what every node of a generation has held, the replicas need not agree."""
+        whole_bytes = max((length_bytes for length_bytes, _ in file.held), default=0)
+        if file.replicas and whole_bytes < len(file.data):
+            self.counts.rotten_tails += 1
+            file.data[self.random.randrange(whole_bytes, len(file.data))] ^= 1 << self.random.randrange(8)
 
     def surviving_nodes(self, file: File) -> list[str]:
         """The nodes a block can be recovered on. Raises StorageUnavailable when none of its nodes answers."""
@@ -191,6 +256,48 @@ class FakeStore:
 
     # --- for clients and writers
 
+    def carry_out_late(self, perform: Callable[[], object]) -> None:
+        """Its caller is told nothing, nor that it failed; a crash of all machines forgets it."""
+        crash_count = self._crash_count
+        self.counts.late_calls += 1
+
+        def late() -> None:
+            if crash_count == self._crash_count:
+                with contextlib.suppress(StoreError):
+                    perform()
+
+        self.after(self.random.uniform(*self.faults.late_call_s), late)
+
+    def maybe_close_late(self, file: File) -> None:
+        """complete() is given up and may come later: under another stamp it is refused. Raises StorageUnavailable."""
+        if not self.happens(self.faults.late_call_rate):
+            return
+        stamp = file.stamp
+
+        def close() -> None:
+            if file.is_open and file.stamp == stamp:
+                file.is_open = file.is_committed = False
+                if not file.is_hsync:
+                    file.synced_bytes = len(file.data)
+
+        self.carry_out_late(close)
+        raise StorageUnavailable("completing the file was given up; it may still be carried out")
+
+    def damaged(self, file: File) -> bytes | None:
+        """What reading it gives while its good replicas are away; None: it is fine."""
+        now_s = asyncio.get_running_loop().time()
+        if self.happens(self.faults.unreadable_rate):
+            until_s = now_s + self.span(self.faults.unreadable_s)
+            self._unreadable_until_s[file.file_id] = max(until_s, self._unreadable_until_s.get(file.file_id, 0.0))
+        if not file.data or now_s >= self._unreadable_until_s.get(file.file_id, 0.0):
+            return None
+        self.counts.damaged_reads += 1
+        if self.random.random() < 0.5:
+            raise CorruptFile("the checksums of every replica that answers are wrong")
+        content = bytearray(file.data)
+        content[self.random.randrange(len(content))] ^= 1 << self.random.randrange(8)
+        return bytes(content)
+
     def after(self, seconds: float, callback: Callable[[], None]) -> None:
         """Call in the store's own context."""
         loop = asyncio.get_running_loop()
@@ -227,6 +334,7 @@ class FakeClient:
         self.name = name
         self.is_alive = True
         self.writers: list[FakeWriter] = []
+        self.is_at_old_name_node = False
         self._store = store
         self._is_paused = False
         self._held: list[Callable[[], None]] = []
@@ -260,8 +368,18 @@ class FakeClient:
         else:
             callback()
 
-    async def request(self, perform: Callable[[], T], *, more_s: float = 0.0) -> T:
-        """`perform` runs at the moment the request arrives; its result or StoreError travels back."""
+    async def request(
+        self,
+        perform: Callable[[], T],
+        *,
+        more_s: float = 0.0,
+        is_change: bool = False,
+        is_late_possible: bool = True,
+    ) -> T:
+        """`perform` runs at the moment the request arrives; its result or StoreError travels back.
+
+        `is_change`: only the active NameNode can do it; `is_late_possible`: and it may be carried out after it was given up.
+        """
         answer: Future[T] = asyncio.get_running_loop().create_future()
         store, faults = self._store, self._store.faults
 
@@ -273,6 +391,11 @@ class FakeClient:
             try:
                 if store.happens(faults.unavailable_rate):
                     raise StorageUnavailable("the store does not answer")
+                if is_change and self.is_at_old_name_node:
+                    store.end_fail_over()
+                if is_change and is_late_possible and store.happens(faults.late_call_rate):
+                    store.carry_out_late(perform)
+                    raise StorageUnavailable("the call was given up; it may still be carried out")
                 result = perform()
             except StoreError as error:
                 failure = error
@@ -294,17 +417,17 @@ class FakeClient:
         return self._store.nodes.wanted
 
     async def make_directory(self, path: str) -> None:
-        await self.request(lambda: self._store.namespace.make_directory(path, with_parents=False))
+        await self.request(lambda: self._store.namespace.make_directory(path, with_parents=False), is_change=True)
 
     async def make_directories(self, path: str) -> None:
-        await self.request(lambda: self._store.namespace.make_directory(path, with_parents=True))
+        await self.request(lambda: self._store.namespace.make_directory(path, with_parents=True), is_change=True)
 
     async def list_directory(self, path: str) -> tuple[FileStatus, ...]:
-        return await self.request(lambda: self._store.namespace.entries(path))
+        return await self.request(lambda: self._seen().entries(path))
 
     async def status(self, path: str) -> FileStatus | None:
         def perform() -> FileStatus | None:
-            node = self._store.namespace.find(path)
+            node = self._seen().find(path)
             return None if node is None else status_of(path.rpartition("/")[2], node)
 
         return await self.request(perform)
@@ -317,14 +440,14 @@ class FakeClient:
             self._store.check_lease(self._store.namespace.find(source), self)
             self._store.namespace.rename(source, target)
 
-        await self.request(perform)
+        await self.request(perform, is_change=True)
 
     async def delete(self, path: str, *, recursive: bool = False) -> bool:
-        return await self.request(lambda: self._store.namespace.delete(path, recursive=recursive))
+        return await self.request(lambda: self._store.namespace.delete(path, recursive=recursive), is_change=True)
 
     async def write_file(self, path: str, data: Buffer, *, holder: str) -> None:
         content = bytes(data)
-        file = await self.request(lambda: self._create(path, holder))
+        file = await self.request(lambda: self._create(path, holder), is_change=True)
 
         def fill() -> None:
             if file.stamp != 1 or not file.is_open:
@@ -338,7 +461,7 @@ class FakeClient:
             file.synced_bytes = len(content)
             file.is_open = False
 
-        await self.request(fill)
+        await self.request(fill, is_change=True)
 
     async def read_file(self, path: str, *, length_bytes_max: int) -> bytes:
         def perform() -> bytes:
@@ -348,12 +471,12 @@ class FakeClient:
             if len(file.data) > length_bytes_max:
                 raise CorruptFile(f"{path} has {len(file.data)} bytes, more than {length_bytes_max}")
             self._readable_bytes(file)
-            return bytes(file.data)
+            return self._store.damaged(file) or bytes(file.data)
 
         return await self.request(perform)
 
     async def create_segment(self, path: str, *, holder: str, durability: Durability, segment_bytes: int) -> FakeWriter:
-        file = await self.request(lambda: self._create(path, holder))
+        file = await self.request(lambda: self._create(path, holder), is_change=True)
         return await self.request(lambda: self._connect(file, path, durability))
 
     async def read(self, path: str, *, file_id: int, position: int, length_bytes: int) -> Buffer:
@@ -397,23 +520,43 @@ class FakeClient:
                 return len(file.data)
             nodes = store.surviving_nodes(file)
             store.counts.takeovers += 1
+            if file.is_committed:
+                store.report_committed(file)
+                return len(file.data)
+            if store.happens(store.faults.rotten_tail_rate):
+                store.spoil_tail(file)
             store.namespace.keep_replicas(file, nodes)
             if store.happens(store.faults.half_takeover_rate):
                 raise StorageUnavailable("the stamp was bumped, closing failed")
+            store.maybe_close_late(file)
             if is_slow or previous_holder != file.holder:
                 store.counts.recovered_leases += 1
                 file.was_dropped |= not file.is_connected
             file.is_open = False
-            file.synced_bytes = len(file.data)
+            if not file.is_hsync or not store.happens(store.faults.unsynced_takeover_rate):
+                file.synced_bytes = len(file.data)
             return len(file.data)
 
-        return await self.request(perform, more_s=store.span(store.faults.recover_lease_s) if is_slow else 0.0)
+        return await self.request(
+            perform,
+            is_change=True,
+            is_late_possible=False,
+            more_s=store.span(store.faults.recover_lease_s) if is_slow else 0.0,
+        )
 
     async def close(self) -> None:
         for writer in tuple(self.writers):
             writer.abandon()
 
     # --- inside
+
+    def _seen(self) -> Namespace | PastNamespace:
+        """The tree as the NameNode that this client asks knows it."""
+        namespace = self._store.namespace
+        if not self.is_at_old_name_node or not namespace.changes:
+            return namespace
+        self._store.counts.stale_answers += 1
+        return PastNamespace(namespace)
 
     def _readable_bytes(self, file: File) -> int:
         if not file.replicas:
@@ -440,6 +583,7 @@ class FakeClient:
         nodes = self._store.nodes_for_file()
         if is_ours:
             file.replicas = dict.fromkeys(nodes, 0)
+            file.is_hsync = durability is Durability.HSYNC
         else:
             self._store.counts.ghost_writers += 1
         file.is_connected = True

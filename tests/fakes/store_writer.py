@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from tests.fakes.store import FakeClient, FakeStore
 
 
+class AppendFailure(RuntimeError):
+    """What an append raised that, by the port, never raises: a bug, or no memory."""
+
+
 class _Wire:
     """Delivers in the order of sending, each message after its own delay or later."""
 
@@ -93,10 +97,18 @@ class FakeWriter:
             answer.set_exception(self._failure)
             answer.exception()  # the caller may have stopped listening; that is no leak worth a log line
             return answer
+        is_raising = self._store.happens(self._store.faults.append_raises_rate)
+        if is_raising:
+            self._store.counts.raised_appends += 1
+            self._store.on_raised(self._client)
+            if self._store.random.random() < 0.5:
+                raise AppendFailure(f"nothing was appended to {self.path}")
         data = b"".join(buffers)
         self._accepted_bytes += len(data)
         self._unanswered.append(answer)
         self._client.outbound(lambda: self._send(data, answer))
+        if is_raising:
+            raise AppendFailure(f"it was appended to {self.path} all the same")
         return answer
 
     async def prove_ownership(self) -> None:
@@ -118,14 +130,17 @@ class FakeWriter:
             if self._is_ghost or self._file.stamp != self._stamp:
                 raise FencedWriter(f"{self.path} was taken over")
             self._arrive_partly()
-            if self._file.is_open:
+            if self._file.is_committed:
+                self._store.report_committed(self._file)
+            elif self._file.is_open:
                 self._bump()
                 if self._store.happens(self._store.faults.half_mend_rate):
                     raise StorageUnavailable("the stamp was bumped, closing failed")
+                self._store.maybe_close_late(self._file)
                 self._close_file()
             return len(self._file.data)
 
-        length_bytes = await self._client.request(perform)
+        length_bytes = await self._client.request(perform, is_change=True, is_late_possible=False)
         await self._client.request(self._look)
         self._forget()
         return length_bytes
@@ -140,11 +155,12 @@ class FakeWriter:
             self._check_stamp()
             if self._down():
                 raise WriterBroken(f"{self.path}: {self._down()[0]} does not answer")
+            self._store.maybe_close_late(self._file)
             self._close_file()
             self._look()  # at the length: completing goes by the file's id, and works in a renamed directory too
             return len(self._file.data)
 
-        length_bytes = await self._client.request(perform)
+        length_bytes = await self._client.request(perform, is_change=True, is_late_possible=False)
         self._failure = WriterBroken(f"{self.path} is closed")
         self._forget()
         return length_bytes
@@ -210,6 +226,7 @@ class FakeWriter:
             return
         room_bytes = self._store.room_bytes()
         if not self._is_ghost and len(data) > room_bytes:
+            self._store.counts.full_appends += 1
             self._store.namespace.extend(self._file, memoryview(data)[:room_bytes])
             self._in_flight.clear()
             self._tell(StorageFull(f"no space for {self.path}"))
@@ -291,8 +308,16 @@ class FakeWriter:
             raise FencedWriter(f"{self.path} was taken over")
 
     def _close_file(self) -> None:
-        self._file.is_open = False
-        self._file.synced_bytes = len(self._file.data)
+        """A mend syncs what it closes where the topic asks for it; what was appended there is synced already."""
+        file = self._file
+        if self._durability is Durability.HSYNC:
+            file.synced_bytes = len(file.data)
+        if self._store.happens(self._store.faults.committed_rate):
+            self._store.counts.committed_files += 1
+            file.is_committed = True
+            raise StorageUnavailable("the last block is committed, but too few replicas were reported")
+        file.is_open = False
+        file.synced_bytes = len(file.data)
 
     def _forget(self) -> None:
         if self in self._client.writers:

@@ -1,5 +1,9 @@
 """Run seeds: `python -m tests.simulation --seed 17` replays one, `--seeds 1000 [--first N]` searches.
 
+`--fault NAME=RATE` sets how often one of the rarer faults happens (fault_rates.py), `--faults-at-highest` sets all of them:
+
+    python -m tests.simulation --seeds 2000 --faults-at-highest --history owners --history servers --history cluster
+
 Each seed runs in a process of its own, so that nothing of a killed server outlives its history.
 """
 
@@ -10,7 +14,7 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 import structlog
@@ -20,32 +24,12 @@ from bmq.protocol.apis import APIS, INTERNAL_APIS
 from bmq.protocol.codec import message_format
 from bmq.protocol.formats import codec_of
 from bmq.proxy import handlers as proxy_handlers
+from tests.simulation.fault_rates import KINDS, FaultRates
 from tests.simulation.outcome import Outcome
 from tests.simulation.seeds import HISTORIES, run_seed
 
-# Floors on the sum over all seeds, per seed: a run in which little happened proves little.
-FLOORS = {
-    "kills": 4,
-    "pauses": 8,
-    "takeovers": 25,
-    "hand_overs": 2,
-    "power_losses": 0.2,
-    "losses_accepted": 0.02,
-    "node_losses": 5,
-    "shortages": 8,
-    "resets": 0.3,
-    "elections": 1,
-    "controller_losses": 0.25,
-    "cuts": 0.5,
-    "zookeeper_outages": 0.05,
-    "moves": 6,
-    "remote_tails": 20,
-    "deletions": 0.1,
-    "topics_made": 0.3,
-    "acknowledged_batches": 130,
-    "commits": 20,
-    "answers": 80,
-}
+# Floors for each kind of history, per seed of it: a run in which little happened proves little.
+FLOORS: Mapping[str, Mapping[str, float]] = {}
 FLOORS_FROM_SEEDS = 20  # fewer may be quiet by chance
 
 
@@ -59,20 +43,34 @@ def warm_up() -> None:
             codec_of(messages, messages.version_max)
 
 
-def run_seeds(seeds: Iterable[int], processes: int, names: tuple[str, ...]) -> Iterable[Outcome]:
+def run_seeds(seeds: Iterable[int], processes: int, run: Callable[[int], Outcome]) -> Iterable[Outcome]:
     warm_up()
     with multiprocessing.get_context("fork").Pool(processes, maxtasksperchild=1) as pool:
-        yield from pool.imap_unordered(partial(run_seed, names=names), seeds)
+        yield from pool.imap_unordered(run, seeds)
 
 
-def quiet_floor(outcomes: list[Outcome]) -> str | None:
-    """A sentence if too little happened in all these histories together."""
-    count = len(outcomes)
-    for name, floor in FLOORS.items():
-        total = sum(getattr(outcome, name) for outcome in outcomes)
-        if count >= FLOORS_FROM_SEEDS and total < floor * count:
-            return f"only {total} {name} in {count} seeds; at least {floor * count:.0f} are wanted"
-    return None
+def quiet_floors(outcomes: list[Outcome], fixed: Mapping[str, float]) -> list[str]:
+    """A sentence for everything that happened too seldom. What a `fixed` rate bears on is left out."""
+    sentences = []
+    for history, floors in FLOORS.items():
+        seen = [outcome.by_history[history] for outcome in outcomes if history in outcome.by_history]
+        if len(seen) < FLOORS_FROM_SEEDS:
+            continue
+        for name, floor in floors.items():
+            total = sum(getattr(outcome, name) for outcome in seen)
+            if total < floor * len(seen) and not fixed:
+                sentences.append(f"{history}: {total} {name} in {len(seen)} seeds; {floor * len(seen):.0f} are wanted")
+    return sentences
+
+
+def one_rate(text: str) -> tuple[str, float]:
+    name, _, rate = text.partition("=")
+    if name not in KINDS:
+        raise argparse.ArgumentTypeError(f"no fault named {name}; there are {', '.join(KINDS)}")
+    try:
+        return name, float(rate)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text}: NAME=RATE is wanted") from None
 
 
 def main() -> int:
@@ -88,8 +86,16 @@ def main() -> int:
         action="append",
         help="only this kind; default: all, the cluster with even seeds",
     )
+    parser.add_argument(
+        "--fault", type=one_rate, action="append", default=[], metavar="NAME=RATE", help="for all seeds"
+    )
+    parser.add_argument("--faults-at-highest", action="store_true", help="every rarer fault at its highest rate")
+    parser.add_argument("--outside", action="store_true", help="judge by what clients see alone, as mutants are judged")
     arguments = parser.parse_args()
     names = tuple(arguments.history or ())
+    fixed = dict(arguments.fault)
+    rates = FaultRates.highest(fixed) if arguments.faults_at_highest else FaultRates(fixed)
+    run = partial(run_seed, names=names, rates=rates, is_looking_inside=not arguments.outside)
     if os.environ.get("PYTHONHASHSEED") != "0":
         # The order of sets of strings is part of a history.
         os.execve(
@@ -99,28 +105,36 @@ def main() -> int:
         )
     if arguments.seed is not None:
         structlog.configure(logger_factory=structlog.PrintLoggerFactory(file=sys.stderr))
-        outcome = run_seed(arguments.seed, names)
+        outcome = run(arguments.seed)
         print(outcome.line())
         return 1 if outcome.violation else 0
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     outcomes = []
     started = time.monotonic()
-    for outcome in run_seeds(range(arguments.first, arguments.first + arguments.seeds), arguments.processes, names):
+    for outcome in run_seeds(range(arguments.first, arguments.first + arguments.seeds), arguments.processes, run):
         outcomes.append(outcome)
         print(outcome.line(), flush=True)
         if outcome.violation:
-            only = "".join(f" --history {name}" for name in arguments.history or ())
-            print(f"  replay it with: python -m tests.simulation --seed {outcome.seed}{only}", flush=True)
+            print(
+                f"  replay it with: python -m tests.simulation --seed {outcome.seed}{same_kind(arguments)}", flush=True
+            )
             if arguments.stop_at_first:
                 break
     failed = sorted(outcome.seed for outcome in outcomes if outcome.violation)
     print(f"{len(outcomes) - len(failed)} passed, {len(failed)} failed", flush=True)
     print(f"({len(outcomes)} seeds in {time.monotonic() - started:.0f} s)", flush=True)
-    quiet = None if arguments.history else quiet_floor(outcomes)
-    if quiet and not failed:
-        print(quiet)
-        return 1
-    return 1 if failed else 0
+    quiet = quiet_floors(outcomes, rates.fixed) if not failed else []
+    for sentence in quiet:
+        print(f"too little happened: {sentence}")
+    return 1 if failed or quiet else 0
+
+
+def same_kind(arguments: argparse.Namespace) -> str:
+    """The options that a seed's history depends on."""
+    options = [f"--history {name}" for name in arguments.history or ()]
+    options += [f"--fault {name}={rate:g}" for name, rate in arguments.fault]
+    options += ["--faults-at-highest"] * arguments.faults_at_highest + ["--outside"] * arguments.outside
+    return "".join(f" {option}" for option in options)
 
 
 if __name__ == "__main__":

@@ -23,12 +23,16 @@ from bmq.protocol.messages import (
     sync_group_request,
 )
 from bmq.protocol.record_batch import Record, batches, decode_records, encode_batch, verify_crc
-from tests.simulation.connection import Connection, Disconnected
+from tests.simulation.connection import ANSWER_WAIT_S, Connection, Disconnected
 from tests.simulation.history import SHORTAGES, History, Violation
 
 T = TypeVar("T")
 Address = Callable[[], tuple[str, int] | None]
 TOPIC = "events"
+# Those that name topics by their names.
+PRODUCE_VERSIONS = (3, 7, 9, 12)
+FETCH_VERSIONS = (9, 11, 12)
+COMMIT_VERSIONS = (5, 7, 8)
 _BACK_OFF_S = 0.1
 _TIME_ZERO_MS = 1_700_000_000_000
 
@@ -42,10 +46,17 @@ class OutOfRange(Unhappy):
 
 
 class Client:
-    """Keeps one connection to whoever serves at the moment."""
+    """Keeps one connection to whoever serves at the moment.
+
+    `patience_s`: how long it waits for an answer; `leaving_rate`: how often it leaves in the middle of a request instead.
+    """
 
     def __init__(self, name: str, address: Address, rng: random.Random) -> None:
         self.name = name
+        self.patience_s = ANSWER_WAIT_S
+        self.leaving_rate = 0.0
+        self.leave_count = 0
+        self.connection_count = 0
         self.rng = rng
         self._address = address
         self._connection: Connection | None = None
@@ -62,8 +73,9 @@ class Client:
             raise Disconnected("nobody serves")
         if self._connection is None or self._connected_to != address:
             self.disconnect()
-            self._connection = await Connection.open(*address, self.name)
+            self._connection = await Connection.open(*address, self.name, self.patience_s)
             self._connected_to = address
+            self.connection_count += 1
         return self._connection
 
     def disconnect(self) -> None:
@@ -83,7 +95,20 @@ class Client:
             await asyncio.sleep(_BACK_OFF_S * self.rng.uniform(0.5, 1.5))
 
     async def request(self, api_key: ApiKey, version: int, message: Any) -> Any:
-        return await (await self.connection()).request(api_key, version, message)
+        return (await self.requests(api_key, version, [message]))[0]
+
+    async def requests(self, api_key: ApiKey, version: int, messages: list[Any]) -> list[Any]:
+        """Answers in order. Raises Disconnected."""
+        connection = await self.connection()
+        if self.leaving_rate and self.rng.random() < self.leaving_rate:
+            self.leave_count += 1
+            await connection.leave(api_key, version, messages[0], self.rng)
+        return await connection.requests(api_key, version, messages)
+
+
+def now_ms() -> int:
+    """A client's wall clock."""
+    return _TIME_ZERO_MS + int(asyncio.get_running_loop().time() * 1000)
 
 
 def expect(code: int, *fine: ErrorCode) -> None:
@@ -123,6 +148,7 @@ class Producer(Client):
         super().__init__(name, address, rng)
         self.pace_s = 0.25
         self._history = history
+        history.in_order.add(name)
         self._sequences = [0] * partitions
         self._count = 0
         self._producer_id = -1
@@ -146,14 +172,14 @@ class Producer(Client):
 
     async def _produce(self, partition: int, group: int) -> None:
         unanswered: list[Unanswered] = []
-        time_ms = _TIME_ZERO_MS + int(asyncio.get_running_loop().time() * 1000)
+        time_ms = now_ms()
         for _ in range(group):
             values: list[bytes] = []
             for _ in range(self.rng.randint(1, 3)):
                 self._count += 1
                 padding = b"." * (self.rng.choice((0, 0, 100, 20_000)) + self.rng.randrange(50))
                 values.append(f"{self.name}-{self._count}:".encode() + padding)
-            self._history.sent.update(values)
+            self._history.send(values, asyncio.get_running_loop().time())
             unanswered.append((self._sequences[partition], values, time_ms))
             self._sequences[partition] += len(values)
 
@@ -165,7 +191,7 @@ class Producer(Client):
     async def _send(self, partition: int, unanswered: list[Unanswered]) -> None:
         """All that is not acknowledged, in order; what is acknowledged leaves the list."""
         requests = [self._request(partition, *one) for one in unanswered]
-        answers = await (await self.connection()).requests(ApiKey.PRODUCE, 9, requests)
+        answers = await self.requests(ApiKey.PRODUCE, self.rng.choice(PRODUCE_VERSIONS), requests)
         failures: list[int] = []
         for (sequence, values, time_ms), answer in zip(tuple(unanswered), answers, strict=True):
             result = answer.responses[0].partition_responses[0]
@@ -174,6 +200,7 @@ class Producer(Client):
                 if failures:
                     raise Violation(f"{sequence} of {self.name} was taken after an earlier batch failed: {failures}")
                 self._history.acknowledge(partition, result.base_offset, values, time_ms)
+                self._history.acknowledge_in_order(self.name, partition, result.base_offset)
                 unanswered.remove((sequence, values, time_ms))
             elif result.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and failures:
                 failures.append(result.error_code)  # the one before it failed, so it had to
@@ -210,7 +237,7 @@ async def fetch(
     request = fetch_request.FetchRequest(
         max_wait_ms=max_wait_ms, min_bytes=1, topics=[fetch_request.FetchTopic(topic=TOPIC, partitions=[wanted])]
     )
-    answer = await client.request(ApiKey.FETCH, 11, request)
+    answer = await client.request(ApiKey.FETCH, client.rng.choice(FETCH_VERSIONS), request)
     expect(answer.error_code)
     data = answer.responses[0].partitions[0]
     if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -228,7 +255,7 @@ async def fetch(
         raise Violation(f"offset {found[-1][0]} was served though the high watermark is {data.high_watermark}")
     if (offsets := [place for place, _ in found]) != list(range(offset, offset + len(found))):
         raise Violation(f"{client.place} answered {offset} of {partition} with the records {offsets}")
-    history.hear_high_watermark(partition, data.high_watermark)
+    history.hear_high_watermark(partition, data.high_watermark, asyncio.get_running_loop().time())
     return found
 
 
@@ -269,6 +296,7 @@ class Consumer(Client):
 
     def __init__(self, name: str, address: Address, rng: random.Random, history: History, partitions: int) -> None:
         super().__init__(name, address, rng)
+        self.session_timeout_ms = 6_000
         self._history = history
         self._partitions = partitions
         self._member_id = ""
@@ -293,8 +321,8 @@ class Consumer(Client):
     async def _join(self) -> None:
         join = join_group_request.JoinGroupRequest(
             group_id=self.GROUP,
-            session_timeout_ms=6_000,
-            rebalance_timeout_ms=6_000,
+            session_timeout_ms=self.session_timeout_ms,
+            rebalance_timeout_ms=self.session_timeout_ms,
             member_id=self._member_id,
             protocol_type="consumer",
             protocols=[join_group_request.JoinGroupRequestProtocol(name="range", metadata=b"")],
@@ -391,7 +419,9 @@ class Consumer(Client):
             member_id=self._member_id,
             topics=[offset_commit_request.OffsetCommitRequestTopic(name=TOPIC, partitions=partitions)],
         )
-        answer = await self.request(ApiKey.OFFSET_COMMIT, 7, request)
+        for partition in self._mine:
+            self._history.try_commit(partition, self._positions[partition])
+        answer = await self.request(ApiKey.OFFSET_COMMIT, self.rng.choice(COMMIT_VERSIONS), request)
         for data in answer.topics[0].partitions if self._mine else ():
             self._expect_member(data.error_code)
             self._history.commit(data.partition_index, self._positions[data.partition_index])

@@ -17,12 +17,12 @@ from bmq.cluster.controller_office import ElectionBehindLog
 from bmq.controller.image import MetadataImage, PartitionImage
 from tests.fakes.election import FakeElectionService
 from tests.fakes.store import FakeStore, Faults
+from tests.fakes.store_writer import AppendFailure
 from tests.simulation.clients import (
     LATEST,
     TOPIC,
     Client,
     Consumer,
-    Producer,
     Unhappy,
     committed_offset,
     create_topic,
@@ -33,18 +33,21 @@ from tests.simulation.cluster_chaos import PARTITIONS, ClusterChaos, highest_met
 from tests.simulation.cluster_kind import ClusterKind
 from tests.simulation.cluster_node import NodeProcess, SimulatedNode
 from tests.simulation.cluster_rules import ClusterRules, check_nothing_is_left
+from tests.simulation.crowd import Crowd
+from tests.simulation.fault_rates import FaultRates, worsen
 from tests.simulation.history import History, Violation
 from tests.simulation.loop import VirtualTimeLoop
 from tests.simulation.network import Network
-from tests.simulation.node_losses import NodeLosses
+from tests.simulation.node_losses import NodeLosses, find_shortage
 from tests.simulation.outcome import Outcome
 from tests.simulation.process import Process
+from tests.simulation.store_troubles import StoreTroubles
 from tests.simulation.topic_life import TopicLife
 from tests.simulation.until_done import until_done
 from tests.simulation.visitors import Visitors, read_all
 
 BATCHES_PER_PRODUCER = 20
-TIME_LIMIT_S = 200.0
+TIME_LIMIT_S = 400.0
 REPORTS_WAIT_S = 2.5
 _KAFKA_PORT, _INTERNAL_PORT, _REST_PORT = 9092, 9093, 8080
 
@@ -71,19 +74,28 @@ class SomeNode:
 class Cluster:
     """The hosts, the store, the election service and the incarnations of the nodes."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, rates: FaultRates, is_looking_inside: bool = True) -> None:
         self.seed = seed
+        self.rates = rates.draw(self._dice("rates"))
         self.kind = ClusterKind.of(self._dice("kind"))
         self.loop = VirtualTimeLoop(time_limit_s=TIME_LIMIT_S)
+        self.loop.expected_failures = (AppendFailure,)
         self.network = Network(self.loop, self._dice("network"))
+        self.network.reset_rate = self.rates["resets"]
         self.store = FakeStore(self._dice("store"), self.kind.faults)
+        worsen(self.store.faults, self.rates)
+        self.troubles = StoreTroubles(self.store, self._dice("troubles"), self.rates)
         self.elections = FakeElectionService(
             self.loop, self._dice("elections"), session_timeout_s=2.0, start_wait_s=10.0
         )
         self.history = History()
+        self.history.on_acknowledge = self._check_acknowledged
+        self.history.is_resending = True
         self.outcome = Outcome(seed)
         self.data_nodes = NodeLosses(self.loop, self.store, self.outcome, self._dice("data nodes"), away_s=3.0)
-        self.rules = ClusterRules(self.loop, self.store, self.outcome)
+        self.rules = ClusterRules(self.loop, self.store, self.outcome, is_looking_inside)
+        self._operator = self._dice("operator")
+        self._restarting: list[NodeProcess] = []
         self.nodes: dict[int, NodeProcess] = {}
         self.past: list[NodeProcess] = []
         self._settings = self.kind.settings()
@@ -166,9 +178,23 @@ class Cluster:
                 # A node that ends by itself (its registration was refused for good) is started again.
                 if node.server is not None and node.server.failed.done() and node.process.is_alive:
                     self._failed(node, node.server.failed.exception())
-                    node.process.kill()
-                    if self.nodes[node.node_id] is node:
-                        self.start_node(node.node_id)
+                    self._restart(node)
+            for node in tuple(self.nodes.values()):
+                if node not in self._restarting and node.has_offline_partitions:
+                    self._restarting.append(node)
+                    self.loop.call_later(self._operator.uniform(0.2, 3.0), self._restart, node)
+
+    def _restart(self, node: NodeProcess) -> None:
+        node.process.kill()
+        if self.nodes[node.node_id] is node:
+            self.start_node(node.node_id)
+
+    def _check_acknowledged(self, values: list[bytes]) -> None:
+        violation = find_shortage(
+            self.store, "topics", values[-1], min(self.kind.min_insync_replicas, self.store.nodes.wanted)
+        )
+        if violation is not None:
+            raise violation
 
     def check_now(self) -> None:
         if self.loop.failures:
@@ -205,31 +231,32 @@ class Cluster:
             self.start_node(node_id)
         admin = self.client("admin")
         await create_topic(admin, PARTITIONS, self.kind.topic_configs())
-        producers = [self.client(f"p{n}", Producer, self.history, PARTITIONS) for n in range(2)]
-        consumers = [self.client(f"c{n}", Consumer, self.history, PARTITIONS) for n in range(2)]
+        crowd = Crowd(self.client, self.history, self._dice("crowd"), self.rates, PARTITIONS)
         visitors = Visitors(self.history, self.outcome, self._dice("visitors"), self._places, PARTITIONS)
         chaos = self.loop.create_task(ClusterChaos(self, self._dice("chaos")).run())
-        works = [visitors.run(), self.watch(), *(c.run() for c in consumers)]
+        works = [visitors.run(), self.watch(), *crowd.works()]
         if self.kind.is_making_topics:
             works.append(TopicLife(self.client("topics"), self._dice("topics"), self.outcome).run())
         others = [self.loop.create_task(work) for work in works]
-        for producer in producers:
+        for producer in crowd.producers:
             producer.pace_s = self.kind.pace_s
-        writing = asyncio.gather(
-            *(producer.run(BATCHES_PER_PRODUCER, lambda: not chaos.done()) for producer in producers)
-        )
+        writing = crowd.write(BATCHES_PER_PRODUCER, lambda: not chaos.done())
         await until_done((writing, chaos), (visitors.failure, *others))
         for task in others:
             task.cancel()
         visitors.stop()
         self._calm()
         await self._check_end(admin)
+        await admin.until_done(crowd.committer.check)
+        crowd.count(self.outcome)
 
     def _calm(self) -> None:
         """Faults end, everything old is gone, and the nodes that start now read what is stored."""
         self.check_now()
         self.store.faults = Faults()
+        self.troubles.end()
         self.data_nodes.all_return()
+        self.network.reset_rate = 0.0
         self.network.heal()
         self.elections.resume()
         for node in [*self.past, *self.nodes.values()]:
@@ -252,7 +279,7 @@ class Cluster:
         await self._check_commits(admin)
         self.check_now()
         for node in self.nodes.values():
-            if node.server is not None and node.server._manager is not None:
+            if self.rules.is_looking_inside and node.server is not None and node.server._manager is not None:
                 check_nothing_is_left(node.server)
         self.outcome.moves = self.rules.moves
         if watching.done():

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
 
 PARTITIONS = 3
+LONG_PAUSE_S = (7.0, 20.0)
 # How often each thing happens, compared with the others.
 KINDS = {
     "kill": 3,
@@ -66,6 +67,7 @@ class ClusterChaos:
         for _ in range(kind.rounds):
             await asyncio.sleep(dice.expovariate(1 / kind.between_s))
             self._cluster.check_now()
+            self._cluster.troubles.maybe_begin()
             name = dice.choices(names, weights=[KINDS[name] for name in names])[0]
             action: Callable[[], Awaitable[None]] = getattr(self, f"_{name}")
             await action()
@@ -128,6 +130,9 @@ class ClusterChaos:
             self._cluster.start_node(node.node_id)
 
     def _pause_one(self, node: NodeProcess, duration_s: float) -> None:
+        if self._dice.random() < self._cluster.rates["long_pauses"]:
+            duration_s = self._dice.uniform(*LONG_PAUSE_S)
+            self._outcome.long_pauses += 1
         node.process.pause()
         node.client.pause()
         self._outcome.pauses += 1

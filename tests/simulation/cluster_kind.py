@@ -35,6 +35,7 @@ class ClusterKind:
     is_deleting: bool  # DeleteRecords now and then
     is_making_topics: bool
     are_data_nodes_lost: bool
+    min_insync_replicas: int
     rounds: int
     between_s: float
     pace_s: float  # a producer's, on average
@@ -54,7 +55,8 @@ class ClusterKind:
             segment_idle_close_ms=dice.choice((300, 60_000)),
             is_deleting=dice.random() < 0.3,
             is_making_topics=dice.random() < 0.3,
-            are_data_nodes_lost=dice.random() < 0.2,
+            are_data_nodes_lost=dice.random() < 0.4,
+            min_insync_replicas=dice.choice((1, 2, 2, 3)),
             rounds=10,
             between_s=dice.choice((0.3, 0.8, 1.5)),
             pace_s=dice.choice((0.1, 0.3, 0.6)),
@@ -77,7 +79,10 @@ class ClusterKind:
         }
 
     def topic_configs(self) -> dict[str, str]:
-        return {"bmq.segment.idle.close.ms": str(self.segment_idle_close_ms)}
+        return {
+            "bmq.segment.idle.close.ms": str(self.segment_idle_close_ms),
+            "min.insync.replicas": str(self.min_insync_replicas),
+        }
 
 
 def _faults(dice: random.Random) -> Faults:

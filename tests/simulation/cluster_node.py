@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from bmq.broker.partition_states import Offline
 from bmq.cli.node import NodeServer
 from bmq.controller.image import MetadataImage
 from bmq.controller.runtime import Controller
@@ -41,6 +42,12 @@ class NodeProcess:
     def is_controller(self) -> bool:
         """Whether it believes to be the active one."""
         return self.process.is_alive and self.server is not None and self.server.controller is not None
+
+    @property
+    def has_offline_partitions(self) -> bool:
+        """What an operator sees: partitions that do not serve until somebody acts."""
+        manager = self.server._manager if self.is_working and self.server is not None else None
+        return manager is not None and any(isinstance(one.state, Offline) for one in manager.unserved())
 
     @property
     def is_working(self) -> bool:

@@ -20,7 +20,10 @@ _FENCED_S = 5.0
 class ClusterRules:
     """Remembers who owned what at which epoch, and what the metadata was at which offset."""
 
-    def __init__(self, loop: VirtualTimeLoop, store: FakeStore, outcome: Outcome) -> None:
+    def __init__(
+        self, loop: VirtualTimeLoop, store: FakeStore, outcome: Outcome, is_looking_inside: bool = True
+    ) -> None:
+        self.is_looking_inside = is_looking_inside
         self._loop = loop
         self._store = store
         self._outcome = outcome
@@ -84,6 +87,11 @@ class ClusterRules:
 
     def check(self, nodes: Iterable[NodeProcess]) -> None:
         """Raises Violation."""
+        for node in nodes:
+            router = node.server._router if node.process.is_alive and node.server is not None else None
+            self._outcome.remote_tails += router is not None and router.tails.followed_count > 0
+        if not self.is_looking_inside:
+            return
         check_one_writer_per_epoch(self._store.namespace)
         if self.violation is not None:
             raise self.violation
@@ -116,9 +124,6 @@ class ClusterRules:
             if high_watermark < before:
                 raise Violation(f"the high watermark of {key} went back from {before} to {high_watermark}")
             node.high_watermarks[key] = high_watermark
-        router = server._router
-        if router is not None and router.tails.followed_count:
-            self._outcome.remote_tails += 1
 
     def _check_served(self, node: NodeProcess, server: SimulatedNode) -> None:
         """Whoever is named owner by the newest metadata there is finds nobody else in its place."""

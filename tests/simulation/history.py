@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -33,13 +33,31 @@ class History:
     generation: int = 0  # the newest of the group that began
     _holders: dict[tuple[int, int], str] = field(default_factory=dict)  # (generation, partition) -> member
     sent: set[bytes] = field(default_factory=set)
+    sends: dict[bytes, int] = field(default_factory=lambda: defaultdict(int))  # of values that nothing numbers
+    sent_s: dict[bytes, float] = field(default_factory=dict)  # when each was sent first
+    is_resending: bool = False  # proxies send what nothing numbers again themselves (PatientAppends): copies are possible
+    in_order: set[str] = field(default_factory=set)  # producers whose records follow each other in the order of sending
+    commits_tried: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
+    _last_acknowledged: dict[tuple[str, int], int] = field(default_factory=dict)  # (producer, partition) -> offset
+    _ends_told: dict[tuple[int, int], float] = field(default_factory=dict)  # (partition, end) -> when first
     acknowledged_batches: int = 0
+    plain_batches: int = 0  # of producers without numbers
     commits: int = 0
     shortages: int = 0  # produces that heard of too few replicas
     on_acknowledge: Callable[[list[bytes]], None] | None = None
 
-    def acknowledge(self, partition: int, base_offset: int, values: list[bytes], time_ms: int = -1) -> None:
-        if self.on_acknowledge is not None:
+    def send(self, values: list[bytes], now_s: float, *, is_numbered: bool = True) -> None:
+        """They are about to be sent, for the first time or again."""
+        self.sent.update(values)
+        for value in values:
+            self.sent_s.setdefault(value, now_s)
+            if not is_numbered:
+                self.sends[value] += 1
+
+    def acknowledge(
+        self, partition: int, base_offset: int, values: list[bytes], time_ms: int = -1, *, is_acks_all: bool = True
+    ) -> None:
+        if self.on_acknowledge is not None and is_acks_all:
             self.on_acknowledge(values)
         self.acknowledged_batches += 1
         self._ends[partition] = max(self._ends[partition], base_offset + len(values))
@@ -48,6 +66,13 @@ class History:
             before = self.acknowledged.setdefault((partition, offset), value)
             if before != value:
                 raise Violation(f"offset {offset} of {partition} was acknowledged for {before!r} and for {value!r}")
+
+    def acknowledge_in_order(self, producer: str, partition: int, base_offset: int) -> None:
+        """`producer` sends a batch after the one before it was acknowledged, so their offsets follow each other too."""
+        before = self._last_acknowledged.get((producer, partition), -1)
+        if base_offset <= before:
+            raise Violation(f"{producer} was told {base_offset} of {partition} after {before}")
+        self._last_acknowledged[producer, partition] = base_offset
 
     def consume(self, partition: int, offset: int, value: bytes, leader_epoch: int = -1) -> None:
         known = self.epochs.setdefault((partition, offset), leader_epoch)
@@ -68,9 +93,10 @@ class History:
         """What follows the last offset of the partition that was acknowledged."""
         return self._ends[partition]
 
-    def hear_high_watermark(self, partition: int, high_watermark: int) -> None:
+    def hear_high_watermark(self, partition: int, high_watermark: int, now_s: float) -> None:
         """Somebody was told that so much is durable."""
         self.high_watermarks[partition] = max(self.high_watermarks[partition], high_watermark)
+        self._ends_told.setdefault((partition, high_watermark), now_s)
 
     def least_end(self, partition: int) -> int:
         """Nobody who is asked from now on may say that the log ends before this."""
@@ -102,14 +128,21 @@ class History:
         """They are."""
         self.starts[partition] = max(self.starts[partition], start_offset)
 
+    def try_commit(self, partition: int, offset: int) -> None:
+        """It is about to be asked for; whether it is carried out may never be known."""
+        self.commits_tried[partition].add(offset)
+
     def commit(self, partition: int, offset: int) -> None:
         self.commits += 1
         self.committed[partition] = max(self.committed[partition], offset)
 
     def fetched_commit(self, partition: int, offset: int, known_before: int) -> None:
-        """`known_before`: the greatest commit acknowledged before the question was asked."""
+        """`known_before`: the greatest commit that was acknowledged, or answered, before the question was asked."""
         if offset < known_before:
             raise Violation(f"the committed offset of {partition} went back from {known_before} to {offset}")
+        if offset and offset not in self.commits_tried[partition]:
+            raise Violation(f"the committed offset of {partition} is {offset}, which nobody committed")
+        self.committed[partition] = max(self.committed[partition], offset)
 
     def check_final(self, logs: dict[int, list[tuple[int, bytes]]]) -> None:
         """`logs`: each partition read from its start to its high watermark when all is calm."""
@@ -124,10 +157,8 @@ class History:
                 raise Violation(
                     f"{partition} ends at {start + len(offsets)}, {self.high_watermarks[partition]} was told"
                 )
-            values = [value for _, value in records]
-            if len(set(values)) != len(values):
-                twice = sorted({value for value in values if values.count(value) > 1})
-                raise Violation(f"{partition} has records twice: {twice[:5]}")
+            self._check_order([value for _, value in records])
+            self._check_ends_told(partition, records)
             epochs = [self.epochs[partition, offset] for offset in offsets if (partition, offset) in self.epochs]
             if epochs != sorted(epochs):
                 raise Violation(f"the leader epochs of {partition} go back: {epochs}")
@@ -136,6 +167,37 @@ class History:
             for place, value in seen.items():
                 if place[1] >= self.starts_wanted[place[0]] and final.get(place) != value:
                     raise Violation(f"{name} record {value!r} at {place} is now {final.get(place)!r}")
+        self._check_once(final)
         strangers = {value for value in final.values() if value not in self.sent}
         if strangers:
             raise Violation(f"records nobody sent: {sorted(strangers)[:5]}")
+
+    def _check_once(self, final: dict[tuple[int, int], bytes]) -> None:
+        """What was acknowledged at its first sending is there once; each further sending may have left a copy."""
+        places = Counter(final.values())
+        for value, count in places.items():
+            if count > self.sends.get(value, 1) and not (self.is_resending and value in self.sends):
+                raise Violation(f"{value!r} is there {count} times, it was sent {self.sends.get(value, 1)} times")
+
+    def _check_order(self, values: list[bytes]) -> None:
+        """A producer's records are in the order it sent them; copies of unnumbered ones follow where they may."""
+        newest: dict[str, int] = {}
+        for value in dict.fromkeys(values):
+            name, _, count = value.partition(b":")[0].decode().rpartition("-")
+            if name not in self.in_order:
+                continue
+            if int(count) <= newest.get(name, 0):
+                raise Violation(f"record {int(count)} of {name} follows record {newest[name]}")
+            newest[name] = int(count)
+
+    def _check_ends_told(self, partition: int, records: list[tuple[int, bytes]]) -> None:
+        """Nobody was told of an end before the record in front of it had been sent."""
+        newest_s, sent_by = 0.0, {}
+        for offset, value in records:
+            newest_s = max(newest_s, self.sent_s.get(value, 0.0))
+            sent_by[offset + 1] = newest_s
+        for (told, end), told_s in self._ends_told.items():
+            if told == partition and told_s < sent_by.get(end, 0.0):
+                raise Violation(
+                    f"{partition} was said to end at {end} at {told_s:.3f} s; a record below was sent at {sent_by[end]:.3f} s"
+                )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
@@ -27,13 +27,30 @@ class Outcome:
     remote_tails: int = 0  # looks at a node that followed another's partitions just then
     deletions: int = 0
     topics_made: int = 0
+    long_pauses: int = 0  # beyond every patience
+    clients_left: int = 0  # in the middle of a request
+    late_calls: int = 0  # of the store, carried out after they were given up
+    stale_answers: int = 0  # of an old NameNode
+    damaged_reads: int = 0
+    rotten_tails: int = 0
+    committed_files: int = 0
+    raised_appends: int = 0
+    full_appends: int = 0
     acknowledged_batches: int = 0
+    plain_batches: int = 0  # of producers without numbers
     records: int = 0
     commits: int = 0
     answers: int = 0
     simulated_s: float = 0.0
     callbacks: int = 0
     violation: str | None = None
+    by_history: dict[str, Outcome] = field(default_factory=dict)
+
+    def add(self, name: str, outcome: Outcome) -> None:
+        """What one of the seed's histories went through."""
+        self.by_history[name] = outcome
+        for count in COUNTS:
+            setattr(self, count, getattr(self, count) + getattr(outcome, count))
 
     def line(self) -> str:
         verdict = f"VIOLATION {self.violation}" if self.violation else "ok"
@@ -43,7 +60,14 @@ class Outcome:
             f"{self.node_losses} nodes lost ({self.shortages} refused for it), {self.resets} resets, "
             f"{self.elections} elections, {self.controller_losses} controllers lost, {self.moves} moves, {self.cuts} cuts, "
             f"{self.zookeeper_outages} ZooKeeper outages, {self.remote_tails} remote tails, {self.deletions} deletions, "
-            f"{self.topics_made} topics made, {self.acknowledged_batches} batches acknowledged, {self.records} records, "
+            f"{self.topics_made} topics made, {self.long_pauses} long pauses, {self.clients_left} clients left, "
+            f"{self.late_calls} late calls, {self.stale_answers} stale answers, {self.damaged_reads} damaged reads, "
+            f"{self.rotten_tails} rotten tails, {self.committed_files} files left committed, "
+            f"{self.raised_appends} raised appends, {self.full_appends} appends to a full store, "
+            f"{self.plain_batches} plain batches, {self.acknowledged_batches} batches acknowledged, {self.records} records, "
             f"{self.commits} commits, {self.answers} look-ups, {self.callbacks} callbacks, "
             f"{self.simulated_s:.3f} s simulated: {verdict}"
         )
+
+
+COUNTS = tuple(name for name in Outcome.__slots__ if name not in ("seed", "violation", "by_history"))

@@ -23,8 +23,10 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.record_batch import Record, batches, decode_records, encode_batch
 from tests.fakes.store import FakeClient, FakeStore, Faults
+from tests.fakes.store_writer import AppendFailure
 from tests.simulation.chances import Chances
 from tests.simulation.clock import SimulatedClock
+from tests.simulation.fault_rates import FaultRates, worsen
 from tests.simulation.history import SHORTAGES, History, Violation
 from tests.simulation.loop import VirtualTimeLoop
 from tests.simulation.namespace_check import check_one_writer_per_epoch
@@ -33,12 +35,14 @@ from tests.simulation.outcome import Outcome
 from tests.simulation.owner import PARTITION, Owner, WatchedClient
 from tests.simulation.power_loss import damage_unsynced
 from tests.simulation.process import Process
+from tests.simulation.store_troubles import StoreTroubles
 
 DIRECTORY = partition_directory(PARTITION)
 BATCHES_PER_PRODUCER = 40
 ROUNDS = 24
 TIME_LIMIT_S = 240.0
 CALM_LIMIT_S = 30.0
+LONG_PAUSE_S = (5.0, 20.0)
 _RETRIED = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.KAFKA_STORAGE_ERROR,
@@ -67,11 +71,16 @@ class Attempt:
 class Owners:
     """One seed's history."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, rates: FaultRates, is_looking_inside: bool = True) -> None:
         self.seed = seed
+        self.rates = rates.draw(self._dice("rates"))
+        self._is_looking_inside = is_looking_inside
         self.loop = VirtualTimeLoop(time_limit_s=TIME_LIMIT_S)
+        self.loop.expected_failures = (AppendFailure,)
         self.chances = Chances.of(self._dice("chances"))
         self.store = FakeStore(self._dice("store"), self.chances.faults)
+        worsen(self.store.faults, self.rates)
+        self._troubles = StoreTroubles(self.store, self._dice("troubles"), self.rates)
         self.history = History()
         self.outcome = Outcome(seed)
         self.owners: list[Owner] = []
@@ -145,9 +154,18 @@ class Owners:
                 self.loop.call_soon(self.appoint, context=self.store.context)
             return
         if not self.is_loss_possible:
-            raise Violation(f"epoch {owner.leader_epoch} went offline though the store lost nothing")
+            if not self._is_offline_allowed:
+                raise Violation(f"epoch {owner.leader_epoch} went offline though the store lost nothing")
+            if owner is self.newest:
+                self.loop.call_soon(self.appoint, context=self.store.context)  # the operator tries once more
+            return
         if owner is self.newest:
             self.loop.call_soon(self.appoint, 0, context=self.store.context)  # the operator accepts the loss
+
+    @property
+    def _is_offline_allowed(self) -> bool:
+        """Something happened that a partition may only survive offline."""
+        return self.store.counts.raised_appends > 0 or self.store.counts.damaged_reads > 0
 
     def _forgive(self, end_offset: int) -> None:
         """An operator accepted that the log ends here."""
@@ -178,9 +196,11 @@ class Owners:
         owner.process.pause()
         owner.client.pause()
         self.outcome.pauses += 1
-        self.loop.call_later(
-            self._worst.choice((0.05, 0.3, 4.0)) * self._worst.random(), self._wake, owner, context=self.store.context
-        )
+        duration_s = self._worst.choice((0.05, 0.3, 4.0)) * self._worst.random()
+        if self._worst.random() < self.rates["long_pauses"] * 0.1:
+            duration_s = self._worst.uniform(*LONG_PAUSE_S)
+            self.outcome.long_pauses += 1
+        self.loop.call_later(duration_s, self._wake, owner, context=self.store.context)
 
     def _wake(self, owner: Owner) -> None:
         assert owner.client is not None
@@ -386,6 +406,7 @@ class Owners:
                 self._lose_power(dice)
                 await asyncio.sleep(0.3)
                 continue
+            self._troubles.maybe_begin()
             if dice.random() < self.chances.node_loss:
                 self.nodes.lose_some()
             old = self.newest
@@ -436,10 +457,15 @@ class Owners:
             for owner in self.owners:
                 self._look_at(owner)
             runtime = self.newest.runtime
-            has_ended = runtime is not None and runtime.state.is_final and not isinstance(runtime.state, Offline)
+            has_ended = runtime is not None and runtime.state.is_final
+            if runtime is not None and isinstance(runtime.state, Offline):
+                has_ended = self.newest.log is not None  # it served before; an operator starts it again
+                if has_ended and not self._is_offline_allowed:
+                    raise Violation(f"epoch {self.newest.leader_epoch} went offline while it was serving")
             if has_ended and self.newest.process.is_alive:
                 self.appoint()
-            check_one_writer_per_epoch(self.store.namespace)
+            if self._is_looking_inside:
+                check_one_writer_per_epoch(self.store.namespace)
             if self.loop.failures:
                 raise Violation(_sentence(self.loop.failures[0]))
 
@@ -448,11 +474,11 @@ class Owners:
         if log is None or manager is None or not process.is_alive:
             return
         cache, budget = manager.tail_cache, manager.budget
-        if cache.bytes_used > cache.bytes_max:
+        if self._is_looking_inside and cache.bytes_used > cache.bytes_max:
             raise Violation(f"the tail cache holds {cache.bytes_used} bytes of {cache.bytes_max}")
-        if budget.bytes_used > budget.refuse_bytes_max:
+        if self._is_looking_inside and budget.bytes_used > budget.refuse_bytes_max:
             raise Violation(f"{budget.bytes_used} bytes are being appended, {budget.refuse_bytes_max} are allowed")
-        if log.high_watermark < owner.high_watermark:
+        if self._is_looking_inside and log.high_watermark < owner.high_watermark:
             raise Violation(f"the high watermark went back from {owner.high_watermark} to {log.high_watermark}")
         owner.high_watermark = log.high_watermark
         if log.is_owning and not process.is_paused:
@@ -480,6 +506,7 @@ class Owners:
         await self._first(writing, chaos, others, chaos)
         self._is_calm = True
         self.store.faults = Faults()
+        self._troubles.end()
         self.nodes.all_return()
         if not writing.done():
             self.appoint()
@@ -515,6 +542,7 @@ class Owners:
                 and owner.process.is_alive
                 and not owner.process.is_paused
                 and manager.budget.bytes_used
+                and self._is_looking_inside
             ):
                 raise Violation(f"{manager.budget.bytes_used} bytes of the append budget were never given back")
         for owner in self.owners:
@@ -533,7 +561,8 @@ class Owners:
         if self.loop.failures:
             raise Violation(_sentence(self.loop.failures[0]))
         records = await self.loop.create_task(self._read_all(last))
-        check_one_writer_per_epoch(self.store.namespace)
+        if self._is_looking_inside:
+            check_one_writer_per_epoch(self.store.namespace)
         if len(records) < self.reported_high_watermark:
             raise Violation(f"the log ends at {len(records)}, but {self.reported_high_watermark} was reported")
         self.history.check_final({0: records})

@@ -7,25 +7,31 @@ import traceback
 from collections.abc import Callable
 
 from tests.simulation.cluster import Cluster
+from tests.simulation.fault_rates import FaultRates
 from tests.simulation.outcome import Outcome
 from tests.simulation.owners import Owners
 from tests.simulation.servers import Servers
 
 History = Owners | Servers | Cluster
-HISTORIES: dict[str, Callable[[int], History]] = {"owners": Owners, "servers": Servers, "cluster": Cluster}
+HISTORIES: dict[str, Callable[[int, FaultRates, bool], History]] = {
+    "owners": Owners,
+    "servers": Servers,
+    "cluster": Cluster,
+}
 
 
-def run_seed(seed: int, names: tuple[str, ...] = ()) -> Outcome:
+def run_seed(
+    seed: int, names: tuple[str, ...] = (), rates: FaultRates | None = None, is_looking_inside: bool = True
+) -> Outcome:
     """Ends with the first history that breaks a rule; a deadlock or an endless wait is one too.
 
+    `is_looking_inside`: what only the processes themselves know is judged too, not just what clients see.
     `names`: default: all, but the cluster, which costs as much as the others together, with even seeds only.
     """
     total = Outcome(seed)
     for name in names or [name for name in HISTORIES if name != "cluster" or seed % 2 == 0]:
-        outcome = _run(HISTORIES[name](seed))
-        for count in Outcome.__slots__:
-            if count not in ("seed", "violation"):
-                setattr(total, count, getattr(total, count) + getattr(outcome, count))
+        outcome = _run(HISTORIES[name](seed, rates or FaultRates(), is_looking_inside))
+        total.add(name, outcome)
         if outcome.violation:
             total.violation = f"({name}) {outcome.violation}"
             break
@@ -46,5 +52,11 @@ def _run(history: History) -> Outcome:
     seen = history.history
     outcome.acknowledged_batches, outcome.commits = seen.acknowledged_batches, seen.commits
     outcome.records, outcome.shortages = len(seen.acknowledged), seen.shortages
+    outcome.plain_batches = seen.plain_batches
+    counts = history.store.counts
+    outcome.late_calls, outcome.stale_answers = counts.late_calls, counts.stale_answers
+    outcome.damaged_reads, outcome.rotten_tails = counts.damaged_reads, counts.rotten_tails
+    outcome.committed_files, outcome.raised_appends = counts.committed_files, counts.raised_appends
+    outcome.full_appends = counts.full_appends
     outcome.simulated_s, outcome.callbacks = loop.time(), loop.callback_count
     return outcome

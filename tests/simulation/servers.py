@@ -10,13 +10,17 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import dataclass, field
+from typing import Any
 
 from bmq.cli.settings import load_settings
 from bmq.cli.standalone import StandaloneServer
 from bmq.log.partition_log import TopicPartition
 from tests.fakes.store import FakeClient, FakeStore, Faults
-from tests.simulation.clients import Client, Consumer, Producer, committed_offset, create_topic
+from tests.fakes.store_writer import AppendFailure
+from tests.simulation.clients import Client, Consumer, committed_offset, create_topic
 from tests.simulation.clock import SimulatedClock
+from tests.simulation.crowd import Crowd
+from tests.simulation.fault_rates import FaultRates, worsen
 from tests.simulation.history import History, Violation
 from tests.simulation.loop import VirtualTimeLoop
 from tests.simulation.namespace_check import check_one_writer_per_epoch
@@ -24,13 +28,15 @@ from tests.simulation.network import Network
 from tests.simulation.node_losses import NodeLosses, find_shortage
 from tests.simulation.outcome import Outcome
 from tests.simulation.process import Process
+from tests.simulation.store_troubles import StoreTroubles
 from tests.simulation.until_done import until_done
 from tests.simulation.visitors import Visitors, read_all
 
 PARTITIONS = 3
 BATCHES_PER_PRODUCER = 40
 ROUNDS = 10
-TIME_LIMIT_S = 400.0
+TIME_LIMIT_S = 600.0
+LONG_PAUSE_S = (7.0, 40.0)
 _PORT = 9092
 _SETTINGS = {
     "kafka": {"offsets.topic.num.partitions": "2"},
@@ -54,12 +60,19 @@ class ServerProcess:
 class Servers:
     """The hosts, the store and whoever serves at the moment."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, rates: FaultRates, is_looking_inside: bool = True) -> None:
         self.seed = seed
+        self.rates = rates.draw(self._dice("rates"))
+        self._is_looking_inside = is_looking_inside
         self.rng = random.Random(seed)
         self.loop = VirtualTimeLoop(time_limit_s=TIME_LIMIT_S)
+        self.loop.expected_failures = (AppendFailure,)
         self.network = Network(self.loop, self._dice("network"))
+        self.network.reset_rate = self.rates["resets"]
         self.store = FakeStore(self._dice("store"), self._faults())
+        worsen(self.store.faults, self.rates)
+        self._troubles = StoreTroubles(self.store, self._dice("troubles"), self.rates)
+        self._operator = self._dice("operator")
         self.history = History()
         self.outcome = Outcome(seed)
         self.nodes = NodeLosses(self.loop, self.store, self.outcome, self._dice("nodes"), away_s=6.0)
@@ -67,6 +80,7 @@ class Servers:
         self.replicas_min = self._dice("replicas").choice((1, 2, 2, 3))
         self.history.on_acknowledge = self._check_acknowledged
         self.servers: list[ServerProcess] = []
+        self._restarting: list[ServerProcess] = []
 
     def _dice(self, purpose: str) -> random.Random:
         return random.Random(f"{self.seed} {purpose}")
@@ -134,6 +148,7 @@ class Servers:
         dice = self._dice("chaos")
         for _ in range(ROUNDS):
             await asyncio.sleep(dice.expovariate(1 / 1.2))
+            self._troubles.maybe_begin()
             kind = dice.choice(("kill", "kill", "kill", "pause", "pause", "rival", "stop", "reset", "node", "node"))
             current = self.newest
             if kind == "node":
@@ -147,8 +162,14 @@ class Servers:
                 self.outcome.kills += 1
                 await asyncio.sleep(dice.uniform(0.0, 0.3))
             elif kind == "pause":
+                is_long = dice.random() < self.rates["long_pauses"]
                 self._pause(current)
-                self.loop.call_later(dice.uniform(0.1, 6), self._wake, current)
+                self.outcome.long_pauses += is_long
+                self.loop.call_later(
+                    dice.uniform(*LONG_PAUSE_S) if is_long else dice.uniform(0.1, 6), self._wake, current
+                )
+                if is_long and dice.random() < 0.5:
+                    continue  # nobody takes its place: its clients wait, and leave
             elif kind == "stop" and current.server is not None and current.address is not None:
                 self.outcome.hand_overs += 1
                 stopping = current.process.spawn(current.server.stop())
@@ -176,6 +197,19 @@ class Servers:
             if server is not None and server._partitions is not None and server._partitions.fenced():
                 # An older server woke up in its start and took everything over: whoever looks after them starts one more.
                 self.start_server()
+            elif server is not None and server._partitions is not None and server._partitions.unserved():
+                self._restart_later(self.newest)
+
+    def _restart_later(self, entry: ServerProcess) -> None:
+        """Partitions are offline: an operator restarts the server."""
+        if entry not in self._restarting:
+            self._restarting.append(entry)
+            self.loop.call_later(self._operator.uniform(0.2, 3.0), self._restart, entry)
+
+    def _restart(self, entry: ServerProcess) -> None:
+        if entry is self.newest:
+            entry.process.kill()
+            self.start_server()
 
     def _check_acknowledged(self, values: list[bytes]) -> None:
         violation = find_shortage(self.store, "topics", values[-1], min(self.replicas_min, self.store.nodes.wanted))
@@ -183,13 +217,15 @@ class Servers:
             raise violation
 
     def check_now(self) -> None:
-        check_one_writer_per_epoch(self.store.namespace)
         if self.loop.failures:
             failure = self.loop.failures[0]
             raise Violation(
                 f"an exception nobody caught in {failure.get('process')}: "
                 f"{failure.get('exception')!r} {failure.get('message')}"
             )
+        if not self._is_looking_inside:
+            return
+        check_one_writer_per_epoch(self.store.namespace)
         for entry in self.servers:
             if entry.process.is_alive and entry.server is not None:
                 self._check_server(entry, entry.server)
@@ -211,20 +247,18 @@ class Servers:
 
     # --- the run
 
+    def _client(self, name: str, kind: Any, *more: Any) -> Any:
+        return kind(name, self.address, self._dice(name), *more)
+
     async def run(self) -> None:
         self.start_server()
         admin = Client("admin", self.address, self._dice("admin"))
         await create_topic(admin, PARTITIONS, self._topic_configs())
-        producers = [
-            Producer(f"p{n}", self.address, self._dice(f"producer {n}"), self.history, PARTITIONS) for n in range(2)
-        ]
-        consumers = [
-            Consumer(f"c{n}", self.address, self._dice(f"consumer {n}"), self.history, PARTITIONS) for n in range(2)
-        ]
+        crowd = Crowd(self._client, self.history, self._dice("crowd"), self.rates, PARTITIONS)
         visitors = Visitors(self.history, self.outcome, self._dice("visitors"), self._places, PARTITIONS)
         chaos = self.loop.create_task(self.chaos())
-        others = [self.loop.create_task(work) for work in (visitors.run(), self.watch(), *(c.run() for c in consumers))]
-        writing = asyncio.gather(*(producer.run(BATCHES_PER_PRODUCER) for producer in producers))
+        others = [self.loop.create_task(work) for work in (visitors.run(), self.watch(), *crowd.works())]
+        writing = crowd.write(BATCHES_PER_PRODUCER)
         await until_done((writing, chaos), (visitors.failure, *others))
         for task in others:
             task.cancel()
@@ -234,6 +268,8 @@ class Servers:
         for partition in range(PARTITIONS):
             offset = await admin.until_done(lambda p=partition: committed_offset(admin, Consumer.GROUP, p))  # type: ignore[misc]
             self.history.fetched_commit(partition, offset, self.history.committed[partition])
+        await admin.until_done(crowd.committer.check)
+        crowd.count(self.outcome)
         self.check_now()
         self.history.check_final(final)
         await self._check_budgets()
@@ -247,7 +283,9 @@ class Servers:
     async def _calm(self) -> None:
         """Faults end, zombies are gone, one last server starts from what is stored."""
         self.store.faults = Faults()
+        self._troubles.end()
         self.nodes.all_return()
+        self.network.reset_rate = 0.0
         self.network.heal()
         for entry in self.servers:
             entry.process.kill()
@@ -259,5 +297,5 @@ class Servers:
         server = self.newest.server
         assert server is not None and server._partitions is not None
         left = {"append budget": server._partitions.budget.bytes_used, "requests": server._stats.in_flight_bytes}
-        if any(left.values()):
+        if self._is_looking_inside and any(left.values()):
             raise Violation(f"bytes that nobody gave back: {left}")

@@ -96,6 +96,7 @@ class Visitors:
         said = await listed_offset(client, partition, LATEST)
         if said < known:
             raise Violation(f"{client.place} said {partition} ends at {said}, but {known} was told before")
+        self._history.hear_high_watermark(partition, said, asyncio.get_running_loop().time())
 
     async def _ask_committed(self, client: Client, partition: int) -> None:
         known = self._history.committed[partition]
