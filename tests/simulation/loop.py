@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.simulation.network import Network
 
 # So many callbacks without the clock moving can only be a loop that feeds itself.
-CALLBACKS_WITHOUT_TIME_MAX = 2_000_000
+CALLBACKS_WITHOUT_TIME_MAX = 500_000
 
 
 class Deadlock(AssertionError):

@@ -36,6 +36,7 @@ class Owner:
     process: Process
     leader_epoch: int
     floor: int
+    damaged_reads_before: int  # of the store, when it was appointed
     client: FakeClient | None = None
     manager: PartitionManager | None = None
     log: PartitionRuntime | None = None

@@ -43,6 +43,7 @@ ROUNDS = 24
 TIME_LIMIT_S = 240.0
 CALM_LIMIT_S = 30.0
 LONG_PAUSE_S = (5.0, 20.0)
+OPERATOR_S = 0.1  # from an owner that went offline to the next one
 _RETRIED = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.KAFKA_STORAGE_ERROR,
@@ -106,7 +107,7 @@ class Owners:
         """Tell a new process to own the partition at the next epoch."""
         number = len(self.owners) + 1
         process = Process(self.loop, f"owner-{number}")
-        owner = Owner(process, number, self.floor() if floor is None else floor)
+        owner = Owner(process, number, self.floor() if floor is None else floor, self.store.counts.damaged_reads)
         client = WatchedClient(self.store, process.name, lambda path: self._created(owner, path))
         self.store.clients.append(client)
         owner.client = client
@@ -151,21 +152,22 @@ class Owners:
     def _went_offline(self, owner: Owner) -> None:
         if owner.floor > self.floor():
             if owner is self.newest:  # a loss was accepted after it was appointed
-                self.loop.call_soon(self.appoint, context=self.store.context)
+                self.loop.call_later(OPERATOR_S, self._appoint_after, owner, context=self.store.context)
             return
         if not self.is_loss_possible:
-            if not self._is_offline_allowed:
+            if self.store.counts.damaged_reads == owner.damaged_reads_before:
                 raise Violation(f"epoch {owner.leader_epoch} went offline though the store lost nothing")
             if owner is self.newest:
-                self.loop.call_soon(self.appoint, context=self.store.context)  # the operator tries once more
+                self.loop.call_later(OPERATOR_S, self._appoint_after, owner, context=self.store.context)
             return
         if owner is self.newest:
-            self.loop.call_soon(self.appoint, 0, context=self.store.context)  # the operator accepts the loss
+            # The operator accepts the loss.
+            self.loop.call_later(OPERATOR_S, self._appoint_after, owner, 0, context=self.store.context)
 
-    @property
-    def _is_offline_allowed(self) -> bool:
-        """Something happened that a partition may only survive offline."""
-        return self.store.counts.raised_appends > 0 or self.store.counts.damaged_reads > 0
+    def _appoint_after(self, owner: Owner, floor: int | None = None) -> None:
+        """An operator starts it once more: what was unreadable may be readable again."""
+        if owner is self.newest:
+            self.appoint(floor)
 
     def _forgive(self, end_offset: int) -> None:
         """An operator accepted that the log ends here."""
@@ -460,7 +462,7 @@ class Owners:
             has_ended = runtime is not None and runtime.state.is_final
             if runtime is not None and isinstance(runtime.state, Offline):
                 has_ended = self.newest.log is not None  # it served before; an operator starts it again
-                if has_ended and not self._is_offline_allowed:
+                if has_ended and not self.store.counts.raised_appends:
                     raise Violation(f"epoch {self.newest.leader_epoch} went offline while it was serving")
             if has_ended and self.newest.process.is_alive:
                 self.appoint()
