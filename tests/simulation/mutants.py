@@ -6,6 +6,12 @@ names the test that does, because only real HDFS, or one particular moment, show
     # rule 10: the file's length is believed before complete() has succeeded
     # found-by: tests/integration/hdfs/test_takeover_hazards.py::test_a_length_is_believed_after_complete_only
 
+The simulation judges by what clients see alone (`--outside`). Two more lines of a heading say where it is found soonest:
+the kind of history, and rates of the rarer faults that it takes:
+
+    # history: cluster
+    # faults: long_pauses=0.7 late_calls=0
+
 Those found by an integration test run with `--hdfs` alone. A mutant fails the run when it no longer applies, or when it
 lives through all seeds or through its test. In the end the unchanged code has to pass some seeds and those tests.
 """
@@ -57,10 +63,10 @@ def copy_tree(target: Path) -> None:
             (target / entry.name).symlink_to(entry)
 
 
-def simulate(tree: Path, seeds: int, histories: Sequence[str] = ()) -> tuple[int, str]:
+def simulate(tree: Path, seeds: int, options: Sequence[str] = ()) -> tuple[int, str]:
     """(exit code, output) of a run in `tree` that ends with the first violation."""
     command = [sys.executable, "-m", "tests.simulation", "--seeds", str(seeds), "--stop-at-first", "--processes", "2"]
-    command += [option for name in histories for option in ("--history", name)]
+    command += options
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
@@ -83,6 +89,16 @@ def found_by(patch: Path) -> str | None:
     """The test that has to find it; None: the simulation."""
     named = _FOUND_BY.search(patch.read_text())
     return named[1] if named else None
+
+
+def options_of(patch: Path) -> list[str]:
+    """What the simulation is told, as the heading says."""
+    heading = patch.read_text().partition("\n--- ")[0]
+    options = []
+    for line, option in (("history", "--history"), ("faults", "--fault")):
+        named = re.search(rf"^# {line}: (.+)$", heading, re.MULTILINE)
+        options += [part for name in (named[1].split() if named else ()) for part in (option, name)]
+    return options
 
 
 def needs_hdfs(patch: Path) -> bool:
@@ -120,7 +136,10 @@ def try_mutant(patch: Path, seeds: int, histories: Sequence[str]) -> Verdict:
             code, output = run_tests(tree, [test])
             last = output.strip().rpartition("\n")[2]
             return Verdict(name, rule, "test" if code == _TESTS_FAILED else None, time.monotonic() - started, last)
-        _, output = simulate(tree, seeds, histories)
+        options = ["--outside", *options_of(patch)]
+        if histories:
+            options = ["--outside", *(part for name in histories for part in ("--history", name))]
+        _, output = simulate(tree, seeds, options)
     seconds = time.monotonic() - started
     found = re.search(r"^seed (\d+): .*VIOLATION (.*)$", output, re.MULTILINE)
     if found:
@@ -139,7 +158,7 @@ def main() -> int:
     if unknown := set(arguments.names) - set(patches):
         parser.error(f"no mutant named {', '.join(sorted(unknown))}; there are {', '.join(patches)}")
     names = arguments.names or [name for name, patch in patches.items() if arguments.hdfs or not needs_hdfs(patch)]
-    survivors = []
+    survivors, started = [], time.monotonic()
     for name in names:
         verdict = try_mutant(patches[name], arguments.seeds, arguments.history)
         print(verdict.line(), flush=True)
@@ -152,6 +171,7 @@ def main() -> int:
     print(f"unchanged code: {'passes' if code == 0 else output.strip()}", flush=True)
     if survivors:
         print(f"not found: {', '.join(survivors)}")
+    print(f"({len(names)} mutants in {time.monotonic() - started:.0f} s)")
     return 1 if survivors or code else 0
 
 
