@@ -461,7 +461,7 @@ class FakeClient:
             file.synced_bytes = len(content)
             file.is_open = False
 
-        await self.request(fill, is_change=True)
+        await self.request(lambda: self._removed_late(path, fill) if content else fill(), is_change=True)
 
     async def read_file(self, path: str, *, length_bytes_max: int) -> bytes:
         def perform() -> bytes:
@@ -477,7 +477,7 @@ class FakeClient:
 
     async def create_segment(self, path: str, *, holder: str, durability: Durability, segment_bytes: int) -> FakeWriter:
         file = await self.request(lambda: self._create(path, holder), is_change=True)
-        return await self.request(lambda: self._connect(file, path, durability))
+        return await self.request(lambda: self._removed_late(path, lambda: self._connect(file, path, durability)))
 
     async def read(self, path: str, *, file_id: int, position: int, length_bytes: int) -> Buffer:
         def perform() -> bytes:
@@ -557,6 +557,13 @@ class FakeClient:
             return namespace
         self._store.counts.stale_answers += 1
         return PastNamespace(namespace)
+
+    def _removed_late(self, path: str, finish: Callable[[], T]) -> T:
+        """Now and then a new file cannot be finished; what removes it again may be carried out late, by its name."""
+        if self._store.happens(self._store.faults.late_call_rate):
+            self._store.carry_out_late(lambda: self._store.namespace.delete(path, recursive=False))
+            raise StorageUnavailable(f"{path} could not be finished and is being removed")
+        return finish()
 
     def _readable_bytes(self, file: File) -> int:
         if not file.replicas:
