@@ -31,6 +31,7 @@ import contextvars
 from asyncio import Future
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from random import Random
 from typing import TypeVar
 
@@ -51,6 +52,8 @@ from tests.fakes.nodes import Nodes, NodeState
 from tests.fakes.store_writer import FakeWriter
 
 T = TypeVar("T")
+READABLE_S_MIN = 5.0
+"""A file whose good replicas returned stays readable for so long at least: somebody who tries again gets on."""
 
 
 @dataclass(slots=True)
@@ -286,10 +289,10 @@ class FakeStore:
     def damaged(self, file: File) -> bytes | None:
         """What reading it gives while its good replicas are away; None: it is fine."""
         now_s = asyncio.get_running_loop().time()
-        if self.happens(self.faults.unreadable_rate):
-            until_s = now_s + self.span(self.faults.unreadable_s)
-            self._unreadable_until_s[file.file_id] = max(until_s, self._unreadable_until_s.get(file.file_id, 0.0))
-        if not file.data or now_s >= self._unreadable_until_s.get(file.file_id, 0.0):
+        until_s = self._unreadable_until_s.get(file.file_id, -inf)
+        if now_s > until_s + READABLE_S_MIN and self.happens(self.faults.unreadable_rate):
+            until_s = self._unreadable_until_s[file.file_id] = now_s + self.span(self.faults.unreadable_s)
+        if not file.data or now_s >= until_s:
             return None
         self.counts.damaged_reads += 1
         if self.random.random() < 0.5:
