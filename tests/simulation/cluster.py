@@ -229,15 +229,16 @@ class Cluster:
     async def run(self) -> None:
         for node_id in self.kind.roles:
             self.start_node(node_id)
+        watching = self.loop.create_task(self.watch())
         admin = self.client("admin")
         await create_topic(admin, PARTITIONS, self.kind.topic_configs())
         crowd = Crowd(self.client, self.history, self._dice("crowd"), self.rates, PARTITIONS)
         visitors = Visitors(self.history, self.outcome, self._dice("visitors"), self._places, PARTITIONS)
         chaos = self.loop.create_task(ClusterChaos(self, self._dice("chaos")).run())
-        works = [visitors.run(), self.watch(), *crowd.works()]
+        works = [visitors.run(), *crowd.works()]
         if self.kind.is_making_topics:
             works.append(TopicLife(self.client("topics"), self._dice("topics"), self.outcome).run())
-        others = [self.loop.create_task(work) for work in works]
+        others = [watching, *(self.loop.create_task(work) for work in works)]
         for producer in crowd.producers:
             producer.pace_s = self.kind.pace_s
         writing = crowd.write(BATCHES_PER_PRODUCER, lambda: not chaos.done())

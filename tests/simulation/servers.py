@@ -252,12 +252,13 @@ class Servers:
 
     async def run(self) -> None:
         self.start_server()
+        watching = self.loop.create_task(self.watch())
         admin = Client("admin", self.address, self._dice("admin"))
         await create_topic(admin, PARTITIONS, self._topic_configs())
         crowd = Crowd(self._client, self.history, self._dice("crowd"), self.rates, PARTITIONS)
         visitors = Visitors(self.history, self.outcome, self._dice("visitors"), self._places, PARTITIONS)
         chaos = self.loop.create_task(self.chaos())
-        others = [self.loop.create_task(work) for work in (visitors.run(), self.watch(), *crowd.works())]
+        others = [watching, *(self.loop.create_task(work) for work in (visitors.run(), *crowd.works()))]
         writing = crowd.write(BATCHES_PER_PRODUCER)
         await until_done((writing, chaos), (visitors.failure, *others))
         for task in others:
