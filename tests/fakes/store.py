@@ -286,8 +286,11 @@ class FakeStore:
         self.carry_out_late(close)
         raise StorageUnavailable("completing the file was given up; it may still be carried out")
 
-    def damaged(self, file: File) -> bytes | None:
-        """What reading it gives while its good replicas are away; None: it is fine."""
+    def damaged(self, file: File, path: str) -> bytes | None:
+        """What reading it gives while its good replicas are away; None: it is fine. Raises CorruptFile.
+
+        Wrong bytes come only of files that carry checksums of their own: HDFS checks those that it keeps beside the bytes.
+        """
         now_s = asyncio.get_running_loop().time()
         until_s = self._unreadable_until_s.get(file.file_id, -inf)
         if now_s > until_s + READABLE_S_MIN and self.happens(self.faults.unreadable_rate):
@@ -295,7 +298,7 @@ class FakeStore:
         if not file.data or now_s >= until_s:
             return None
         self.counts.damaged_reads += 1
-        if self.random.random() < 0.5:
+        if "/" not in path or self.random.random() < 0.5:
             raise CorruptFile("the checksums of every replica that answers are wrong")
         content = bytearray(file.data)
         content[self.random.randrange(len(content))] ^= 1 << self.random.randrange(8)
@@ -474,7 +477,7 @@ class FakeClient:
             if len(file.data) > length_bytes_max:
                 raise CorruptFile(f"{path} has {len(file.data)} bytes, more than {length_bytes_max}")
             self._readable_bytes(file)
-            return self._store.damaged(file) or bytes(file.data)
+            return self._store.damaged(file, path) or bytes(file.data)
 
         return await self.request(perform)
 
