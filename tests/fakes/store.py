@@ -129,6 +129,7 @@ class FakeStore:
         self.clients: list[FakeClient] = []
         self.context = contextvars.Context()
         self.on_raised: Callable[[FakeClient], None] = lambda _: None  # an append of this process raised
+        self.late_calls_waiting = 0
         self._unreadable_until_s: dict[int, float] = {}  # by file id
         self._crash_count = 0
 
@@ -263,8 +264,10 @@ class FakeStore:
         """Its caller is told nothing, nor that it failed; a crash of all machines forgets it."""
         crash_count = self._crash_count
         self.counts.late_calls += 1
+        self.late_calls_waiting += 1
 
         def late() -> None:
+            self.late_calls_waiting -= 1
             if crash_count == self._crash_count:
                 with contextlib.suppress(StoreError):
                     perform()

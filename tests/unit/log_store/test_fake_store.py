@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Coroutine
 from random import Random
 
 import pytest
 from hypothesis import given
 
 from bmq.log.store import (
+    CorruptFile,
     Durability,
     FencedWriter,
     FileMissing,
@@ -18,6 +21,7 @@ from bmq.log.store import (
     WriterBroken,
 )
 from tests.fakes.store import FakeClient, FakeStore, Faults
+from tests.fakes.store_writer import AppendFailure
 from tests.unit.log_store.contract import Pair, StoreContract, claimed, create, read_all, sealed, until
 from tests.unit.log_store.history import STEPS, Driver, compare
 
@@ -355,3 +359,154 @@ async def test_a_seed_replays() -> None:
     first, second = await _random_story(5), await _random_story(5)
     assert first == second
     assert await _random_story(6) != first
+
+
+async def _given_up(store: FakeStore, call: Coroutine[object, object, object]) -> None:
+    """The caller of `call` gives it up; it waits in the server's queue."""
+    store.faults.late_call_rate = 1.0
+    with pytest.raises(StorageUnavailable):
+        await call
+    store.faults.late_call_rate = 0.0
+
+
+async def test_a_call_that_was_given_up_is_carried_out_even_when_its_caller_is_dead() -> None:
+    store = FakeStore(Random(1), Faults(late_call_s=(0.001, 0.002)))
+    client, other = store.client("a"), store.client("b")
+    await client.make_directory("d")
+    await client.write_file("d/old", b"x", holder="a")
+    await _given_up(store, client.make_directory("e"))
+    await _given_up(store, client.rename("d/old", "d/new"))
+    assert await other.status("e") is None
+    client.kill()
+    await until(lambda: not store.late_calls_waiting)
+    assert set(store.files()) == {"d/new"}
+    assert await other.status("e") is not None
+    assert store.counts.late_calls == 2
+
+
+async def test_a_late_call_that_is_refused_is_nobodys_failure() -> None:
+    store = FakeStore(Random(1), Faults(late_call_s=(0.001, 0.002)))
+    client = store.client("a")
+    await client.write_file("old", b"x", holder="a")
+    await _given_up(store, client.rename("old", "new"))
+    assert await client.delete("old")
+    await until(lambda: not store.late_calls_waiting)
+    assert await client.status("new") is None
+
+
+async def test_a_late_deletion_takes_what_has_the_name_by_then() -> None:
+    store = FakeStore(Random(1), Faults(late_call_s=(0.001, 0.002)))
+    client = store.client("a")
+    await client.write_file("name", b"first", holder="a")
+    await _given_up(store, client.delete("name"))
+    await client.rename("name", "kept")
+    await client.write_file("name", b"second", holder="a")
+    await until(lambda: "name" not in store.files())
+    assert store.files() == {"kept": b"first"}
+
+
+async def test_a_late_close_is_refused_under_another_stamp() -> None:
+    store = FakeStore(Random(1), Faults(late_call_s=(0.001, 0.002)))
+    client, other = store.client("a"), store.client("b")
+    path = f"{await claimed(client)}/00000000.log"
+    writer = await create(client, path)
+    await writer.append([b"abc"])
+    await _given_up(store, writer.close())
+    store.faults.half_takeover_rate = 1.0
+    with pytest.raises(StorageUnavailable):
+        await other.take_over(path, previous_holder="owner")
+    await until(lambda: not store.late_calls_waiting)
+    found = await other.status(path)
+    assert found is not None
+    assert found.is_open
+
+
+async def test_an_old_name_node_shows_the_past_until_somebody_changes_something_there() -> None:
+    store = FakeStore(Random(0))
+    clients = [store.client(name) for name in "abcdefgh"]
+    await clients[0].make_directory("5.open")
+    store.fail_over(stale_s=60.0)
+    stale = [client for client in clients if client.is_at_old_name_node]
+    fresh = [client for client in clients if not client.is_at_old_name_node]
+    assert stale
+    assert fresh
+    await fresh[0].rename("5.open", "5")
+    assert await fresh[0].status("5.open") is None
+    assert await stale[0].status("5.open") is not None
+    assert [entry.name for entry in await stale[0].list_directory("")] == ["5.open"]
+    with pytest.raises(FileMissing):
+        await stale[0].rename("5.open", "6")
+    assert [entry.name for entry in await stale[-1].list_directory("")] == ["5"]
+    assert store.counts.stale_answers == 2
+
+
+async def test_damage_passes() -> None:
+    store = FakeStore(Random(2), Faults(unreadable_rate=1.0, unreadable_s=(0.01, 0.01)))
+    client = store.client("a")
+    await client.write_file("d", b"whole", holder="a")
+    with pytest.raises(CorruptFile):
+        await client.read_file("d", length_bytes_max=100)
+    content = b""
+    while not content:
+        with contextlib.suppress(CorruptFile):
+            content = await client.read_file("d", length_bytes_max=100)
+    assert content == b"whole"
+
+
+async def test_what_was_not_synced_does_not_outlive_the_machines_though_it_was_closed() -> None:
+    lengths = set()
+    for seed in range(20):
+        store = FakeStore(Random(seed), Faults(unsynced_takeover_rate=1.0))
+        client, other = store.client("a"), store.client("b")
+        path = f"{await claimed(client)}/00000000.log"
+        writer = await create(client, path, durability=Durability.HSYNC)
+        await writer.append([b"abc"])
+        store.extend_file(path, b"def")  # arrived, not synced
+        assert await other.take_over(path, previous_holder="owner") == 6
+        store.crash_machine()
+        lengths.add(len(store.files()[path]))
+    assert min(lengths) >= 3
+    assert len(lengths) > 1
+
+
+async def test_what_only_some_replicas_had_may_be_wrong_in_the_longest() -> None:
+    store = FakeStore(Random(3), Faults(rotten_tail_rate=1.0))
+    client, other = store.client("a"), store.client("b")
+    path = f"{await claimed(client)}/00000000.log"
+    writer = await create(client, path)
+    await writer.append([b"abc"])
+    file = store.namespace.file(path)
+    store.namespace.extend_some(file, b"defg", {sorted(file.replicas)[0]: 4})
+    await other.take_over(path, previous_holder="owner")
+    content = store.files()[path]
+    assert content[:3] == b"abc"
+    assert content[3:] != b"defg"
+
+
+async def test_a_committed_block_keeps_its_length_and_closes_later() -> None:
+    store = FakeStore(Random(4), Faults(committed_rate=1.0))
+    client, other = store.client("a"), store.client("b")
+    path = f"{await claimed(client)}/00000000.log"
+    writer = await create(client, path)
+    await writer.append([b"abc"])
+    with pytest.raises(StorageUnavailable):
+        await writer.close()
+    store.faults.committed_rate = 0.0
+    assert await other.take_over(path, previous_holder="owner") == 3
+    found = await other.status(path)
+    assert found is not None
+    assert not found.is_open
+
+
+async def test_an_append_may_raise_with_or_without_having_been_carried_out() -> None:
+    contents = set()
+    for seed in range(20):
+        store = FakeStore(Random(seed), Faults(append_raises_rate=1.0))
+        client = store.client("a")
+        path = f"{await claimed(client)}/00000000.log"
+        writer = await create(client, path)
+        with pytest.raises(AppendFailure):
+            writer.append([b"abc"])
+        await _settle()
+        contents.add(store.files()[path])
+    assert contents == {b"", b"abc"}
