@@ -29,7 +29,74 @@ from tests.simulation.outcome import Outcome
 from tests.simulation.seeds import HISTORIES, run_seed
 
 # Floors for each kind of history, per seed of it: a run in which little happened proves little.
-FLOORS: Mapping[str, Mapping[str, float]] = {}
+FLOORS: Mapping[str, Mapping[str, float]] = {
+    "owners": {
+        "kills": 2,
+        "pauses": 6,
+        "takeovers": 15,
+        "hand_overs": 2,
+        "power_losses": 0.4,
+        "losses_accepted": 0.02,
+        "node_losses": 3,
+        "shortages": 8,
+        "long_pauses": 0.02,
+        "late_calls": 2,
+        "damaged_reads": 1.5,
+        "rotten_tails": 0.02,
+        "committed_files": 0.2,
+        "raised_appends": 0.02,
+        "full_appends": 0.01,
+        "acknowledged_batches": 60,
+        "answers": 40,
+    },
+    "servers": {
+        "kills": 1.5,
+        "pauses": 0.7,
+        "takeovers": 5,
+        "hand_overs": 0.2,
+        "node_losses": 1.2,
+        "shortages": 5,
+        "resets": 0.7,
+        "long_pauses": 0.04,
+        "clients_left": 0.7,
+        "late_calls": 3,
+        "damaged_reads": 1,
+        "rotten_tails": 0.02,
+        "committed_files": 0.1,
+        "raised_appends": 0.05,
+        "full_appends": 0.05,
+        "plain_batches": 25,
+        "acknowledged_batches": 60,
+        "commits": 40,
+        "answers": 35,
+    },
+    "cluster": {
+        "kills": 1,
+        "pauses": 0.7,
+        "hand_overs": 1,
+        "node_losses": 0.5,
+        "shortages": 0.5,
+        "resets": 0.3,
+        "elections": 1,
+        "controller_losses": 0.4,
+        "cuts": 1.5,
+        "zookeeper_outages": 0.1,
+        "moves": 6,
+        "remote_tails": 20,
+        "deletions": 0.1,
+        "topics_made": 0.4,
+        "long_pauses": 0.04,
+        "clients_left": 0.5,
+        "late_calls": 2,
+        "damaged_reads": 1,
+        "committed_files": 0.05,
+        "raised_appends": 0.02,
+        "plain_batches": 10,
+        "acknowledged_batches": 30,
+        "commits": 20,
+        "answers": 60,
+    },
+}
 FLOORS_FROM_SEEDS = 20  # fewer may be quiet by chance
 
 
@@ -58,8 +125,9 @@ def quiet_floors(outcomes: list[Outcome], fixed: Mapping[str, float]) -> list[st
             continue
         for name, floor in floors.items():
             total = sum(getattr(outcome, name) for outcome in seen)
-            if total < floor * len(seen) and not fixed:
-                sentences.append(f"{history}: {total} {name} in {len(seen)} seeds; {floor * len(seen):.0f} are wanted")
+            wanted = int(floor * len(seen))
+            if total < wanted and not fixed:
+                sentences.append(f"{history}: {total} {name} in {len(seen)} seeds; {wanted} are wanted")
     return sentences
 
 
