@@ -12,19 +12,28 @@ from contextlib import ExitStack
 
 import psutil
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from bmq.protocol import codec
+from bmq.protocol.apis import APIS, ApiKey
 from tests.e2e.conftest import assert_no_traceback, create_topic, make_server
 from tests.support import wire
 from tests.support.processes import eventually
 from tests.support.servers import Server
 from tests.support.wire import WireClient
+from tests.unit.protocol.strategies import api_messages
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 
 TOPIC = "victim"
 INT_MAX = 2**31 - 1
 TINY_REQUESTS = 500_000
-NEIGHBOUR_ROUND_TRIP_MAX_S = 5.0
+# Only a server that hangs meets it: what a request costs is measured by bench.
+NEIGHBOUR_ROUND_TRIP_MAX_S = 20.0
+REASON_WAIT_S = 30.0
+HOSTILE_EXAMPLES = 2 * settings.default.max_examples  # type: ignore[union-attr]
+REFUSED_CONNECTIONS = 500
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +111,8 @@ def header(api_key: int, version: int) -> bytes:
     return struct.pack(">hhi", api_key, version, 1) + wire.string("bad")
 
 
+# A message of these that happens to be whole may rightly make thousands of partitions.
+LARGE_WHEN_VALID = {ApiKey.CREATE_TOPICS, ApiKey.CREATE_PARTITIONS}
 ABSURD_ARRAY = struct.pack(">i", INT_MAX)
 BAD_FRAMES = {
     "oversized": struct.pack(">i", INT_MAX) + b"x" * 1_000,
@@ -150,7 +161,7 @@ def test_bad_frame_closes_its_connection(hardy_server: Server, neighbour: Neighb
         events = [json.loads(line) for line in lines]
         return [event["reason"] for event in events if event["event"] == "connection_closed"]
 
-    reasons = eventually(closed_and_logged, 5, "the reason in the log", interval_s=0.25)
+    reasons = eventually(closed_and_logged, REASON_WAIT_S, "the reason in the log", interval_s=0.25)
     assert len(reasons) <= sent, "more than one line for a closed connection"
     assert len(set(reasons)) == 1
 
@@ -165,15 +176,40 @@ def test_truncated_frame_is_dropped(hardy_server: Server, neighbour: Neighbour, 
     neighbour.more_round_trips()
 
 
-def test_random_bytes(hardy_server: Server, neighbour: Neighbour) -> None:
-    for seed in range(60):
-        noise = b"".join(
-            struct.pack(">Q", (seed * 2_654_435_761 + n * 40_503) * 0x9E3779B97F4A7C15 % 2**64) for n in range(40)
-        )
-        with WireClient(hardy_server.port, timeout_s=0.05) as client:
-            client.send_raw(frame(noise[: 10 + seed * 5]))
-            client.is_closed_by_peer()
-    neighbour.more_round_trips()
+@st.composite
+def hostile_payloads(draw: st.DrawFn) -> bytes:
+    """What a frame holds: noise, noise behind a header, or a message that is cut short, flipped in places, or whole."""
+    shape = draw(st.sampled_from(["noise", "body", "message"]))
+    if shape == "noise":
+        return draw(st.binary(max_size=300))
+    api_key = draw(st.sampled_from(sorted(APIS.keys() - LARGE_WHEN_VALID)))
+    if shape == "body":
+        return header(api_key, draw(st.integers(-1, 25))) + draw(st.binary(max_size=200))
+    version = draw(st.integers(APIS[api_key].version_min, APIS[api_key].version_max))
+    message = draw(api_messages("request", api_key, version))
+    tags = b"\0" if codec.is_flexible(api_key, version) else b""
+    whole = bytearray(header(api_key, version) + tags + codec.encode("request", api_key, version, message))
+    for _ in range(draw(st.integers(0, 3))):
+        whole[draw(st.integers(0, len(whole) - 1))] ^= 1 << draw(st.integers(0, 7))
+    return bytes(whole[: draw(st.integers(0, len(whole)))]) if draw(st.booleans()) else bytes(whole)
+
+
+@pytest.mark.bmq_only
+@settings(max_examples=HOSTILE_EXAMPLES)
+@given(payload=hostile_payloads())
+def test_any_frame_is_answered_in_whole_frames_or_closes_its_connection(
+    hardy_server: Server, neighbour: Neighbour, payload: bytes
+) -> None:
+    """The client closes its side behind the frame, so that the server has no reason to keep the connection."""
+    asked = struct.unpack_from(">hhi", payload)[2] if len(payload) >= 8 else None
+    with WireClient(hardy_server.port) as client:
+        client.send_raw(frame(payload))
+        client.finish_sending()
+        answers = client.receive_until_closed()
+    assert len(answers) <= 1, "one request was answered twice"
+    assert all(struct.unpack_from(">i", answer)[0] == asked for answer in answers)
+    assert hardy_server.is_running
+    neighbour.more_round_trips(1)
 
 
 def test_unknown_api_versions_version_is_answered_in_the_first_shape(
@@ -270,9 +306,8 @@ def test_client_that_never_reads(hardy_server: Server, neighbour: Neighbour) -> 
                     pending = pending[client.send_some(pending) :]
                 except TimeoutError:
                     break  # the server stopped reading: as it should
-        deadline = time.monotonic() + 2
-        while time.monotonic() < deadline:
-            neighbour.more_round_trips(20)
+        for _ in range(10):
+            neighbour.more_round_trips(200)
         if hardy_server.name == "bmq":
             grown_mib = (process.memory_info().rss - before_bytes) / 2**20
             assert grown_mib < 200, f"memory grew by {grown_mib:.0f} MiB"
@@ -297,12 +332,9 @@ def test_half_a_million_tiny_requests(hardy_server: Server, neighbour: Neighbour
 
 
 def test_a_storm_of_refused_connections(hardy_server: Server, neighbour: Neighbour) -> None:
-    """Connections that are refused at once, one after the other, for two seconds."""
-    deadline = time.monotonic() + 2
-    count = 0
-    while time.monotonic() < deadline:
-        with WireClient(hardy_server.port, timeout_s=5) as client:
+    """Connections that are refused at once, one after the other."""
+    for _ in range(REFUSED_CONNECTIONS):
+        with WireClient(hardy_server.port) as client:
             client.send_raw(BAD_FRAMES["unknown api"])
             assert client.is_closed_by_peer()
-        count += 1
-    assert count > 20
+    neighbour.more_round_trips()

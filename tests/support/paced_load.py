@@ -13,6 +13,9 @@ from tests.support.processes import eventually
 from tests.support.steady_load import SteadyProducer
 
 RECORDS_S = 1_000
+# Tests look for hangs, whatever the machine; bench/cluster measures how long a failover takes. A client asks again by
+# itself after 30 s: a gap of that length shows that nobody took its batches to the next owner.
+HANG_GAP_S = 25.0
 
 
 class PacedProducer(SteadyProducer):

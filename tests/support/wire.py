@@ -233,6 +233,19 @@ class WireClient:
         except TimeoutError:
             return False
 
+    def receive_until_closed(self) -> list[bytes]:
+        """Responses without their lengths, until the server closed. Raises TimeoutError, AssertionError: half a response."""
+        found = []
+        try:
+            while prefix := self._reading.read(4):
+                length = struct.unpack(">i", prefix)[0] if len(prefix) == 4 else -1
+                body = self._reading.read(max(length, 0))
+                assert len(body) == length, f"{len(body)} bytes of a response of {length} ({prefix.hex()})"
+                found.append(body)
+        except ConnectionResetError:
+            pass  # it closed before it had read everything
+        return found
+
     def _receive(self, length: int) -> bytes:
         data = self._reading.read(length)
         if data is None or len(data) < length:

@@ -56,22 +56,27 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsCluster]:
 
 
 class SharedCluster:
-    """The cluster of a module. A test that finds it unwell has it healed, or replaced if that is not to be."""
+    """The cluster of a module. Every test leaves it well, or fails; the next one then gets a new cluster."""
 
     def __init__(self, make: Callable[[], BmqCluster]) -> None:
         self._make = make
         self._cluster: BmqCluster | None = None
 
-    def get(self) -> BmqCluster:
-        if self._cluster is not None:
-            try:
-                self._cluster.heal()
-            except AssertionError:
-                self.close()
+    @contextmanager
+    def lent(self) -> Iterator[BmqCluster]:
+        """Raises AssertionError behind a test after which it cannot be healed, or whose nodes logged a traceback."""
         if self._cluster is None:
             self._cluster = self._make()
             self._cluster.start()
-        return self._cluster
+        cluster = self._cluster
+        with no_tracebacks(cluster):
+            yield cluster
+            try:
+                cluster.heal()
+            except Exception as error:
+                logs = "".join(str(node.process) for node in cluster.nodes.values())
+                self.close()
+                raise AssertionError(f"the cluster does not heal after this test: {error}{logs}") from error
 
     def close(self) -> None:
         if self._cluster is not None:
@@ -112,16 +117,14 @@ def shared_separated(
 @pytest.fixture
 def cluster(shared_cluster: SharedCluster) -> Iterator[BmqCluster]:
     """Three nodes with all roles, all well. A test may do to them what it likes."""
-    cluster = shared_cluster.get()
-    with no_tracebacks(cluster):
+    with shared_cluster.lent() as cluster:
         yield cluster
 
 
 @pytest.fixture
 def separated(shared_separated: SharedCluster) -> Iterator[BmqCluster]:
     """Three brokers, two proxies and two controllers, each a process of its own. A test may do to them what it likes."""
-    cluster = shared_separated.get()
-    with no_tracebacks(cluster):
+    with shared_separated.lent() as cluster:
         yield cluster
 
 

@@ -253,7 +253,6 @@ async def check_mended(client: Client, name: str, length_bytes: int, replicas: i
 
 async def test_a_killed_datanode_costs_one_replica_and_no_byte(own_hdfs: HdfsCluster) -> None:
     config = config_of(own_hdfs, fresh_root("killed"))
-    loop = asyncio.get_running_loop()
     async with clients(config, "own") as (own,), opening(own) as segments:
         writer = await open_writer(segments, own, "f")
         writing = asyncio.create_task(write_until_broken(writer))
@@ -261,9 +260,7 @@ async def test_a_killed_datanode_costs_one_replica_and_no_byte(own_hdfs: HdfsClu
         await own_hdfs.datanode(1).kill()
         async with asyncio.timeout(5):
             acked = await writing
-        start_s = loop.time()
         length_bytes = await writer.mend()
-        assert loop.time() - start_s < 2
         assert length_bytes >= acked > 0
         assert writer.replicas == 2
         await check_mended(own, "f", length_bytes, 2)

@@ -92,7 +92,7 @@ def test_a_server_waits_for_hdfs_to_come_up(tmp_path: Path) -> None:
         server.process.wait_for_line("waiting_for_the_store", 20)
         with running(cluster):
             server.wait_until_ready()
-            server.stop()
+            assert server.stop() == 0
     finally:
         server.close()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -221,11 +220,10 @@ class _Longest(Random):
 
 async def test_no_pause_is_begun_that_would_end_too_late() -> None:
     async with ScriptedServer(standby) as server:
-        namenode = namenode_of(server, retry_first_s=5.0, retry_longest_s=5.0, random=_Longest())
-        started_s = time.monotonic()
-        with pytest.raises(StorageUnavailable, match="within 4 s"):
-            await delete(namenode, 4.0)
-        assert time.monotonic() - started_s < 2
+        # Patience beyond this test's time limit: a pause that was begun after all shows as a hang.
+        namenode = namenode_of(server, retry_first_s=500.0, retry_longest_s=500.0, random=_Longest())
+        with pytest.raises(StorageUnavailable, match="within 400 s"):
+            await delete(namenode, 400.0)
         assert len(server.calls) == 1
         await namenode.close()
 
@@ -313,10 +311,8 @@ async def test_rubbish_is_given_up_with_a_sentence() -> None:
 async def test_a_namenode_that_hangs_is_left_after_a_calls_share_of_the_time() -> None:
     async with ScriptedServer() as hanging, ScriptedServer(done) as second:
         namenode = namenode_of(hanging, second, rpc_timeout_s=5.0)
-        started_s = time.monotonic()
-        assert await delete(namenode, 0.4)  # less than one timeout: half of it for each
-        assert 0.15 < time.monotonic() - started_s < 0.4
-        assert await delete(namenode, 0.4)
+        assert await delete(namenode, 2.0)  # less than one timeout: half of it for each, or the second had none left
+        assert await delete(namenode, 2.0)
         assert (len(hanging.calls), len(second.calls)) == (1, 2)
         await namenode.close()
 
@@ -326,10 +322,9 @@ async def test_a_namenode_that_hangs_holds_nobody_longer_than_his_own_time() -> 
         namenode = namenode_of(server, rpc_timeout_s=5.0)
         patient = [asyncio.create_task(delete(namenode, 20.0)) for _ in range(CALLS_IN_FLIGHT_MAX)]
         await server.received(CALLS_IN_FLIGHT_MAX)
-        started_s = time.monotonic()
         with pytest.raises(StorageUnavailable, match="/a: delete: 256 other calls were under way to the NameNodes all"):
             await delete(namenode, 0.1)
-        assert time.monotonic() - started_s < 2
+        assert not any(call.done() for call in patient)
         assert len(server.calls) == CALLS_IN_FLIGHT_MAX
         waiting = asyncio.create_task(delete(namenode, 20.0))
         server.script = done
