@@ -1,6 +1,7 @@
 """What all tests share: hypothesis profiles, clocks and fakes.
 
-`quick` (the default) gives the same examples every time; `HYPOTHESIS_PROFILE=deep` searches further.
+`quick` (the default) gives the same examples every time; `HYPOTHESIS_PROFILE=fresh` others each time, or those of
+`--hypothesis-seed`; `deep` searches further.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ os.environ.pop("PYTHONASYNCIODEBUG", None)
 _SLOW_IS_FINE = (HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.differing_executors)
 settings.register_profile(
     "quick", derandomize=True, database=None, deadline=None, max_examples=60, suppress_health_check=_SLOW_IS_FINE
+)
+settings.register_profile(
+    "fresh", database=None, deadline=None, max_examples=120, print_blob=True, suppress_health_check=_SLOW_IS_FINE
 )
 settings.register_profile("deep", deadline=None, max_examples=3_000, suppress_health_check=_SLOW_IS_FINE)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))

@@ -1,25 +1,31 @@
 """Run the stages of `make check` and `make test` one after the other and end with the closing line of each.
 
 A stage that fails does not keep the next from running: one run shows everything that is wrong. A stage has a time limit
-of its own, so that a hang ends, is named, and the whole stays within its bound.
+of its own, so that a hang ends, is named with the test that hung, and the whole stays within its bound.
 
-    python tools/stages.py check|test
+    python tools/stages.py check|test [STAGE …]
 """
 
 from __future__ import annotations
 
+import argparse
 import collections
 import dataclasses
 import os
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
+sys.path.insert(0, str(REPOSITORY))
+
+from tests.support.running_test import VARIABLE, running_tests  # noqa: E402  # found by the line above
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -42,8 +48,12 @@ def tool(name: str) -> str:
 
 
 def pytest(marker: str, limit_s: int, test_limit_s: int, *arguments: str, name: str = "") -> Stage:
-    command = (sys.executable, "-m", "pytest", "-q", "-m", marker, f"--timeout={test_limit_s}", "--durations=3")
-    return Stage(name or marker, (*command, *arguments), limit_s)
+    command = (sys.executable, "-m", "pytest", "-q", "-p", "tests.support.running_test", "-m", marker)
+    return Stage(name or marker, (*command, f"--timeout={test_limit_s}", "--durations=3", *arguments), limit_s)
+
+
+def smoke(bench: str, limit_s: int) -> Stage:
+    return Stage(f"bench-{bench}", (sys.executable, "-m", "tools.bench_smoke", bench), limit_s)
 
 
 CLUSTER = "tests/e2e/cluster"
@@ -52,7 +62,7 @@ LINT = (
     Stage("format", (tool("ruff"), "format", "--check"), 30),
     Stage("types", (tool("mypy"),), 120),
     Stage("imports", (tool("lint-imports"),), 60),
-    pytest("unit", 400, test_limit_s=60),
+    pytest("unit", 300, 60, "-n", "logical", "--dist", "worksteal", "tests/unit"),
 )
 STAGES = {
     "check": LINT,
@@ -61,15 +71,25 @@ STAGES = {
         *LINT,
         pytest("simulation", 200, test_limit_s=150),
         Stage("seeds", (sys.executable, "-m", "tests.simulation", "--seeds", "200"), 420),
+        Stage("fresh-seeds", (sys.executable, "-m", "tools.fresh"), 300),
         pytest("integration", 1300, test_limit_s=240),
         pytest("e2e", 700, 300, f"--ignore={CLUSTER}"),
         pytest("e2e", 800, 240, CLUSTER, name="cluster"),
+        smoke("standalone", 200),
+        smoke("hdfs", 200),
+        smoke("cluster", 300),
     ),
 }
 
 
 def run(stage: Stage) -> Outcome:
     """Run one stage, its output shown as it comes."""
+    with tempfile.TemporaryDirectory(prefix="bmq-stage-") as running:
+        return run_noting(stage, Path(running))
+
+
+def run_noting(stage: Stage, running: Path) -> Outcome:
+    """`running`: where its tests say that they run."""
     print(f"=== {stage.name}", flush=True)
     began = time.monotonic()
     process = subprocess.Popen(
@@ -81,15 +101,23 @@ def run(stage: Stage) -> Outcome:
         text=True,
         errors="replace",
         start_new_session=True,
-        env={**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}", "COLUMNS": "120"},
+        env={
+            # Compiled files are kept, whatever is set outside: without them every process of a test compiles its modules.
+            **{name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
+            "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}",
+            "COLUMNS": "120",
+            VARIABLE: str(running),
+        },
     )
+    is_out_of_time = threading.Event()
 
-    def out_of_time(*_: object) -> None:
+    def out_of_time() -> None:
+        is_out_of_time.set()
         os.killpg(process.pid, signal.SIGKILL)
 
     last_lines: collections.deque[str] = collections.deque(maxlen=1)
-    signal.signal(signal.SIGALRM, out_of_time)
-    signal.alarm(stage.limit_s)
+    limit = threading.Timer(stage.limit_s, out_of_time)
+    limit.start()
     try:
         assert process.stdout is not None
         for line in process.stdout:
@@ -99,24 +127,39 @@ def run(stage: Stage) -> Outcome:
                 last_lines.append(line.strip())
         code = process.wait()
     finally:
-        signal.alarm(0)
+        limit.cancel()
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
     seconds = time.monotonic() - began
     closing = last_lines[0] if last_lines else ""
-    if code == -signal.SIGKILL:
-        closing = f"ended after its limit of {stage.limit_s} s; last line: {closing}"
+    if is_out_of_time.is_set():
+        closing = limit_line(stage, running_tests(running), closing)
     return Outcome(stage, code == 0, seconds, closing)
 
 
+def limit_line(stage: Stage, running: Sequence[str], last_line: str) -> str:
+    """The closing line of a stage that ran into its limit."""
+    where = f"in {' and '.join(running)}" if running else "outside any test"
+    return f"ended after its limit of {stage.limit_s} s, {where}; last line: {last_line}"
+
+
 def main() -> int:
-    outcomes = [run(stage) for stage in STAGES[sys.argv[1]]]
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("what", choices=sorted(STAGES))
+    options.add_argument("stages", nargs="*", metavar="STAGE", help="these alone; default: all")
+    given = options.parse_args()
+    unknown = set(given.stages) - {stage.name for stage in STAGES[given.what]}
+    if unknown:
+        options.error(f"there is no stage {', '.join(sorted(unknown))}")
+    outcomes = [run(stage) for stage in STAGES[given.what] if not given.stages or stage.name in given.stages]
     total = sum(outcome.seconds for outcome in outcomes)
-    print(f"=== {sys.argv[1]}: {total:.0f} s")
+    print(f"=== {given.what}: {total:.0f} s")
     for outcome in outcomes:
         mark = "ok    " if outcome.passed else "FAILED"
-        print(f"{mark} {outcome.stage.name:12} {outcome.closing_line}")
+        print(f"{mark} {outcome.stage.name:16} {outcome.seconds:5.0f} s  {outcome.closing_line}")
     return 0 if all(outcome.passed for outcome in outcomes) else 1
 
 

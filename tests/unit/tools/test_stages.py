@@ -1,0 +1,78 @@
+"""The closing line of a stage names what hung, and its verdict is that of its command."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import REPOSITORY, eventually
+from tests.support.running_test import VARIABLE, running_tests
+from tools.stages import Stage, limit_line, run
+
+pytestmark = pytest.mark.unit
+
+STORY = """
+import time
+
+def test_quick():
+    pass
+
+def test_hangs():
+    print("hanging", flush=True)
+    time.sleep(1_000)
+"""
+
+
+@pytest.mark.parametrize("arguments", [[], ["-p", "xdist.plugin", "-n", "1"]], ids=["one process", "a worker"])
+def test_the_test_that_runs_is_known_after_a_kill(tmp_path: Path, arguments: list[str]) -> None:
+    story, notes = tmp_path / "test_story.py", tmp_path / "notes"
+    story.write_text(STORY)
+    notes.mkdir()
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.support.running_test"]
+    environment = {**os.environ, VARIABLE: str(notes), "PYTHONPATH": str(REPOSITORY)}
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # some take seconds to import
+    with subprocess.Popen(
+        [*command, *arguments, "--rootdir", str(tmp_path), str(story)],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as tests:
+        try:
+            eventually(lambda: running_tests(notes) == ["test_story.py::test_hangs"], 40, "the second test runs")
+        finally:
+            os.killpg(tests.pid, 9)
+    assert running_tests(notes) == ["test_story.py::test_hangs"]
+
+
+def test_nothing_runs_after_the_last_test(tmp_path: Path) -> None:
+    (tmp_path / "one").write_text("")
+    assert running_tests(tmp_path) == []
+
+
+def test_the_closing_line_of_a_hang() -> None:
+    stage = Stage("unit", ("true",), 60)
+    assert limit_line(stage, ["a.py::test_a"], "..") == "ended after its limit of 60 s, in a.py::test_a; last line: .."
+    assert limit_line(stage, [], "..") == "ended after its limit of 60 s, outside any test; last line: .."
+
+
+def test_a_stage_that_never_ends_is_ended(capfd: pytest.CaptureFixture[str]) -> None:
+    outcome = run(Stage("hang", (sys.executable, "-c", "import time; time.sleep(1_000)"), 1))
+    assert (outcome.passed, outcome.closing_line) == (
+        False,
+        "ended after its limit of 1 s, outside any test; last line: ",
+    )
+    assert "=== hang" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(("code", "passed"), [(0, True), (3, False), (-9, False)])
+def test_the_verdict_of_a_stage(code: int, passed: bool) -> None:
+    story = (
+        f"import os; print('some'); print('last', flush=True); {f'os._exit({code})' if code >= 0 else 'os.kill(0, 9)'}"
+    )
+    outcome = run(Stage("short", (sys.executable, "-c", story), 60))
+    assert (outcome.passed, outcome.closing_line) == (passed, "last")
