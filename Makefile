@@ -11,7 +11,7 @@ SEEDS ?= 1000
 # What the installed package is made of besides its Python modules, which an editable install reads in place.
 PACKAGE := pyproject.toml setup.py $(wildcard bmq/hdfs/proto/*.proto)
 
-.PHONY: help run install tools jars check test bench bench-hdfs bench-cluster soak soak-cluster plot simulate mutants clean
+.PHONY: help run install tools jars check test test-bare bench bench-hdfs bench-cluster soak soak-cluster plot simulate mutants clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; do \
@@ -29,10 +29,13 @@ tools: ## install what the tests need besides Python: Java, Maven, kcat, libfake
 jars: $(JARS)/kafka/.fetched $(JARS)/spark/.fetched $(JARS)/hadoop/.fetched $(JARS)/zookeeper/.fetched ## fetch jars
 
 check: $(VENV)/.installed-dev ## lint, types, import contracts and unit tests; under a minute
-	@$(BIN)/python tools/stages.py check
+	@$(BIN)/python tools/stages.py check $(STAGES)
 
 test: $(VENV)/.installed-spark tools jars ## every test, after installing what they need
-	@$(BIN)/python tools/stages.py test
+	@$(BIN)/python tools/stages.py test $(STAGES)
+
+test-bare: ## as root: `make run` and the tests on bare Debians with the oldest and the newest Python (BARE="--what test")
+	@python3 tools/bare.py $(BARE)
 
 bench: $(VENV)/.installed-bench tools $(JARS)/kafka/.fetched ## bmq beside Apache Kafka -> bench/results/standalone.json
 	@$(BIN)/python -m bench.standalone

@@ -62,7 +62,7 @@ LINT = (
     Stage("format", (tool("ruff"), "format", "--check"), 30),
     Stage("types", (tool("mypy"),), 120),
     Stage("imports", (tool("lint-imports"),), 60),
-    pytest("unit", 300, 60, "-n", "logical", "--dist", "worksteal", "tests/unit"),
+    pytest("unit", 400, 60, "-n", "logical", "--dist", "worksteal", "tests/unit"),
 )
 STAGES = {
     "check": LINT,
@@ -77,7 +77,7 @@ STAGES = {
         pytest("e2e", 800, 240, CLUSTER, name="cluster"),
         smoke("standalone", 200),
         smoke("hdfs", 200),
-        smoke("cluster", 300),
+        smoke("cluster", 200),
     ),
 }
 

@@ -1,4 +1,4 @@
-"""Two minutes of the soak: real HDFS, real clients, faults from a fixed seed."""
+"""Some minutes of the soak: real HDFS, real clients, faults from a fixed seed."""
 
 from __future__ import annotations
 
@@ -6,20 +6,29 @@ from pathlib import Path
 
 import pytest
 
-from tests.soak.faults import Kind
+from tests.soak.faults import HAZARDS, Kind
 from tests.soak.run import Soak
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(420)]
 
 SEED = 7
 MINUTES = 2.0
+HAZARDOUS_MINUTES = 2.5
 
 
 async def test_nothing_acknowledged_is_lost_while_everything_fails(tmp_path: Path) -> None:
     report = await Soak(tmp_path, SEED, MINUTES).run()
     print(report.text())
     assert report.violations == [], report.text()
-    assert {trouble.kind for trouble in report.troubles} == set(Kind)
+    assert {trouble.kind for trouble in report.troubles} == set(Kind) - HAZARDS
     assert report.counters["bmq_segment_rolls"] > 20
     assert report.counters["bmq_file_takeovers"] > 0
     assert report.counters["bmq_segment_mends"] > 0
+
+
+async def test_nor_when_it_stands_still_calls_are_late_and_the_power_fails(tmp_path: Path) -> None:
+    report = await Soak(tmp_path, SEED, HAZARDOUS_MINUTES, HAZARDS).run()
+    print(report.text())
+    assert report.violations == [], report.text()
+    assert {trouble.kind for trouble in report.troubles} == set(Kind)
+    assert report.late_calls.total() > 0

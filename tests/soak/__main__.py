@@ -1,4 +1,7 @@
-"""Run a soak: `python -m tests.soak [--minutes N] [--seed S] [--results FILE]`; SOAK_MINUTES does the same as --minutes.
+"""Run a soak: `python -m tests.soak [--minutes N] [--seed S] [--results FILE] [--hazards KIND …]`.
+
+SOAK_MINUTES does the same as --minutes. KIND: `all`, or of server_standstill and datanode_standstill (for a minute),
+late_calls (to the NameNode, carried out after they were given up), power_loss (of all DataNodes; needs root).
 
 A cluster of one NameNode and three DataNodes and a `bmq standalone` on it are started in .cache/soak; faults follow from
 the seed. Prints a report and writes it as JSON. Exit code 1 says that something acknowledged was lost, doubled or
@@ -16,8 +19,10 @@ import shutil
 import sys
 from pathlib import Path
 
+from tests.soak.faults import HAZARDS, Kind
 from tests.soak.run import Soak
 from tests.support.processes import REPOSITORY, kill_everything
+from tests.support.unsafe_disk import own_mounts
 
 DATA = REPOSITORY / ".cache" / "soak"
 RESULTS = REPOSITORY / ".cache" / "soak.json"
@@ -28,12 +33,19 @@ def main() -> int:
     options.add_argument("--minutes", type=float, default=float(os.environ.get("SOAK_MINUTES", "20")))
     options.add_argument("--seed", type=int, default=random.randrange(1_000_000))
     options.add_argument("--results", type=Path, default=RESULTS)
+    options.add_argument("--hazards", nargs="*", choices=["all", *sorted(HAZARDS)], default=(), metavar="KIND")
     given = options.parse_args()
+    hazards = HAZARDS if "all" in given.hazards else frozenset(map(Kind, given.hazards))
+    again = " ".join(
+        (f"--minutes {given.minutes:g} --seed {given.seed}", *(["--hazards", *sorted(hazards)] if hazards else []))
+    )
+    if Kind.POWER_LOSS in hazards:
+        own_mounts()
     shutil.rmtree(DATA, ignore_errors=True)
     DATA.mkdir(parents=True)
-    print(f"soak of {given.minutes:g} minutes; the same again: python -m tests.soak --seed {given.seed}", flush=True)
+    print(f"soak of {given.minutes:g} minutes; the same again: python -m tests.soak {again}", flush=True)
     try:
-        report = asyncio.run(Soak(DATA, given.seed, given.minutes).run())
+        report = asyncio.run(Soak(DATA, given.seed, given.minutes, hazards).run())
     finally:
         kill_everything()
     given.results.write_text(json.dumps(report.as_json(), indent=1) + "\n")

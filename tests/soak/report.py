@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +29,7 @@ class Report:
     start_s: list[float] = field(default_factory=list)
     failed_starts: list[str] = field(default_factory=list)
     counters: dict[str, int] = field(default_factory=dict)
+    late_calls: Counter[str] = field(default_factory=Counter)
     memory_mib: list[float] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
 
@@ -54,6 +56,7 @@ class Report:
             "server_start_s": [round(seconds, 3) for seconds in self.start_s],
             "server_failed_starts": self.failed_starts,
             "counters": self.counters,
+            "late_calls": dict(self.late_calls),
             "memory_mib": self._memory(),
         }
 
@@ -88,6 +91,8 @@ class Report:
             f"  memory (RSS): {', '.join(f'{name} {mib:g} MiB' for name, mib in self._memory().items())}",
             "  longest pause between acknowledgements of a partition, by what was under way:",
         ]
+        if self.late_calls:
+            lines[5:5] = [f"  late calls: {', '.join(f'{count} {name}' for name, count in self.late_calls.items())}"]
         lines[6:6] = [f"  start given up: {reason}" for reason in self.failed_starts]
         lines += stall_lines(self.stalls, self.troubles, self.began_s)
         lines += [f"  VIOLATION: {violation}" for violation in self.violations]

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
+from random import Random
 from typing import Final
 
 from bmq.dev.hdfs import HdfsCluster
+from bmq.hdfs.config import Address
 from tests.soak.clients import Clients, Load, create_topic, judge
-from tests.soak.faults import QUIET_END_S, Fault, Kind, is_due, plan
+from tests.soak.faults import QUIET_END_S, Fault, Kind, Track, is_due, plan
+from tests.soak.hazards import HSYNC, LATE_S, LATE_SHARE, disks_of, lose_power
 from tests.soak.journal import Journal
 from tests.soak.report import Report
 from tests.soak.server import HdfsBmqServer
 from tests.soak.stalls import Trouble
+from tests.support.late_calls import LateCalls
 from tests.support.processes import JARS, ProcessFailed
 
 DATANODES: Final = 3
@@ -34,24 +39,47 @@ RECORDS_SHARE_MIN: Final = 0.5
 
 
 class Soak:
-    """Everything that runs. Violations go into `report` as they are found."""
+    """Everything that runs. Violations go into `report` as they are found.
 
-    def __init__(self, directory: Path, seed: int, minutes: float) -> None:
+    `hazards`: faults beside the usual ones; they slow the whole run down, since everything is synced where power is lost,
+    and passes through a proxy where calls are late.
+    """
+
+    def __init__(self, directory: Path, seed: int, minutes: float, hazards: frozenset[Kind] = frozenset()) -> None:
         self.report = Report(seed, minutes)
         self._duration_s = minutes * 60
-        self._plan = plan(seed, self._duration_s, DATANODES)
+        self._plan = plan(seed, self._duration_s, DATANODES, hazards)
         self._cluster = HdfsCluster(directory / "hdfs", JARS / "hadoop", datanodes=DATANODES, properties=PROPERTIES)
+        self._late_calls = LateCalls(self._cluster.namenodes[0], Random(seed)) if Kind.LATE_CALLS in hazards else None
+        self._disks = disks_of(self._cluster) if Kind.POWER_LOSS in hazards else ()
         self._directory = directory
         self._is_serving = False
 
     async def run(self) -> Report:
-        async with self._cluster:
-            self._server = HdfsBmqServer(self._directory / "server", self._cluster.namenodes[0], "/bmq")
-            try:
-                await self._on_cluster()
-            finally:
-                await asyncio.to_thread(self._server.close)
+        try:
+            for disk in self._disks:
+                disk.make()
+            async with AsyncExitStack() as stack:
+                await stack.enter_async_context(self._cluster)
+                # Of a DataNode's format nothing is synced, and nobody formats while power fails.
+                for disk in self._disks:
+                    disk.sync()
+                namenode = self._cluster.namenodes[0]
+                if self._late_calls is not None:
+                    namenode = (await stack.enter_async_context(self._late_calls)).address
+                await self._serve(namenode)
+        finally:
+            for disk in self._disks:
+                disk.close()
         return self.report
+
+    async def _serve(self, namenode: Address) -> None:
+        environment = {"BMQ_KAFKA": json.dumps(HSYNC)} if self._disks else {}
+        self._server = HdfsBmqServer(self._directory / "server", namenode, "/bmq", environment)
+        try:
+            await self._on_cluster()
+        finally:
+            await asyncio.to_thread(self._server.close)
 
     async def _on_cluster(self) -> None:
         await self._start_server()
@@ -109,9 +137,9 @@ class Soak:
 
     # --- faults
 
-    async def _track(self, faults: tuple[Fault, ...], began_s: float) -> None:
-        for place, fault in enumerate(faults):
-            if not is_due(fault, place, time.monotonic() - began_s, self._duration_s):
+    async def _track(self, track: Track, began_s: float) -> None:
+        for place, fault in enumerate(track.faults):
+            if not is_due(track, place, time.monotonic() - began_s, self._duration_s):
                 return
             await asyncio.sleep(fault.after_s)
             begin_s = time.monotonic()
@@ -159,12 +187,32 @@ class Soak:
         await namenode.start()
         await self._cluster.wait_live(DATANODES)
 
+    async def _pause_server(self, fault: Fault) -> None:
+        self._server.process.pause()
+        await asyncio.sleep(fault.lasts_s)
+        self._server.process.resume()
+
+    async def _delay_calls(self, fault: Fault) -> None:
+        """Until it is over calls are kept back; they are carried out when their times come, whatever else happens then."""
+        assert self._late_calls is not None
+        self._late_calls.begin(LATE_SHARE, LATE_S)
+        await asyncio.sleep(fault.lasts_s)
+        self._late_calls.end()
+
+    async def _lose_power(self, fault: Fault) -> None:
+        await lose_power(self._cluster, self._disks, fault.lasts_s)
+        await self._cluster.wait_live(DATANODES)
+
     _PERFORMERS: Final[dict[Kind, Callable[[Soak, Fault], Awaitable[None]]]] = {
         Kind.DATANODE_KILL: _kill_datanode,
         Kind.DATANODE_PAUSE: _pause_datanode,
         Kind.DATANODE_RESTART: _restart_datanode,
         Kind.SERVER_KILL: _kill_server,
         Kind.NAMENODE_RESTART: _restart_namenode,
+        Kind.SERVER_STANDSTILL: _pause_server,
+        Kind.DATANODE_STANDSTILL: _pause_datanode,
+        Kind.LATE_CALLS: _delay_calls,
+        Kind.POWER_LOSS: _lose_power,
     }
 
     # --- what came of it
@@ -182,6 +230,8 @@ class Soak:
         report.group_again_count = clients.group.again_count
         report.group_commit_count = clients.group.commit_count
         report.counters = self._server.counters
+        if self._late_calls is not None:
+            report.late_calls = self._late_calls.delivered
         report.memory_mib = self._server.memory_mib
         greatest_mib = max(report.memory_mib, default=0.0)
         if greatest_mib > MEMORY_MIB_MAX:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -22,8 +23,10 @@ COUNTERS: Final = (
 class HdfsBmqServer(BmqServer):
     """`counters`: sums over the incarnations that were asked before they ended; `memory_mib`: resident size over time."""
 
-    def __init__(self, directory: Path, namenode: Address, root: str) -> None:
-        super().__init__(directory, store=f"hdfs://{namenode}{root}")
+    def __init__(
+        self, directory: Path, namenode: Address, root: str, environment: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(directory, environment, store=f"hdfs://{namenode}{root}")
         self.counters = dict.fromkeys(COUNTERS, 0)
         self.memory_mib: list[float] = []
 

@@ -19,7 +19,9 @@ ARCHIVE: Final = Path(__file__).with_name("releases") / "bmq-4611839.tar.xz"
 def unpack_older_release(directory: Path) -> Path:
     """`directory`, with the package in it: the value of PYTHONPATH for a process that is to run it."""
     with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(directory, filter="data")
+        # Python 3.11 has filters since 3.11.4 only, and Debian 12 has 3.11.2; the archive is our own.
+        archive.extraction_filter = getattr(tarfile, "data_filter", lambda member, _: member)
+        archive.extractall(directory)
     return directory
 
 

@@ -9,13 +9,14 @@ from typing import Any, Final
 
 from tests.soak.cluster.plan import CONTROLLER, Fault, Kind
 from tests.soak.cluster.site import Site
+from tests.soak.hazards import LATE_S, LATE_SHARE, lose_power
 from tests.support.cluster import ClusterNode
 
 REST_WAIT_S: Final = 5.0
 ORDER_WAIT_S: Final = 20.0
 MOVE_PAUSE_S: Final = 0.5
 ORDER_PAUSE_S: Final = 0.3
-NOBODYS: Final = (Kind.ZOOKEEPER_AWAY, Kind.DATANODE_KILL, Kind.MOVES)
+NOBODYS: Final = (Kind.ZOOKEEPER_AWAY, Kind.DATANODE_KILL, Kind.MOVES, Kind.LATE_CALLS, Kind.POWER_LOSS)
 
 
 class OrderFailed(AssertionError):
@@ -89,7 +90,7 @@ class Performer:
         await self._part(fault, node, [self._site.zookeeper_address])
 
     async def _cut_from_hdfs(self, fault: Fault, node: ClusterNode) -> None:
-        await self._part(fault, node, [self._site.hdfs_address])
+        await self._part(fault, node, self._site.hdfs_addresses)
 
     async def _part(self, fault: Fault, node: ClusterNode, others: Sequence[str]) -> None:
         """Both directions."""
@@ -118,6 +119,16 @@ class Performer:
         await daemon.kill()
         await asyncio.sleep(fault.lasts_s)
         await daemon.start()
+
+    async def _delay_calls(self, fault: Fault, _: ClusterNode) -> None:
+        """Calls that are kept back are carried out when their times come, most of them after this is over."""
+        assert self._site.late_calls is not None
+        self._site.late_calls.begin(LATE_SHARE, LATE_S)
+        await asyncio.sleep(fault.lasts_s)
+        self._site.late_calls.end()
+
+    async def _lose_power(self, fault: Fault, _: ClusterNode) -> None:
+        await lose_power(self._site.hdfs, self._site.disks, fault.lasts_s)
 
     # -- What operators do -------------------------------------------------------------------------------------------
 
@@ -193,4 +204,7 @@ _PERFORMERS: Final[dict[Kind, Callable[[Performer, Fault, ClusterNode], Awaitabl
     Kind.DATANODE_KILL: Performer._kill_datanode,
     Kind.MOVES: Performer._move,
     Kind.DRAIN: Performer._drain,
+    Kind.NODE_STANDSTILL: Performer._pause,
+    Kind.LATE_CALLS: Performer._delay_calls,
+    Kind.POWER_LOSS: Performer._lose_power,
 }

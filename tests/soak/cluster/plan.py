@@ -7,7 +7,7 @@ round every kind of fault happens.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
@@ -39,8 +39,14 @@ class Kind(StrEnum):
     DATANODE_KILL = "datanode_kill"
     MOVES = "moves"
     DRAIN = "drain"
+    NODE_STANDSTILL = "node_standstill"
+    LATE_CALLS = "late_calls"
+    POWER_LOSS = "power_loss"
 
 
+# Those happen only where they are asked for: a pause beyond most patience, calls to the NameNode that are carried out after
+# they were given up, and all DataNodes at once without what they did not sync.
+HAZARDS: Final = frozenset({Kind.NODE_STANDSTILL, Kind.LATE_CALLS, Kind.POWER_LOSS})
 # How long each lasts before it is made good. A pause is longer than a silence that gets a node fenced (2 s), being
 # without ZooKeeper at times longer than a session.
 LASTS_S: Final = {
@@ -57,9 +63,12 @@ LASTS_S: Final = {
     Kind.DATANODE_KILL: (2.0, 8.0),
     Kind.MOVES: (2.0, 6.0),
     Kind.DRAIN: (2.0, 6.0),
+    Kind.NODE_STANDSTILL: (60.0, 65.0),
+    Kind.LATE_CALLS: (10.0, 20.0),
+    Kind.POWER_LOSS: (0.0, 3.0),
 }
 GONE: Final = (Kind.NODE_KILL, Kind.NODE_PAUSE, Kind.NODE_RESTART, Kind.NODE_UNPLUGGED)
-OTHERS: Final = tuple(kind for kind in Kind if kind not in GONE)
+OTHERS: Final = tuple(kind for kind in Kind if kind not in GONE and kind not in HAZARDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,31 +111,36 @@ class Plan:
     """Phases in order: those of the first round, and as many more as there is time for when all heals at once."""
 
     phases: tuple[Phase, ...]
+    round_phases: int
 
     def is_due(self, place: int, now_s: float, duration_s: float) -> bool:
         """Whether a phase is still begun when healing took longer than planned: those of the first round always are."""
-        return place < len(OTHERS) or now_s + self.phases[place].seconds <= duration_s - QUIET_END_S
+        return place < self.round_phases or now_s + self.phases[place].seconds <= duration_s - QUIET_END_S
 
 
-def plan(seed: int, duration_s: float, nodes: int, datanodes: int) -> Plan:
-    """The phases of a run; the end of it stays quiet, so that everything can recover."""
+def plan(seed: int, duration_s: float, nodes: int, datanodes: int, hazards: frozenset[Kind] = frozenset()) -> Plan:
+    """The phases of a run, these `hazards` among them; the end of it stays quiet, so that everything can recover."""
     random = Random(seed)
-    haste = min(1.0, duration_s / (AMPLE_S * len(OTHERS)))
+    gone = (*GONE, *sorted(hazards & {Kind.NODE_STANDSTILL}))
+    others = (*OTHERS, *sorted(hazards - {Kind.NODE_STANDSTILL}))
+    haste = min(1.0, duration_s / (AMPLE_S * len(others)))
     found: list[Phase] = []
     left_s = duration_s - FIRST_S - QUIET_END_S
     while True:
-        for phase in _round(random, haste, nodes, datanodes):
+        for phase in _round(random, haste, nodes, datanodes, gone, others):
             left_s -= phase.seconds
-            if left_s < 0 and len(found) >= len(OTHERS):
-                return Plan(tuple(found))
+            if left_s < 0 and len(found) >= len(others):
+                return Plan(tuple(found), len(others))
             found.append(phase)
 
 
-def _round(random: Random, haste: float, nodes: int, datanodes: int) -> Iterator[Phase]:
-    others = random.sample(OTHERS, len(OTHERS))
-    gone: list[Kind | None] = [*GONE, *[None] * (len(OTHERS) - len(GONE))]
-    random.shuffle(gone)
-    for with_it, kind in zip(gone, others, strict=True):
+def _round(
+    random: Random, haste: float, nodes: int, datanodes: int, gone: Sequence[Kind], others: Sequence[Kind]
+) -> Iterator[Phase]:
+    kinds_of_others = random.sample(others, len(others))
+    beside: list[Kind | None] = [*gone, *[None] * (len(others) - len(gone))]
+    random.shuffle(beside)
+    for with_it, kind in zip(beside, kinds_of_others, strict=True):
         kinds = [kind] if with_it is None else [kind, with_it]
         faults = [_fault(random, kind, haste, nodes, datanodes, is_alone=with_it is None) for kind in kinds]
         low_s, high_s = QUIET_S

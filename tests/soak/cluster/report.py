@@ -46,6 +46,7 @@ class ClusterReport:
     order_failures: list[str] = field(default_factory=list)
     start_s: list[float] = field(default_factory=list)
     counters: Mapping[str, int] = field(default_factory=dict)
+    late_calls: Mapping[str, int] = field(default_factory=dict)
     memory: Mapping[int, NodeMemory] = field(default_factory=dict)
     log_events: Mapping[str, int] = field(default_factory=dict)
     violations: list[str] = field(default_factory=list)
@@ -81,6 +82,7 @@ class ClusterReport:
             "violations": self.violations,
             "counts": self.counts(),
             "faults": {kind.value: self.kinds[kind] for kind in Kind},
+            "late_calls": dict(self.late_calls),
             "stalls": {name: by_cause(stalls, self.troubles, self.began_s) for name, stalls in self._stalls().items()},
             "timeline": [self._from_begin(trouble) for trouble in self.troubles],
             "node_start_s": [round(seconds, 3) for seconds in self.start_s],

@@ -13,7 +13,7 @@ from tests.soak.cluster.faults import Performer
 from tests.soak.cluster.holders import holders_of
 from tests.soak.cluster.ledger import Ledger
 from tests.soak.cluster.owners import Owners
-from tests.soak.cluster.plan import FIRST_S, QUIET_END_S, Fault, Kind, Phase, plan
+from tests.soak.cluster.plan import FIRST_S, HAZARDS, QUIET_END_S, Fault, Kind, Phase, plan
 from tests.soak.cluster.report import ClusterReport
 from tests.soak.cluster.roaming import RoamingReader
 from tests.soak.cluster.site import DATANODES, Site, first_line
@@ -42,12 +42,15 @@ OWNER_CHANGES_PER_MINUTE_MIN: Final = 10.0
 class ClusterSoak:
     """Everything that runs. Violations go into `report` as they are found."""
 
-    def __init__(self, directory: Path, network: Network, seed: int, minutes: float) -> None:
+    def __init__(
+        self, directory: Path, network: Network, seed: int, minutes: float, hazards: frozenset[Kind] = frozenset()
+    ) -> None:
         self.report = ClusterReport(seed, minutes)
         self._duration_s = minutes * 60
         self._random = Random(seed)
-        self._site = Site(directory, network)
-        self._plan = plan(seed, self._duration_s, len(self._site.nodes), DATANODES)
+        self._site = Site(directory, network, seed, hazards)
+        self._kinds = (set(Kind) - HAZARDS) | hazards
+        self._plan = plan(seed, self._duration_s, len(self._site.nodes), DATANODES, hazards)
         self._performer = Performer(self._site, LOAD.topic, LOAD.partitions)
         self._owners = Owners(LOAD.topic)
         self._ledgers = tuple(Ledger(partition) for partition in range(LOAD.partitions))
@@ -217,6 +220,8 @@ class ClusterSoak:
         report.order_failures = performer.order_failures
         report.start_s, report.counters, report.memory = site.start_s, site.counters, site.memory
         report.log_events = site.log_events()
+        if site.late_calls is not None:
+            report.late_calls = site.late_calls.delivered
         report.violations += [*site.problems, *site.tracebacks()]
         for node_id, memory in site.memory.items():
             problem = memory.problem()
@@ -240,7 +245,7 @@ class ClusterSoak:
             "nodes drained": (report.drained_count, 1),
             "files taken over": (report.counters.get("bmq_file_takeovers", 0), 1),
             "segments rolled": (report.counters.get("bmq_segment_rolls", 0), minutes),
-            **{f"faults {kind}": (report.kinds[kind], 1) for kind in Kind},
+            **{f"faults {kind}": (report.kinds[kind], 1) for kind in self._kinds},
         }
         return [
             f"too little happened: {count:.0f} {what} of {least:.0f}"

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any, Final
 
 import psutil
@@ -19,9 +20,13 @@ from bmq.dev.hdfs import HdfsCluster
 from bmq.dev.zookeeper import NAME, ZooKeeperNodePlan, ZooKeeperPlan, ZooKeeperServer
 from bmq.hdfs.config import Address
 from tests.soak.cluster.memory import NodeMemory
+from tests.soak.cluster.plan import Kind
 from tests.soak.cluster.roaming import Place
+from tests.soak.hazards import HSYNC, disks_of
 from tests.soak.server import COUNTERS, MIB, counters_of
 from tests.support.cluster import ALL_ROLES, BmqCluster, ClusterNode
+from tests.support.cluster import ENVIRONMENT as CLUSTER_ENVIRONMENT
+from tests.support.late_calls import LateCalls
 from tests.support.namespaces import Network
 from tests.support.processes import JARS, ProcessFailed
 from tests.support.zookeeper import ZOOKEEPER_JARS
@@ -49,7 +54,7 @@ MISTAKES: Final = (
 class Site:
     """`start` it in the main thread, with which all of it dies. Node ids are places in NODE_ROLES, from 1 on."""
 
-    def __init__(self, directory: Path, network: Network) -> None:
+    def __init__(self, directory: Path, network: Network, seed: int, hazards: frozenset[Kind]) -> None:
         self.directory = directory
         self.network = network
         self.zookeeper_address = network.add_service()
@@ -66,8 +71,20 @@ class Site:
             ZOOKEEPER_JARS,
             plan=ZooKeeperPlan(ZooKeeperNodePlan(NAME, Address(self.zookeeper_address, 2181))),
         )
+        self.disks = disks_of(self.hdfs) if Kind.POWER_LOSS in hazards else ()
+        self.late_calls: LateCalls | None = None
+        namenode, self.hdfs_addresses = self.hdfs.namenodes[0], (self.hdfs_address,)
+        if Kind.LATE_CALLS in hazards:
+            namenode = Address(network.add_service(), namenode.port)
+            self.hdfs_addresses = (self.hdfs_address, namenode.host)
+            self.late_calls = LateCalls(self.hdfs.namenodes[0], Random(seed), namenode)
+        kafka = {"BMQ_KAFKA": json.dumps({**json.loads(CLUSTER_ENVIRONMENT["BMQ_KAFKA"]), **HSYNC})}
         self.cluster = BmqCluster(
-            directory / "nodes", self.hdfs.url, str(self.zookeeper.address), "soak", environment=ENVIRONMENT
+            directory / "nodes",
+            f"hdfs://{namenode}",
+            str(self.zookeeper.address),
+            "soak",
+            environment={**ENVIRONMENT, **(kafka if self.disks else {})},
         )
         for number, roles in enumerate(NODE_ROLES, 1):
             self.cluster.add(roles, host=network.add_host(f"node-{number}"))
@@ -86,7 +103,14 @@ class Site:
 
     async def start(self) -> None:
         """Raises BmqError (a daemon) or ProcessFailed, AssertionError (a node) when it does not come up."""
+        for disk in self.disks:
+            disk.make()
         await asyncio.gather(self.zookeeper.start(), self.hdfs.start())
+        # Of a DataNode's format nothing is synced, and nobody formats while power fails.
+        for disk in self.disks:
+            disk.sync()
+        if self.late_calls is not None:
+            await self.late_calls.start()
         for node in self.nodes:
             self._execute(node)
         await asyncio.gather(*(asyncio.to_thread(node.wait_until_ready) for node in self.nodes))
@@ -100,6 +124,10 @@ class Site:
         await asyncio.to_thread(self.cluster.close)
         for daemon in (*self.zookeeper.daemons, *self.hdfs.daemons):
             await daemon.kill()
+        if self.late_calls is not None:
+            await self.late_calls.close()
+        for disk in self.disks:
+            disk.close()
         for data in (*self.hdfs.directory.glob("[nd]n*"), self.zookeeper.directory / "data"):
             shutil.rmtree(data, ignore_errors=True)
 

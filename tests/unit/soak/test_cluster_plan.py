@@ -10,6 +10,7 @@ from tests.soak.cluster.plan import (
     CONTROLLER,
     FIRST_S,
     GONE,
+    HAZARDS,
     LASTS_S,
     OTHERS,
     QUIET_END_S,
@@ -32,7 +33,15 @@ def test_every_kind_is_in_every_round(seed: int, duration_s: float) -> None:
     assert len(phases) >= len(OTHERS)
     for start in range(0, len(phases) - len(OTHERS) + 1, len(OTHERS)):
         kinds = [fault.kind for phase in phases[start : start + len(OTHERS)] for fault in phase.faults]
-        assert sorted(kinds) == sorted(Kind)
+        assert sorted(kinds) == sorted(set(Kind) - HAZARDS)
+
+
+@given(SEEDS, DURATIONS_S, st.sets(st.sampled_from(sorted(HAZARDS))))
+def test_hazards_are_in_every_round_where_they_are_asked_for(seed: int, duration_s: float, hazards: set[Kind]) -> None:
+    found = plan(seed, duration_s, NODES, DATANODES, frozenset(hazards))
+    kinds = [fault.kind for phase in found.phases[: found.round_phases] for fault in phase.faults]
+    assert sorted(kinds) == sorted((set(Kind) - HAZARDS) | hazards)
+    assert found.is_due(found.round_phases - 1, 10 * duration_s, duration_s)
 
 
 @given(SEEDS, DURATIONS_S)

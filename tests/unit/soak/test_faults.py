@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.soak.faults import QUIET_END_S, ROUND_FAULTS, Fault, Kind, is_due, plan
+from tests.soak.faults import HAZARDS, QUIET_END_S, Fault, Kind, Plan, Track, is_due, plan
 
 pytestmark = pytest.mark.unit
 
@@ -16,23 +16,34 @@ DATANODES = 3
 @given(st.integers(0, 2**32))
 def test_every_kind_is_among_the_first_of_ninety_seconds_and_the_end_is_quiet(seed: int) -> None:
     found = plan(seed, 90.0, DATANODES)
-    assert {fault.kind for fault in (*found.datanodes[:ROUND_FAULTS], *found.others[:ROUND_FAULTS])} == set(Kind)
+    assert first_kinds(found) == set(Kind) - HAZARDS
     for track in (found.datanodes, found.others):
-        assert sum(fault.after_s + fault.lasts_s for fault in track) <= 90.0 - QUIET_END_S + 0.1
+        assert sum(fault.after_s + fault.lasts_s for fault in track.faults) <= 90.0 - QUIET_END_S + 0.1
+
+
+def first_kinds(found: Plan) -> set[Kind]:
+    """Of the first round of each track."""
+    return {fault.kind for track in (found.datanodes, found.others) for fault in track.faults[: track.round_faults]}
+
+
+@given(st.integers(0, 2**32), st.sets(st.sampled_from(sorted(HAZARDS))))
+def test_hazards_are_among_the_first_of_three_minutes_where_they_are_asked_for(seed: int, hazards: set[Kind]) -> None:
+    found = plan(seed, 180.0, DATANODES, frozenset(hazards))
+    assert first_kinds(found) == set(Kind) - HAZARDS | hazards
 
 
 @given(st.integers(0, 2**32), st.floats(30, 3_600))
 def test_there_is_time_to_recover_between_faults(seed: int, duration_s: float) -> None:
     found = plan(seed, duration_s, DATANODES)
-    assert all(fault.after_s >= 4.0 for fault in (*found.datanodes, *found.others))
-    assert all(0 <= fault.target < DATANODES for fault in found.datanodes)
+    assert all(fault.after_s >= 4.0 for fault in (*found.datanodes.faults, *found.others.faults))
+    assert all(0 <= fault.target < DATANODES for fault in found.datanodes.faults)
 
 
 def test_a_fault_that_would_come_too_late_is_left_out_but_for_the_first_round() -> None:
-    fault = Fault(Kind.DATANODE_PAUSE, after_s=5.0, lasts_s=10.0)
-    assert is_due(fault, ROUND_FAULTS, now_s=90.0 - QUIET_END_S - 15.0, duration_s=90.0)
-    assert not is_due(fault, ROUND_FAULTS, now_s=90.1 - QUIET_END_S - 15.0, duration_s=90.0)
-    assert is_due(fault, ROUND_FAULTS - 1, now_s=200.0, duration_s=90.0)
+    track = Track((Fault(Kind.DATANODE_PAUSE, after_s=5.0, lasts_s=10.0),) * 3, round_faults=2)
+    assert is_due(track, 2, now_s=90.0 - QUIET_END_S - 15.0, duration_s=90.0)
+    assert not is_due(track, 2, now_s=90.1 - QUIET_END_S - 15.0, duration_s=90.0)
+    assert is_due(track, 1, now_s=200.0, duration_s=90.0)
 
 
 def test_the_seed_decides() -> None:

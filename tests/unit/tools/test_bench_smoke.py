@@ -15,6 +15,10 @@ def results(*ids: str, **others: Any) -> dict[str, Any]:
     return {"criteria": [{"id": name, "value": None, "holds": None} for name in ids], **others}
 
 
+def test_results_of_an_earlier_form_are_not_compared() -> None:
+    assert problems(results("a", format=2), results("b")) == []
+
+
 def test_new_criteria_and_missing_figures_are_no_problem() -> None:
     assert problems(results("a", "b", "new", failures={}), results("a", "b")) == []
 
