@@ -22,13 +22,13 @@ run: install ## start bmq on 127.0.0.1:9092 (Kafka) and 127.0.0.1:8080 (REST); d
 
 install: $(VENV)/.installed ## make .venv with the `bmq` command in it
 
-tools: ## install what the tests need besides Python: Java, Maven, kcat, libfaketime, ip (apt as root, else a sentence)
-	@deploy/dev/install-tools.sh java mvn kcat faketime ip
+tools: ## install what the tests need besides Python: Java, Maven, kcat, libfaketime, ip, mkfs.ext4 (apt as root, else a sentence)
+	@deploy/dev/install-tools.sh java mvn kcat faketime ip mkfs.ext4
 
 # Java and Maven are looked for only when something has to be fetched.
 jars: $(JARS)/kafka/.fetched $(JARS)/spark/.fetched $(JARS)/hadoop/.fetched $(JARS)/zookeeper/.fetched ## fetch jars
 
-check: $(VENV)/.installed-dev ## lint, types, import contracts and unit tests; under a minute
+check: $(VENV)/.installed-dev ## lint, types, import contracts and unit tests; STAGES="lint unit" for these alone
 	@$(BIN)/python tools/stages.py check $(STAGES)
 
 test: $(VENV)/.installed-spark tools jars ## every test, after installing what they need
@@ -50,12 +50,12 @@ bench-cluster: $(VENV)/.installed-bench tools $(JARS)/kafka/.fetched $(JARS)/had
 	@$(BIN)/python -m bench.cluster.plot
 
 soak: SOAK_MINUTES ?= 20
-soak: $(VENV)/.installed-dev tools $(JARS)/hadoop/.fetched ## random faults under load on a real HDFS for SOAK_MINUTES
-	@$(BIN)/python -m tests.soak --minutes $(SOAK_MINUTES)
+soak: $(VENV)/.installed-dev tools $(JARS)/hadoop/.fetched ## random faults under load on a real HDFS for SOAK_MINUTES; HAZARDS=all for worse ones, as root
+	@$(BIN)/python -m tests.soak --minutes $(SOAK_MINUTES) --hazards $(HAZARDS)
 
 soak-cluster: SOAK_MINUTES ?= 30
 soak-cluster: $(VENV)/.installed-dev tools $(JARS)/hadoop/.fetched $(JARS)/zookeeper/.fetched ## the same for nodes on hosts of their own, as root
-	@$(BIN)/python -m tests.soak.cluster --minutes $(SOAK_MINUTES)
+	@$(BIN)/python -m tests.soak.cluster --minutes $(SOAK_MINUTES) --hazards $(HAZARDS)
 
 plot: $(VENV)/.installed-bench ## draw bench/results/*.svg again
 	@$(BIN)/python -m bench.plot

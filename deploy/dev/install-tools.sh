@@ -1,5 +1,6 @@
 #!/bin/sh
-# Make sure that the programs named as arguments are there: python, java, mvn, ip, or any other that is a package's name.
+# Make sure that the programs named as arguments are there: python, java, mvn, ip, mkfs.ext4, or any other that is a
+# package's name.
 # As root with apt they are installed, without asking; otherwise one sentence says what to install, and this fails.
 set -eu
 
@@ -30,6 +31,13 @@ for tool in "$@"; do
         ;;
     ip)
         command -v ip >/dev/null || { missing="$missing iproute2"; packages="$packages iproute2"; }
+        ;;
+    mkfs.ext4)
+        # In /sbin, where a user's PATH may not lead.
+        PATH="$PATH:/usr/sbin:/sbin" command -v mkfs.ext4 >/dev/null || {
+            missing="$missing e2fsprogs"
+            packages="$packages e2fsprogs"
+        }
         ;;
     mvn)
         command -v mvn >/dev/null || { missing="$missing Maven"; packages="$packages maven"; }
