@@ -45,16 +45,20 @@ def assert_nothing_left(directory: Path, devices_before: str) -> None:
 
 
 @pytest.mark.timeout(420)
-def test_nothing_acknowledged_is_lost_while_processes_and_the_network_fail(tmp_path: Path) -> None:
+@pytest.mark.parametrize("hazards", [(), (Kind.LATE_CALLS, Kind.POWER_LOSS)], ids=["usual faults", "hazards"])
+def test_nothing_acknowledged_is_lost_while_processes_and_the_network_fail(
+    tmp_path: Path, hazards: tuple[Kind, ...]
+) -> None:
     directory, before = tmp_path / "soak", devices()
     done = subprocess.run(
-        command(directory, MINUTES), cwd=REPOSITORY, capture_output=True, text=True, timeout=400, check=False
+        command(directory, MINUTES, *hazards), cwd=REPOSITORY, capture_output=True, text=True, timeout=400, check=False
     )
     print(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(directory.with_suffix(".json").read_text())
     assert found["violations"] == []
-    assert all(found["faults"][kind] >= 1 for kind in set(Kind) - HAZARDS)
+    assert all(found["faults"][kind] >= 1 for kind in (set(Kind) - HAZARDS).union(hazards))
+    assert not hazards or found["late_calls"]
     assert found["counts"]["records_read"] == found["counts"]["records_acknowledged"] > 0
     assert_nothing_left(directory, before)
 

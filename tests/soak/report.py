@@ -64,6 +64,11 @@ class Report:
         begin_s, end_s = trouble.begin_s - self.began_s, trouble.end_s - self.began_s
         return {"kind": trouble.kind, "begin_s": round(begin_s, 2), "end_s": round(end_s, 2)}
 
+    def memory_growth_mib(self) -> float:
+        """From the first quarter to the last; 0 without samples."""
+        memory = self._memory()
+        return memory.get("last_quarter", 0.0) - memory.get("first_quarter", 0.0)
+
     def _memory(self) -> dict[str, float]:
         """Greatest, and the medians of the first and the last quarter: what grows without bound shows in them."""
         samples = self.memory_mib

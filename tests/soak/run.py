@@ -30,6 +30,9 @@ PROPERTIES: Final = {"dfs.namenode.safemode.extension": "5000"}
 LOAD: Final = Load("soak", partitions=6, records_per_s=400, producers=({}, {}), members=({}, {}))
 SEGMENT_BYTES: Final = 2 * 1024 * 1024  # a roll of each partition every dozen seconds
 MEMORY_MIB_MAX: Final = 600.0
+# Between the medians of the first and of the last quarter of a run that is long enough to have warm servers in both.
+GROWTH_MIB_MAX: Final = 60.0
+GROWTH_SEEN_S_MIN: Final = 600.0
 WATCH_INTERVAL_S: Final = 0.5
 START_TIMEOUT_S: Final = 60.0
 START_PAUSE_S: Final = 1.0
@@ -236,6 +239,9 @@ class Soak:
         greatest_mib = max(report.memory_mib, default=0.0)
         if greatest_mib > MEMORY_MIB_MAX:
             report.violations.append(f"the server used {greatest_mib:.0f} MiB; {MEMORY_MIB_MAX:g} are allowed")
+        growth_mib = report.memory_growth_mib()
+        if self._duration_s >= GROWTH_SEEN_S_MIN and growth_mib > GROWTH_MIB_MAX:
+            report.violations.append(f"the server grew by {growth_mib:.0f} MiB; {GROWTH_MIB_MAX:g} are allowed")
         wanted = RECORDS_SHARE_MIN * len(LOAD.producers) * LOAD.records_per_s * self._duration_s
         if report.acknowledged_count < wanted:
             report.violations.append(f"only {report.acknowledged_count} records were acknowledged, of {wanted:.0f}")
