@@ -36,7 +36,7 @@ from bmq.log.clock import Clock
 from bmq.log.config import LogConfig
 from bmq.log.names import EpochListing, partition_directory
 from bmq.log.partition_log import PartitionLog, TopicPartition
-from bmq.log.store import SegmentStore
+from bmq.log.store import Durability, SegmentStore
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 from bmq.proxy.appender import Appender
@@ -51,7 +51,10 @@ log = structlog.get_logger("bmq.cli")
 
 _SUCCESSOR_CHECK_S: Final = 1.0
 _METADATA: Final = TopicPartition(METADATA_TOPIC_ID, 0)
-_METADATA_LOG: Final = LogConfig(segment_bytes=64 * 1024 * 1024, retention_ms=-1, segment_idle_close_ms=2**62)
+# Synced: where no topic is known any more, what the topics' own logs have on disk is of no use.
+_METADATA_LOG: Final = LogConfig(
+    segment_bytes=64 * 1024 * 1024, retention_ms=-1, segment_idle_close_ms=2**62, durability=Durability.HSYNC
+)
 
 
 class Closing(Protocol):

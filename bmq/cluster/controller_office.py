@@ -26,12 +26,15 @@ from bmq.log.config import LogConfig
 from bmq.log.damage import Damage, StateDamaged, is_accepted, require_accepted
 from bmq.log.names import EpochListing, partition_directory
 from bmq.log.partition_log import PartitionLog, TopicPartition
-from bmq.log.store import SegmentStore, StoreError
+from bmq.log.store import Durability, SegmentStore, StoreError
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 
 METADATA: Final = TopicPartition(METADATA_TOPIC_ID, 0)
-METADATA_LOG: Final = LogConfig(segment_bytes=64 * 1024 * 1024, retention_ms=-1, segment_idle_close_ms=2**62)
+# Synced: where no topic is known any more, what the topics' own logs have on disk is of no use.
+METADATA_LOG: Final = LogConfig(
+    segment_bytes=64 * 1024 * 1024, retention_ms=-1, segment_idle_close_ms=2**62, durability=Durability.HSYNC
+)
 _PROOF_INTERVAL_S: Final = 1.0
 _DAMAGE_WAIT_S: Final = 60.0
 _DAMAGE_LOOK_S: Final = 1.0
