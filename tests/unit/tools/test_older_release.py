@@ -14,4 +14,4 @@ pytestmark = pytest.mark.unit
 def test_it_is_found_in_its_directory(tmp_path: Path) -> None:
     directory = unpack_older_release(tmp_path / "older")
     assert (directory / "bmq" / "cli" / "standalone.py").is_file()
-    assert package_of({"PYTHONPATH": str(directory)}) == directory
+    assert package_of({"PYTHONPATH": str(directory)}) == directory / "bmq"
