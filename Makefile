@@ -39,15 +39,18 @@ test-bare: ## as root: `make run` and the tests on bare Debians with the oldest 
 
 bench: $(VENV)/.installed-bench tools $(JARS)/kafka/.fetched ## bmq beside Apache Kafka -> bench/results/standalone.json
 	@$(BIN)/python -m bench.standalone
-	@$(BIN)/python -m bench.plot
+	@$(BIN)/python -m bench.plot standalone
+	@$(BIN)/python -m bench.readme
 
 bench-hdfs: $(VENV)/.installed-bench tools $(JARS)/hadoop/.fetched ## the HDFS client beside Hadoop's own and hdfs-native -> bench/results/hdfs.json
 	@$(BIN)/python -m bench.hdfs
-	@$(BIN)/python -m bench.hdfs.plot
+	@$(BIN)/python -m bench.plot hdfs
+	@$(BIN)/python -m bench.readme
 
 bench-cluster: $(VENV)/.installed-bench tools $(JARS)/kafka/.fetched $(JARS)/hadoop/.fetched $(JARS)/zookeeper/.fetched ## a cluster beside three Kafka brokers -> bench/results/cluster.json
 	@$(BIN)/python -m bench.cluster
-	@$(BIN)/python -m bench.cluster.plot
+	@$(BIN)/python -m bench.plot cluster
+	@$(BIN)/python -m bench.readme
 
 soak: SOAK_MINUTES ?= 20
 soak: $(VENV)/.installed-dev tools $(JARS)/hadoop/.fetched ## random faults under load on a real HDFS for SOAK_MINUTES; HAZARDS=all for worse ones, as root
@@ -57,10 +60,9 @@ soak-cluster: SOAK_MINUTES ?= 30
 soak-cluster: $(VENV)/.installed-dev tools $(JARS)/hadoop/.fetched $(JARS)/zookeeper/.fetched ## the same for nodes on hosts of their own, as root
 	@$(BIN)/python -m tests.soak.cluster --minutes $(SOAK_MINUTES) --hazards $(HAZARDS)
 
-plot: $(VENV)/.installed-bench ## draw bench/results/*.svg again
+plot: $(VENV)/.installed-bench ## draw bench/results/*.svg again, and write the README's figures
 	@$(BIN)/python -m bench.plot
-	@$(BIN)/python -m bench.hdfs.plot
-	@test ! -f bench/results/cluster.json || $(BIN)/python -m bench.cluster.plot
+	@$(BIN)/python -m bench.readme
 
 simulate: $(VENV)/.installed-dev ## simulate SEEDS=n histories
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS)

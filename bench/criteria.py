@@ -1,122 +1,211 @@
-"""What the figures have to show: each criterion from the raw samples, or the reason why it could not be measured."""
+"""What the figures have to show: each criterion from the raw samples, or the reason why it was not measured. Pure.
+
+Results hold the samples of each part by side, `{"kill9_broker": {"bmq": {...}, "kafka": {...}}}`; a part whose sides are
+put under each load in turn has `{"wanted": 3, "pairs": [{"bmq": {...}, "kafka": {...}}, ...]}` instead. A criterion counts
+only when all that was wanted was measured: no side failed, no round and no pair is missing, the samples follow today's
+definition, and the revision was clean.
+"""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-Samples = dict[str, Any]
+from bench.revision import DIRTY_SUFFIX
+
+Samples = Mapping[str, Any]
+Figure = Callable[[Samples], float]
+Criterion = dict[str, Any]
+"""As it stands in a results file: id, what, unit, op, bound, value (None: not measured), holds, and a reason if not."""
+
+BMQ: Final = "bmq"
+KAFKA: Final = "kafka"
+RIVAL: Final = "rival"
+"""In a criterion: whoever is measured beside bmq."""
+# What a figure raises when the samples do not have it.
+NOT_THERE: Final = (KeyError, IndexError, TypeError, ValueError, ZeroDivisionError, statistics.StatisticsError)
 
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """bmq's figure divided by Apache Kafka's, pair by pair; the criterion is the median."""
+    """Our figure divided by the rival's, pair by pair; the criterion is the median of all pairs.
+
+    `ours` and `theirs` lead to the samples inside a pair. Without `op` it is reported and not judged.
+    """
 
     id: str
+    part: str
     what: str
     unit: str
     op: str
     bound: float
-    of: Callable[[Samples], float]
-
-
-def _cpu_per_gb(raw: Samples) -> float:
-    """Server seconds to take a gigabyte in and to give a gigabyte out, together."""
-    return sum(float(raw[load]["server_cpu_s"]) / float(raw[load]["gb"]) for load in ("produce_1k", "consume"))
-
-
-RATIOS = (
-    Ratio("produce_1k_ratio", "produce 1 KiB", "MiB/s", ">=", 1.3, lambda raw: raw["produce_1k"]["mib_per_s"]),
-    Ratio(
-        "produce_100b_ratio", "produce 100 B", "records/s", ">=", 1.15, lambda raw: raw["produce_100b"]["records_per_s"]
-    ),
-    Ratio("p99_10k_rps_ratio", "p99 at 10k/s", "ms", "<=", 0.7, lambda raw: raw["produce_10k_rps"]["latency_p99_ms"]),
-    Ratio("consume_ratio", "catch-up consume", "MB/s", ">=", 1.3, lambda raw: raw["consume"]["mb_per_s"]),
-    Ratio("memory_ratio", "memory (PSS)", "MiB", "<=", 0.5, lambda raw: raw["memory_after_produce"]["pss_mib"]),
-    Ratio("cpu_per_gb_ratio", "server CPU per GB in + out", "s", "<=", 0.5, _cpu_per_gb),
-)
-# Reported beside the criteria, without a bound.
-MORE_RATIOS = (
-    Ratio(
-        "python_consume_ratio", "confluent-kafka consume", "MB/s", "", 0, lambda raw: raw["python_consume"]["mb_per_s"]
-    ),
-    Ratio("java_consume_ratio", "consumer-perf", "MiB/s", "", 0, lambda raw: raw["java_consume"]["mib_per_s"]),
-    Ratio("p50_10k_rps_ratio", "p50 at 10k/s", "ms", "", 0, lambda raw: raw["produce_10k_rps"]["latency_p50_ms"]),
-    Ratio("p999_10k_rps_ratio", "p99.9 at 10k/s", "ms", "", 0, lambda raw: raw["produce_10k_rps"]["latency_p999_ms"]),
-    Ratio("start_ratio", "start, empty", "s", "", 0, lambda raw: raw["ready_s"]),
-)
+    of: Figure
+    ours: tuple[str, ...] = (BMQ,)
+    theirs: tuple[str, ...] = (KAFKA,)
+    rival: str = "Apache Kafka"
 
 
 @dataclass(frozen=True, slots=True)
 class Absolute:
-    """A figure of bmq alone."""
+    """A figure of bmq, from its samples of `part`; the rival's is found in the same way and stands beside it.
+
+    `no_rival`: why there is none. Where there is one, both sides have to be measured. Without `op` it is reported only.
+    """
 
     id: str
+    part: str
+    what: str
+    unit: str
     bound: float
-    of: Callable[[Samples], float]
+    of: Figure
+    no_rival: str = ""
+    op: str = "<="
 
 
-ABSOLUTES = (
-    Absolute("start_1000_partitions_s", 5, lambda raw: statistics.median(raw["many_partitions"]["start_s"])),
-    Absolute("idle_cpu_1000_partitions_percent", 3, lambda raw: raw["many_partitions"]["idle_cpu_percent"]),
-    Absolute("rss_1000_partitions_mib", 300, lambda raw: raw["many_partitions"]["rss_mib"]),
-    Absolute("ready_s", 1.5, lambda raw: statistics.median(raw["ready_s"])),
-)
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a results file holds. `definitions`: today's number of a part's definition where it is not 1; samples that
+    follow an earlier one are kept and not judged.
+    """
+
+    parts: Mapping[str, Samples]
+    failures: Mapping[str, Sequence[str]]
+    measured: Mapping[str, Mapping[str, Any]]
+    definitions: Mapping[str, int]
+
+    def trouble(self, part: str) -> str:
+        """Why nothing can be concluded from a part; empty when it was measured as it should be."""
+        reasons = list(self.failures.get(part, ()))
+        if part not in self.parts:
+            return "; ".join(reasons) or "it was not run"
+        origin = self.measured.get(part, {})
+        if origin.get("definition", 1) != self.definitions.get(part, 1):
+            reasons.append("its samples are of an earlier definition")
+        if str(origin.get("revision", DIRTY_SUFFIX)).endswith(DIRTY_SUFFIX):
+            reasons.append(f"it was measured on a dirty tree ({origin.get('revision', 'unknown')})")
+        if origin.get("sides"):
+            reasons.append(f"only {', '.join(origin['sides'])} was measured")
+        return "; ".join(reasons)
 
 
-def pair_ratios(ratio: Ratio, pairs: list[Samples]) -> list[float]:
-    """One ratio for each pair in which both servers were measured."""
+def parts_by_id(*every: Sequence[Ratio] | Sequence[Absolute]) -> dict[str, str]:
+    """The part each criterion is judged by."""
+    return {one.id: one.part for some in every for one in some}
+
+
+def evaluate(evidence: Evidence, ratios: Iterable[Ratio], absolutes: Iterable[Absolute]) -> list[Criterion]:
+    """All of them, in order: the judged ones first as they are given, absolutes in front."""
+    return [
+        *(judge_absolute(absolute, evidence) for absolute in absolutes),
+        *(judge_ratio(ratio, evidence) for ratio in ratios),
+    ]
+
+
+def judge_absolute(absolute: Absolute, evidence: Evidence) -> Criterion:
+    sides = evidence.parts.get(absolute.part, {})
+    rival = None if absolute.no_rival else side_figure(absolute, sides.get(KAFKA, {}))
+    beside = {"rival": absolute.no_rival or ("not measured" if rival is None else round(rival, 4))}
+    reason = evidence.trouble(absolute.part)
+    wanted = (BMQ,) if absolute.no_rival else (BMQ, KAFKA)
+    reason = reason or "; ".join(filter(None, (shortfall(side, sides.get(side, {})) for side in wanted)))
+    value = side_figure(absolute, sides.get(BMQ, {}))
+    if not reason and (value is None or (rival is None and not absolute.no_rival)):
+        reason = f"the samples of {BMQ if value is None else KAFKA} do not have it"
+    if not absolute.op:
+        return {**reported(absolute, value, reason), **beside}
+    if reason or value is None:
+        return {**unmeasured(absolute, reason), **beside}
+    return {**judged(absolute, value), **beside}
+
+
+def judge_ratio(ratio: Ratio, evidence: Evidence) -> Criterion:
+    found = evidence.parts.get(ratio.part, {})
+    pairs = found.get("pairs", [])
+    reason = evidence.trouble(ratio.part)
+    values = pair_ratios(ratio, pairs)
+    wanted = found.get("wanted", 0)
+    if not reason and (len(values) < len(pairs) or len(pairs) < wanted or not values):
+        reason = f"{len(values)} of {max(wanted, len(pairs))} pairs were measured on both sides"
+    medians = {
+        side: round(statistics.median(figures), 4)
+        for side, path in ((BMQ, ratio.ours), (RIVAL, ratio.theirs))
+        if (figures := figures_of(ratio, pairs, path))
+    }
+    spread = {"spread": [round(of(values), 4) for of in (min, statistics.median, max)]} if values else {}
+    beside = {"rival": ratio.rival, "medians": medians, **spread}
+    if not ratio.op:
+        return {**reported(ratio, statistics.median(values) if values else None, reason), **beside}
+    if reason:
+        return {**unmeasured(ratio, reason), **beside}
+    return {**judged(ratio, statistics.median(values)), **beside}
+
+
+def side_figure(absolute: Absolute, samples: Samples) -> float | None:
+    """None when the side's samples do not have it."""
+    try:
+        return float(absolute.of(samples))
+    except NOT_THERE:
+        return None
+
+
+def shortfall(side: str, samples: Samples) -> str:
+    """What of a side's rounds is missing; empty when nothing is."""
+    rounds, wanted = len(samples.get("rounds", ())), samples.get("wanted")
+    if not samples:
+        return f"{side} was not measured"
+    if wanted is not None and (rounds < wanted or wanted < 1):
+        return f"{rounds} of {wanted} rounds of {side}"
+    return ""
+
+
+def pair_ratios(ratio: Ratio, pairs: Iterable[Samples]) -> list[float]:
+    """One for each pair in which both sides have the figure."""
     found = []
     for pair in pairs:
-        try:
-            bmq, kafka = ratio.of(pair["bmq"]), ratio.of(pair["kafka"])
-        except (KeyError, TypeError):
-            continue
-        if kafka:
-            found.append(bmq / kafka)
+        ours, theirs = pair_figure(ratio, pair, ratio.ours), pair_figure(ratio, pair, ratio.theirs)
+        if ours is not None and theirs:
+            found.append(ours / theirs)
     return found
 
 
-def figures_of(ratio: Ratio, pairs: list[Samples], server: str) -> list[float]:
-    """The figure behind the ratio, of every pair in which this server was measured."""
-    found = []
-    for pair in pairs:
-        try:
-            found.append(float(ratio.of(pair[server])))
-        except (KeyError, TypeError):
-            continue
-    return found
+def figures_of(ratio: Ratio, pairs: Iterable[Samples], path: Sequence[str]) -> list[float]:
+    """The figure behind the ratio, of every pair that has it on this side."""
+    return [figure for pair in pairs if (figure := pair_figure(ratio, pair, path)) is not None]
 
 
-def evaluate(pairs: list[Samples], bmq_alone: Samples) -> list[dict[str, Any]]:
-    """All criteria, in order. One that could not be measured has no value, does not hold, and says why."""
-    criteria = []
-    for ratio in RATIOS:
-        values = pair_ratios(ratio, pairs)
-        if values:
-            criteria.append(judged(ratio.id, statistics.median(values), ratio.op, ratio.bound))
-        else:
-            reasons = sorted(
-                {str(pair[name].get("failure")) for pair in pairs for name in pair if "failure" in pair[name]}
-            )
-            criteria.append(unmeasured(ratio.id, ratio.op, ratio.bound, "; ".join(reasons) or "no pair was run"))
-    for absolute in ABSOLUTES:
-        try:
-            value = float(absolute.of(bmq_alone))
-        except (KeyError, TypeError, statistics.StatisticsError):
-            reason = "; ".join(bmq_alone.get("failures", [])) or "it was not run"
-            criteria.append(unmeasured(absolute.id, "<=", absolute.bound, reason))
-        else:
-            criteria.append(judged(absolute.id, value, "<=", absolute.bound))
-    return criteria
+def pair_figure(ratio: Ratio, pair: Samples, path: Sequence[str]) -> float | None:
+    raw: Any = pair
+    try:
+        for name in path:
+            raw = raw[name]
+        return None if "failure" in raw else float(ratio.of(raw))
+    except NOT_THERE:
+        return None
 
 
-def judged(name: str, value: float, op: str, bound: float) -> dict[str, Any]:
-    holds = value >= bound if op == ">=" else value <= bound
-    return {"id": name, "value": round(value, 4), "op": op, "bound": bound, "holds": holds}
+def judged(one: Ratio | Absolute, value: float) -> Criterion:
+    holds = value >= one.bound if one.op == ">=" else value <= one.bound
+    return {**_head(one), "op": one.op, "bound": one.bound, "value": round(value, 4), "holds": holds}
 
 
-def unmeasured(name: str, op: str, bound: float, reason: str) -> dict[str, Any]:
-    return {"id": name, "value": None, "op": op, "bound": bound, "holds": False, "reason": f"not measured: {reason}"}
+def unmeasured(one: Ratio | Absolute, reason: str) -> Criterion:
+    return {
+        **_head(one),
+        "op": one.op,
+        "bound": one.bound,
+        "value": None,
+        "holds": False,
+        "reason": f"not measured: {reason}",
+    }
+
+
+def reported(one: Ratio | Absolute, value: float | None, reason: str) -> Criterion:
+    """Nothing is claimed of it, so it is shown whatever it is worth; `reason`: why that is less than it should be."""
+    found = None if value is None else round(value, 4)
+    return {**_head(one), "value": found, **({"reason": reason} if reason else {})}
+
+
+def _head(one: Ratio | Absolute) -> Criterion:
+    return {"id": one.id, "part": one.part, "what": one.what, "unit": one.unit}

@@ -6,7 +6,7 @@ import os
 import platform
 import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import confluent_kafka
 import psutil
 
 from tests.support.java import java_executable
-from tests.support.processes import JARS, REPOSITORY
+from tests.support.processes import JARS
 
 CLOCK_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -36,6 +36,19 @@ def memory_mib(pid: int) -> dict[str, float]:
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     sizes = {line.split(":")[0]: int(line.split()[1]) for line in lines if line.endswith("kB")}
     return {"rss_mib": sizes["Rss"] / 1024, "pss_mib": sizes["Pss"] / 1024}
+
+
+def usage(processes: Mapping[str, int]) -> dict[str, Any]:
+    """Processor time so far and memory of all together and of each by name; what they share counts once in `pss_mib`."""
+    cpu_s = {name: round(cpu_seconds(pid), 2) for name, pid in processes.items()}
+    memory = {name: memory_mib(pid) for name, pid in processes.items()}
+    return {
+        "cpu_s": round(sum(cpu_s.values()), 2),
+        "rss_mib": round(sum(one["rss_mib"] for one in memory.values()), 1),
+        "pss_mib": round(sum(one["pss_mib"] for one in memory.values()), 1),
+        "cpu_s_by_process": cpu_s,
+        "pss_mib_by_process": {name: round(one["pss_mib"], 1) for name, one in memory.items()},
+    }
 
 
 def cpu_percent(pid: int, duration_s: float) -> float:
@@ -70,11 +83,7 @@ def versions() -> dict[str, str]:
     """Versions of everything that takes part."""
     java = subprocess.run([java_executable(), "-version"], capture_output=True, text=True, check=True).stderr
     kafka = next(iter((JARS / "kafka").glob("kafka-clients-*.jar"))).stem.removeprefix("kafka-clients-")
-    revision = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False, cwd=REPOSITORY
-    ).stdout.strip()
     return {
-        "bmq": revision or "unknown",
         "kafka": kafka,
         "librdkafka": confluent_kafka.libversion()[0],
         "python": platform.python_version(),

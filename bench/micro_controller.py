@@ -69,6 +69,7 @@ class BigCluster:
             self.state.features,
             self.offset,
             lambda topic_id, partition: partition.high_watermark_floor,
+            lambda topic_id, partition: False,
             time.time_ns() // 1_000_000,
         )
 

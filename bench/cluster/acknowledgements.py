@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 from bench.cluster.gaps import partition_gaps, producer_gap
 from bench.hdfs.figures import latency_summary
@@ -93,7 +93,7 @@ class Acknowledgements:
                 longest = max(longest, answered - self._sent_at[number])
         return longest
 
-    def latencies(self, begin: float, end: float) -> dict[str, float]:
+    def latencies(self, begin: float, end: float) -> dict[str, Any]:
         """Summary of the client's own latencies (queued until answered) of what was sent in that time."""
         return latency_summary([self._latency_s[number] * 1e6 for number in self._answered(begin, end)])
 

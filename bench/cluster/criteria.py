@@ -1,40 +1,41 @@
-"""What the figures have to show: each criterion from the raw samples, or the reason why it could not be measured. Pure.
+"""What a cluster has to show beside three Apache Kafka brokers, and alone. Pure.
 
-Every part has its samples under `parts`, by side: `{"kill9_broker": {"bmq": {...}, "kafka": {...}}}`; `pairs` holds the
-loads that both sides were put under right after each other.
+Faults are measured twice and judged twice, by the same bounds: with each role in processes of its own, so that one role is
+taken away alone, and in the combined layout (ids that end with `_combined`), where a process that dies is proxy, broker,
+coordinator and controller at once.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from bench import workloads
 from bench.cluster.gaps import excess_gap
-from bench.criteria import Ratio, judged, pair_ratios, unmeasured
+from bench.criteria import (
+    BMQ,
+    KAFKA,
+    Absolute,
+    Criterion,
+    Evidence,
+    Figure,
+    Samples,
+    judge_absolute,
+    judge_ratio,
+    judged,
+    parts_by_id,
+    unmeasured,
+)
 
-Samples = Mapping[str, Any]
-Figure = Callable[[Samples], float]
-BMQ: Final = "bmq"
-KAFKA: Final = "kafka"
 PAIRS: Final = "throughput"
-
-
-@dataclass(frozen=True, slots=True)
-class Criterion:
-    """A figure of bmq, from one side's samples of `part`; Apache Kafka's is looked at in the same way, beside it.
-
-    `op` is "<=" in all of them. `no_rival`: why Kafka has none.
-    """
-
-    id: str
-    part: str
-    what: str
-    unit: str
-    bound: float
-    of: Figure
-    no_rival: str = ""
+DEFAULT_SESSION: Final = "kill9_default_session"
+COMBINED_SUFFIX: Final = "_combined"
+# restart 2: 300 partitions in use and 300 idle ones, both sides in one run. throughput 2: both sides are warmed until they
+# stop improving, and latencies are measured in microseconds.
+DEFINITIONS: Final = {"restart": 2, PAIRS: 2}
+DRAIN_RATE_LEAST: Final = 0.5
+"""Of Kafka's rate in the same run: a drain that is slower says nothing about what draining costs a producer."""
 
 
 def _gaps(raw: Samples) -> list[float]:
@@ -49,6 +50,10 @@ def _longest_gap(raw: Samples) -> float:
     return max(_gaps(raw))
 
 
+def _longest(name: str, of: str = "rounds") -> Figure:
+    return lambda raw: max(float(one[name]) for one in raw[of])
+
+
 def _excess(raw: Samples) -> float:
     return excess_gap(raw["disturbed"]["gap_s"], raw["undisturbed"]["gap_s"])
 
@@ -61,123 +66,191 @@ def _copied(raw: Samples) -> float:
     return max(float(one["copied_bytes"]) for one in raw["in_peace"])
 
 
-def _drain_ratio(raw: Samples) -> float:
-    def typical(window: str) -> float:
-        return statistics.median(float(one[window]["p99_ms"]) for one in raw["rounds"])
+def drain_ratio(raw: Samples) -> float:
+    """The median of the rounds' ratios."""
+    return statistics.median(float(one["draining"]["p99_ms"]) / float(one["calm"]["p99_ms"]) for one in raw["rounds"])
 
-    return typical("draining") / typical("calm")
+
+def _drain_p99(window: str) -> Figure:
+    return lambda raw: statistics.median(float(one[window]["p99_ms"]) for one in raw["rounds"])
 
 
 NO_ZOOKEEPER: Final = "Kafka has no ZooKeeper any more"
 NO_PROXY: Final = "Kafka has no proxies"
 NO_SCALE: Final = "Kafka has no order to start or stop brokers"
+COPIES_ALL: Final = "Kafka copies all of it"
+NOT_TUNED: Final = "nothing is tuned"
 
-CRITERIA: Final = (
-    Criterion("kill9_broker_gap_p50_s", "kill9_broker", "gap, kill -9 of a broker, median", "s", 0.5, _median_gap),
-    Criterion("kill9_broker_gap_max_s", "kill9_broker", "gap, kill -9 of a broker, longest", "s", 1.5, _longest_gap),
-    Criterion("hung_broker_gap_max_s", "hung_broker", "gap, a broker hangs, longest", "s", 4, _longest_gap),
-    Criterion("kill9_proxy_gap_max_s", "kill9_proxy", "gap, kill -9 of a proxy, longest", "s", 1, _longest_gap, NO_PROXY),
-    Criterion("controller_kill_excess_gap_s", "controller_kill", "excess gap, controller killed", "s", 0, _excess),
-    Criterion("zookeeper_away_excess_gap_s", "zookeeper_away", "excess gap, ZooKeeper away", "s", 0, _excess, NO_ZOOKEEPER),
-    Criterion("move_gap_10mib_s", "move", "gap, a partition of 10 MiB moves", "s", 0.3, _move_gap("10mib")),
-    Criterion("move_gap_1gib_s", "move", "gap, a partition of 1 GiB moves", "s", 0.3, _move_gap("1gib")),
-    Criterion("move_gap_5gib_s", "move", "gap, a partition of 5 GiB moves", "s", 0.3, _move_gap("5gib")),
-    Criterion("move_bytes_copied", "move", "copied by a move", "B", 0, _copied),
-    Criterion("restart_client_errors", "restart", "client errors, brokers restarted", "", 0, lambda raw: raw["client_errors"]),
-    Criterion("restart_gap_max_s", "restart", "gap, broker with 300 partitions restarted", "s", 1, _longest_gap),
-    Criterion(
-        "scale_settled_s", "scale", "settled after an order to scale, longest", "s", 10,
-        lambda raw: max(step["settled_s"] for step in raw["steps"]), NO_SCALE,
+
+def _faults(suffix: str = "", where: str = "") -> tuple[Absolute, ...]:
+    """Of one layout."""
+
+    def fault(name: str, part: str, what: str, bound: float, of: Figure, no_rival: str = "") -> Absolute:
+        return Absolute(f"{name}{suffix}", f"{part}{suffix}", f"{what}{where}", "s", bound, of, no_rival)
+
+    return (
+        fault("kill9_broker_gap_p50_s", "kill9_broker", "gap, kill -9 of a broker, median", 0.5, _median_gap),
+        fault("kill9_broker_gap_max_s", "kill9_broker", "gap, kill -9 of a broker, longest", 1.5, _longest_gap),
+        fault("hung_broker_gap_max_s", "hung_broker", "gap, a broker hangs, longest", 4, _longest_gap),
+        fault("controller_kill_excess_gap_s", "controller_kill", "excess gap, active controller killed", 0, _excess),
+        fault("zookeeper_away_excess_gap_s", "zookeeper_away", "excess gap, ZooKeeper away", 0, _excess, NO_ZOOKEEPER),
+    )
+
+
+ABSOLUTES: Final = (
+    *_faults(),
+    *_faults(COMBINED_SUFFIX, "; combined layout"),
+    Absolute("kill9_proxy_gap_max_s", "kill9_proxy", "gap, kill -9 of a proxy, longest", "s", 1, _longest_gap, NO_PROXY),
+    Absolute("move_gap_10mib_s", "move", "gap, a partition of 10 MiB moves", "s", 0.3, _move_gap("10mib")),
+    Absolute("move_gap_1gib_s", "move", "gap, a partition of 1 GiB moves", "s", 0.3, _move_gap("1gib")),
+    Absolute("move_gap_5gib_s", "move", "gap, a partition of 5 GiB moves", "s", 0.3, _move_gap("5gib")),
+    Absolute("move_bytes_copied", "move", "copied by a move", "B", 0, _copied, COPIES_ALL),
+    Absolute(
+        "restart_client_errors", "restart", "client errors, brokers restarted", "", 0, lambda raw: raw["client_errors"]
     ),
-    Criterion("scale_client_errors", "scale", "client errors while scaling", "", 0, lambda raw: raw["client_errors"], NO_SCALE),
-    Criterion("scale_lost_or_doubled", "scale", "lost or doubled while scaling", "", 0, lambda raw: raw["lost_or_doubled"], NO_SCALE),
-    Criterion("drain_produce_p99_ratio", "drain", "produce p99, drained / calm", "", 1.5, _drain_ratio),
-    Criterion("metadata_10000_ms", "metadata", "Metadata of 10,000 partitions", "ms", 150, lambda raw: raw["median_ms"]),
-    Criterion(
+    Absolute(
+        "restart_gap_max_s", "restart", "gap, a broker is restarted (300 partitions in use, 300 idle)", "s", 1, _longest_gap
+    ),
+    Absolute(
+        "scale_settled_s", "scale", "settled after an order to scale, longest", "s", 10, _longest("settled_s", "steps"),
+        NO_SCALE,
+    ),
+    Absolute(
+        "scale_client_errors", "scale", "client errors while scaling", "", 0, lambda raw: raw["client_errors"], NO_SCALE
+    ),
+    Absolute(
+        "scale_lost_or_doubled", "scale", "lost or doubled while scaling", "", 0, lambda raw: raw["lost_or_doubled"],
+        NO_SCALE,
+    ),
+    Absolute("metadata_10000_ms", "metadata", "Metadata of 10,000 partitions", "ms", 150, lambda raw: raw["median_ms"]),
+    Absolute(
         "controller_failover_10000_s", "controller_failover", "new controller, 10,000 partitions, longest", "s", 2,
-        lambda raw: max(one["answered_s"] for one in raw["rounds"]),
+        _longest("answered_s"),
     ),
-    Criterion(
-        "shard_replay_100k_offsets_s", "shard_replay", "group shard with 100,000 offsets back", "s", 1,
+    Absolute(
+        "shard_replay_100k_offsets_s", "shard_replay", "group shard with 100,000 offsets back after a kill", "s", 1,
         lambda raw: raw["heavy"]["answered_s"],
     ),
 )  # fmt: skip
 
-
-def _cpu_per_gb(raw: Samples) -> float:
-    """Server seconds to take a gigabyte in and to give a gigabyte out, together."""
-    return sum(float(raw[load]["server_cpu_s"]) / float(raw[load]["gb"]) for load in ("produce_1k", "consume"))
-
-
-RATIOS: Final = (
-    Ratio("produce_1k_ratio", "produce 1 KiB", "MiB/s", ">=", 2.5, lambda raw: raw["produce_1k"]["mib_per_s"]),
-    Ratio(
-        "produce_100b_ratio", "produce 100 B", "records/s", ">=", 2, lambda raw: raw["produce_100b"]["records_per_s"]
-    ),
-    Ratio("p99_10k_rps_ratio", "p99 at 10k/s", "ms", "<=", 0.4, lambda raw: raw["produce_10k_rps"]["latency_p99_ms"]),
-    Ratio("consume_ratio", "catch-up consume", "MB/s", ">=", 1.0, lambda raw: raw["consume"]["mb_per_s"]),
+DRAIN: Final = Absolute(
+    "drain_produce_p99_ratio", "drain", "produce p99, drained / calm, median round", "", 1.5, drain_ratio
 )
-# Reported beside the criteria, without a bound.
-MORE_RATIOS: Final = (
-    Ratio("p50_10k_rps_ratio", "p50 at 10k/s", "ms", "", 0, lambda raw: raw["produce_10k_rps"]["latency_p50_ms"]),
-    Ratio("p999_10k_rps_ratio", "p99.9 at 10k/s", "ms", "", 0, lambda raw: raw["produce_10k_rps"]["latency_p999_ms"]),
-    Ratio("memory_ratio", "memory of all (PSS)", "MiB", "", 0, lambda raw: raw["memory_after_produce"]["pss_mib"]),
-    Ratio("cpu_per_gb_ratio", "CPU of all per GB in + out", "s", "", 0, _cpu_per_gb),
-)
+DRAIN_RATE: Final = Absolute(
+    "drain_rate_ratio", "drain", "a backlog is drained, bmq / Kafka", "", DRAIN_RATE_LEAST,
+    lambda raw: raw["drained_mb_per_s"], op=">=",
+)  # fmt: skip
+
+# What a user meets beside the judged figures, without a bound.
+REPORTED: Final = tuple(
+    Absolute(name, part, what, unit, 0, of, no_rival, op="")
+    for name, part, what, unit, of, no_rival in (
+        ("kill9_broker_return_gap_s", "kill9_broker", "gap, a killed broker returns, longest", "s", _longest("heal_gap_s"), ""),
+        (
+            "kill9_broker_return_gap_s_combined", "kill9_broker_combined",
+            "gap, a killed broker returns, longest; combined layout", "s", _longest("heal_gap_s"), "",
+        ),
+        ("kill9_proxy_gap_p50_s", "kill9_proxy", "gap, kill -9 of a proxy, median", "s", _median_gap, NO_PROXY),
+        ("restart_stop_max_s", "restart", "a stop takes, longest", "s", _longest("stop_s"), ""),
+        ("restart_wait_max_s", "restart", "a record waits while a broker is restarted, longest", "s", _longest("longest_wait_s"), ""),
+        ("scale_gap_max_s", "scale", "gap while scaling, longest", "s", _longest("gap_s", "steps"), NO_SCALE),
+        ("drain_mb_per_s", "drain", "a backlog is drained by eight consumers", "MB/s", lambda raw: raw["drained_mb_per_s"], ""),
+        ("drain_calm_p99_ms", "drain", "produce p99 without draining, median", "ms", _drain_p99("calm"), ""),
+        ("drain_p99_ms", "drain", "produce p99 while drained, median", "ms", _drain_p99("draining"), ""),
+        (
+            "metadata_first_ms", "metadata", "Metadata of 10,000 partitions, longest", "ms",
+            lambda raw: max(raw["changed_ms"]), "",
+        ),
+        (
+            "shard_light_s", "shard_replay", "group shard with a single group's offsets back", "s",
+            lambda raw: raw["light"]["answered_s"], "",
+        ),
+        (
+            "kill9_broker_gap_default_session_s", DEFAULT_SESSION,
+            "gap, kill -9 of a broker, longest; combined layout, default ZooKeeper session", "s", _longest_gap, NOT_TUNED,
+        ),
+    )
+)  # fmt: skip
+
+BOUNDS: Final = {
+    "produce_1k_ratio": (">=", 2.5),
+    "produce_100b_ratio": (">=", 2.0),
+    "p99_10k_rps_ratio": ("<=", 0.4),
+    "consume_ratio": (">=", 1.0),
+}
 SEPARATE: Final = "bmq_separate"
 """In a pair: bmq with proxies and brokers in processes of their own."""
 
 
-def part_ids(part: str) -> list[str]:
-    """The criteria that a part is run for."""
-    if part == PAIRS:
-        return [ratio.id for ratio in RATIOS]
-    return [criterion.id for criterion in CRITERIA if criterion.part == part]
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One more run in one of the pairs, in which something that is tuned is as it comes, or is tuned on Kafka's side too."""
+
+    name: str
+    side: str
+    what: str
 
 
-def figure(criterion: Criterion, parts: Mapping[str, Samples], side: str) -> float | None:
-    """None when the side's samples do not have it."""
-    try:
-        return float(criterion.of(parts[criterion.part][side]))
-    except (KeyError, IndexError, TypeError, ValueError, statistics.StatisticsError):
-        return None
+VARIANTS: Final = (
+    Variant("bmq_normal_scheduling", BMQ, "bmq under the kernel's usual policy"),
+    Variant("kafka_batch_scheduling", KAFKA, "Kafka under SCHED_BATCH as well"),
+    Variant("bmq_jvm_defaults", BMQ, "HDFS with the defaults of its JVMs"),
+)
+RATIOS: Final = workloads.ratios(PAIRS, BOUNDS, BMQ)
+SEPARATE_RATIOS: Final = workloads.ratios(
+    PAIRS, {}, SEPARATE, prefix="separate_", where="; separate proxies and brokers"
+)
+SHOWN_OF_VARIANTS: Final = tuple(BOUNDS)
+PART_OF: Final = parts_by_id(ABSOLUTES, (DRAIN, DRAIN_RATE), REPORTED, RATIOS, SEPARATE_RATIOS)
 
 
-def is_cut_short(raw: Samples) -> bool:
-    """Whether rounds that were wanted are missing."""
-    return bool(len(raw.get("rounds", ())) < raw.get("wanted", 0))
+def judge(evidence: Evidence) -> list[Criterion]:
+    return [
+        *(_with_lower_bounds(judge_absolute(one, evidence), evidence) for one in (*ABSOLUTES, *REPORTED)),
+        *judge_drain(evidence),
+        *(judge_ratio(ratio, evidence) for ratio in (*RATIOS, *SEPARATE_RATIOS)),
+        *judge_variants(evidence),
+    ]
 
 
-def separate(pairs: Sequence[Samples]) -> list[dict[str, Any]]:
-    """The same pairs with bmq's separate proxies and brokers in the place of bmq."""
-    return [{**pair, BMQ: pair[SEPARATE]} for pair in pairs if SEPARATE in pair]
+def judge_drain(evidence: Evidence) -> list[Criterion]:
+    """The producer's latency counts only where the drain was fast enough, beside Kafka's of the same run."""
+    latency = judge_absolute(DRAIN, evidence)
+    rates = judge_absolute(DRAIN_RATE, evidence)
+    if latency["value"] is None or rates["value"] is None:
+        reason = str(latency.get("reason", rates.get("reason"))).removeprefix("not measured: ")
+        return [{**unmeasured(one, reason), "rival": "not measured"} for one in (DRAIN, DRAIN_RATE)]
+    rate = {**judged(DRAIN_RATE, rates["value"] / rates["rival"]), "rival": ""}
+    if not rate["holds"]:
+        latency = {
+            **latency,
+            "holds": False,
+            "reason": f"does not count: the drain moved {rate['value']:g} of Kafka's rate, "
+            f"and at least {DRAIN_RATE_LEAST:g} is asked for",
+        }
+    return [latency, rate]
 
 
-def evaluate(
-    parts: Mapping[str, Samples], pairs: Sequence[dict[str, Any]], failures: Mapping[str, Sequence[str]]
-) -> list[dict[str, Any]]:
-    """All criteria, in order. One that could not be measured has no value, does not hold, and says why.
-
-    `failures`: by part. A part that failed after some of its rounds has a figure of those, which does not hold.
-    """
-    found = []
-    for criterion in CRITERIA:
-        reason = "; ".join(failures.get(criterion.part, ()))
-        value = figure(criterion, parts, BMQ)
-        if value is None:
-            one = unmeasured(criterion.id, "<=", criterion.bound, reason or "it was not run")
-        else:
-            one = judged(criterion.id, value, "<=", criterion.bound)
-            if is_cut_short(parts[criterion.part][BMQ]):
-                one.update(holds=False, reason=f"not all of it was measured: {reason}")
-        rival = figure(criterion, parts, KAFKA)
-        one["kafka"] = criterion.no_rival or "not measured" if rival is None else round(rival, 4)
-        found.append(one)
-    for ratio in RATIOS:
-        values = pair_ratios(ratio, list(pairs))
-        if values:
-            found.append(judged(ratio.id, statistics.median(values), ratio.op, ratio.bound))
-        else:
-            reason = "; ".join(failures.get(PAIRS, ())) or "it was not run"
-            found.append(unmeasured(ratio.id, ratio.op, ratio.bound, reason))
+def judge_variants(evidence: Evidence) -> list[Criterion]:
+    """Each beside the other side of its own pair."""
+    samples = evidence.parts.get(PAIRS, {})
+    found: list[Criterion] = []
+    for variant in VARIANTS:
+        pairs = [pair for pair in samples.get("pairs", ()) if variant.name in pair]
+        its_own = Evidence({PAIRS: {"wanted": 1, "pairs": pairs}}, {}, evidence.measured, evidence.definitions)
+        ours, theirs = (variant.name, KAFKA) if variant.side == BMQ else (BMQ, variant.name)
+        prefix = f"{variant.name}_"
+        every = workloads.ratios(PAIRS, {}, ours, theirs, prefix=prefix, where=f"; {variant.what}")
+        found += [judge_ratio(one, its_own) for one in every if one.id.removeprefix(prefix) in SHOWN_OF_VARIANTS]
     return found
+
+
+def _with_lower_bounds(one: Criterion, evidence: Evidence) -> Criterion:
+    """Says of a longest gap that it had not ended yet when the round was given up."""
+    sides = evidence.parts.get(one["part"], {})
+    marks = {
+        mark: True
+        for mark, side in (("value_at_least", BMQ), ("rival_at_least", KAFKA))
+        if any(each.get("back_s", 0) is None for each in sides.get(side, {}).get("rounds", ()))
+    }
+    return {**one, **marks}

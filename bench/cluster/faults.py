@@ -47,8 +47,9 @@ def rounds(
 ) -> None:
     """`count` faults under one load, each healed before the next; `done` is given each as soon as it was measured.
 
-    A round counts from the fault until every partition has acknowledged something sent after it, and a second more. What
-    the way back costs is kept beside it as `heal_gap_s`. Raises LoadStuck when a partition does not come back.
+    A round counts from the fault until every partition has acknowledged something sent after it, and a second more; or, with
+    `back_s` None, until RECOVERY_WAIT_S are over: its gap is longer than what is noted. What the way back costs is kept
+    beside it as `heal_gap_s`. Raises LoadStuck when a partition does not come back once everything is healed.
     """
     victim: int | None = None
     with steady_load(side) as load:
@@ -61,12 +62,7 @@ def rounds(
             began = time.monotonic()
             found: dict[str, Any] = {"victim": victim, "partitions": partitions, "calm_gap_s": calm}
             hurt(side.nodes[victim])
-            try:
-                found["back_s"] = round(load.wait_until_flowing(began, RECOVERY_WAIT_S), 4)
-            except LoadStuck:
-                done({**found, "back_s": None, **load.seen.gaps(began, time.monotonic())})
-                raise
-            time.sleep(WATCH_S)
+            found["back_s"] = _back_s(load, began)
             found.update(load.seen.gaps(began, time.monotonic()))
             began_healing = time.monotonic()
             heal(side.nodes[victim])
@@ -77,6 +73,16 @@ def rounds(
         load.finish()
         if load.failed:
             raise LoadStuck(f"{len(load.failed)} records were refused: {load.failed[:3]}")
+
+
+def _back_s(load: SteadyLoad, began: float) -> float | None:
+    """Seconds until every partition acknowledged something again, watched a little longer; None when some did not."""
+    try:
+        back_s = load.wait_until_flowing(began, RECOVERY_WAIT_S)
+    except LoadStuck:
+        return None
+    time.sleep(WATCH_S)
+    return round(back_s, 4)
 
 
 def busiest_broker(side: Side, previous: int | None) -> tuple[int, int]:
@@ -104,7 +110,8 @@ def windows(side: Side, window_s: float, disturb: Disturbance) -> dict[str, Any]
         began = time.monotonic()
         events = disturb()
         time.sleep(max(0.0, began + window_s - time.monotonic()))
-        disturbed = load.seen.gaps(began, time.monotonic())
+        ended = time.monotonic()
+        disturbed = {**load.seen.gaps(began, ended), "seconds": round(ended - began, 1)}
         load.wait_until_flowing()
         load.finish()
         return {

@@ -34,10 +34,10 @@ FORMAT_WAIT_S: Final = 60.0
 class KafkaNode:
     """One process; `kafka` is HOST:PORT for clients, empty for a controller."""
 
-    def __init__(self, node_id: int, kafka: str, settings: Path, log_file: Path) -> None:
+    def __init__(self, node_id: int, kafka: str, settings: Path, log_file: Path, wrapper: Sequence[str] = ()) -> None:
         self.node_id = node_id
         self.kafka = kafka
-        command = java_command("kafka.Kafka", [str(settings)], KAFKA_JVM_OPTIONS)
+        command = [*wrapper, *java_command("kafka.Kafka", [str(settings)], KAFKA_JVM_OPTIONS)]
         self.process = ManagedProcess(f"kafka {node_id}", command, log_file)
 
     @property
@@ -75,19 +75,19 @@ class KafkaNode:
 
 class KafkaCluster:
     """Brokers 1 to 3 with the defaults of Apache Kafka. `is_combined`: they are the controllers as well, else one more
-    process is.
+    process is. `wrapper`: in front of each process's command line.
     """
 
     name: Final = "kafka"
 
-    def __init__(self, directory: Path, *, is_combined: bool, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(self, directory: Path, *, is_combined: bool, wrapper: Sequence[str] = ()) -> None:
         self.directory = directory
         self.is_combined = is_combined
         ids = list(range(1, BROKERS + 1))
         controllers = ids if is_combined else [SEPARATE_CONTROLLER_ID]
         ports = iter(pick_ports(HOST, len(ids) + len(controllers), Random()))
         self._controller_ports = {node_id: next(ports) for node_id in controllers}
-        self._properties = dict(properties or {})
+        self._wrapper = tuple(wrapper)
         self.nodes: dict[int, KafkaNode] = {}
         for node_id in dict.fromkeys((*controllers, *ids)):
             port = next(ports) if node_id in ids else None
@@ -195,12 +195,11 @@ class KafkaCluster:
             "log.dirs": str(self._data(node_id)),
             # What Kafka's own quick start sets.
             "group.initial.rebalance.delay.ms": "0",
-            **self._properties,
         }
         path = self._settings_file(node_id)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-        return KafkaNode(node_id, f"{HOST}:{port}" if port else "", path, self._log_file(node_id))
+        return KafkaNode(node_id, f"{HOST}:{port}" if port else "", path, self._log_file(node_id), self._wrapper)
 
     def _format(self, node_id: int) -> ManagedProcess:
         arguments = ["format", "-t", KAFKA_CLUSTER_ID, "-c", str(self._settings_file(node_id))]

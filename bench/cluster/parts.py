@@ -4,22 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any, Final
 
-from bench.cluster import drain, faults, many, moves, restarts, scaling, throughput
-from bench.cluster.criteria import BMQ, KAFKA, PAIRS, SEPARATE
+from bench.cluster import drain, faults, many, moves, restarts, scaling
+from bench.cluster.criteria import COMBINED_SUFFIX, DEFAULT_SESSION, PAIRS, SEPARATE, VARIANTS
 from bench.cluster.filling import fill
-from bench.cluster.findings import Findings, say
+from bench.cluster.loads import run_loads
 from bench.cluster.plan import MANY_PARTITIONS, Plan, blocks
 from bench.cluster.sides import ALONE, COMBINED, PROXIES_AND_BROKERS, SEPARATE_ROLES, Node, Side
 from bench.cluster.stage import Stage
+from bench.criteria import BMQ, KAFKA
+from bench.findings import Findings, say
 
 Part = Callable[[Stage, Plan, Findings], None]
 
 DISK_FOR_THREE_REPLICAS_BYTES: Final = 45 * 1024**3
+# What bmq and Kafka are under test with, or not: see bench/cluster/tuning.py.
+NORMAL_SCHEDULING: Final = {"BMQ_SCHEDULING": "normal"}
+BATCH_SCHEDULING: Final = ("chrt", "--batch", "0")
+DEFAULT_SESSION_MS: Final = {"BMQ_CLUSTER__ZOOKEEPER_SESSION_MS": "6000"}
 
 
-# -- Faults ------------------------------------------------------------------------------------------------------------
+# -- Faults, in one layout or the other ------------------------------------------------------------------------------------
+
+
+def _is_combined(part: str) -> bool:
+    return part.endswith(COMBINED_SUFFIX)
+
+
+def _bmq(stage: Stage, stack: ExitStack, part: str) -> Side:
+    return stack.enter_context(stage.bmq(COMBINED if _is_combined(part) else SEPARATE_ROLES))
+
+
+def _kafka(stage: Stage, stack: ExitStack, part: str) -> Side:
+    return stack.enter_context(stage.kafka(is_combined=_is_combined(part)))
 
 
 def _alternating_faults(
@@ -32,89 +51,89 @@ def _alternating_faults(
     heal: Callable[[Node], None],
 ) -> None:
     """Rounds of bmq and of Kafka in turn, the busiest broker each time; both clusters are there all the time."""
-    ours, theirs = (count if name in plan.sides else 0 for name, count in zip((BMQ, KAFKA), counts, strict=True))
-    done = {
-        BMQ: findings.rounds(part, BMQ, ours),
-        KAFKA: findings.rounds(part, KAFKA, theirs),
-    }
+    wanted = dict(zip((BMQ, KAFKA), counts, strict=True))
+    done = {name: findings.rounds(part, name, wanted[name]) for name in plan.sides}
     with ExitStack() as stack:
         sides: dict[str, Side] = {}
-        if ours:
-            with findings.attempt([part], BMQ):
-                sides[BMQ] = stack.enter_context(stage.bmq(SEPARATE_ROLES))
-                faults.make_topic(sides[BMQ])
-        if theirs:
-            with findings.attempt([part], KAFKA):
-                sides[KAFKA] = stack.enter_context(stage.kafka(is_combined=False))
-                faults.make_topic(sides[KAFKA])
-        for block in blocks(ours, theirs):
+        for name in plan.sides:
+            if wanted[name]:
+                with findings.attempt([part], name):
+                    sides[name] = (_bmq if name == BMQ else _kafka)(stage, stack, part)
+                    faults.make_topic(sides[name])
+        for block in blocks(wanted[BMQ] if BMQ in sides else 0, wanted[KAFKA] if KAFKA in sides else 0):
             for name, count in zip((BMQ, KAFKA), block, strict=True):
                 if name not in sides or not count:
                     continue
-                side = sides[name]
                 with findings.attempt([part], name):
-                    faults.rounds(side, count, faults.busiest_broker, hurt, heal, done[name])
+                    faults.rounds(sides[name], count, faults.busiest_broker, hurt, heal, done[name])
 
 
-def kill9_broker(stage: Stage, plan: Plan, findings: Findings) -> None:
+def kill9_broker(part: str, stage: Stage, plan: Plan, findings: Findings) -> None:
     counts = (plan.broker_kills, plan.kafka_broker_kills)
-    _alternating_faults(
-        "kill9_broker", stage, plan, findings, counts, lambda node: node.kill(), lambda node: node.start()
-    )
+    _alternating_faults(part, stage, plan, findings, counts, lambda node: node.kill(), lambda node: node.start())
 
 
-def hung_broker(stage: Stage, plan: Plan, findings: Findings) -> None:
+def hung_broker(part: str, stage: Stage, plan: Plan, findings: Findings) -> None:
     counts = (plan.broker_hangs, plan.kafka_broker_hangs)
-    _alternating_faults(
-        "hung_broker", stage, plan, findings, counts, lambda node: node.pause(), lambda node: node.resume()
-    )
+    _alternating_faults(part, stage, plan, findings, counts, lambda node: node.pause(), lambda node: node.resume())
+
+
+def kill9_default_session(stage: Stage, plan: Plan, findings: Findings) -> None:
+    """The default in the place of what this benchmark sets."""
+    done = findings.rounds(DEFAULT_SESSION, BMQ, plan.default_session_kills)
+    with findings.attempt([DEFAULT_SESSION], BMQ), stage.bmq(COMBINED, environment=DEFAULT_SESSION_MS) as side:
+        faults.make_topic(side)
+        faults.rounds(
+            side,
+            plan.default_session_kills,
+            faults.busiest_broker,
+            lambda node: node.kill(),
+            lambda node: node.start(),
+            done,
+        )
 
 
 def kill9_proxy(stage: Stage, plan: Plan, findings: Findings) -> None:
+    """In the combined layout a proxy dies with its broker: see kill9_broker."""
     done = findings.rounds("kill9_proxy", BMQ, plan.proxy_kills)
     with findings.attempt(["kill9_proxy"], BMQ), stage.bmq(SEPARATE_ROLES) as side:
         faults.make_topic(side)
-        for _ in range(plan.proxy_kills):
-            # A load of its own each time: one that lived through the last round would go on without the proxy that is back.
-            faults.rounds(
-                side,
-                1,
-                lambda *_: faults.busiest_proxy(side),
-                lambda node: node.kill(),
-                lambda node: node.start(),
-                done,
-            )
+        faults.rounds(
+            side,
+            plan.proxy_kills,
+            lambda _, __: faults.busiest_proxy(side),
+            lambda node: node.kill(),
+            lambda node: node.start(),
+            done,
+        )
 
 
-def controller_kill(stage: Stage, plan: Plan, findings: Findings) -> None:
-    """Kafka's only controller is killed as its brokers go on; bmq has a second one."""
+def controller_kill(part: str, stage: Stage, plan: Plan, findings: Findings) -> None:
+    """In the separate layout Kafka's only controller is killed as its brokers go on; bmq has a second one."""
     window_s = plan.controller_kills * plan.controller_kills_apart_s
     for name in plan.sides:
-        with findings.attempt(["controller_kill"], name), ExitStack() as stack:
-            side: Side
-            if name == BMQ:
-                side = stack.enter_context(stage.bmq(SEPARATE_ROLES))
-            else:
-                side = stack.enter_context(stage.kafka(is_combined=False))
+        with findings.attempt([part], name), ExitStack() as stack:
+            side = (_bmq if name == BMQ else _kafka)(stage, stack, part)
             faults.make_topic(side)
             disturb = faults.kill_controllers(side, plan.controller_kills, plan.controller_kills_apart_s)
-            findings.samples("controller_kill", name).update(faults.windows(side, window_s, disturb))
+            findings.samples(part, name).update(faults.windows(side, window_s, disturb))
 
 
-def zookeeper_away(stage: Stage, plan: Plan, findings: Findings) -> None:
+def zookeeper_away(part: str, stage: Stage, plan: Plan, findings: Findings) -> None:
     away_s = plan.zookeeper_away_s
-    with findings.attempt(["zookeeper_away"], BMQ), stage.bmq(SEPARATE_ROLES) as side:
+    with findings.attempt([part], BMQ), ExitStack() as stack:
+        side = _bmq(stage, stack, part)
         faults.make_topic(side)
         disturb = faults.without(stage.stop_zookeeper, stage.start_zookeeper, away_s)
         found = faults.windows(side, away_s + faults.AFTERMATH_S, disturb)
-        findings.samples("zookeeper_away", BMQ).update(found)
+        findings.samples(part, BMQ).update(found)
 
 
 # -- Moves and restarts --------------------------------------------------------------------------------------------------
 
 
 def move(stage: Stage, plan: Plan, findings: Findings) -> None:
-    """One partition grows from size to size and is moved at each. Kafka copies it, so its largest size is left out."""
+    """One partition grows from size to size and is moved at each."""
     for name in plan.sides:
         stage.down()  # what earlier parts left would be in the way of 5 GiB three times
         with findings.attempt(["move"], name):
@@ -126,7 +145,7 @@ def _move_of_bmq(stage: Stage, plan: Plan, samples: dict[str, Any]) -> None:
     replicas = 3 if stage.free_bytes() > DISK_FOR_THREE_REPLICAS_BYTES else 1
     with stage.bmq(SEPARATE_ROLES, environment={"BMQ_HDFS__REPLICATION": str(replicas)}) as side:
         samples.update(hdfs_replicas=replicas, under_load={})
-        _move(side, plan.moves, plan.move_sizes, samples, stage.blocks)
+        _move(side, plan, samples, stage.blocks)
         samples["in_peace"] = moves.move_in_peace(side, plan.moves, stage.blocks, replicas)
         say(f"  bmq: in peace {samples['in_peace']}")
 
@@ -134,36 +153,31 @@ def _move_of_bmq(stage: Stage, plan: Plan, samples: dict[str, Any]) -> None:
 def _move_of_kafka(stage: Stage, plan: Plan, samples: dict[str, Any]) -> None:
     with stage.kafka(is_combined=False) as kafka:
         samples["under_load"] = {}
-        if left_out := [size for size in plan.move_sizes if size not in plan.kafka_move_sizes]:
-            samples["left_out"] = (
-                f"{', '.join(left_out)}: Kafka copies all of it, which says nothing new and takes long"
-            )
-        _move(kafka, plan.moves, plan.kafka_move_sizes, samples, kafka.log_files)
+        _move(kafka, plan, samples, kafka.log_files)
 
 
-def _move(side: Side, count: int, sizes: tuple[str, ...], samples: dict[str, Any], stored: moves.Stored) -> None:
+def _move(side: Side, plan: Plan, samples: dict[str, Any], stored: moves.Stored) -> None:
     moves.prepare(side)
     there = 0
-    for size in sizes:
+    for size in plan.move_sizes:
         filled_s = fill(side.bootstrap, moves.TOPIC, 1, moves.SIZES[size] - there, moves.FILL_RECORD_BYTES)
         there = moves.SIZES[size]
-        found = moves.move_under_load(side, count, stored)
+        found = moves.move_under_load(side, plan.moves, stored)
         samples["under_load"][size] = found
         say(f"  {side.name} {size} (filled in {filled_s:.1f} s): {found}")
 
 
 def restart(stage: Stage, plan: Plan, findings: Findings) -> None:
-    for name, count in ((BMQ, plan.restarts), (KAFKA, plan.kafka_restarts)):
-        if not count or name not in plan.sides:
-            continue
-        done = findings.rounds("restart", name, count)
+    for name in plan.sides:
+        done = findings.rounds("restart", name, plan.restarts)
         with findings.attempt(["restart"], name), ExitStack() as stack:
             side: Side
             if name == BMQ:
                 side = stack.enter_context(stage.bmq(SEPARATE_ROLES, environment=restarts.ENVIRONMENT))
             else:
                 side = stack.enter_context(stage.kafka(is_combined=False))
-            findings.samples("restart", name).update(restarts.measure(side, count, plan.partitions_per_broker, done))
+            found = restarts.measure(side, plan.restarts, plan.partitions_in_use, plan.partitions_idle, done)
+            findings.samples("restart", name).update(found)
         stage.down()  # its blocks are still being written to, as far as HDFS knows: there is no room beside them
 
 
@@ -190,23 +204,45 @@ def drain_backlog(stage: Stage, plan: Plan, findings: Findings) -> None:
     stage.down()
 
 
+def pair_order(plan: Plan, number: int) -> list[str]:
+    """Who is measured in a pair: both sides, both layouts, and one variant beside the side it is of.
+
+    Who comes first changes: nobody profits from a machine that slows down or speeds up.
+    """
+    names: list[str] = []
+    for side in plan.sides:
+        names.append(side)
+        if plan.are_all_layouts_paired:
+            names += [variant.name for variant in VARIANTS[number : number + 1] if variant.side == side]
+            names += [SEPARATE] if side == BMQ else []
+    return names if number % 2 == 0 else names[::-1]
+
+
 def pairs(stage: Stage, plan: Plan, findings: Findings) -> None:
-    """Who comes first changes: nobody profits from a machine that slows down or speeds up."""
-    names = [name for side in plan.sides for name in ((BMQ, SEPARATE) if side == BMQ else (KAFKA,))]
+    found = findings.pairs(PAIRS, plan.pairs)
+    variants = {variant.name for variant in VARIANTS}
     for number in range(plan.pairs):
-        pair: dict[str, Any] = {"order": names if number % 2 == 0 else names[::-1]}
-        findings.pairs.append(pair)
+        pair: dict[str, Any] = {"order": pair_order(plan, number)}
+        found.append(pair)
         for name in pair["order"]:
             say(f"  pair {number + 1} of {plan.pairs}: {name}")
-            with findings.attempt([PAIRS], name), ExitStack() as stack:
+            # A variant that fails takes nothing from the pair it stands in.
+            part = f"{PAIRS}/{name}" if name in variants else PAIRS
+            with findings.attempt([part], f"pair {number + 1}: {name}"), ExitStack() as stack:
                 stage.down()
-                side: Side
-                if name == KAFKA:
-                    side = stack.enter_context(stage.kafka(is_combined=True, is_alone=True))
-                else:
-                    side = stack.enter_context(stage.bmq(COMBINED if name == BMQ else PROXIES_AND_BROKERS))
-                pair[name] = throughput.run_all(side, plan.sizes)
+                pair[name] = run_loads(_paired(stage, stack, name), plan.sizes)
     stage.down()
+
+
+def _paired(stage: Stage, stack: ExitStack, name: str) -> Side:
+    if name in (KAFKA, "kafka_batch_scheduling"):
+        wrapper = () if name == KAFKA else BATCH_SCHEDULING
+        return stack.enter_context(stage.kafka(is_combined=True, is_alone=True, wrapper=wrapper))
+    stage.up(is_jvm_default=name == "bmq_jvm_defaults")
+    environment = NORMAL_SCHEDULING if name == "bmq_normal_scheduling" else {}
+    return stack.enter_context(
+        stage.bmq(PROXIES_AND_BROKERS if name == SEPARATE else COMBINED, environment=environment)
+    )
 
 
 # -- Many partitions -----------------------------------------------------------------------------------------------------
@@ -248,12 +284,17 @@ def _on_many(side: Side, partitions: int, parts: Sequence[str], plan: Plan, find
                 say(f"  {side.name}: {samples}")
 
 
+def _in_both_layouts(name: str, work: Callable[[str, Stage, Plan, Findings], None]) -> dict[str, Part]:
+    return {part: partial(work, part) for part in (name, f"{name}{COMBINED_SUFFIX}")}
+
+
 RUNS: Final[Mapping[str, Part]] = {
-    "kill9_broker": kill9_broker,
-    "hung_broker": hung_broker,
+    **_in_both_layouts("kill9_broker", kill9_broker),
+    DEFAULT_SESSION: kill9_default_session,
+    **_in_both_layouts("hung_broker", hung_broker),
     "kill9_proxy": kill9_proxy,
-    "controller_kill": controller_kill,
-    "zookeeper_away": zookeeper_away,
+    **_in_both_layouts("controller_kill", controller_kill),
+    **_in_both_layouts("zookeeper_away", zookeeper_away),
     "move": move,
     "restart": restart,
     "scale": scale,

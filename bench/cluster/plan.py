@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from bench.cluster import throughput
-from bench.cluster.criteria import BMQ, CRITERIA, KAFKA, PAIRS, RATIOS
+from bench.cluster.criteria import DEFAULT_SESSION, PAIRS
 from bench.cluster.moves import SIZES
+from bench.criteria import BMQ, KAFKA
+from bench.runner import QUICK, SMOKE
+from bench.workloads import Sizes
 
 MIB: Final = 1024 * 1024
 # In this order. The last three are made of one run, on one cluster with many partitions.
 PARTS: Final = (
     "kill9_broker",
+    "kill9_broker_combined",
+    DEFAULT_SESSION,
     "hung_broker",
+    "hung_broker_combined",
     "kill9_proxy",
     "controller_kill",
+    "controller_kill_combined",
     "zookeeper_away",
+    "zookeeper_away_combined",
     "move",
     "restart",
     "scale",
@@ -28,6 +34,11 @@ PARTS: Final = (
     "shard_replay",
 )
 MANY_PARTITIONS: Final = ("metadata", "controller_failover", "shard_replay")
+SMOKE_PARTS: Final = ("kill9_broker_combined", "move", PAIRS)
+
+FULL_SIZES: Final = Sizes(200_000, 500_000, 500_000, 2_000_000, 30_000, 120_000, warm_ups_max=6, consume_passes=3)
+QUICK_SIZES: Final = Sizes(30_000, 100_000, 100_000, 300_000, 10_000, 30_000, warm_ups_max=3, consume_passes=2)
+SMOKE_SIZES: Final = Sizes(2_000, 10_000, 5_000, 20_000, 1_000, 5_000, warm_ups_max=1, consume_passes=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +49,7 @@ class Plan:
     sides: tuple[str, ...] = (BMQ, KAFKA)
     broker_kills: int = 20
     kafka_broker_kills: int = 3
+    default_session_kills: int = 5
     broker_hangs: int = 5
     kafka_broker_hangs: int = 1
     proxy_kills: int = 10
@@ -46,31 +58,39 @@ class Plan:
     zookeeper_away_s: float = 60.0
     moves: int = 3
     move_sizes: tuple[str, ...] = tuple(SIZES)
-    kafka_move_sizes: tuple[str, ...] = ("10mib", "1gib")
-    restarts: int = 2
-    kafka_restarts: int = 1
-    partitions_per_broker: int = 300
+    restarts: int = 3
+    partitions_in_use: int = 300
+    partitions_idle: int = 300
     backlog_bytes: int = 768 * MIB
     drains: int = 10
     drain_window_s: float = 6.0
     pairs: int = 3
-    sizes: throughput.Sizes = throughput.FULL
+    are_all_layouts_paired: bool = True
+    sizes: Sizes = FULL_SIZES
     partitions: int = 10_000
     offsets: int = 100_000
     kafka_shard_partitions: int = 1_000
     metadata_requests: int = 30
     controller_failovers: int = 3
     kafka_controller_failovers: int = 1
-    limit_s: float = 480.0
-    pairs_limit_s: float = 1_200.0
+    limit_s: float = 600.0
+    pairs_limit_s: float = 2_400.0
 
 
-def quick(plan: Plan) -> Plan:
-    """A rough look: a figure for most criteria, and none to be believed."""
+def plan_of(parts: tuple[str, ...], sides: tuple[str, ...], size: str) -> Plan:
+    """A quick or smoke plan has a figure for most criteria, and none to be believed."""
+    plan = Plan(parts, sides)
+    if size == SMOKE:
+        return _smoke(replace(plan, parts=tuple(part for part in parts if part in SMOKE_PARTS)))
+    return _quick(plan) if size == QUICK else plan
+
+
+def _quick(plan: Plan) -> Plan:
     return replace(
         plan,
         broker_kills=3,
         kafka_broker_kills=1,
+        default_session_kills=1,
         broker_hangs=1,
         kafka_broker_hangs=0,
         proxy_kills=2,
@@ -78,15 +98,14 @@ def quick(plan: Plan) -> Plan:
         zookeeper_away_s=8.0,
         moves=2,
         move_sizes=("10mib",),
-        kafka_move_sizes=("10mib",),
         restarts=1,
-        kafka_restarts=0,
-        partitions_per_broker=50,
+        partitions_in_use=50,
+        partitions_idle=50,
         backlog_bytes=128 * MIB,
         drains=2,
         drain_window_s=4.0,
         pairs=1,
-        sizes=throughput.QUICK,
+        sizes=QUICK_SIZES,
         partitions=1_000,
         offsets=10_000,
         metadata_requests=9,
@@ -95,20 +114,17 @@ def quick(plan: Plan) -> Plan:
     )
 
 
-def parts_of(names: Iterable[str]) -> tuple[str, ...]:
-    """The parts that are named, or that have a criterion that is named, in their order; all without a name.
-
-    Raises ValueError for a name that is neither.
-    """
-    part_of = {criterion.id: criterion.part for criterion in CRITERIA}
-    part_of.update({ratio.id: PAIRS for ratio in RATIOS})
-    part_of.update({part: part for part in PARTS})
-    wanted = set()
-    for name in names:
-        if name not in part_of:
-            raise ValueError(f"{name!r} is neither a part nor a criterion; parts are: {', '.join(PARTS)}")
-        wanted.add(part_of[name])
-    return tuple(part for part in PARTS if part in wanted or not wanted)
+def _smoke(plan: Plan) -> Plan:
+    return replace(
+        _quick(plan),
+        broker_kills=1,
+        kafka_broker_kills=0,
+        moves=1,
+        sizes=SMOKE_SIZES,
+        are_all_layouts_paired=False,
+        limit_s=120.0,
+        pairs_limit_s=180.0,
+    )
 
 
 def blocks(first: int, second: int) -> list[tuple[int, int]]:

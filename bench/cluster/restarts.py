@@ -14,16 +14,14 @@ from bench.cluster.faults import make_topic
 from bench.cluster.sides import Side
 from bench.cluster.steady import SteadyLoad
 
-MANY: Final = "many"
-FEW: Final = "few"
-FEW_PARTITIONS: Final = 12
+IN_USE: Final = "in-use"
+IDLE: Final = "idle"
 SEGMENT_BYTES: Final = 2 * 1024 * 1024
 """An open block reserves its whole size on its DataNodes, and the NameNode counts as many blocks as are being written again, in
-the size of the next one: 900 of the default size would fill this machine's disk."""
+the size of the next one: 600 of the default size would fill this machine's disk."""
 ENVIRONMENT: Final = {"BMQ_KAFKA": json.dumps({"offsets.topic.segment.bytes": str(SEGMENT_BYTES)})}
-# With twice as much, two cores have no time left: records wait for seconds though nobody restarts anything.
-MANY_RATE: Final = 150.0
-FEW_RATE: Final = 150.0
+RATE: Final = 600.0
+"""Records a second, over all partitions in use."""
 CAUGHT_UP_S: Final = 0.5
 CALM_S: Final = 2.0
 WATCH_S: Final = 2.0
@@ -75,62 +73,58 @@ class GroupReader:
 
 
 def measure(
-    side: Side, brokers: int, partitions_per_broker: int, done: Callable[[dict[str, Any]], None]
+    side: Side, restarts: int, in_use: int, idle: int, done: Callable[[dict[str, Any]], None]
 ) -> dict[str, Any]:
     """Restart so many brokers, one after the other; `done` is given each. The client errors of all of it.
 
-    A topic of many partitions says what a record may have to wait anywhere; one of a few, each with a dense stream, how
-    long a partition acknowledges nothing.
+    `in_use` partitions are written to and read, `idle` ones stand beside them. A gap is of one partition: it has in it the
+    half second that lies between two records of one partition anyway.
     """
-    partitions = partitions_per_broker * len(side.broker_ids)
-    make_topic(side, partitions, topic=MANY, segment_bytes=str(SEGMENT_BYTES))
-    make_topic(side, FEW_PARTITIONS, topic=FEW, segment_bytes=str(SEGMENT_BYTES))
+    make_topic(side, in_use, topic=IN_USE, segment_bytes=str(SEGMENT_BYTES))
+    make_topic(side, idle, topic=IDLE, segment_bytes=str(SEGMENT_BYTES))
     with (
-        SteadyLoad(side.bootstrap, MANY, partitions, MANY_RATE) as many,
-        SteadyLoad(side.bootstrap, FEW, FEW_PARTITIONS, FEW_RATE) as few,
-        GroupReader(side.bootstrap, [MANY, FEW]) as reader,
+        SteadyLoad(side.bootstrap, IN_USE, in_use, RATE) as load,
+        GroupReader(side.bootstrap, [IN_USE]) as reader,
     ):
-        many.wait_until_flowing(timeout_s=FLOW_WAIT_S)
-        few.wait_until_flowing()
-        for node_id in side.broker_ids[:brokers]:
+        load.wait_until_flowing(timeout_s=FLOW_WAIT_S)
+        for node_id in side.broker_ids[:restarts]:
             side.wait_whole()
             # What waited while hundreds of partitions were opened, or moved back, is not what this restart costs.
-            many.wait_until_caught_up(CAUGHT_UP_S, timeout_s=FLOW_WAIT_S)
+            load.wait_until_caught_up(CAUGHT_UP_S, timeout_s=FLOW_WAIT_S)
             time.sleep(CALM_S)
-            owned = sum(owner == node_id for owner in side.owners(MANY).values())
-            calm_s = many.seen.longest_wait_s(time.monotonic() - CALM_S, time.monotonic())
+            owned = {
+                name: sum(owner == node_id for owner in side.owners(topic).values())
+                for name, topic in (("owned_in_use", IN_USE), ("owned_idle", IDLE))
+            }
+            calm = load.seen.gaps(time.monotonic() - CALM_S, time.monotonic())
             began = time.monotonic()
             side.nodes[node_id].stop()
             stopped = time.monotonic()
             side.nodes[node_id].start()
             started = time.monotonic()
             side.wait_whole()
-            many.wait_until_flowing(timeout_s=FLOW_WAIT_S)
-            few.wait_until_flowing()
+            load.wait_until_flowing(timeout_s=FLOW_WAIT_S)
+            whole = time.monotonic()
             time.sleep(WATCH_S)
-            ended = time.monotonic()
-            gap_s = few.seen.gaps(began, ended)["gap_s"]
-            waited_s = round(many.seen.longest_wait_s(began, ended), 4)
             done(
                 {
                     "broker": node_id,
-                    "owned": owned,
+                    **owned,
                     "stop_s": round(stopped - began, 3),
                     "start_s": round(started - stopped, 3),
-                    "whole_s": round(ended - WATCH_S - started, 3),
-                    "calm_wait_s": round(calm_s, 4),
-                    "few_gap_s": gap_s,
-                    "many_longest_wait_s": waited_s,
-                    "gap_s": max(gap_s, waited_s),
+                    "whole_s": round(whole - started, 3),
+                    "calm_gap_s": calm["gap_s"],
+                    "calm_wait_s": calm["longest_wait_s"],
+                    **load.seen.gaps(began, time.monotonic()),
                 }
             )
-        many.finish()
-        few.finish()
+        load.finish()
         return {
-            "partitions": partitions,
-            "client_errors": len(many.failed) + len(few.failed) + len(reader.errors),
-            "producer_errors": [*many.failed, *few.failed][:KEPT_MAX],
+            "partitions_in_use": in_use,
+            "partitions_idle": idle,
+            "client_errors": len(load.failed) + len(reader.errors),
+            "producer_errors": load.failed[:KEPT_MAX],
             "consumer_errors": reader.errors[:KEPT_MAX],
             "consumed": reader.records,
-            "loads": [many.facts(), few.facts()],
+            "load": load.facts(),
         }

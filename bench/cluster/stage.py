@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import shutil
-import signal
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import FrameType
 from typing import Final
 
 from bench.cluster.kafka_cluster import KafkaCluster
 from bench.cluster.sides import BmqSide
+from bench.hdfs.cluster import HEAP_MB, PROPERTIES, default_heap_mb
 from bmq.dev.hdfs import HdfsCluster
 from bmq.dev.java import STEADY_JVM_OPTIONS
 from bmq.dev.zookeeper import ZooKeeperServer
@@ -20,14 +18,6 @@ from tests.support.hdfs import outside_any_loop
 from tests.support.processes import JARS
 
 DATANODES: Final = 3
-HEAP_MB: Final = 512
-# Hadoop's own settings but one: of three DataNodes, one with a few more connections than the others counts as too busy,
-# and a file then gets two replicas.
-HDFS_PROPERTIES: Final = {"dfs.namenode.redundancy.considerLoad": "false"}
-
-
-class PartTimedOut(Exception):
-    """A part took longer than it was given."""
 
 
 class Stage:
@@ -41,8 +31,10 @@ class Stage:
 
     # -- What bmq stands on --------------------------------------------------------------------------------------------
 
-    def up(self) -> None:
-        """Start HDFS and ZooKeeper on new directories, unless they run."""
+    def up(self, *, is_jvm_default: bool = False) -> None:
+        """Start HDFS and ZooKeeper on new directories, unless they run. `is_jvm_default`: no heap and no collector is
+        chosen for the daemons of HDFS.
+        """
         if self._hdfs is not None:
             return
         number = next(self._numbers)
@@ -50,9 +42,9 @@ class Stage:
             self.directory / f"hdfs-{number}",
             JARS / "hadoop",
             datanodes=DATANODES,
-            properties=HDFS_PROPERTIES,
-            heap_mb=HEAP_MB,
-            jvm_options=STEADY_JVM_OPTIONS,
+            properties=PROPERTIES,
+            heap_mb=default_heap_mb() if is_jvm_default else HEAP_MB,
+            jvm_options=() if is_jvm_default else STEADY_JVM_OPTIONS,
         )
         zookeeper = ZooKeeperServer(self.directory / f"zookeeper-{number}", JARS / "zookeeper")
         outside_any_loop(hdfs.start())
@@ -136,13 +128,15 @@ class Stage:
 
     @contextmanager
     def kafka(
-        self, *, is_combined: bool, is_alone: bool = False, properties: Mapping[str, str] | None = None
+        self, *, is_combined: bool, is_alone: bool = False, wrapper: Sequence[str] = ()
     ) -> Iterator[KafkaCluster]:
-        """A new cluster that is gone afterwards. `is_alone`: HDFS and ZooKeeper are stopped for it."""
+        """A new cluster that is gone afterwards. `is_alone`: HDFS and ZooKeeper are stopped for it. `wrapper`: in front of
+        each process's command line.
+        """
         if is_alone:
             self.down()
         cluster = KafkaCluster(
-            self.directory / f"kafka-{next(self._numbers)}", is_combined=is_combined, properties=properties
+            self.directory / f"kafka-{next(self._numbers)}", is_combined=is_combined, wrapper=wrapper
         )
         try:
             cluster.start()
@@ -150,23 +144,3 @@ class Stage:
         finally:
             cluster.close()
             shutil.rmtree(cluster.directory, ignore_errors=True)
-
-
-@contextmanager
-def time_limit(seconds: float, what: str) -> Iterator[None]:
-    """Raises PartTimedOut inside the block when it takes longer; in the main thread alone."""
-
-    def ring(_: int, __: FrameType | None) -> None:
-        raise PartTimedOut(f"{what} took longer than {seconds:g} s")
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
-def seconds_since(began: float) -> float:
-    return round(time.monotonic() - began, 1)

@@ -1,4 +1,4 @@
-"""The HDFS a benchmark runs on: one of its own, whose DataNodes it may hurt, or one that is there and is left in peace."""
+"""The HDFS the benchmark runs on: its own, whose DataNodes it may hurt."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
+
+import psutil
 
 from bmq.dev.hdfs import HdfsCluster
 from bmq.dev.java import STEADY_JVM_OPTIONS
@@ -19,53 +21,44 @@ HEAP_MB: Final = 512
 PROPERTIES: Final = {"dfs.namenode.redundancy.considerLoad": "false"}
 
 
+def default_heap_mb() -> int:
+    """What a JVM takes that is told nothing: a quarter of the memory."""
+    return int(psutil.virtual_memory().total // 4 // 2**20)
+
+
 class BenchCluster:
-    """`can_be_hurt`: whether DataNodes may be killed and stopped."""
-
-    def __init__(self, namenode: Address, own: HdfsCluster | None = None) -> None:
-        self.namenode = namenode
+    def __init__(self, cluster: HdfsCluster) -> None:
+        self.namenode: Address = cluster.namenodes[0]
         self.datanode_count = DATANODES
-        self._own = own
-
-    @property
-    def can_be_hurt(self) -> bool:
-        return self._own is not None
-
-    @property
-    def own(self) -> HdfsCluster:
-        assert self._own is not None, "this cluster is not ours to hurt"
-        return self._own
+        self._cluster = cluster
 
     async def kill_datanode(self, index: int) -> None:
-        await self.own.datanode(index).kill()
+        await self._cluster.datanode(index).kill()
 
     async def restart_datanode(self, index: int) -> None:
-        await self.own.datanode(index).restart()
+        await self._cluster.datanode(index).restart()
 
     async def pause_datanode(self, index: int) -> None:
-        await self.own.datanode(index).pause()
+        await self._cluster.datanode(index).pause()
 
     async def resume_datanode(self, index: int) -> None:
-        await self.own.datanode(index).resume()
+        await self._cluster.datanode(index).resume()
 
     async def wait_until_live(self) -> None:
-        await self.own.wait_live(DATANODES)
+        await self._cluster.wait_live(DATANODES)
 
 
 @asynccontextmanager
-async def bench_cluster(directory: Path, namenode: Address | None) -> AsyncIterator[BenchCluster]:
-    """A cluster of its own in `directory`, unless `namenode` names one."""
-    if namenode is not None:
-        yield BenchCluster(namenode)
-        return
+async def bench_cluster(directory: Path, *, is_jvm_default: bool = False) -> AsyncIterator[BenchCluster]:
+    """A cluster in `directory`. `is_jvm_default`: no heap and no collector is chosen for its daemons."""
     # JVMs that compile as those of a real cluster do.
     cluster = HdfsCluster(
         directory,
         JARS / "hadoop",
         datanodes=DATANODES,
         properties=PROPERTIES,
-        heap_mb=HEAP_MB,
-        jvm_options=STEADY_JVM_OPTIONS,
+        heap_mb=default_heap_mb() if is_jvm_default else HEAP_MB,
+        jvm_options=() if is_jvm_default else STEADY_JVM_OPTIONS,
     )
     async with cluster:
-        yield BenchCluster(cluster.namenodes[0], cluster)
+        yield BenchCluster(cluster)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
+
+BUCKET_LEAST_US: Final = 10.0
+BUCKET_FACTOR: Final = 1.1
 
 
 def percentile(samples: Sequence[float], share: float) -> float:
@@ -19,25 +21,27 @@ def percentile(samples: Sequence[float], share: float) -> float:
     return ordered[max(rank, 1) - 1]
 
 
-def latency_summary(latencies_us: Sequence[float]) -> dict[str, float]:
-    """Count, median, tail and worst of latencies given in microseconds; the results are in milliseconds."""
+def latency_summary(latencies_us: Sequence[float]) -> dict[str, Any]:
+    """Count, median, tail and worst of latencies given in microseconds; these are in milliseconds. `histogram_us` has all."""
     return {
         "count": len(latencies_us),
         "p50_ms": percentile(latencies_us, 0.5) / 1000,
         "p90_ms": percentile(latencies_us, 0.9) / 1000,
         "p99_ms": percentile(latencies_us, 0.99) / 1000,
         "max_ms": max(latencies_us) / 1000,
+        "histogram_us": histogram(latencies_us),
     }
 
 
-def spread(values: Sequence[float]) -> dict[str, Any]:
-    """Least, median and greatest, with the values themselves in the order they were measured."""
-    return {
-        "min": round(min(values), 4),
-        "median": round(statistics.median(values), 4),
-        "max": round(max(values), 4),
-        "pairs": [round(value, 4) for value in values],
-    }
+def histogram(latencies_us: Sequence[float]) -> str:
+    """All samples, as `upper end of the bucket:count` of every bucket that has some; each begins 10% above the one before."""
+    counts: dict[float, int] = {}
+    upper_us = BUCKET_LEAST_US
+    for latency_us in sorted(latencies_us):
+        while latency_us > upper_us:
+            upper_us *= BUCKET_FACTOR
+        counts[upper_us] = counts.get(upper_us, 0) + 1
+    return " ".join(f"{round(upper)}:{count}" for upper, count in counts.items())
 
 
 def around_changes(numbers: Sequence[int], reach: int) -> set[int]:

@@ -51,6 +51,7 @@ class Sizes:
 
 FULL: Final = Sizes(200, 2_000, 500, 10_000, 256 << 20, 256 << 20, 32 << 20)
 QUICK: Final = Sizes(100, 400, 100, 2_000, 128 << 20, 64 << 20, 8 << 20)
+SMOKE: Final = Sizes(8, 50, 10, 200, 8 << 20, 16 << 20, 1 << 20)
 
 
 async def run(load: str, contender: Contender, sizes: Sizes) -> dict[str, Any]:

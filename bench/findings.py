@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from bench.cluster.criteria import BMQ, KAFKA, PAIRS, SEPARATE
-from bench.cluster.stage import PartTimedOut
+from bench.time_limit import PartTimedOut
 
 REASON_CHARACTERS_MAX = 2_000
 
@@ -20,27 +19,33 @@ def say(text: str) -> None:
 
 @dataclass(slots=True)
 class Findings:
-    """`failures`: what was not found, by part, each with its reasons."""
+    """`failures`: what was not found, by part, each with its reasons; under `PART/DETAIL` what takes no more than a detail from
+    the part. `measured`: by part, revision, date and machine.
+
+    `superseded`: samples that were measured again, each with what `measured` and `failures` said of it.
+    """
 
     parts: dict[str, dict[str, Any]] = field(default_factory=dict)
-    pairs: list[dict[str, Any]] = field(default_factory=list)
     failures: dict[str, list[str]] = field(default_factory=dict)
+    measured: dict[str, dict[str, Any]] = field(default_factory=dict)
+    superseded: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
-    def without(cls, earlier: Mapping[str, Any], parts: Iterable[str], sides: Iterable[str]) -> Findings:
-        """What an earlier run found, apart from what is measured again."""
-        parts, sides = set(parts), tuple(sides)
-        others = tuple(f"{side}:" for side in (BMQ, KAFKA, SEPARATE) if side not in sides)
-        found = {
-            part: {side: one for side, one in of.items() if part not in parts or side not in sides}
-            for part, of in earlier["parts"].items()
-        }
-        failures = {
-            part: [reason for reason in reasons if part not in parts or (part != PAIRS and reason.startswith(others))]
-            for part, reasons in earlier["failures"].items()
-        }
-        pairs = [] if PAIRS in parts else list(earlier["pairs"])
-        return cls(found, pairs, {part: reasons for part, reasons in failures.items() if reasons})
+    def of(cls, result: Mapping[str, Any]) -> Findings:
+        """What an earlier run found."""
+        return cls(*(result[name] for name in ("parts", "failures", "measured", "superseded")))
+
+    def supersede(self, parts: Iterable[str]) -> None:
+        """Put what is known of these parts aside: they are measured again, as a whole."""
+        for part in parts:
+            failed = [name for name in self.failures if name == part or name.startswith(f"{part}/")]
+            known = {
+                "samples": self.parts.pop(part, None),
+                "failures": [reason for name in failed for reason in self.failures.pop(name)],
+                "measured": self.measured.pop(part, None),
+            }
+            if any(known.values()):
+                self.superseded.append({"part": part, **{name: one for name, one in known.items() if one}})
 
     def samples(self, part: str, side: str) -> dict[str, Any]:
         """Where a side's samples of a part are put as they come."""
@@ -58,6 +63,12 @@ class Findings:
             say(f"  {side}: {', '.join(f'{name} {value}' for name, value in found.items())}")
 
         return done
+
+    def pairs(self, part: str, wanted: int) -> list[dict[str, Any]]:
+        """Where the pairs of a part are put as they come."""
+        pairs: list[dict[str, Any]] = []
+        self.parts[part] = {"wanted": wanted, "pairs": pairs}
+        return pairs
 
     def failed(self, part: str, reason: str) -> None:
         self.failures.setdefault(part, []).append(reason[:REASON_CHARACTERS_MAX])

@@ -1,0 +1,240 @@
+"""README.md's figures, made from the results files: `python -m bench.readme [--check]`.
+
+Everything between the two markers is written by this command and by nobody else. --check changes nothing and ends with 1
+when the README is not what the command would make of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from bench.criteria import BMQ, RIVAL, Criterion
+from bench.runner import FORMAT, FULL, RESULTS
+from tests.support.processes import REPOSITORY
+
+README: Final = REPOSITORY / "README.md"
+BEGIN: Final = "<!-- Figures: made by `python -m bench.readme` from bench/results, not by hand. -->"
+END: Final = "<!-- End of the figures. -->"
+NOT_MEASURED: Final = "not measured: "
+
+# What was compared, how to repeat it, and the picture's caption, by results file.
+CHAPTERS: Final[Mapping[str, tuple[str, str, str]]] = {
+    "standalone": (
+        "One server",
+        "One bmq node beside one Apache Kafka node on the same machine, in alternation, replication 1, acks=all, under Kafka's own "
+        "ProducerPerformance and ConsumerPerformance, kcat and confluent-kafka. Both sides are warmed by the same load until it "
+        "stops getting faster. The clients share the processors with the server. `make bench` repeats all of it.",
+        "bmq beside Apache Kafka",
+    ),
+    "hdfs": (
+        "The HDFS client",
+        "bmq's HDFS client beside Hadoop's own `DFSOutputStream` (hdfs-native for reads), one NameNode and three DataNodes on the same "
+        "machine, each load on all clients right after each other. `make bench-hdfs` repeats all of it.",
+        "bmq beside Hadoop's client",
+    ),
+    "cluster": (
+        "A cluster",
+        "bmq on HDFS and ZooKeeper beside three Apache Kafka brokers, replication 3, acks=all, all on one machine; CPU and memory of HDFS "
+        "and ZooKeeper count on bmq's side. A gap is the longest time between two acknowledgements of one partition at an idempotent "
+        "librdkafka producer; an excess gap is what goes beyond the larger of 0.2 s and twice that of an undisturbed run. "
+        "In the combined layout each of three processes has all roles; otherwise, for faults, each role has processes of its own. "
+        "`make bench-cluster` repeats all of it.",
+        "a cluster of bmq beside Apache Kafka",
+    ),
+}
+
+
+class Unfit(Exception):
+    """The results, or the README, cannot be used; the message says why."""
+
+
+def read_results(directory: Path = RESULTS) -> dict[str, dict[str, Any]]:
+    """Of every chapter. Raises Unfit."""
+    return {name: fit(name, json.loads((directory / f"{name}.json").read_text())) for name in CHAPTERS}
+
+
+def fit(name: str, result: dict[str, Any]) -> dict[str, Any]:
+    """Raises Unfit for what is not of a whole run."""
+    if result.get("format") != FORMAT or result["size"] != FULL or result.get("interrupted"):
+        raise Unfit(f"{name}.json is not of a whole run in today's form")
+    return result
+
+
+def with_figures(readme: str, results: Mapping[str, Mapping[str, Any]]) -> str:
+    """The README with these figures between its markers. Raises Unfit without them."""
+    head, begin, rest = readme.partition(BEGIN)
+    _, end, tail = rest.partition(END)
+    if not begin or not end:
+        raise Unfit(f"the README does not have the lines {BEGIN!r} and {END!r}")
+    body = "\n".join(line for name in CHAPTERS for line in chapter(name, results[name]))
+    return f"{head}{begin}\n{body}\n{end}{tail}"
+
+
+def chapter(name: str, result: Mapping[str, Any]) -> Iterator[str]:
+    title, about, caption = CHAPTERS[name]
+    criteria = result["criteria"]
+    yield from ("", f"### {title}", about, "", origin(result))
+    yield from again(result)
+    yield from short_of(criteria)
+    yield from unmeasured(criteria)
+    yield from ("", f"What was asked for ({holding(criteria)}):", "")
+    yield from rows(criteria)
+    yield from ("", "Beside it, without a bound:", "")
+    yield from rows([one for one in result["reported"] if one["value"] is not None])
+    if result["settings"]:
+        yield from ("", "What is set for these figures, on either side:", "")
+        yield from settings(result["settings"])
+    yield from ("", f"Raw samples: [bench/results/{name}.json](bench/results/{name}.json).", "")
+    yield f"![{caption}](bench/results/{name}.svg)"
+
+
+# -- Where the figures are from --------------------------------------------------------------------------------------------
+
+
+def origin(result: Mapping[str, Any]) -> str:
+    versions = ", ".join(f"{name} {_plain(value)}" for name, value in result["versions"].items())
+    revision = result["revision"]
+    return f"Measured on {result['date'][:10]}, revision {revision}, on {machine(result['machine'])}; {versions}."
+
+
+def machine(facts: Mapping[str, Any]) -> str:
+    return (
+        f"{facts['cpu_model']} ({facts['cpu_count']} cores, {facts['memory_gib']:g} GiB, Linux {facts['kernel']}, "
+        f"{facts['file_system']})"
+    )
+
+
+def again(result: Mapping[str, Any]) -> Iterator[str]:
+    """Parts that do not come from the run itself."""
+    others: dict[tuple[str, str, str], list[str]] = {}
+    for part, one in result["measured"].items():
+        key = (one["date"][:10], one["revision"], machine(one["machine"]))
+        if (one["date"], one["revision"]) != (result["date"], result["revision"]) and part in result["parts"]:
+            others.setdefault(key, []).append(part)
+    for (date, revision, on), parts in others.items():
+        elsewhere = "" if on == machine(result["machine"]) else f", on {on}"
+        yield f"Not from that run: {', '.join(parts)} (measured on {date}, revision {revision}{elsewhere})."
+
+
+# -- What does not hold ----------------------------------------------------------------------------------------------------
+
+
+def short_of(criteria: Iterable[Criterion]) -> Iterator[str]:
+    found = [one for one in criteria if not one["holds"] and one["value"] is not None]
+    if found:
+        yield from ("", "**Falls short of what was asked for:**")
+    for one in found:
+        reason = f" ({_line(one['reason'])})" if "reason" in one else ""
+        yield f"- {one['what']}: {value_of(one)}, {asked(one)} was asked for{reason}"
+
+
+def unmeasured(criteria: Iterable[Criterion]) -> Iterator[str]:
+    """By reason: one failure often has several criteria."""
+    reasons: dict[str, list[str]] = {}
+    for one in criteria:
+        if one["value"] is None:
+            reasons.setdefault(_line(one["reason"].removeprefix(NOT_MEASURED)), []).append(one["what"])
+    if reasons:
+        yield from ("", "**Not measured, so nothing is claimed:**")
+    for reason, names in reasons.items():
+        yield f"- {'; '.join(names)} ({reason})"
+
+
+def holding(criteria: Sequence[Criterion]) -> str:
+    return f"{sum(one['holds'] for one in criteria)} of {len(criteria)} hold"
+
+
+def value_of(one: Criterion) -> str:
+    figure = f"{'over ' if one.get('value_at_least') else ''}{number(one['value'])}"
+    return f"{figure} times {one['rival']}'s" if "medians" in one else f"{figure} {one['unit']}".rstrip()
+
+
+def asked(one: Criterion) -> str:
+    return f"{'at most' if one['op'] == '<=' else 'at least'} {one['bound']:g}"
+
+
+# -- Tables ----------------------------------------------------------------------------------------------------------------
+
+
+def rows(criteria: Sequence[Criterion]) -> Iterator[str]:
+    yield "| | bmq | rival | ratio: min / median / max | asked for | |"
+    yield "|---|---|---|---|---|---|"
+    for one in criteria:
+        name = f"{one['what']}, {one['unit']}" if one["unit"] else one["what"]
+        yield f"| {' | '.join((name, *figures(one), *verdict(one)))} |"
+
+
+def figures(one: Criterion) -> tuple[str, str, str]:
+    """bmq's, the rival's and how they compare."""
+    if "medians" in one:
+        spread = (
+            " / ".join(f"{value:.2f}" for value in one["spread"])
+            if "spread" in one and one["value"] is not None
+            else ""
+        )
+        ours, theirs = (number(one["medians"].get(side)) for side in (BMQ, RIVAL))
+        shown = (ours, theirs) if one["value"] is not None else ("", "")
+        return (*shown, spread)
+    ours = f"{'over ' if one.get('value_at_least') else ''}{number(one['value'])}"
+    theirs = f"{'over ' if one.get('rival_at_least') else ''}{number(one['rival'])}"
+    return ours, theirs, ""
+
+
+def verdict(one: Criterion) -> tuple[str, str]:
+    if "holds" not in one:
+        return "", _line(one.get("reason", ""))
+    said = "holds" if one["holds"] else "not measured" if one["value"] is None else "**does not hold**"
+    return asked(one), said
+
+
+def settings(found: Iterable[Mapping[str, str]]) -> Iterator[str]:
+    yield "| of | what | here | default | the default is measured in |"
+    yield "|---|---|---|---|---|"
+    for one in found:
+        yield f"| {' | '.join(one[name] for name in ('of', 'what', 'value', 'default', 'measured'))} |"
+
+
+def number(value: object) -> str:
+    """Three digits, or all of an integer's; a text as it is."""
+    if not isinstance(value, int | float):
+        return "" if value is None else str(value)
+    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.3g}"
+
+
+def _plain(version: str) -> str:
+    return version.replace('openjdk version "', "").partition('"')[0]
+
+
+def _line(reason: str) -> str:
+    """The end of a log has many; a table has room for its first."""
+    return reason.splitlines()[0].replace("|", "/") if reason else ""
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--check", action="store_true")
+    given = options.parse_args()
+    is_as_made = True
+    try:
+        before = README.read_text()
+        after = with_figures(before, read_results())
+        is_as_made = before == after
+    except (Unfit, FileNotFoundError) as error:
+        print(f"bench.readme: {error}", file=sys.stderr)
+        sys.exit(2)
+    if given.check:
+        print(
+            "the README is as it should be" if is_as_made else "the README is not what `python -m bench.readme` makes"
+        )
+        sys.exit(int(not is_as_made))
+    README.write_text(after)
+    print(f"{README} {'was as it should be' if is_as_made else 'written'}")
+
+
+if __name__ == "__main__":
+    main()

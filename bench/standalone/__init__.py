@@ -1,0 +1,1 @@
+"""One bmq node beside one Apache Kafka node."""
