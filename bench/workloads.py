@@ -42,16 +42,17 @@ _STEADY: Final = re.compile(
 class Sizes:
     """How much each workload sends; the records of a load's own warm-up are sent in front and not measured.
 
-    `warm_ups_max`: how often a new server is given `warm_up_1k` records at most, until its rate stops improving.
+    `warming_1k`: what a new server is given again and again until its rate stops improving, `warm_ups_max` times at most.
     """
 
+    warming_1k: int
+    warm_ups_max: int
     warm_up_1k: int
     measured_1k: int
     warm_up_100b: int
     measured_100b: int
     warm_up_10k_rps: int
     measured_10k_rps: int
-    warm_ups_max: int
     consume_passes: int
 
 
@@ -81,7 +82,8 @@ def run_all(target: Target, sizes: Sizes, make_topic: Callable[[str], None]) -> 
         make_topic(topic)
     # Servers warm up too: a JVM compiles what runs often, and all open their files.
     raw["warm_up"] = warm_up(
-        lambda: produce(target, "warm-up", 1_024, sizes.warm_up_1k, 0)["mib_per_s"], sizes.warm_ups_max
+        lambda: produce(target, "warm-up", 1_024, sizes.warming_1k, sizes.warming_1k // 5)["mib_per_s"],
+        sizes.warm_ups_max,
     )
     moments["warm"] = usage(target.processes)
     raw["produce_1k"] = produce(target, "produce-1k", 1_024, sizes.measured_1k, sizes.warm_up_1k)
@@ -106,12 +108,10 @@ def produce(target: Target, topic: str, record_bytes: int, measured: int, warm_u
     """
     _settle()
     used = total_cpu_seconds(target.processes.values())
-    # Without records that do not count the tool prints no steady state: one is too few to be noticed.
-    not_counted = max(warm_up_records, 1)
     done = run_tool(
         PRODUCER_PERFORMANCE,
         *("--bootstrap-server", target.bootstrap, "--topic", topic, "--record-size", str(record_bytes)),
-        *("--num-records", str(measured + not_counted), "--warmup-records", str(not_counted)),
+        *("--num-records", str(measured + warm_up_records), "--warmup-records", str(warm_up_records)),
         *("--throughput", "-1", "--command-property", "acks=all"),
         jvm_options=PERFORMANCE_JVM_OPTIONS,
         timeout_s=LOAD_TIMEOUT_S,
@@ -132,7 +132,7 @@ def produce(target: Target, topic: str, record_bytes: int, measured: int, warm_u
         "latency_p99_ms": p99,
         "latency_p999_ms": p999,
         "server_cpu_s": used,
-        "gb": (measured + not_counted) * record_bytes / 1e9,
+        "gb": (measured + warm_up_records) * record_bytes / 1e9,
     }
 
 

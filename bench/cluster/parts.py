@@ -284,20 +284,30 @@ def _on_many(side: Side, partitions: int, parts: Sequence[str], plan: Plan, find
                 say(f"  {side.name}: {samples}")
 
 
+def _of_bmq_alone(work: Part) -> Part:
+    """Nothing, when Kafka alone is asked for."""
+
+    def run(stage: Stage, plan: Plan, findings: Findings) -> None:
+        if BMQ in plan.sides:
+            work(stage, plan, findings)
+
+    return run
+
+
 def _in_both_layouts(name: str, work: Callable[[str, Stage, Plan, Findings], None]) -> dict[str, Part]:
     return {part: partial(work, part) for part in (name, f"{name}{COMBINED_SUFFIX}")}
 
 
 RUNS: Final[Mapping[str, Part]] = {
     **_in_both_layouts("kill9_broker", kill9_broker),
-    DEFAULT_SESSION: kill9_default_session,
+    DEFAULT_SESSION: _of_bmq_alone(kill9_default_session),
     **_in_both_layouts("hung_broker", hung_broker),
-    "kill9_proxy": kill9_proxy,
+    "kill9_proxy": _of_bmq_alone(kill9_proxy),
     **_in_both_layouts("controller_kill", controller_kill),
-    **_in_both_layouts("zookeeper_away", zookeeper_away),
+    **{part: _of_bmq_alone(work) for part, work in _in_both_layouts("zookeeper_away", zookeeper_away).items()},
     "move": move,
     "restart": restart,
-    "scale": scale,
+    "scale": _of_bmq_alone(scale),
     "drain": drain_backlog,
     PAIRS: pairs,
     **dict.fromkeys(MANY_PARTITIONS, many_partitions),

@@ -36,9 +36,9 @@ PARTS: Final = (
 MANY_PARTITIONS: Final = ("metadata", "controller_failover", "shard_replay")
 SMOKE_PARTS: Final = ("kill9_broker_combined", "move", PAIRS)
 
-FULL_SIZES: Final = Sizes(200_000, 500_000, 500_000, 2_000_000, 30_000, 120_000, warm_ups_max=6, consume_passes=3)
-QUICK_SIZES: Final = Sizes(30_000, 100_000, 100_000, 300_000, 10_000, 30_000, warm_ups_max=3, consume_passes=2)
-SMOKE_SIZES: Final = Sizes(2_000, 10_000, 5_000, 20_000, 1_000, 5_000, warm_ups_max=1, consume_passes=2)
+FULL_SIZES: Final = Sizes(250_000, 6, 200_000, 500_000, 500_000, 2_000_000, 30_000, 120_000, consume_passes=3)
+QUICK_SIZES: Final = Sizes(50_000, 3, 30_000, 100_000, 100_000, 300_000, 10_000, 30_000, consume_passes=2)
+SMOKE_SIZES: Final = Sizes(2_000, 1, 2_000, 10_000, 5_000, 20_000, 1_000, 5_000, consume_passes=2)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bench.hdfs import loads
+from bench.hdfs.criteria import JVM_DEFAULTS
 from bench.runner import QUICK, SMOKE
 
 WARM_UP_ROUNDS: Final = 2
@@ -29,7 +30,8 @@ class Plan:
 
 def plan_of(parts: tuple[str, ...], sides: tuple[str, ...], size: str) -> Plan:
     if size == SMOKE:
-        return Plan(parts, sides, 1, 1, 0, loads.SMOKE, 6, 1, 1, 3)
+        # The last part is the first again, on an HDFS of its own.
+        return Plan(tuple(part for part in parts if part != JVM_DEFAULTS), sides, 1, 1, 0, loads.SMOKE, 6, 1, 1, 3)
     if size == QUICK:
         return Plan(parts, sides, 3, 1, WARM_UP_ROUNDS, loads.QUICK, 15, 1, 1, 6)
     return Plan(parts, sides)

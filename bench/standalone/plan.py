@@ -10,9 +10,9 @@ from bench.standalone.criteria import EMPTY, MANY, PAIRS
 from bench.workloads import Sizes
 
 PARTS: Final = (EMPTY, MANY, PAIRS)
-FULL_SIZES: Final = Sizes(200_000, 1_000_000, 1_000_000, 4_000_000, 50_000, 150_000, warm_ups_max=8, consume_passes=3)
-QUICK_SIZES: Final = Sizes(50_000, 200_000, 200_000, 600_000, 20_000, 50_000, warm_ups_max=4, consume_passes=2)
-SMOKE_SIZES: Final = Sizes(5_000, 20_000, 10_000, 50_000, 2_000, 10_000, warm_ups_max=1, consume_passes=2)
+FULL_SIZES: Final = Sizes(600_000, 6, 200_000, 1_000_000, 1_000_000, 4_000_000, 50_000, 150_000, consume_passes=3)
+QUICK_SIZES: Final = Sizes(100_000, 3, 50_000, 200_000, 200_000, 600_000, 20_000, 50_000, consume_passes=2)
+SMOKE_SIZES: Final = Sizes(5_000, 1, 5_000, 20_000, 10_000, 50_000, 2_000, 10_000, consume_passes=2)
 
 
 @dataclass(frozen=True, slots=True)

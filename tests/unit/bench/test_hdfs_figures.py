@@ -208,4 +208,4 @@ def test_the_default_of_every_jvm_is_reported_and_not_judged() -> None:
         200,
         9,
     )
-    assert plan_of(criteria.PARTS, ("bmq",), SMOKE).parts == criteria.PARTS
+    assert plan_of(criteria.PARTS, ("bmq",), SMOKE).parts == criteria.PARTS[:-1]
