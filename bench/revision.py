@@ -43,6 +43,10 @@ class Revision:
             raise NotOneRevision(f"the tree was {self} when the run began and {later} when it ended")
 
 
+UNKNOWN: Final = Revision("unknown", ("whatever is there",))
+"""Of a tree that is no checkout."""
+
+
 def changed_paths(porcelain: str) -> tuple[str, ...]:
     """Paths of `git status --porcelain=v1 -z` that count as changes of what is measured. Pure.
 
@@ -60,10 +64,13 @@ def changed_paths(porcelain: str) -> tuple[str, ...]:
 
 
 def read_revision(repository: Path) -> Revision:
-    """Raises NotOneRevision when this is no checkout of a git repository."""
+    """Raises NotOneRevision when this is no checkout of a git repository, or there is no git."""
 
     def git(*arguments: str) -> str:
-        done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=False, cwd=repository)
+        try:
+            done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=False, cwd=repository)
+        except FileNotFoundError:
+            raise NotOneRevision("the revision cannot be read: there is no git") from None
         if done.returncode != 0:
             raise NotOneRevision(f"the revision cannot be read: git {arguments[0]}: {done.stderr.strip()}")
         return done.stdout

@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol
 from bench.criteria import BMQ, KAFKA, Criterion, Evidence
 from bench.findings import Findings, say
 from bench.measure import machine_facts
-from bench.revision import NotOneRevision, Revision, read_revision
+from bench.revision import UNKNOWN, NotOneRevision, Revision, read_revision
 from bench.table import table
 from bench.time_limit import seconds_since
 from tests.support.processes import REPOSITORY
@@ -157,9 +157,7 @@ def run(bench: Bench, order: Order, revision_now: Callable[[], Revision]) -> int
     order.check()
     parts = parts_of(bench, order.only)
     results = order.target(bench)
-    revision = revision_now()
-    if results == bench.results:
-        revision.check_clean()
+    revision = revision_of(revision_now, is_committed=results == bench.results)
     earlier = read_earlier(results) if order.is_again else {}
 
     began = time.monotonic()
@@ -201,6 +199,19 @@ def run(bench: Bench, order: Order, revision_now: Callable[[], Revision]) -> int
         print(f"bench.{bench.name}: {trouble}", file=sys.stderr)
         return 1
     return int(order.size == SMOKE and bool(findings.failures))
+
+
+def revision_of(revision_now: Callable[[], Revision], *, is_committed: bool) -> Revision:
+    """Raises NotOneRevision when the results are to be committed and the tree is not one clean revision."""
+    try:
+        revision = revision_now()
+    except NotOneRevision:
+        if is_committed:
+            raise
+        return UNKNOWN
+    if is_committed:
+        revision.check_clean()
+    return revision
 
 
 def origin_of(

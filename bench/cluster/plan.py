@@ -34,7 +34,7 @@ PARTS: Final = (
     "shard_replay",
 )
 MANY_PARTITIONS: Final = ("metadata", "controller_failover", "shard_replay")
-SMOKE_PARTS: Final = ("kill9_broker_combined", "move", PAIRS)
+SMOKE_PARTS: Final = ("kill9_broker_combined", PAIRS)
 
 FULL_SIZES: Final = Sizes(250_000, 6, 200_000, 500_000, 500_000, 2_000_000, 30_000, 120_000, consume_passes=3)
 QUICK_SIZES: Final = Sizes(50_000, 3, 30_000, 100_000, 100_000, 300_000, 10_000, 30_000, consume_passes=2)
@@ -119,11 +119,10 @@ def _smoke(plan: Plan) -> Plan:
         _quick(plan),
         broker_kills=1,
         kafka_broker_kills=0,
-        moves=1,
         sizes=SMOKE_SIZES,
         are_all_layouts_paired=False,
-        limit_s=120.0,
-        pairs_limit_s=180.0,
+        limit_s=240.0,
+        pairs_limit_s=240.0,
     )
 
 

@@ -97,6 +97,16 @@ def test_a_dirty_tree_is_refused_before_anything_runs(bench: Bench, order: Order
     assert not bench.results.exists()
 
 
+def test_a_tree_without_a_revision_may_be_looked_at_as_well(bench: Bench) -> None:
+    def unknown() -> Revision:
+        raise NotOneRevision("there is no git")
+
+    assert run(bench, Order(size=SMOKE), unknown) == 0
+    assert read(bench.rough_results)["revision"] == "unknown-dirty"
+    with pytest.raises(NotOneRevision, match="there is no git"):
+        run(bench, Order(), unknown)
+
+
 def test_a_dirty_tree_may_be_looked_at_and_nothing_holds(bench: Bench, tmp_path: Path) -> None:
     elsewhere = tmp_path / "mine.json"
     assert run(bench, Order(results=elsewhere), lambda: DIRTY) == 0
