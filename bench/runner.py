@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -273,6 +274,8 @@ def order_of(bench: Bench, arguments: Sequence[str] | None = None) -> Order:
 
 
 def main(bench: Bench) -> None:
+    # Whoever ends it, what was measured until then is written.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         code = run(bench, order_of(bench), lambda: read_revision(REPOSITORY))
     except (Refused, NotOneRevision) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from bench.cluster.admin import create_topic, create_topics_request, leaders, wait_for_leaders
@@ -44,6 +45,9 @@ def rounds(
     hurt: Callable[[Node], None],
     heal: Callable[[Node], None],
     done: Callable[[dict[str, Any]], None],
+    *,
+    load: SteadyLoad | None = None,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """`count` faults under one load, each healed before the next; `done` is given each as soon as it was measured.
 
@@ -52,37 +56,44 @@ def rounds(
     beside it as `heal_gap_s`. Raises LoadStuck when a partition does not come back once everything is healed.
     """
     victim: int | None = None
-    with steady_load(side) as load:
+    with load or steady_load(side) as load:
         for _ in range(count):
             side.wait_whole()
             load.wait_until_flowing()
-            time.sleep(CALM_S)
+            sleep(CALM_S)
             victim, partitions = choose(side, victim)
             calm = load.seen.gaps(time.monotonic() - CALM_S, time.monotonic())["gap_s"]
             began = time.monotonic()
             found: dict[str, Any] = {"victim": victim, "partitions": partitions, "calm_gap_s": calm}
             hurt(side.nodes[victim])
-            found["back_s"] = _back_s(load, began)
+            found["back_s"] = _back_s(load, began, sleep)
             found.update(load.seen.gaps(began, time.monotonic()))
-            began_healing = time.monotonic()
-            heal(side.nodes[victim])
-            side.wait_whole()
-            load.wait_until_flowing()
-            found["heal_gap_s"] = load.seen.gaps(began_healing, time.monotonic())["gap_s"]
-            done(found)
+            try:
+                found["heal_gap_s"] = _heal(side, load, partial(heal, side.nodes[victim]))
+            finally:
+                done(found)
         load.finish()
         if load.failed:
             raise LoadStuck(f"{len(load.failed)} records were refused: {load.failed[:3]}")
 
 
-def _back_s(load: SteadyLoad, began: float) -> float | None:
+def _back_s(load: SteadyLoad, began: float, sleep: Callable[[float], None]) -> float | None:
     """Seconds until every partition acknowledged something again, watched a little longer; None when some did not."""
     try:
         back_s = load.wait_until_flowing(began, RECOVERY_WAIT_S)
     except LoadStuck:
         return None
-    time.sleep(WATCH_S)
+    sleep(WATCH_S)
     return round(back_s, 4)
+
+
+def _heal(side: Side, load: SteadyLoad, heal: Callable[[], None]) -> float:
+    """The longest gap until everything is as it was. Raises LoadStuck, AdminFailed when it does not come back."""
+    began = time.monotonic()
+    heal()
+    side.wait_whole()
+    load.wait_until_flowing()
+    return load.seen.gaps(began, time.monotonic())["gap_s"]
 
 
 def busiest_broker(side: Side, previous: int | None) -> tuple[int, int]:
