@@ -12,6 +12,7 @@ from bench.hdfs.figures import latency_summary
 
 WAIT_LONGEST_S: Final = 60.0
 """Nothing that was sent longer before a window is looked at: so long no record waits without its round having failed."""
+UNKNOWN_OFFSET: Final = -1
 
 
 class Acknowledgements:
@@ -30,7 +31,7 @@ class Acknowledgements:
         """The next record, `sent_count`, was sent."""
         self._acknowledged_at.append(0.0)
         self._latency_s.append(0.0)
-        self._offset.append(-1)
+        self._offset.append(UNKNOWN_OFFSET)
         self._sent_at.append(at)  # last: who asks goes by its length
 
     def acknowledged(self, number: int, at: float, latency_s: float, offset: int) -> None:
@@ -68,11 +69,19 @@ class Acknowledgements:
         }
 
     def places(self) -> dict[tuple[int, int], int]:
-        """Number of each acknowledged record by partition and offset."""
+        """Number of each acknowledged record by partition and offset, where that is known."""
         return {
             (number % self.partitions, self._offset[number]): number
             for number in range(self.sent_count)
-            if self._acknowledged_at[number] > 0
+            if self._acknowledged_at[number] > 0 and self._offset[number] != UNKNOWN_OFFSET
+        }
+
+    def placeless(self) -> set[int]:
+        """Numbers of the acknowledged records whose offset is not known."""
+        return {
+            number
+            for number in range(self.sent_count)
+            if self._acknowledged_at[number] > 0 and self._offset[number] == UNKNOWN_OFFSET
         }
 
     def gaps(self, begin: float, end: float) -> dict[str, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from itertools import pairwise
 from typing import Final
 
@@ -50,10 +50,14 @@ def excess_gap(disturbed_s: float, undisturbed_s: float) -> float:
     return max(0.0, disturbed_s - allowed_gap(undisturbed_s))
 
 
-def lost_or_doubled(acknowledged: Mapping[tuple[int, int], int], found: Mapping[tuple[int, int], int]) -> int:
+def lost_or_doubled(
+    acknowledged: Mapping[tuple[int, int], int], placeless: Set[int], found: Mapping[tuple[int, int], int]
+) -> int:
     """Records that were acknowledged and are not where they were said to be, and records that are there again.
 
-    Both map (partition, offset) to a record's number.
+    Both maps are of (partition, offset) to a record's number; `placeless` ones were acknowledged without saying where, and may
+    be anywhere.
     """
-    lost = sum(found.get(place) != number for place, number in acknowledged.items())
-    return lost + len(found) - len(set(found.values()))
+    numbers = set(found.values())
+    lost = sum(found.get(place) != number for place, number in acknowledged.items()) + len(placeless - numbers)
+    return lost + len(found) - len(numbers)

@@ -51,7 +51,7 @@ def measure(side: BmqSide) -> dict[str, Any]:
         return {
             "steps": steps,
             "client_errors": len(load.failed),
-            "lost_or_doubled": lost_or_doubled(load.seen.places(), found),
+            "lost_or_doubled": lost_or_doubled(load.seen.places(), load.seen.placeless(), found),
             "load": load.facts(),
         }
 

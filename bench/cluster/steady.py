@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from bench.cluster.acknowledgements import Acknowledgements
+from bench.cluster.acknowledgements import UNKNOWN_OFFSET, Acknowledgements
 from tests.support.processes import eventually
 
 NUMBER_BYTES: Final = 12
@@ -150,8 +150,9 @@ class SteadyLoad:
         if error is not None:
             self.failed.append(f"record {number}: {error.str()}")
             return
-        assert latency_s is not None and offset is not None
-        self.seen.acknowledged(number, time.monotonic(), latency_s, offset)
+        assert latency_s is not None
+        # A batch that came through the first time, and whose answer did not, is acknowledged without its offset.
+        self.seen.acknowledged(number, time.monotonic(), latency_s, UNKNOWN_OFFSET if offset is None else offset)
 
     def _on_error(self, error: KafkaError) -> None:
         self.warning_count += 1

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.cluster.acknowledgements import Acknowledgements
+from bench.cluster.acknowledgements import UNKNOWN_OFFSET, Acknowledgements
 from bench.cluster.gaps import allowed_gap, excess_gap, longest_gap, lost_or_doubled, partition_gaps, producer_gap
 
 pytestmark = pytest.mark.unit
@@ -69,10 +69,25 @@ def test_only_what_goes_beyond_the_undisturbed_run_is_an_excess() -> None:
 
 def test_lost_and_doubled_records_are_counted() -> None:
     acknowledged = {(0, 0): 10, (0, 1): 11, (1, 0): 12}
-    assert lost_or_doubled(acknowledged, {(0, 0): 10, (0, 1): 11, (1, 0): 12, (1, 1): 13}) == 0
-    assert lost_or_doubled(acknowledged, {(0, 0): 10, (1, 0): 12}) == 1
-    assert lost_or_doubled(acknowledged, {(0, 0): 11, (0, 1): 10, (1, 0): 12}) == 2
-    assert lost_or_doubled(acknowledged, {**acknowledged, (1, 1): 12}) == 1
+    assert lost_or_doubled(acknowledged, set(), {(0, 0): 10, (0, 1): 11, (1, 0): 12, (1, 1): 13}) == 0
+    assert lost_or_doubled(acknowledged, set(), {(0, 0): 10, (1, 0): 12}) == 1
+    assert lost_or_doubled(acknowledged, set(), {(0, 0): 11, (0, 1): 10, (1, 0): 12}) == 2
+    assert lost_or_doubled(acknowledged, set(), {**acknowledged, (1, 1): 12}) == 1
+
+
+def test_what_was_acknowledged_without_its_place_may_be_anywhere_and_must_be_somewhere() -> None:
+    assert lost_or_doubled({(0, 0): 10}, {11}, {(0, 0): 10, (0, 1): 11}) == 0
+    assert lost_or_doubled({(0, 0): 10}, {11, 12}, {(0, 0): 10, (0, 1): 11}) == 1
+    assert lost_or_doubled({}, {11}, {(0, 0): 11, (0, 1): 11}) == 1
+
+
+def test_a_record_without_an_offset_is_acknowledged_and_has_no_place() -> None:
+    seen = Acknowledgements(2)
+    for number, offset in enumerate((7, UNKNOWN_OFFSET, None)):
+        seen.sent(1.0)
+        if offset is not None:
+            seen.acknowledged(number, 2.0, 1.0, offset)
+    assert (seen.places(), seen.placeless(), seen.acknowledged_count) == ({(0, 7): 0}, {1}, 2)
 
 
 def seen_of(rows: list[tuple[float, float | None]], partitions: int = 2) -> Acknowledgements:
