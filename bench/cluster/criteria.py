@@ -233,11 +233,12 @@ def judge_drain(evidence: Evidence) -> list[Criterion]:
 
 def judge_variants(evidence: Evidence) -> list[Criterion]:
     """Each beside the other side of its own pair."""
-    samples = evidence.parts.get(PAIRS, {})
     found: list[Criterion] = []
     for variant in VARIANTS:
-        pairs = [pair for pair in samples.get("pairs", ()) if variant.name in pair]
-        its_own = Evidence({PAIRS: {"wanted": 1, "pairs": pairs}}, {}, evidence.measured, evidence.definitions)
+        pairs = [pair for pair in evidence.parts.get(PAIRS, {}).get("pairs", ()) if variant.name in pair]
+        parts = {PAIRS: {"wanted": 1, "pairs": pairs}} if PAIRS in evidence.parts else {}
+        failures = {PAIRS: evidence.failures.get(f"{PAIRS}/{variant.name}", ())}
+        its_own = Evidence(parts, failures, evidence.measured, evidence.definitions)
         ours, theirs = (variant.name, KAFKA) if variant.side == BMQ else (BMQ, variant.name)
         prefix = f"{variant.name}_"
         every = workloads.ratios(PAIRS, {}, ours, theirs, prefix=prefix, where=f"; {variant.what}")

@@ -222,10 +222,11 @@ def test_a_variant_is_beside_the_other_side_of_its_own_pair() -> None:
         {**pair_of(3.0), "kafka_batch_scheduling": raw_of(1.5)},
         pair_of(4.0),
     ]
-    found = judged(GOOD, pairs)
+    found = judged(GOOD, pairs, {f"{PAIRS}/bmq_jvm_defaults": ["pair 3: no memory"]})
     assert found["bmq_normal_scheduling_produce_1k_ratio"]["value"] == 2.0
     assert found["kafka_batch_scheduling_produce_1k_ratio"]["value"] == 2.0
     assert found["bmq_jvm_defaults_produce_1k_ratio"]["value"] is None
+    assert found["bmq_jvm_defaults_produce_1k_ratio"]["reason"] == "pair 3: no memory"
     assert found["produce_1k_ratio"]["value"] == 3.0
     assert not_held(found) == set()
 
