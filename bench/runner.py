@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol
 from bench.criteria import BMQ, KAFKA, Criterion, Evidence
 from bench.findings import Findings, say
 from bench.measure import machine_facts
-from bench.revision import UNKNOWN, NotOneRevision, Revision, read_revision
+from bench.revision import DIRTY_SUFFIX, UNKNOWN, NotOneRevision, Revision, read_revision
 from bench.table import table
 from bench.time_limit import seconds_since
 from tests.support.processes import REPOSITORY
@@ -170,24 +170,20 @@ def run(bench: Bench, order: Order, revision_now: Callable[[], Revision]) -> int
     findings.supersede(plan.parts)
     for part in plan.parts:
         findings.measured[part] = origin_of(part, date, revision, machine, bench, order.sides)
-    result: dict[str, Any] = {
-        "format": FORMAT,
-        "bench": bench.name,
-        "size": order.size,
-        "date": date,
-        "revision": str(revision),
-        "machine": machine,
-        "versions": bench.versions(),
-        "plan": asdict(plan),  # type: ignore[call-overload]
-        "settings": [asdict(setting) for setting in bench.settings],
-    }
+    result = header_of(bench, order, plan, date, revision, machine)
     try:
         result["part_s"] = bench.measure(plan, findings)
     except KeyboardInterrupt:
         result["interrupted"] = True
     result["duration_s"] = seconds_since(began)
-    trouble = trouble_with(revision, revision_now, is_interrupted="interrupted" in result)
-    if trouble and results == bench.results:
+    changed = change_of(revision, revision_now)
+    if changed:
+        result["revision"] = f"{revision}{DIRTY_SUFFIX}"
+        for part in plan.parts:
+            findings.measured[part]["revision"] = result["revision"]
+    trouble = "interrupted: what was measured until then is in a file of its own" if "interrupted" in result else ""
+    if results == bench.results and (trouble or changed):
+        trouble = trouble or changed
         results = bench.rough_results  # what was there stays there
     if earlier:
         result = {**earlier, "again": [*earlier.get("again", ()), {"parts": plan.parts, **result}]}
@@ -200,6 +196,23 @@ def run(bench: Bench, order: Order, revision_now: Callable[[], Revision]) -> int
         print(f"bench.{bench.name}: {trouble}", file=sys.stderr)
         return 1
     return int(order.size == SMOKE and bool(findings.failures))
+
+
+def header_of(
+    bench: Bench, order: Order, plan: Plan, date: str, revision: Revision, machine: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What a results file says of the run itself."""
+    return {
+        "format": FORMAT,
+        "bench": bench.name,
+        "size": order.size,
+        "date": date,
+        "revision": str(revision),
+        "machine": dict(machine),
+        "versions": bench.versions(),
+        "plan": asdict(plan),  # type: ignore[call-overload]
+        "settings": [asdict(setting) for setting in bench.settings],
+    }
 
 
 def revision_of(revision_now: Callable[[], Revision], *, is_committed: bool) -> Revision:
@@ -228,12 +241,10 @@ def origin_of(
     }
 
 
-def trouble_with(revision: Revision, revision_now: Callable[[], Revision], *, is_interrupted: bool) -> str:
-    """Why this run does not count as one of one revision; empty when it does."""
-    if is_interrupted:
-        return "interrupted: what was measured until then is in a file of its own"
+def change_of(revision: Revision, revision_now: Callable[[], Revision]) -> str:
+    """How the tree differs from that of the run's beginning; empty when it does not, or was not clean then either."""
     if revision.changes:
-        return ""  # nobody takes it for one revision
+        return ""
     try:
         revision.check_same(revision_now())
     except NotOneRevision as error:

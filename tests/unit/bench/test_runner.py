@@ -133,6 +133,14 @@ def test_a_revision_that_changes_under_a_run_is_not_one(bench: Bench) -> None:
     assert bench.rough_results.exists()
 
 
+def test_a_smoke_goes_on_whoever_changes_the_tree_meanwhile(bench: Bench) -> None:
+    revisions = iter([CLEAN, DIRTY])
+    assert run(bench, Order(size=SMOKE), lambda: next(revisions)) == 0
+    result = read(bench.rough_results)
+    assert {result["revision"], *(one["revision"] for one in result["measured"].values())} == {"abc-dirty"}
+    assert [one["holds"] for one in result["criteria"]] == [False, False]
+
+
 def test_what_was_interrupted_stands_elsewhere(bench: Bench) -> None:
     assert run(replace(bench, measure=interrupted), Order(), lambda: CLEAN) == 1
     assert not bench.results.exists()
