@@ -118,7 +118,7 @@ def again(result: Mapping[str, Any]) -> Iterator[str]:
             others.setdefault(key, []).append(part)
     for (date, revision, on), parts in others.items():
         elsewhere = "" if on == machine(result["machine"]) else f", on {on}"
-        yield f"Not from that run: {', '.join(parts)} (measured on {date}, revision {revision}{elsewhere})."
+        yield from ("", f"Not from that run: {', '.join(parts)} (measured on {date}, revision {revision}{elsewhere}).")
 
 
 # -- What does not hold ----------------------------------------------------------------------------------------------------
