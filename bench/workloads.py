@@ -71,13 +71,13 @@ class LoadFailed(Exception):
     """A client did not do its load; the message is its output."""
 
 
-def run_all(target: Target, sizes: Sizes, make_topic: Callable[[str], None]) -> dict[str, Any]:
-    """Every workload against one fresh target; the raw figures.
+def run_all(target: Target, sizes: Sizes, make_topic: Callable[[str], None], raw: dict[str, Any]) -> None:
+    """Every workload against one fresh target; the figures are put into `raw` as they come.
 
     `moments`: processor time so far and memory of all its processes, at the same moments whatever the target is.
     """
     moments: dict[str, Any] = {"ready": usage(target.processes)}
-    raw: dict[str, Any] = {"moments": moments}
+    raw["moments"] = moments
     for topic in TOPICS:
         make_topic(topic)
     # Servers warm up too: a JVM compiles what runs often, and all open their files.
@@ -96,7 +96,6 @@ def run_all(target: Target, sizes: Sizes, make_topic: Callable[[str], None]) -> 
     raw["produce_100b"] = produce(target, "produce-100b", 100, sizes.measured_100b, sizes.warm_up_100b)
     raw["produce_10k_rps"] = latency(target, "produce-10k-rps", 1_024, sizes.measured_10k_rps, sizes.warm_up_10k_rps)
     moments["at_end"] = usage(target.processes)
-    return raw
 
 
 # -- Producers -----------------------------------------------------------------------------------------------------------

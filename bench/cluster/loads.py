@@ -12,11 +12,11 @@ PARTITIONS: Final = 6
 REPLICATION: Final = 3
 
 
-def run_loads(side: Side, sizes: Sizes) -> dict[str, Any]:
-    """Every load against one fresh cluster; the raw figures."""
+def run_loads(side: Side, sizes: Sizes, raw: dict[str, Any]) -> None:
+    """Every load against one fresh cluster; `raw` is given what is found."""
 
     def make_topic(topic: str) -> None:
         create_topic(side.addresses, create_topics_request(topic, PARTITIONS, REPLICATION))
         wait_for_leaders(side.addresses, topic, PARTITIONS)
 
-    return run_all(side, sizes, make_topic)
+    run_all(side, sizes, make_topic, raw)

@@ -230,7 +230,7 @@ def pairs(stage: Stage, plan: Plan, findings: Findings) -> None:
             part = f"{PAIRS}/{name}" if name in variants else PAIRS
             with findings.attempt([part], f"pair {number + 1}: {name}"), ExitStack() as stack:
                 stage.down()
-                pair[name] = run_loads(_paired(stage, stack, name), plan.sizes)
+                run_loads(_paired(stage, stack, name), plan.sizes, pair.setdefault(name, {}))
     stage.down()
 
 

@@ -84,20 +84,20 @@ def pairs(plan: Plan, findings: Findings) -> None:
         for name in pair["order"]:
             say(f"  pair {number + 1} of {plan.pairs}: {name}")
             with findings.attempt([criteria.PAIRS], f"pair {number + 1}: {name}"):
-                pair[name] = loads_of(name, plan)
+                put_under_load(name, plan, pair.setdefault(name, {}))
             _clear()
 
 
-def loads_of(name: str, plan: Plan) -> dict[str, Any]:
-    """All workloads against one server on a new directory."""
+def put_under_load(name: str, plan: Plan, raw: dict[str, Any]) -> None:
+    """All workloads against one server on a new directory; `raw` is given what is found."""
     _clear()
     os.sync()
     server = MAKERS[name](DATA / name)
     try:
         server.start()
-        ready_s = time.monotonic() - server.process.started_at
+        raw["ready_s"] = time.monotonic() - server.process.started_at
         one = OneServer(server)
-        return {"ready_s": ready_s, **run_all(one, plan.sizes, one.make_topic)}
+        run_all(one, plan.sizes, one.make_topic, raw)
     finally:
         server.close()
 
