@@ -12,6 +12,8 @@ the kind of history, and rates of the rarer faults that it takes:
     # history: cluster
     # faults: long_pauses=0.7 late_calls=0
 
+A last one, `# judged: inside`, is for mutants that no client can notice because other rules make good what they break.
+
 Those found by an integration test run with `--hdfs` alone. A mutant fails the run when it no longer applies, or when it
 lives through all seeds or through its test. In the end the unchanged code has to pass some seeds and those tests.
 """
@@ -91,14 +93,17 @@ def found_by(patch: Path) -> str | None:
     return named[1] if named else None
 
 
-def options_of(patch: Path) -> list[str]:
-    """What the simulation is told, as the heading says."""
+def options_of(patch: Path, histories: Sequence[str] = ()) -> list[str]:
+    """What the simulation is told: as the heading says, but for `histories` if there are any."""
     heading = patch.read_text().partition("\n--- ")[0]
-    options = []
-    for line, option in (("history", "--history"), ("faults", "--fault")):
-        named = re.search(rf"^# {line}: (.+)$", heading, re.MULTILINE)
-        options += [part for name in (named[1].split() if named else ()) for part in (option, name)]
-    return options
+
+    def named(line: str) -> Sequence[str]:
+        found = re.search(rf"^# {line}: (.+)$", heading, re.MULTILINE)
+        return found[1].split() if found else ()
+
+    options = [part for name in histories or named("history") for part in ("--history", name)]
+    options += [part for rate in named("faults") for part in ("--fault", rate)]
+    return options if re.search("^# judged: inside$", heading, re.MULTILINE) else [*options, "--outside"]
 
 
 def needs_hdfs(patch: Path) -> bool:
@@ -136,10 +141,7 @@ def try_mutant(patch: Path, seeds: int, histories: Sequence[str]) -> Verdict:
             code, output = run_tests(tree, [test])
             last = output.strip().rpartition("\n")[2]
             return Verdict(name, rule, "test" if code == _TESTS_FAILED else None, time.monotonic() - started, last)
-        options = ["--outside", *options_of(patch)]
-        if histories:
-            options = ["--outside", *(part for name in histories for part in ("--history", name))]
-        _, output = simulate(tree, seeds, options)
+        _, output = simulate(tree, seeds, options_of(patch, histories))
     seconds = time.monotonic() - started
     found = re.search(r"^seed (\d+): .*VIOLATION (.*)$", output, re.MULTILINE)
     if found:
