@@ -442,7 +442,11 @@ class FakeClient:
         return await self.request(perform)
 
     async def prove(self, path: str) -> FileStatus | None:
-        return await self.status(path)
+        def perform() -> FileStatus | None:
+            node = self._store.namespace.find(path)
+            return None if node is None else status_of(path.rpartition("/")[2], node)
+
+        return await self.request(perform, is_change=True, is_late_possible=False)
 
     async def rename(self, source: str, target: str) -> None:
         def perform() -> None:
@@ -525,12 +529,18 @@ class FakeClient:
         def perform() -> int:
             file = store.namespace.file(path)
             store.check_lease(store.namespace.find(path.rpartition("/")[0]), self)
+            is_synced = durability is Durability.HSYNC
             if not file.is_open:
+                if is_synced:
+                    store.surviving_nodes(file)
+                    file.synced_bytes = len(file.data)
                 return len(file.data)
             nodes = store.surviving_nodes(file)
             store.counts.takeovers += 1
             if file.is_committed:
                 store.report_committed(file)
+                if is_synced:
+                    file.synced_bytes = len(file.data)
                 return len(file.data)
             if store.happens(store.faults.rotten_tail_rate):
                 store.spoil_tail(file)
@@ -542,7 +552,7 @@ class FakeClient:
                 store.counts.recovered_leases += 1
                 file.was_dropped |= not file.is_connected
             file.is_open = False
-            if not file.is_hsync or not store.happens(store.faults.unsynced_takeover_rate):
+            if is_synced or not file.is_hsync or not store.happens(store.faults.unsynced_takeover_rate):
                 file.synced_bytes = len(file.data)
             return len(file.data)
 

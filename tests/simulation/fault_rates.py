@@ -26,7 +26,7 @@ KINDS: Mapping[str, FaultKind] = {
     "late_calls": FaultKind(
         (0, 0, 0.01, 0.05), 0.2, "a change of the store is carried out after it was given up, per call"
     ),
-    "stale_reads": FaultKind((0,), 0.7, "an old NameNode goes on answering some clients, per round of chaos"),
+    "stale_reads": FaultKind((0, 0, 0.2), 0.7, "an old NameNode goes on answering some clients, per round of chaos"),
     "unreadable_state": FaultKind((0, 0, 0.1), 0.5, "a file is damaged for a while, per read of a whole file"),
     "unsynced_takeovers": FaultKind(
         (0, 0.5), 1.0, "a takeover that did not ask for it left bytes unsynced, per takeover"
