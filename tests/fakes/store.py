@@ -219,7 +219,8 @@ class FakeStore:
         whole_bytes = max((length_bytes for length_bytes, _ in file.held), default=0)
         if file.replicas and whole_bytes < len(file.data):
             self.counts.rotten_tails += 1
-            file.data[self.random.randrange(whole_bytes, len(file.data))] ^= 1 << self.random.randrange(8)
+            first = self.random.randrange(whole_bytes, len(file.data))
+            file.data[first:] = self.random.randbytes(len(file.data) - first)
 
     def surviving_nodes(self, file: File) -> list[str]:
         """The nodes a block can be recovered on. Raises StorageUnavailable when none of its nodes answers."""
