@@ -6,18 +6,14 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
 
 from bench.cluster.kafka_cluster import KafkaCluster
 from bench.cluster.sides import BmqSide
-from bench.hdfs.cluster import HEAP_MB, PROPERTIES, default_heap_mb
+from bench.hdfs.cluster import hdfs_cluster, is_first_of_its_kind
 from bmq.dev.hdfs import HdfsCluster
-from bmq.dev.java import STEADY_JVM_OPTIONS
 from bmq.dev.zookeeper import ZooKeeperServer
 from tests.support.hdfs import outside_any_loop
 from tests.support.processes import JARS
-
-DATANODES: Final = 3
 
 
 class Stage:
@@ -38,14 +34,12 @@ class Stage:
         if self._hdfs is not None:
             return
         number = next(self._numbers)
-        hdfs = HdfsCluster(
-            self.directory / f"hdfs-{number}",
-            JARS / "hadoop",
-            datanodes=DATANODES,
-            properties=PROPERTIES,
-            heap_mb=default_heap_mb() if is_jvm_default else HEAP_MB,
-            jvm_options=() if is_jvm_default else STEADY_JVM_OPTIONS,
-        )
+        if is_first_of_its_kind(is_jvm_default=is_jvm_default):
+            first = hdfs_cluster(self.directory / f"first-hdfs-{number}", is_jvm_default=is_jvm_default)
+            outside_any_loop(first.start())
+            outside_any_loop(first.stop())
+            shutil.rmtree(first.directory, ignore_errors=True)
+        hdfs = hdfs_cluster(self.directory / f"hdfs-{number}", is_jvm_default=is_jvm_default)
         zookeeper = ZooKeeperServer(self.directory / f"zookeeper-{number}", JARS / "zookeeper")
         outside_any_loop(hdfs.start())
         self._hdfs = hdfs
