@@ -156,7 +156,8 @@ class FakeStore:
     def fail_over(self, *, stale_s: float) -> None:
         """Another NameNode is the active one now. Some clients still ask the old one, for `stale_s` at most."""
         self.end_fail_over()
-        self.namespace.changes = changes = []
+        changes: list[tuple[Directory, str, File | Directory | None]] = []
+        self.namespace.changes = changes
         for client in self.clients:
             client.is_at_old_name_node = client.is_alive and self.random.random() < 0.6
 

@@ -94,7 +94,8 @@ def test_committed_offsets_never_go_back_not_even_to_one_that_was_only_seen() ->
 
 
 def test_acks_of_one_are_not_judged_by_the_replicas() -> None:
-    history, judged = History(), []
+    history = History()
+    judged: list[list[bytes]] = []
     history.on_acknowledge = judged.append
     history.acknowledge(0, 0, [b"a"], is_acks_all=False)
     history.acknowledge(0, 1, [b"b"])
