@@ -418,9 +418,12 @@ async def scan_segment(
 
 
 def _index_run(run: BatchRun, builder: IndexBuilder, producers: ProducerStates | None, end_offset: int) -> int:
-    """Count in the batches as long as each begins where the last one ended; the end offset reached."""
+    """Count in the batches as long as each begins where the last one ended; the end offset reached.
+
+    A batch's checksum covers neither its offset nor its leader epoch, so each is compared with what its owner wrote there.
+    """
     for place, header in run.batches:
-        if header.base_offset != end_offset:
+        if header.base_offset != end_offset or header.leader_epoch != builder.leader_epoch:
             break
         builder.add(header, header.base_offset)
         end_offset = header.end_offset

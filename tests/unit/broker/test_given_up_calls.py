@@ -123,7 +123,7 @@ def test_a_look_that_fails_after_the_manifest_keeps_delete_records_unanswered() 
         log = await owner.log()
         await produce(log, b"one")
         await produce(log, b"two")
-        GivenUp(owner.client, "status")
+        GivenUp(owner.client, "prove")
         with pytest.raises(KafkaError) as raised:
             await log.delete_records(1)
         assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
@@ -229,7 +229,7 @@ def test_a_segment_that_was_opened_without_a_look_is_removed() -> None:
         log = await owner.log()
         await produce(log, b"one")
         await asyncio.sleep(5)
-        GivenUp(owner.client, "status", count=2)
+        GivenUp(owner.client, "prove", count=2)
         await produce(log, b"two")
         await asyncio.sleep(0.1)
         assert segments_of(world) == ["00000000.log", "00000003.log"]
@@ -284,7 +284,7 @@ def test_a_process_does_not_start_the_same_epoch_twice() -> None:
 
 
 @pytest.mark.parametrize(
-    "method", ["make_directory", "write_file", "list_directory", "rename", "create_segment", "status"]
+    "method", ["make_directory", "write_file", "list_directory", "rename", "create_segment", "prove"]
 )
 def test_a_start_goes_on_when_calls_are_given_up(method: str) -> None:
     async def main() -> None:

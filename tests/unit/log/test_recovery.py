@@ -162,7 +162,7 @@ async def test_a_damaged_batch_ends_the_log(data: st.DataObject) -> None:
     path = logs_of(fake)[0]
     number = data.draw(st.integers(0, 4))
     start = batch_end(old.acknowledged[:number])
-    position = data.draw(st.integers(16, len(old.acknowledged[number]) - 1) | st.integers(0, 11))
+    position = data.draw(st.integers(0, 15) | st.integers(0, len(old.acknowledged[number]) - 1))
     fake.flip_bit(path, start + position)
     owner = await Owner(fake.client("b"), 2).start()
     assert owner.recovered.end_offset == 2 * number
