@@ -24,6 +24,9 @@ def lock_data_directory(root: Path) -> int:
     try:
         root.mkdir(parents=True, exist_ok=True)
         names = {entry.name for entry in root.iterdir()} - _NOT_OURS_BUT_FINE
+        names -= {
+            name for name in names if name.startswith(f"{ROOT_FILE}.")
+        }  # of servers that died in their first start
     except (FileExistsError, NotADirectoryError) as error:
         raise RootUnusable(f"{root} is not a directory") from error
     except OSError as error:

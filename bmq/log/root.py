@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
+from bmq.log.damage import read_named
 from bmq.log.store import AlreadyExists, CorruptFile, FileMissing, SegmentStore, StoreError
 
 ROOT_FILE: Final = "cluster.json"
@@ -66,12 +67,14 @@ async def open_root(
 ) -> ClusterRoot:
     """The root's description; an empty root is made a cluster's with `new_cluster_id` (or the expected id) first.
 
+    `new_cluster_id`: another one for each call, for the draft of the description is named after it (rule 21): a rename of
+    an earlier call's draft that is carried out late must not find what a later call is still writing.
     Raises RootForeign, WrongCluster, NewerFormat.
     """
     try:
         found = await _read_root(store)
         if found is None:
-            await _write_root(store, holder, expected_cluster_id or new_cluster_id)
+            await _write_root(store, holder, expected_cluster_id or new_cluster_id, f"{holder}.{new_cluster_id}")
             found = await _read_root(store)
     except AlreadyExists:  # another server of the same cluster was quicker
         found = await _read_root(store)
@@ -89,7 +92,7 @@ async def _read_root(store: SegmentStore) -> ClusterRoot | None:
     if status.is_open:
         raise RootForeign(f"{ROOT_FILE} is unfinished: restore it before anything is served")
     try:
-        text = await store.read_file(ROOT_FILE, length_bytes_max=_ROOT_FILE_BYTES_MAX)
+        text = await read_named(store, ROOT_FILE, bytes, length_bytes_max=_ROOT_FILE_BYTES_MAX)
         content = json.loads(text)
         root = ClusterRoot(str(content["cluster_id"]), int(content["format_version"]))
     except FileMissing:
@@ -103,14 +106,16 @@ async def _read_root(store: SegmentStore) -> ClusterRoot | None:
     return root
 
 
-async def _write_root(store: SegmentStore, holder: str, cluster_id: str) -> None:
+async def _write_root(store: SegmentStore, holder: str, cluster_id: str, draft_name: str) -> None:
     """Written under a name of its own and renamed, so that of several servers that begin together one makes the root."""
     names = [entry.name for entry in await store.list_directory("")]
     if "topics" in names:
         raise RootForeign(f"the root has topics but no {ROOT_FILE}: restore that file before anything is served")
     content = {"cluster_id": cluster_id, "format_version": FORMAT_VERSION}
-    draft = f"{ROOT_FILE}.{holder}"
-    await store.delete(draft)  # of an earlier try
+    for name in names:
+        if name.startswith(f"{ROOT_FILE}.{holder}."):
+            await store.delete(name)  # of an earlier try
+    draft = f"{ROOT_FILE}.{draft_name}"
     await store.write_file(draft, json.dumps(content, indent=2).encode() + b"\n", holder=holder)
     try:
         await store.rename(draft, ROOT_FILE)

@@ -315,6 +315,11 @@ async def test_a_directory_with_a_cluster_is_taken(tmp_path: Path) -> None:
     await LocalStore(tmp_path).close()
 
 
+async def test_a_server_that_died_in_its_first_start_is_forgiven(tmp_path: Path) -> None:
+    (tmp_path / f"{ROOT_FILE}.node-1-00.id").write_text("{")
+    await LocalStore(tmp_path).close()
+
+
 def test_what_is_not_a_directory(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RootUnusable, match="is not a directory"):
