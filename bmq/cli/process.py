@@ -83,7 +83,7 @@ def prepare_process(settings: Settings) -> None:
 
 
 def run_standalone(settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT. Raises BmqError with one sentence when it cannot start."""
+    """Serve until SIGTERM or SIGINT. Raises BmqError with one sentence when it cannot start, or cannot go on."""
     prepare_process(settings)
     uvloop.run(_serve(settings))
 
@@ -125,7 +125,7 @@ async def _serve(settings: Settings) -> None:
         sys.stdout.flush()
         log.info("server_ready", kafka=f"{kafka_host}:{kafka_port}", rest=f"{rest_host}:{rest_port}")
         with live_summary(server):
-            ends: set[asyncio.Future[Any]] = {stop, server.replaced}
+            ends: set[asyncio.Future[Any]] = {stop, server.replaced, server.failed}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         is_ready = False
         log.info("server_stopping")
@@ -137,6 +137,8 @@ async def _serve(settings: Settings) -> None:
     log.info("server_stopped")
     if server.replaced.done():
         raise Replaced("another server has taken this one's partitions over; only one may serve a data directory")
+    if server.failed.done():
+        server.failed.result()
 
 
 async def unless_stopped(starting: Coroutine[Any, Any, T], stop: asyncio.Future[Any]) -> T | None:

@@ -15,6 +15,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from bmq.broker.manager import PartitionManager, PartitionStarting
+from bmq.broker.partition_states import Offline
 from bmq.cli.broker_configs import STANDALONE_DEFAULTS, coordinator_config, kafka_configs
 from bmq.cli.live_summary import Summary
 from bmq.cli.own_root import new_holder, open_own_root
@@ -55,6 +56,10 @@ _METADATA: Final = TopicPartition(METADATA_TOPIC_ID, 0)
 _METADATA_LOG: Final = LogConfig(
     segment_bytes=64 * 1024 * 1024, retention_ms=-1, segment_idle_close_ms=2**62, durability=Durability.HSYNC
 )
+
+
+class MetadataOffline(BmqError):
+    """No topic can be changed here any more. Nothing is lost: the next start recovers the metadata from its log."""
 
 
 class Closing(Protocol):
@@ -124,6 +129,8 @@ class StandaloneServer:
         self._started_s = asyncio.get_running_loop().time()
         self.replaced: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when a newer server has fenced this one: nothing is left for it to do."""
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Gets MetadataOffline when only a new start helps."""
 
     # --- what others look at
     @property
@@ -206,7 +213,7 @@ class StandaloneServer:
         await self._proxy.serve(services)
         # Whoever asks for a partition starts it; the others follow behind, those that were not sealed cleanly first.
         self._starting = loop.create_task(partitions.start_all())
-        self._watch = loop.create_task(self._watch_for_successor(metadata_log))
+        self._watch = loop.create_task(self._watch_metadata(metadata_log, controller))
         log.info("roles_started", cluster_id=root.cluster_id, seconds=round(loop.time() - self._started_s, 3))
         return host, port
 
@@ -214,10 +221,12 @@ class StandaloneServer:
         if self._groups is not None:
             self._groups.stood_still()
 
-    async def _watch_for_successor(self, metadata_log: PartitionLog) -> None:
-        """Nobody here assigns a fenced partition anew: it was taken by another server of the same root.
+    async def _watch_metadata(self, metadata_log: PartitionLog, controller: Controller) -> None:
+        """Ends when this server cannot decide anything any more: nobody here assigns its metadata log anew.
 
-        A server at rest writes nothing that could fail, so it asks whether the metadata log is still its own.
+        A fenced partition was taken by another server of the same root. A server at rest writes nothing that could fail,
+        so it asks whether the metadata log is still its own. In a cluster the next controller recovers a metadata log that
+        went offline; here a start does (rule 23).
         """
         assert self._partitions is not None
         fenced_before = 0
@@ -232,6 +241,19 @@ class StandaloneServer:
                 self.replaced.set_result(None)
                 return
             fenced_before = fenced
+            if (reason := self._metadata_failure(controller)) is not None:
+                log.error("metadata_offline", reason=reason)
+                self.failed.set_exception(MetadataOffline(f"{reason}; start the server again, which recovers it"))
+                self.failed.exception()  # whoever waits still gets it; nobody may
+                return
+
+    def _metadata_failure(self, controller: Controller) -> str | None:
+        """Why no decision can be written here; None: it can. The server is not fenced."""
+        assert self._partitions is not None
+        for runtime in self._partitions.unserved():
+            if runtime.topic_partition == _METADATA and isinstance(runtime.state, Offline):
+                return f"the metadata log failed ({runtime.offline_error()})"
+        return "the metadata could not be applied as it was written" if controller.gone.is_set() else None
 
     def _advertised(self, host: str, port: int) -> tuple[str, int]:
         return split_address(self._settings.advertised) if self._settings.advertised else (host, port)

@@ -197,11 +197,13 @@ class Servers:
             if server is not None and server._partitions is not None and server._partitions.fenced():
                 # An older server woke up in its start and took everything over: whoever looks after them starts one more.
                 self.start_server()
-            elif server is not None and server._partitions is not None and server._partitions.unserved():
+            elif server is not None and (
+                server.failed.done() or (server._partitions and server._partitions.unserved())
+            ):
                 self._restart_later(self.newest)
 
     def _restart_later(self, entry: ServerProcess) -> None:
-        """Partitions are offline: an operator restarts the server."""
+        """Partitions are offline, or it ended because its metadata is: an operator restarts the server."""
         if entry not in self._restarting:
             self._restarting.append(entry)
             self.loop.call_later(self._operator.uniform(0.2, 3.0), self._restart, entry)

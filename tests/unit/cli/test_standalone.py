@@ -1,0 +1,111 @@
+"""A standalone server whose metadata failed ends, so that somebody starts it again: nobody in it would mend that."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+
+from bmq.cli.settings import load_settings
+from bmq.cli.standalone import MetadataOffline, StandaloneServer
+from bmq.controller.metadata_state import ImpossibleRecord, MetadataState
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError
+from bmq.protocol.metadata_records import MetadataRecord
+from tests.fakes.store import FakeStore
+from tests.simulation.clock import SimulatedClock
+from tests.simulation.loop import VirtualTimeLoop
+from tests.simulation.network import Network
+
+pytestmark = pytest.mark.unit
+
+
+class Ground:
+    """One store, and one server after the other, on virtual time."""
+
+    def __init__(self) -> None:
+        self.loop = VirtualTimeLoop(time_limit_s=600.0)
+        self.network = Network(self.loop, Random(1))
+        self.store = FakeStore()
+        self._count = 0
+
+    async def start(self) -> StandaloneServer:
+        self._count += 1
+        host = f"server-{self._count}"
+        loaded = load_settings({"listen": f"{host}:9092"}, None)
+        server = StandaloneServer(
+            loaded.settings, self.store.client(host), SimulatedClock(self.loop), Random(self._count)
+        )
+        await server.start()
+        return server
+
+    async def make_topic(self, server: StandaloneServer, name: str) -> None:
+        assert server._controller is not None
+        await server._controller.auto_create_topic(name)
+
+
+async def failure_of(server: StandaloneServer) -> str:
+    """Within a few seconds: it asks every second."""
+    with pytest.raises(MetadataOffline) as failure:
+        await asyncio.wait_for(asyncio.shield(server.failed), 3.0)
+    assert not server.replaced.done()
+    await server.stop()
+    return str(failure.value)
+
+
+def test_a_server_ends_when_its_metadata_log_went_offline() -> None:
+    ground = Ground()
+
+    async def main() -> None:
+        server = await ground.start()
+        await ground.make_topic(server, "before")
+        ground.store.faults.append_raises_rate = 1.0
+        with pytest.raises(KafkaError) as refusal:
+            await ground.make_topic(server, "lost")
+        assert refusal.value.code is ErrorCode.NOT_CONTROLLER
+        assert "metadata log failed" in await failure_of(server)
+        ground.store.faults.append_raises_rate = 0.0
+        again = await ground.start()
+        await ground.make_topic(again, "after")
+        assert {"before", "after"} <= again.image.topics.keys()
+        await again.stop()
+
+    ground.loop.run_until_complete(main())
+    ground.loop.discard()
+
+
+def test_a_server_ends_when_a_record_was_applied_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    ground = Ground()
+
+    def refuse(_: MetadataState, record: MetadataRecord) -> None:
+        raise ImpossibleRecord(f"{type(record).__name__} cannot be applied")
+
+    async def main() -> None:
+        server = await ground.start()
+        with monkeypatch.context() as patched:
+            patched.setattr(MetadataState, "replay", refuse)
+            with pytest.raises(KafkaError):
+                await ground.make_topic(server, "half")
+        assert "could not be applied" in await failure_of(server)
+        again = await ground.start()
+        assert "half" in again.image.topics
+        await again.stop()
+
+    ground.loop.run_until_complete(main())
+    ground.loop.discard()
+
+
+def test_a_server_that_was_replaced_has_not_failed() -> None:
+    ground = Ground()
+
+    async def main() -> None:
+        old = await ground.start()
+        new = await ground.start()
+        await asyncio.wait_for(asyncio.shield(old.replaced), 3.0)
+        assert not old.failed.done() and not new.replaced.done()
+        await old.stop()
+        await new.stop()
+
+    ground.loop.run_until_complete(main())
+    ground.loop.discard()
