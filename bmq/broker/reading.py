@@ -161,6 +161,12 @@ class LogReader(ABC):
                     await segment.writer.prove_ownership()
                 except WriterBroken:
                     await self._keeper.look()  # no block of ours is open any more
+                except FencedWriter:
+                    if self._open_segment_now() is segment:
+                        raise
+                    await (
+                        self._keeper.look()
+                    )  # the segment was rolled meanwhile, and its writer given up as it was empty
         except FencedWriter:
             self._feed(OwnershipLost())
             raise

@@ -30,6 +30,7 @@ class ClusterRules:
         self._owners: dict[tuple[TopicPartition, int], str] = {}
         self._metadata: dict[int, tuple[object, str]] = {}
         self._leaders: dict[tuple[TopicPartition, int], int] = {}
+        self._is_controlled = False  # a controller is active
         self.violation: Violation | None = None
         """Found where it could not be raised; raised with the next look."""
 
@@ -93,6 +94,9 @@ class ClusterRules:
         if not self.is_looking_inside:
             return
         check_one_writer_per_epoch(self._store.namespace)
+        self._is_controlled = any(
+            node.process.is_alive and node.server is not None and node.server.controller is not None for node in nodes
+        )
         if self.violation is not None:
             raise self.violation
         for node in nodes:
@@ -126,9 +130,12 @@ class ClusterRules:
             node.high_watermarks[key] = high_watermark
 
     def _check_served(self, node: NodeProcess, server: SimulatedNode) -> None:
-        """Whoever is named owner by the newest metadata there is finds nobody else in its place."""
+        """Whoever is named owner by the newest metadata there is finds nobody else in its place.
+
+        While no controller is active, because its log is damaged, nobody gives a higher epoch.
+        """
         manager, newest = server._manager, max(self._metadata, default=0)
-        if manager is None or node.process.is_paused or server.image.offset < newest:
+        if manager is None or node.process.is_paused or server.image.offset < newest or not self._is_controlled:
             node.fenced_since_s.clear()
             return
         now_s = self._loop.time()

@@ -249,6 +249,29 @@ def test_an_idle_segment_is_closed_and_the_next_produce_opens_another() -> None:
     virtual(main)
 
 
+def test_a_proof_survives_that_its_empty_segment_is_given_up() -> None:
+    """The writer says "abandoned", which is no news of another owner: a look at the own directory decides."""
+
+    async def main() -> None:
+        world = World()
+        owner = world.owner(replace(CONFIG, segment_idle_close_ms=5_000))
+        log = await owner.log()
+        world.lose_nodes(1, is_hung=True)  # so that the proof takes long, and the empty segment cannot be closed
+        await asyncio.sleep(4.8)
+        proofs = []
+        while isinstance(log.state, Writing):
+            proofs.append(asyncio.ensure_future(log.prove_ownership()))
+            await asyncio.sleep(0.1)
+        assert len(proofs) >= 3
+        await asyncio.gather(*proofs)
+        assert isinstance(log.state, Resting)
+        world.return_nodes()
+        assert await produce(log, b"a") == 0
+        await owner.manager.close()
+
+    virtual(main)
+
+
 def test_a_segment_rolls_by_age() -> None:
     async def main() -> None:
         world = World()

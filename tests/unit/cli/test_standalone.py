@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -29,6 +31,12 @@ class Ground:
         self.network = Network(self.loop, Random(1))
         self.store = FakeStore()
         self._count = 0
+
+    def run(self, main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        try:
+            self.loop.run_until_complete(main())
+        finally:
+            self.loop.discard()
 
     async def start(self) -> StandaloneServer:
         self._count += 1
@@ -71,8 +79,7 @@ def test_a_server_ends_when_its_metadata_log_went_offline() -> None:
         assert {"before", "after"} <= again.image.topics.keys()
         await again.stop()
 
-    ground.loop.run_until_complete(main())
-    ground.loop.discard()
+    ground.run(main)
 
 
 def test_a_server_ends_when_a_record_was_applied_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,8 +99,7 @@ def test_a_server_ends_when_a_record_was_applied_in_part(monkeypatch: pytest.Mon
         assert "half" in again.image.topics
         await again.stop()
 
-    ground.loop.run_until_complete(main())
-    ground.loop.discard()
+    ground.run(main)
 
 
 def test_a_server_that_was_replaced_has_not_failed() -> None:
@@ -107,5 +113,4 @@ def test_a_server_that_was_replaced_has_not_failed() -> None:
         await old.stop()
         await new.stop()
 
-    ground.loop.run_until_complete(main())
-    ground.loop.discard()
+    ground.run(main)
