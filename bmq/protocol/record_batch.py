@@ -48,6 +48,8 @@ _LENGTH_POSITION: Final = 8
 _LEADER_EPOCH_POSITION: Final = 12
 _MAGIC_POSITION: Final = 16
 _CRC_POSITION: Final = 17
+_PRODUCER: Final = Struct(">qhi")
+_PRODUCER_POSITION: Final = 43
 _ATTRIBUTES_POSITION: Final = 21  # the checksum covers everything from here on
 _MAX_TIMESTAMP_POSITION: Final = 35
 
@@ -176,6 +178,14 @@ def _refuse_old_format(buffer: Buffer, position: int) -> None:
         (length,) = _INT32.unpack_from(buffer, position + _LENGTH_POSITION)
         if length >= _OLD_MESSAGE_BYTES_MIN and buffer[position + _MAGIC_POSITION] in (0, 1):
             raise UnsupportedMagic("message formats 0 and 1 are not served, only format 2")
+
+
+def producer_of(records: Buffer) -> tuple[int, int, int] | None:
+    """(producer id, producer epoch, base sequence) of the first batch; None without a number, or for other formats."""
+    if len(records) < HEADER_BYTES or records[_MAGIC_POSITION] != MAGIC_2:
+        return None
+    producer_id, producer_epoch, base_sequence = _PRODUCER.unpack_from(records, _PRODUCER_POSITION)
+    return (producer_id, producer_epoch, base_sequence) if producer_id >= 0 and base_sequence >= 0 else None
 
 
 def batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:

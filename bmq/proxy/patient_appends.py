@@ -20,8 +20,9 @@ import structlog
 
 from bmq.broker.manager import PartitionStarting
 from bmq.log.partition_log import AppendDone, AppendResult, PartitionLog, TopicPartition
-from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.error_codes import RETRIABLE, ErrorCode
 from bmq.protocol.errors import BmqError
+from bmq.proxy.refused_sequences import RefusedSequences
 
 if TYPE_CHECKING:
     from bmq.proxy.appender import Partitions
@@ -42,6 +43,10 @@ _EXPIRED: Final = AppendResult(
     ErrorCode.REQUEST_TIMED_OUT, message="the partition had no owner within the request's timeout"
 )
 _STOPPED: Final = AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message="the server stops")
+_BEHIND_A_REFUSED_ONE: Final = AppendResult(
+    ErrorCode.NOT_LEADER_OR_FOLLOWER, message="an earlier batch of the producer was refused"
+)
+_SENT_AGAIN: Final = RETRIABLE - {ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}  # that one is in the log
 _FAILED: Final = AppendResult(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 _log = structlog.get_logger("bmq.proxy")
@@ -57,6 +62,7 @@ class PatientAppends:
         self._lanes: dict[TopicPartition, _Lane] = {}
         self._number = 0
         self._is_stopped = False
+        self._refused = RefusedSequences()
         self.queued_bytes = 0
 
     def append(
@@ -69,6 +75,9 @@ class PatientAppends:
         is_wanted: Callable[[], bool],
     ) -> None:
         """See Appender.append."""
+        if self._refused and self._refused.is_passed_by(topic_partition, records, self._loop.time()):
+            done(_BEHIND_A_REFUSED_ONE)
+            return
         lane = self._lanes.get(topic_partition)
         if lane is None:
             lane = self._lanes[topic_partition] = _Lane(topic_partition)
@@ -85,7 +94,9 @@ class PatientAppends:
         if self._is_stopped:
             done(_STOPPED)
         elif not self._take(batch):
-            done(AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message="too much waits for partitions that move"))
+            self._tell(
+                batch, AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message="too much waits for partitions that move")
+            )
         else:
             lane.waiting.append(batch)
 
@@ -97,9 +108,9 @@ class PatientAppends:
         is_moved = result.error_code in _MOVED or (lane.refused and result.error_code in _FOLLOWS_FROM_A_REFUSAL)
         if not is_moved:
             lane.failures = 0
-            batch.done(result)
+            self._tell(batch, result)
         elif self._is_stopped or batch.is_too_late(self._loop.time()) or not self._take(batch):
-            batch.done(AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message=result.message))
+            self._tell(batch, AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message=result.message))
         else:
             # The link to the old owner, or the writer of the old file, may still hold the buffer and send it; what is
             # written into it for the next owner would go to the old one too.
@@ -179,6 +190,9 @@ class PatientAppends:
         while lane.waiting and not lane.refused:
             batch = lane.waiting.popleft()
             self.queued_bytes -= len(batch.records)
+            if self._refused and self._refused.is_passed_by(lane.topic_partition, batch.records, self._loop.time()):
+                batch.done(_BEHIND_A_REFUSED_ONE)
+                continue
             lane.outstanding[batch] = None
             log.append(batch.records, batch, is_acks_all=batch.is_acks_all)
 
@@ -209,7 +223,13 @@ class PatientAppends:
     def _answer(self, batches: Iterable[_Batch], result: AppendResult) -> None:
         for batch in batches:
             self.queued_bytes -= len(batch.records)
-            batch.done(result)
+            self._tell(batch, result)
+
+    def _tell(self, batch: _Batch, result: AppendResult) -> None:
+        """What became of it. What its client had sent behind one that it will send again has to wait for that one."""
+        if result.error_code in _SENT_AGAIN:
+            self._refused.add(batch.lane.topic_partition, batch.records, batch.is_wanted, self._loop.time())
+        batch.done(result)
 
 
 class _Lane:
@@ -231,7 +251,7 @@ class _Lane:
 class _Batch:
     """Given to the log as its `done`."""
 
-    __slots__ = ("_appends", "_is_wanted", "deadline_s", "done", "is_acks_all", "lane", "number", "records")
+    __slots__ = ("_appends", "deadline_s", "done", "is_acks_all", "is_wanted", "lane", "number", "records")
 
     def __init__(
         self,
@@ -245,7 +265,7 @@ class _Batch:
         is_wanted: Callable[[], bool],
     ) -> None:
         self._appends = appends
-        self._is_wanted = is_wanted
+        self.is_wanted = is_wanted
         self.lane = lane
         self.number = number
         self.records = records
@@ -258,7 +278,7 @@ class _Batch:
 
     def is_too_late(self, now_s: float) -> bool:
         """Whether its client has given it up, or will have before an owner answers."""
-        return self.deadline_s <= now_s or not self._is_wanted()
+        return self.deadline_s <= now_s or not self.is_wanted()
 
 
 def _number(batch: _Batch) -> int:

@@ -20,6 +20,7 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.proxy import appender as appender_module
 from bmq.proxy.appender import Appender
+from bmq.proxy.refused_sequences import FORGOTTEN_S
 from tests.simulation.loop import VirtualTimeLoop
 
 pytestmark = pytest.mark.unit
@@ -41,7 +42,11 @@ def virtual(main: Callable[[], Coroutine[Any, Any, None]], *, time_limit_s: floa
 
 
 def encoded(batch: Batch) -> memoryview:
-    return memoryview(bytearray(batch[0].to_bytes(2, "big") + batch[1].to_bytes(4, "big") + bytes(100)))
+    """The first bytes are the test's own; magic, producer and sequence stand where a header has them."""
+    data = bytearray(batch[0].to_bytes(2, "big") + batch[1].to_bytes(4, "big") + bytes(100))
+    data[16] = 2
+    data[43:57] = batch[0].to_bytes(8, "big") + bytes(2) + batch[1].to_bytes(4, "big")
+    return memoryview(data)
 
 
 def decoded(records: memoryview) -> Batch:
@@ -344,7 +349,7 @@ def test_a_batch_is_dropped_at_its_deadline_and_not_later() -> None:
         producing = Producing()
         old = producing.partitions.reign()
         producing.send(1, 2, deadline_s=2.0)
-        producing.send(3, deadline_s=100.0)
+        producing.send(3, producer=2, deadline_s=100.0)
         producing.partitions.owner = None
         old.refuse()
         producing.send(4, deadline_s=2.0)
@@ -357,7 +362,7 @@ def test_a_batch_is_dropped_at_its_deadline_and_not_later() -> None:
         new = producing.partitions.reign()
         await turns()
         new.store(10)
-        assert producing.partitions.stored == [(1, 3)] and producing.is_idle()
+        assert producing.partitions.stored == [(2, 3)] and producing.is_idle()
 
     virtual(main)
 
@@ -383,13 +388,81 @@ def test_what_is_too_old_once_an_owner_is_found_is_not_handed_to_it() -> None:
     async def main() -> None:
         producing = Producing()
         producing.send(1, deadline_s=2.0)
-        producing.send(2, deadline_s=100.0)
+        producing.send(2, producer=2, deadline_s=100.0)
         await asyncio.sleep(2.5)  # nobody has looked at the deadlines meanwhile
         owner = producing.partitions.reign()
         await turns()
         owner.store(10)
-        assert producing.code(1) is ErrorCode.REQUEST_TIMED_OUT and producing.code(2) is ErrorCode.NONE
-        assert producing.partitions.stored == [(1, 2)] and producing.is_idle()
+        assert producing.code(1) is ErrorCode.REQUEST_TIMED_OUT and producing.code(2, 2) is ErrorCode.NONE
+        assert producing.partitions.stored == [(2, 2)] and producing.is_idle()
+
+    virtual(main)
+
+
+@pytest.mark.parametrize("is_moved_first", [True, False])
+def test_nothing_gets_past_a_refused_batch_of_its_producer(is_moved_first: bool) -> None:
+    """The next owner may not know the producer: it would take the second batch as the first, and the first never again."""
+
+    async def main() -> None:
+        producing = Producing()
+        old = producing.partitions.reign()
+        producing.send(0, 1, 2)
+        producing.send(0, producer=2)
+        producing.partitions.owner = None
+        first = old.pending.popleft()[1]
+        if not is_moved_first:
+            first(AppendResult(ErrorCode.KAFKA_STORAGE_ERROR))
+        old.refuse()
+        if is_moved_first:
+            first(AppendResult(ErrorCode.KAFKA_STORAGE_ERROR))
+        new = producing.partitions.reign()
+        await turns()
+        producing.send(3)  # sent before its client read the refusal
+        new.store(10)
+        assert producing.partitions.stored == [(2, 0)]
+        assert producing.code(0) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert [producing.code(sequence) for sequence in (1, 2, 3)] == [MOVED] * 3
+        producing.answers.clear()
+        producing.send(0, 1, 2, 3)
+        new.store(10)
+        assert producing.partitions.stored == [(2, 0), (1, 0), (1, 1), (1, 2), (1, 3)] and producing.is_idle()
+
+    virtual(main)
+
+
+@pytest.mark.parametrize("has_left", [True, False])
+def test_a_refused_batch_that_nobody_sends_again_is_forgotten(has_left: bool) -> None:
+    async def main() -> None:
+        producing = Producing()
+        owner = producing.partitions.reign()
+        is_connected = True
+        producing.send(5, is_wanted=lambda: is_connected)
+        owner.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
+        producing.send(6)
+        assert producing.code(6) is MOVED
+        if has_left:
+            is_connected = False
+        else:
+            await asyncio.sleep(FORGOTTEN_S)
+        producing.send(7)
+        owner.store(1)
+        assert producing.code(7) is ErrorCode.NONE
+
+    virtual(main)
+
+
+def test_sequences_that_begin_again_at_zero_stand_behind_the_greatest() -> None:
+    async def main() -> None:
+        producing = Producing()
+        owner = producing.partitions.reign()
+        producing.send(2**31 - 1)
+        owner.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)
+        producing.send(0)
+        assert producing.code(0) is MOVED
+        producing.answers.clear()
+        producing.send(2**31 - 1, 0)
+        owner.store(2)
+        assert producing.partitions.stored == [(1, 2**31 - 1), (1, 0)]
 
     virtual(main)
 
