@@ -196,9 +196,7 @@ class HdfsStore:
 
     async def _fill(self, writer: HdfsWriter, data: Buffer) -> None:
         try:
-            if len(data):
-                await writer.append([data])
-            length_bytes = await writer.close(is_end_synced=False)
+            length_bytes = await writer.write_whole(data)
         except WriterBroken as error:
             length_bytes = await writer.mend()
             if length_bytes < len(data):

@@ -124,12 +124,17 @@ class HdfsWriter:
     async def prove_ownership(self) -> None:
         await self._stream.heartbeat()
 
-    async def close(self, *, is_end_synced: bool = True) -> int:
-        """As the port says. After StorageUnavailable it may be called again.
+    async def write_whole(self, data: Buffer) -> int:
+        """All that the file is to have, and `close`.
 
-        `is_end_synced`: with HSYNC, that the replicas are finalized is on the disks, too. A small file does without: a
-        start waits for its manifest, and whoever cannot read one after a power loss stops (rule 25).
+        Nothing waits for the data's own acknowledgement: with HSYNC the last packet has each DataNode sync the whole
+        replica and its directory, once.
         """
+        self._stream.send([data])
+        return await self.close()
+
+    async def close(self) -> int:
+        """As the port says. After StorageUnavailable it may be called again."""
         if self._failure is not None:
             raise self._failure
         if self._length_bytes >= 0:
@@ -139,7 +144,7 @@ class HdfsWriter:
             raise WriterBroken(f"{self.path} is being mended")
         # What is acknowledged is on the disks. That the replicas are finalized has to be there as well: a DataNode that lost
         # power would report a complete block as one that waits for recovery, and the NameNode would call it corrupt.
-        await self._stream.finish(is_sync=self._is_synced_each_time and is_end_synced)
+        await self._stream.finish(is_sync=self._is_synced_each_time)
         try:
             await self._complete(self._stream.located.block.with_length(self._stream.position))
             length_bytes = await self._verified()

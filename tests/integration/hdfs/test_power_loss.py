@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bmq.dev.hdfs import HdfsCluster
+from bmq.hdfs.store import HdfsStore
 from tests.soak.hazards import HSYNC, disks_of, lose_power
 from tests.support import wire
-from tests.support.hdfs import new_cluster, outside_any_loop, running
+from tests.support.hdfs import config_of, new_cluster, outside_any_loop, running
 from tests.support.servers import BmqServer
 from tests.support.unsafe_disk import UnsafeDisk
 from tests.support.wire import WireClient
@@ -19,6 +22,7 @@ from tests.support.wire import WireClient
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 TOPIC = "kept"
+SIZES_BYTES = (1, 5_000, 700_000)
 
 
 @pytest.fixture
@@ -66,5 +70,51 @@ def test_a_synced_topic_outlives_it(
                 assert (found.error_code, found.high_watermark) == (wire.NONE, 51)
                 assert found.records
                 end_offset = wire.end_offset_of(found.records)
+    finally:
+        server.close()
+
+
+def test_a_whole_file_outlives_it(unsafe_hdfs: tuple[HdfsCluster, tuple[UnsafeDisk, ...]]) -> None:
+    """A manifest, a snapshot or an index that was written is there, whether or not anything was synced after it."""
+    cluster, disks = unsafe_hdfs
+    contents = {f"manifest.{number}": Random(number).randbytes(size) for number, size in enumerate(SIZES_BYTES)}
+
+    async def write_and_read() -> dict[str, bytes]:
+        store = await HdfsStore.open(config_of(cluster, "/whole"), Random(1))
+        try:
+            for name, content in contents.items():
+                await store.write_file(name, content, holder="owner")
+            await lose_power(cluster, disks, 0.0)
+            await cluster.wait_live(3)
+            return {name: await store.read_file(name, length_bytes_max=1 << 20) for name in contents}
+        finally:
+            await store.close()
+
+    assert outside_any_loop(write_and_read()) == contents
+
+
+def test_a_deletion_of_records_outlives_it(
+    tmp_path: Path, unsafe_hdfs: tuple[HdfsCluster, tuple[UnsafeDisk, ...]]
+) -> None:
+    """DeleteRecords is answered on the strength of a manifest, and no record is synced after that."""
+    cluster, disks = unsafe_hdfs
+    server = BmqServer(tmp_path / "server", store=f"{cluster.url}/bmq")
+    server.start()
+    try:
+        admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})
+        admin.create_topics([NewTopic(TOPIC, 1, 1, config=dict(HSYNC))])[TOPIC].result(timeout=30)
+        with WireClient(server.port) as client:
+            for number in range(20):
+                assert client.produce(TOPIC, wire.record_batch([b"%d" % number])).error_code == wire.NONE
+        wanted = TopicPartition(TOPIC, 0, 7)
+        assert admin.delete_records([wanted])[wanted].result(timeout=30).low_watermark == 7
+        server.kill()
+        outside_any_loop(lose_power(cluster, disks, 0.0))
+        outside_any_loop(cluster.wait_live(3))
+        server.start()
+        with WireClient(server.port, timeout_s=60) as client:
+            assert client.produce(TOPIC, wire.record_batch([b"after"])).base_offset == 20
+            assert client.fetch(TOPIC, 6).error_code == wire.OFFSET_OUT_OF_RANGE
+            assert client.fetch(TOPIC, 7).error_code == wire.NONE
     finally:
         server.close()
