@@ -16,6 +16,7 @@ import asyncio
 import struct
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 from types import TracebackType
@@ -83,6 +84,7 @@ class LateCalls:
         self._is_wanted = is_wanted
         self._share = 0.0
         self._late_s = (0.0, 0.0)
+        self._hurry = asyncio.Event()
         self._held: set[Call] = set()
         self._late: set[asyncio.Task[None]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -121,6 +123,12 @@ class LateCalls:
     async def until_delivered(self) -> None:
         """Return once nothing is kept back any more."""
         await asyncio.gather(*self._late)
+
+    async def deliver(self) -> None:
+        """Have all that is kept back carried out now."""
+        self._hurry.set()
+        await self.until_delivered()
+        self._hurry.clear()
 
     # -- Connections -------------------------------------------------------------------------------------------------
 
@@ -179,7 +187,8 @@ class LateCalls:
 
     async def _deliver(self, call: Call, data: bytes, late_s: float) -> None:
         """`data`: all that a connection needs to carry it."""
-        await asyncio.sleep(late_s)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._hurry.wait(), late_s)
         try:
             async with asyncio.timeout(ANSWER_WAIT_S):
                 reader, writer = await asyncio.open_connection(*self.target)
