@@ -127,8 +127,8 @@ class HdfsStore:
     async def count_replicas(self, path: str) -> int:
         blocks = await self.namenode.locations(self._absolute(path))
         last = blocks.last
-        if last is None:
-            return self.replicas_wanted
+        if last is None or (not blocks.is_open and not blocks.length_bytes):
+            return self.replicas_wanted  # of an empty file any number of nodes hold all there is
         survey = ReplicaSurvey(path, datanodes=self._datanodes, bad_nodes=self.bad_nodes, config=self.config)
         return len(await survey.holders(last.nodes, last.block, is_open=not blocks.is_last_complete))
 

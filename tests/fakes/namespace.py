@@ -16,6 +16,8 @@ class File:
     """`stamp` is the generation stamp: a writer whose stamp is older is refused.
 
     `replicas`: by node of the current stamp, how many bytes of `data` it holds; `data` is as long as the longest of them.
+    `waiting`: those of them that were restarted while the file was open. Such a replica can be neither read nor written:
+    only lease recovery can use it, and does so where no other replica is left.
     `held`: what was on all nodes of a generation at some time, as (bytes, number of nodes), for those who check histories.
     """
 
@@ -31,6 +33,7 @@ class File:
     data: bytearray = field(default_factory=bytearray)
     synced_bytes: int = 0
     replicas: dict[str, int] = field(default_factory=dict)
+    waiting: set[str] = field(default_factory=set)
     held: list[tuple[int, int]] = field(default_factory=list)
 
     def note_held(self) -> None:
@@ -161,13 +164,18 @@ class Namespace:
             file.replicas[node] = before_bytes + length_bytes
 
     def keep_replicas(self, file: File, nodes: list[str]) -> None:
-        """Go on with these nodes alone, made equal to the longest of them, under a new stamp."""
+        """Go on with these nodes alone, made equal to the longest of them, under a new stamp.
+
+        Lease recovery makes replicas that wait for it equal to the shortest.
+        """
         file.stamp += 1
         if not file.replicas:
             return
-        length_bytes = max(file.replicas[node] for node in nodes)
+        lengths = [file.replicas[node] for node in nodes]
+        length_bytes = min(lengths) if file.waiting.issuperset(nodes) else max(lengths)
         self.truncate(file, length_bytes)
         file.replicas = dict.fromkeys(nodes, length_bytes)
+        file.waiting.intersection_update(nodes)
         file.note_held()
 
     def truncate(self, file: File, length_bytes: int) -> None:

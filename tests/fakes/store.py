@@ -180,6 +180,9 @@ class FakeStore:
         self.nodes.states[name] = NodeState.HUNG if is_hung else NodeState.LOST
         self.counts.node_losses += 1
         if not is_hung:
+            for _, file in files_below(self.namespace.root, ""):
+                if file.is_open and not file.is_committed and name in file.replicas:
+                    file.waiting.add(name)
             for client in self.clients:
                 for writer in tuple(client.writers):
                     writer.node_lost(name)
@@ -228,7 +231,15 @@ class FakeStore:
         nodes = self.nodes.up(file.replicas)
         if file.replicas and not nodes:
             raise StorageUnavailable("no node that holds the block answers")
-        return nodes
+        writable = self.writable_nodes(file)
+        if not writable and nodes:
+            self.counts.recovered_leases += 1
+        return writable or nodes
+
+    def writable_nodes(self, file: File) -> list[str]:
+        """Those of its nodes that answer and were not restarted while it was open."""
+        up = self.nodes.up(file.replicas)
+        return [node for node in up if node not in file.waiting] if file.is_open else up
 
     # --- back doors for tests
 
@@ -470,7 +481,7 @@ class FakeClient:
             if len(content) > self._store.room_bytes():
                 self._store.namespace.delete(path, recursive=False)
                 raise StorageFull(path)
-            file.replicas = dict.fromkeys(self._store.nodes_for_file(), 0)
+            file.replicas = dict.fromkeys(self._nodes_or_removed(path), 0)
             file.is_connected = True
             self._store.namespace.extend(file, content)
             file.synced_bytes = len(content)
@@ -518,7 +529,7 @@ class FakeClient:
     async def count_replicas(self, path: str) -> int:
         def perform() -> int:
             file = self._store.namespace.file(path)
-            return len(self._store.nodes.up(file.replicas)) if file.data else self.replicas_wanted
+            return len(self._store.writable_nodes(file)) if file.data else self.replicas_wanted
 
         return await self.request(perform)
 
@@ -586,10 +597,18 @@ class FakeClient:
             raise StorageUnavailable(f"{path} could not be finished and is being removed")
         return finish()
 
+    def _nodes_or_removed(self, path: str) -> list[str]:
+        """Where no node takes a new file, it is removed again. Raises StorageUnavailable."""
+        try:
+            return self._store.nodes_for_file()
+        except StorageUnavailable:
+            self._store.namespace.delete(path, recursive=False)
+            raise
+
     def _readable_bytes(self, file: File) -> int:
         if not file.replicas:
             return len(file.data)
-        lengths = [file.replicas[node] for node in self._store.nodes.up(file.replicas)]
+        lengths = [file.replicas[node] for node in self._store.writable_nodes(file)]
         if not lengths:
             raise StorageUnavailable("no node that holds the block answers")
         return max(lengths)
@@ -608,7 +627,7 @@ class FakeClient:
         is_ours = file.is_open and file.stamp == 1
         if not is_ours and not file.was_dropped:
             raise FileMissing(path)
-        nodes = self._store.nodes_for_file()
+        nodes = self._nodes_or_removed(path)
         if is_ours:
             file.replicas = dict.fromkeys(nodes, 0)
             file.is_hsync = durability is Durability.HSYNC

@@ -282,7 +282,7 @@ class FakeWriter:
     def _keep(self, data: bytes, kept_bytes: int | None) -> None:
         """Each node that is up and has all there is so far takes this much of it; None: any prefix, each its own."""
         store, file = self._store, self._file
-        takers = [node for node in store.nodes.up(file.replicas) if file.replicas[node] == len(file.data)]
+        takers = [node for node in store.writable_nodes(file) if file.replicas[node] == len(file.data)]
         room_bytes = store.room_bytes()
         lengths = {
             node: min(store.random.randint(0, len(data)) if kept_bytes is None else kept_bytes, room_bytes)

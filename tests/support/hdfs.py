@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import TypeVar
@@ -64,9 +65,10 @@ def running(cluster: HdfsCluster) -> Iterator[HdfsCluster]:
         outside_any_loop(cluster.stop())
 
 
-def config_of(cluster: HdfsCluster, root: str, user: str = USER) -> HdfsConfig:
+def config_of(cluster: HdfsCluster, root: str, user: str = USER, **settings: float) -> HdfsConfig:
     """How a store finds its files under `root` in this cluster."""
-    return HdfsConfig(namenodes=cluster.namenodes, root=root, user=user)
+    config = HdfsConfig(namenodes=cluster.namenodes, root=root, user=user)
+    return replace(config, **settings)  # type: ignore[arg-type]
 
 
 def fresh_root(test_name: str, random: Random | None = None) -> str:

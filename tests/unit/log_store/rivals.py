@@ -76,7 +76,7 @@ def draw_history(seed: int, length: int = 60) -> list[Step]:
     steps: list[Step] = [("claim", 0, (_EPOCHS[0],)), ("create", 0, (f"{_open(5)}/00000000.log", Durability.HFLUSH))]
     for _ in range(length):
         kind = dice.choices(kinds, weights)[0]
-        steps.append((kind, dice.randrange(CLIENTS), _arguments(kind, dice)))
+        steps.append((kind, dice.randrange(CLIENTS), arguments_of(kind, dice)))
     return steps
 
 
@@ -112,7 +112,7 @@ def _data(dice: Random) -> bytes:
     return dice.randbytes(size)
 
 
-def _arguments(kind: str, dice: Random) -> tuple[Any, ...]:
+def arguments_of(kind: str, dice: Random) -> tuple[Any, ...]:
     match kind:
         case "claim" | "seal":
             return (dice.choice(_EPOCHS),)
@@ -148,7 +148,7 @@ def _back(dice: Random) -> int:
 
 
 @dataclass(eq=False)
-class _Handle:
+class Handle:
     """One writer on every store, and the file it made."""
 
     writers: list[SegmentWriter]
@@ -163,7 +163,7 @@ class Players:
     """Plays a history on several stores; `stores[n]` are the clients of the n-th."""
 
     stores: Sequence[Sequence[SegmentStore]]
-    handles: list[_Handle] = field(default_factory=list)
+    handles: list[Handle] = field(default_factory=list)
     outcomes: dict[str, int] = field(default_factory=dict)
 
     async def play(self, steps: Sequence[Step]) -> None:
@@ -175,21 +175,25 @@ class Players:
             assert all(outcome == seen[0] for outcome in seen[1:]), (told, seen)
             if seen:
                 last = seen[0][-1] if kind in ("append", "burst") else seen[0]
-                name = f"{kind} {last if isinstance(last, str) else 'ok'}"
+                name = f"{kind} {self.outcome_name(kind, last)}"
                 self.outcomes[name] = self.outcomes.get(name, 0) + 1
         await self._compare_files()
+
+    def outcome_name(self, kind: str, outcome: Any) -> str:
+        """What `outcomes` calls it."""
+        return outcome if isinstance(outcome, str) else "ok"
 
     async def _found(self, argument: Any) -> Any:
         if not isinstance(argument, Some):
             return argument
-        tree = await _tree(self.stores[0][0], PARTITION)
+        tree = await tree_of(self.stores[0][0], PARTITION)
         there = [path for path, status in tree if status.is_directory == argument.is_directory]
         return argument.path if argument.number is None or not there else there[argument.number % len(there)]
 
     # --- steps; each gives one outcome for every store
 
     async def _all(self, client: int, method: str, *arguments: Any, **options: Any) -> list[Any]:
-        return [await _outcome(getattr(store[client], method)(*arguments, **options)) for store in self.stores]
+        return [await outcome_of(getattr(store[client], method)(*arguments, **options)) for store in self.stores]
 
     async def _claim(self, client: int, epoch: int) -> list[Any]:
         await self._all(client, "make_directories", PARTITION)
@@ -199,16 +203,16 @@ class Players:
         return await self._all(client, "rename", _open(epoch), _sealed(epoch))
 
     async def _write_file(self, client: int, path: str, data: bytes) -> list[Any]:
-        return await self._all(client, "write_file", path, data, holder=f"holder-{client}")
+        return await self._all(client, "write_file", path, data, holder=self._holder(client))
 
     async def _create(self, client: int, path: str, durability: Durability) -> list[Any]:
-        holder = f"holder-{client}"
+        holder = self._holder(client)
         made: list[Any] = await self._all(
             client, "create_segment", path, holder=holder, durability=durability, segment_bytes=SEGMENT_BYTES
         )
         writers = [writer for writer in made if not isinstance(writer, str)]
         if len(writers) == len(made):
-            self.handles.append(_Handle(writers, holder, [writer.file_id for writer in writers]))
+            self.handles.append(Handle(writers, holder, [writer.file_id for writer in writers]))
         return [outcome if isinstance(outcome, str) else None for outcome in made]
 
     async def _append(self, client: int, back: int, data: bytes) -> list[Any]:
@@ -220,7 +224,7 @@ class Players:
         async def send(writer: SegmentWriter) -> tuple[Any, ...]:
             answers = [writer.append([piece[:70], piece[70:]]) for piece in pieces]
             results = await asyncio.gather(*answers, return_exceptions=True)
-            return tuple(_stopped([_kind(result) for result in results]))
+            return tuple(_stopped([kind_of(result) for result in results]))
 
         return await self._each(back, send)
 
@@ -238,7 +242,7 @@ class Players:
         handle = await self._handle(back)
         if handle is None or handle.is_mended:
             return []
-        outcomes = [await _outcome(writer.mend()) for writer in handle.writers]
+        outcomes = [await outcome_of(writer.mend()) for writer in handle.writers]
         handle.is_mended = not isinstance(outcomes[0], str)
         return outcomes
 
@@ -281,7 +285,7 @@ class Players:
             status = await store[client].status(path)
             file_id = 0 if status is None else status.file_id
             reading = store[client].read(path, file_id=file_id, position=position, length_bytes=length_bytes)
-            outcomes.append(_bytes(await _outcome(reading)))
+            outcomes.append(_bytes(await outcome_of(reading)))
         return outcomes
 
     async def _read_file(self, client: int, path: str) -> list[Any]:
@@ -298,16 +302,19 @@ class Players:
 
     async def _each(self, back: int, action: Any) -> list[Any]:
         handle = await self._handle(back)
-        return [] if handle is None else [await _outcome(action(writer)) for writer in handle.writers]
+        return [] if handle is None else [await outcome_of(action(writer)) for writer in handle.writers]
 
-    async def _handle(self, back: int) -> _Handle | None:
+    async def _handle(self, back: int) -> Handle | None:
         """The one before the last `back` whose file is still there: what becomes of the others is not said."""
         there = await self._file_ids()
         left = [handle for handle in self.handles if handle.file_ids[0] in there and not handle.is_let_go]
         return left[-1 - back] if back < len(left) else None
 
     async def _file_ids(self) -> set[int]:
-        return {status.file_id for _, status in await _tree(self.stores[0][0], PARTITION)}
+        return {status.file_id for _, status in await tree_of(self.stores[0][0], PARTITION)}
+
+    def _holder(self, client: int) -> str:
+        return f"holder-{client}"
 
     async def _holder_of(self, path: str) -> str | None:
         status = await self.stores[0][0].status(path)
@@ -318,7 +325,7 @@ class Players:
 
     async def _compare_files(self) -> None:
         """Whatever is still open is taken over, and then every file is compared, byte for byte."""
-        trees = [await _tree(store[1], PARTITION) for store in self.stores]
+        trees = [await tree_of(store[1], PARTITION) for store in self.stores]
         shown = [[(path, _shown(status)) for path, status in tree] for tree in trees]
         assert all(tree == shown[0] for tree in shown[1:]), shown
         for place, (path, status) in enumerate(trees[0]):
@@ -328,7 +335,7 @@ class Players:
             lengths = await self._all(1, "take_over", path, previous_holder=holder)
             contents = [
                 _bytes(
-                    await _outcome(
+                    await outcome_of(
                         store[1].read(path, file_id=tree[place][1].file_id, position=0, length_bytes=lengths[0])
                     )
                 )
@@ -338,7 +345,7 @@ class Players:
             assert all(content == contents[0] for content in contents[1:]), path
 
 
-async def _tree(store: SegmentStore, path: str) -> list[tuple[str, FileStatus]]:
+async def tree_of(store: SegmentStore, path: str) -> list[tuple[str, FileStatus]]:
     found: list[tuple[str, FileStatus]] = []
     try:
         entries = await store.list_directory(path)
@@ -347,19 +354,19 @@ async def _tree(store: SegmentStore, path: str) -> list[tuple[str, FileStatus]]:
     for status in entries:
         found.append((f"{path}/{status.name}", status))
         if status.is_directory:
-            found += await _tree(store, f"{path}/{status.name}")
+            found += await tree_of(store, f"{path}/{status.name}")
     return found
 
 
-async def _outcome(call: Any) -> Any:
+async def outcome_of(call: Any) -> Any:
     """The result, or the name of the kind of error."""
     try:
         return await call
     except StoreError as error:
-        return _kind(error)
+        return kind_of(error)
 
 
-def _kind(result: Any) -> Any:
+def kind_of(result: Any) -> Any:
     """Errors that only say "not so" (a closed writer, a directory that is not empty) are one kind."""
     if not isinstance(result, BaseException):
         return result
