@@ -15,7 +15,8 @@ the kind of history, and rates of the rarer faults that it takes:
 A last one, `# judged: inside`, is for mutants that no client can notice because other rules make good what they break.
 
 Those found by an integration test run with `--hdfs` alone. A mutant fails the run when it no longer applies, or when it
-lives through all seeds or through its test. In the end the unchanged code has to pass some seeds and those tests.
+lives through all seeds or through its test. In the end the unchanged code has to pass some seeds, the very seeds that
+found mutants, and those tests.
 """
 
 from __future__ import annotations
@@ -37,19 +38,24 @@ PATCHES = Path(__file__).parent / "mutants"
 _COPIED = ("bmq", "tests")
 UNCHANGED_SEEDS = 20
 TEST_TIMEOUT_S = 600
+_FAILED = re.compile(r"^FAILED (.+)$", re.MULTILINE)  # pytest's summary: the test, and the assertion
 _FOUND_BY = re.compile(r"^# found-by: (tests/\S+\.py::\S+)$", re.MULTILINE)
 _TESTS_FAILED = 1  # pytest's exit code; any other one but 0 says that they did not run
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`found`: by which seed, or "test"; None: not found. `sentence`: what was violated, or what went wrong."""
+    """`found`: by which seed, or "test"; None: not found. `sentence`: what was violated, or what went wrong.
+
+    `replay`: the simulation's options for the seed that found it.
+    """
 
     name: str
     rule: str
     found: str | None
     seconds: float
     sentence: str
+    replay: tuple[str, ...] = ()
 
     def line(self) -> str:
         found = self.found or "SURVIVED"
@@ -139,13 +145,15 @@ def try_mutant(patch: Path, seeds: int, histories: Sequence[str]) -> Verdict:
         test = found_by(patch)
         if test is not None:
             code, output = run_tests(tree, [test])
-            last = output.strip().rpartition("\n")[2]
-            return Verdict(name, rule, "test" if code == _TESTS_FAILED else None, time.monotonic() - started, last)
-        _, output = simulate(tree, seeds, options_of(patch, histories))
+            failed = _FAILED.search(output) if code == _TESTS_FAILED else None  # an error of a fixture is no such line
+            sentence = failed[1].partition(" - ")[2] if failed else output.strip().rpartition("\n")[2]
+            return Verdict(name, rule, "test" if failed else None, time.monotonic() - started, sentence)
+        options = options_of(patch, histories)
+        _, output = simulate(tree, seeds, options)
     seconds = time.monotonic() - started
     found = re.search(r"^seed (\d+): .*VIOLATION (.*)$", output, re.MULTILINE)
     if found:
-        return Verdict(name, rule, f"seed {found[1]}", seconds, found[2])
+        return Verdict(name, rule, f"seed {found[1]}", seconds, found[2], ("--first", found[1], *options))
     return Verdict(name, rule, None, seconds, output.strip().rpartition("\n")[2])
 
 
@@ -160,13 +168,18 @@ def main() -> int:
     if unknown := set(arguments.names) - set(patches):
         parser.error(f"no mutant named {', '.join(sorted(unknown))}; there are {', '.join(patches)}")
     names = arguments.names or [name for name, patch in patches.items() if arguments.hdfs or not needs_hdfs(patch)]
-    survivors, started = [], time.monotonic()
+    survivors, replays, started = [], set(), time.monotonic()
     for name in names:
         verdict = try_mutant(patches[name], arguments.seeds, arguments.history)
         print(verdict.line(), flush=True)
         if verdict.found is None:
             survivors.append(name)
+        elif verdict.replay:
+            replays.add(verdict.replay)
     code, output = simulate(ROOT, UNCHANGED_SEEDS)
+    for replay in sorted(replays):
+        if code == 0:
+            code, output = simulate(ROOT, 1, replay)
     tests = sorted({test for name in names if (test := found_by(patches[name])) is not None})
     if code == 0 and tests:
         code, output = run_tests(ROOT, tests)
