@@ -164,9 +164,8 @@ class LogReader(ABC):
                 except FencedWriter:
                     if self._open_segment_now() is segment:
                         raise
-                    await (
-                        self._keeper.look()
-                    )  # the segment was rolled meanwhile, and its writer given up as it was empty
+                    # The segment was empty and was rolled meanwhile, and its writer given up.
+                    await self._keeper.look()
         except FencedWriter:
             self._feed(OwnershipLost())
             raise

@@ -11,6 +11,7 @@ from bmq.log.partition_log import AppendDone, AppendResult, PartitionLog, TopicP
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
 from bmq.proxy.patient_appends import PatientAppends
+from bmq.proxy.refused_sequences import BEHIND_A_REFUSED_ONE, RefusedSequences
 
 _QUEUED_BYTES_MAX: Final = 64 * 1024 * 1024
 _ANY_EPOCH: Final = -1
@@ -65,6 +66,7 @@ class Appender:
         self._patient = PatientAppends(partitions, _QUEUED_BYTES_MAX) if is_patient else None
         self._queues: dict[TopicPartition, list[_Queued]] = {}
         self._queued_bytes = 0
+        self._refused = RefusedSequences()
         self._waiting: dict[Expiring, None] = {}  # in order: what follows is the same each time
         self._tasks: dict[asyncio.Task[None], None] = {}  # ended in this order
 
@@ -86,6 +88,9 @@ class Appender:
         """
         if self._patient is not None:
             self._patient.append(topic_partition, records, done, is_acks_all, deadline_s, is_wanted)
+            return
+        if self._refused and self._refused.is_passed_by(topic_partition, records, asyncio.get_running_loop().time()):
+            done(BEHIND_A_REFUSED_ONE)
             return
         queue = self._queues.get(topic_partition) if self._queues else None
         if queue is None:
@@ -119,13 +124,19 @@ class Appender:
         now_s = asyncio.get_running_loop().time()
         for records, done, is_acks_all, leader_epoch, deadline_s, is_wanted in queue:
             if log is None:
-                done(refusal)
+                answer = refusal
             elif deadline_s <= now_s or not is_wanted():
-                done(_EXPIRED)
-            elif leader_epoch == _ANY_EPOCH or leader_epoch == log.leader_epoch:
-                log.append(records, done, is_acks_all=is_acks_all)
+                answer = _EXPIRED
+            elif leader_epoch != _ANY_EPOCH and leader_epoch != log.leader_epoch:
+                answer = _refusal_of_epoch(log, leader_epoch)
+            elif self._refused and self._refused.is_passed_by(topic_partition, records, now_s):
+                done(BEHIND_A_REFUSED_ONE)
+                continue
             else:
-                done(_refusal_of_epoch(log, leader_epoch))
+                log.append(records, done, is_acks_all=is_acks_all)
+                continue
+            self._refused.add(topic_partition, records, now_s, answer.error_code)
+            done(answer)
 
     # --- deadlines
     def wait(self, produce: Expiring) -> None:

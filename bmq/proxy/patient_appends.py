@@ -20,9 +20,9 @@ import structlog
 
 from bmq.broker.manager import PartitionStarting
 from bmq.log.partition_log import AppendDone, AppendResult, PartitionLog, TopicPartition
-from bmq.protocol.error_codes import RETRIABLE, ErrorCode
+from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
-from bmq.proxy.refused_sequences import RefusedSequences
+from bmq.proxy.refused_sequences import BEHIND_A_REFUSED_ONE, RefusedSequences
 
 if TYPE_CHECKING:
     from bmq.proxy.appender import Partitions
@@ -43,10 +43,6 @@ _EXPIRED: Final = AppendResult(
     ErrorCode.REQUEST_TIMED_OUT, message="the partition had no owner within the request's timeout"
 )
 _STOPPED: Final = AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message="the server stops")
-_BEHIND_A_REFUSED_ONE: Final = AppendResult(
-    ErrorCode.NOT_LEADER_OR_FOLLOWER, message="an earlier batch of the producer was refused"
-)
-_SENT_AGAIN: Final = RETRIABLE - {ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}  # that one is in the log
 _FAILED: Final = AppendResult(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 _log = structlog.get_logger("bmq.proxy")
@@ -76,7 +72,7 @@ class PatientAppends:
     ) -> None:
         """See Appender.append."""
         if self._refused and self._refused.is_passed_by(topic_partition, records, self._loop.time()):
-            done(_BEHIND_A_REFUSED_ONE)
+            done(BEHIND_A_REFUSED_ONE)
             return
         lane = self._lanes.get(topic_partition)
         if lane is None:
@@ -191,7 +187,7 @@ class PatientAppends:
             batch = lane.waiting.popleft()
             self.queued_bytes -= len(batch.records)
             if self._refused and self._refused.is_passed_by(lane.topic_partition, batch.records, self._loop.time()):
-                batch.done(_BEHIND_A_REFUSED_ONE)
+                batch.done(BEHIND_A_REFUSED_ONE)
                 continue
             lane.outstanding[batch] = None
             log.append(batch.records, batch, is_acks_all=batch.is_acks_all)
@@ -227,8 +223,8 @@ class PatientAppends:
 
     def _tell(self, batch: _Batch, result: AppendResult) -> None:
         """What became of it. What its client had sent behind one that it will send again has to wait for that one."""
-        if result.error_code in _SENT_AGAIN:
-            self._refused.add(batch.lane.topic_partition, batch.records, batch.is_wanted, self._loop.time())
+        if result.error_code is not ErrorCode.NONE:
+            self._refused.add(batch.lane.topic_partition, batch.records, self._loop.time(), result.error_code)
         batch.done(result)
 
 

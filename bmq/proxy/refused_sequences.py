@@ -3,29 +3,34 @@
 An owner takes any sequence number of a producer that it does not know as its first one, for it may have forgotten the
 producer. So if a producer's first batch is refused, and those that its client had sent behind it reach the next owner, they
 are written without it, and the first one, sent again, is out of order for good. Kafka has this gap for as long as requests
-are under way; here requests wait for partitions that move, so it would be wider.
+are under way; here requests wait for partitions that start or move, so it would be wider.
 
-What is remembered ends when the batch comes again, when its client has left, or after `FORGOTTEN_S`.
+What is remembered ends when the batch comes again or after `FORGOTTEN_S`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from bmq.log.partition_log import TopicPartition
+from bmq.log.partition_log import AppendResult, TopicPartition
+from bmq.protocol.error_codes import RETRIABLE, ErrorCode
 from bmq.protocol.record_batch import producer_of
 
-FORGOTTEN_S: Final = 5.0
+FORGOTTEN_S: Final = 2.0
 """By then the client has read the refusal, and sends nothing more that rests on it."""
 PRODUCERS_MAX: Final = 10_000
 _SEQUENCES: Final = 2**31
 
 
+_SENT_AGAIN: Final = RETRIABLE - {ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}  # that one is in the log
+BEHIND_A_REFUSED_ONE: Final = AppendResult(
+    ErrorCode.NOT_LEADER_OR_FOLLOWER, message="an earlier batch of the producer was refused"
+)
+
+
 class _Refused(NamedTuple):
     sequence: int
     until_s: float
-    is_wanted: Callable[[], bool]
 
 
 class RefusedSequences:
@@ -38,10 +43,14 @@ class RefusedSequences:
         return bool(self._refused)
 
     def add(
-        self, topic_partition: TopicPartition, records: memoryview, is_wanted: Callable[[], bool], now_s: float
+        self,
+        topic_partition: TopicPartition,
+        records: memoryview,
+        now_s: float,
+        error_code: ErrorCode,
     ) -> None:
-        """It was refused, and its client is going to send it again."""
-        producer = producer_of(records)
+        """It was refused with this. Nothing is remembered unless its client is going to send it again."""
+        producer = producer_of(records) if error_code in _SENT_AGAIN else None
         if producer is None:
             return
         producer_id, producer_epoch, sequence = producer
@@ -51,7 +60,7 @@ class RefusedSequences:
             sequence = known.sequence
         self._forget(now_s)
         if len(self._refused) < PRODUCERS_MAX:
-            self._refused[key] = _Refused(sequence, now_s + FORGOTTEN_S, is_wanted)
+            self._refused[key] = _Refused(sequence, now_s + FORGOTTEN_S)
 
     def is_passed_by(self, topic_partition: TopicPartition, records: memoryview, now_s: float) -> bool:
         """Whether this batch stands behind one that was refused. The refused one itself may pass, and others behind it."""
@@ -63,7 +72,7 @@ class RefusedSequences:
         known = self._refused.get(key)
         if known is None:
             return False
-        if known.until_s > now_s and known.is_wanted() and _is_behind(sequence, known.sequence):
+        if known.until_s > now_s and _is_behind(sequence, known.sequence):
             return True
         del self._refused[key]
         return False

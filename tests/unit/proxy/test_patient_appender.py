@@ -430,20 +430,15 @@ def test_nothing_gets_past_a_refused_batch_of_its_producer(is_moved_first: bool)
     virtual(main)
 
 
-@pytest.mark.parametrize("has_left", [True, False])
-def test_a_refused_batch_that_nobody_sends_again_is_forgotten(has_left: bool) -> None:
+def test_a_refused_batch_that_nobody_sends_again_is_forgotten() -> None:
     async def main() -> None:
         producing = Producing()
         owner = producing.partitions.reign()
-        is_connected = True
-        producing.send(5, is_wanted=lambda: is_connected)
+        producing.send(5)
         owner.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
         producing.send(6)
         assert producing.code(6) is MOVED
-        if has_left:
-            is_connected = False
-        else:
-            await asyncio.sleep(FORGOTTEN_S)
+        await asyncio.sleep(FORGOTTEN_S)
         producing.send(7)
         owner.store(1)
         assert producing.code(7) is ErrorCode.NONE
