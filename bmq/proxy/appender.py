@@ -135,7 +135,8 @@ class Appender:
             else:
                 log.append(records, done, is_acks_all=is_acks_all)
                 continue
-            self._refused.add(topic_partition, records, now_s, answer.error_code)
+            if is_wanted():
+                self._refused.add(topic_partition, records, now_s, answer.error_code)
             done(answer)
 
     # --- deadlines

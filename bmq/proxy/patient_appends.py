@@ -223,7 +223,7 @@ class PatientAppends:
 
     def _tell(self, batch: _Batch, result: AppendResult) -> None:
         """What became of it. What its client had sent behind one that it will send again has to wait for that one."""
-        if result.error_code is not ErrorCode.NONE:
+        if result.error_code is not ErrorCode.NONE and batch.is_wanted():
             self._refused.add(batch.lane.topic_partition, batch.records, self._loop.time(), result.error_code)
         batch.done(result)
 
