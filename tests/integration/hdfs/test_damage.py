@@ -82,7 +82,7 @@ async def test_a_manifest_that_rotted_on_every_node_takes_the_partition_offline(
     with pytest.raises(StateDamaged, match=r"00000002/manifest\.00000000 is damaged"):
         await Owner(stores[2], 3).start()
     report = await report_damage(stores[2], PARTITION, is_state=False)
-    assert (report.log_start_offset, report.end_offset) == (0, 8)
+    assert (report.log_start_offset, report.end_offset) == (0, 4)
     await accept(stores[2], report.damages[0], holder="operator", now_ms=1)
     newest = await Owner(stores[3], 4).start()
     assert await newest.read_all() == b"".join(old.acknowledged)
