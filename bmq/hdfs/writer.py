@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from bmq.hdfs.block_stream import BlockStream
 from bmq.hdfs.blocks import Block, DataNode, LocatedBlock
 from bmq.hdfs.proto.hdfs_pb2 import HdfsFileStatus
-from bmq.log.store import Buffer, Durability, FencedWriter, WriterBroken
+from bmq.log.store import Buffer, Durability, FencedWriter, FileMissing, WriterBroken
 
 COMPLETE_RETRY_FIRST_S: Final = 0.001
 COMPLETE_RETRY_LONGEST_S: Final = 0.25
@@ -148,9 +148,10 @@ class HdfsWriter:
         try:
             await self._complete(self._stream.located.block.with_length(self._stream.position))
             length_bytes = await self._verified()
-        except FencedWriter as error:
-            self._give_up(error)
-            raise
+        except (FencedWriter, FileMissing) as error:
+            fenced = FencedWriter(f"{self.path} is no longer ours: {error}")
+            self._give_up(fenced)
+            raise fenced from error
         # A length below what was acknowledged is passed on as it is: the log's owner must stop for it, not retry.
         self._end(length_bytes)
         return length_bytes

@@ -117,8 +117,7 @@ class FakeWriter:
                 raise self._failure
             if not self._is_ghost:
                 self._check_stamp()
-            if self._down():
-                raise WriterBroken(f"{self.path}: {self._down()[0]} does not answer")
+            self._check_nodes()
 
         await self._client.request(perform, more_s=self._store.faults.ack_timeout_s if self._down() else 0.0)
 
@@ -153,8 +152,7 @@ class FakeWriter:
 
         def perform() -> int:
             self._check_stamp()
-            if self._down():
-                raise WriterBroken(f"{self.path}: {self._down()[0]} does not answer")
+            self._check_nodes()
             self._store.maybe_close_late(self._file)
             self._close_file()
             self._look()  # at the length: completing goes by the file's id, and works in a renamed directory too
@@ -293,6 +291,12 @@ class FakeWriter:
     def _down(self) -> list[str]:
         """Nodes of this writer that do not answer."""
         return [node for node in self._nodes if not self._store.nodes.is_up(node)]
+
+    def _check_nodes(self) -> None:
+        """A node that leaves a heartbeat or a last packet unanswered ends the stream for good, as in an append."""
+        if down := self._down():
+            self._lose()
+            raise WriterBroken(f"{self.path}: {down[0]} does not answer")
 
     def _bump(self) -> None:
         self._nodes = self._store.surviving_nodes(self._file)

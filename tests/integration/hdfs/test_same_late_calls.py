@@ -46,7 +46,8 @@ class Side(Protocol):
 class FakeSide(FakeStore):
     def __init__(self) -> None:
         super().__init__()
-        self.first, self.second = self.client("first"), self.client("second")
+        self.first: SegmentStore = self.client("first")
+        self.second: SegmentStore = self.client("second")
         self._held: list[Callable[[], object]] = []
 
     def hold(self, method: str) -> None:
@@ -136,7 +137,7 @@ async def a_deletion_takes_what_has_the_name_now(side: Side) -> list[Any]:
     await side.first.make_directory(OWN)
     await side.first.write_file(FILE, b"one", holder="first")
     await given_up(side, "delete", lambda: side.first.delete(FILE))
-    seen = [await side.second.delete(FILE)]
+    seen: list[Any] = [await side.second.delete(FILE)]
     writer = await open_segment(side.second, "second")
     seen.append(await writer.append([DATA]))
     await side.deliver()

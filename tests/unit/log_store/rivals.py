@@ -392,4 +392,6 @@ def _bytes(seen: Any) -> Any:
 
 
 def _short(argument: Any) -> Any:
+    if isinstance(argument, list):
+        return [_short(part) for part in argument]
     return f"{len(argument)} bytes" if isinstance(argument, bytes) else argument
