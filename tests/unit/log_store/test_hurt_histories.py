@@ -21,7 +21,7 @@ def test_the_same_history_has_the_same_outcomes() -> None:
 
     async def main() -> None:
         for seed in range(SEEDS):
-            seen.update(await play_hurt(seed, FakeSite(Random(-seed - 1))))
+            seen.update(await play_hurt(seed, FakeSite(Random(-seed - 1)), patience_s=10.0))
 
     asyncio.run(main())
     rare = {
