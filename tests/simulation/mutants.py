@@ -38,7 +38,8 @@ PATCHES = Path(__file__).parent / "mutants"
 _COPIED = ("bmq", "tests")
 UNCHANGED_SEEDS = 20
 TEST_TIMEOUT_S = 600
-_FAILED = re.compile(r"^FAILED (.+)$", re.MULTILINE)  # pytest's summary: the test, and the assertion
+_FAILED = re.compile(r"^FAILED tests/", re.MULTILINE)  # pytest's summary has no such line for an error of a fixture
+_REASON = re.compile(r"^E +(\S.*)$", re.MULTILINE)
 _FOUND_BY = re.compile(r"^# found-by: (tests/\S+\.py::\S+)$", re.MULTILINE)
 _TESTS_FAILED = 1  # pytest's exit code; any other one but 0 says that they did not run
 
@@ -89,7 +90,7 @@ def run_tests(tree: Path, tests: Sequence[str]) -> tuple[int, str]:
             command, cwd=tree, env=environment, capture_output=True, text=True, check=False, timeout=TEST_TIMEOUT_S
         )
     except subprocess.TimeoutExpired:
-        return _TESTS_FAILED, f"not done in {TEST_TIMEOUT_S} s"
+        return _TESTS_FAILED, f"FAILED {tests[0]}: not done in {TEST_TIMEOUT_S} s"
     return done.returncode, done.stdout + done.stderr
 
 
@@ -145,9 +146,10 @@ def try_mutant(patch: Path, seeds: int, histories: Sequence[str]) -> Verdict:
         test = found_by(patch)
         if test is not None:
             code, output = run_tests(tree, [test])
-            failed = _FAILED.search(output) if code == _TESTS_FAILED else None  # an error of a fixture is no such line
-            sentence = failed[1].partition(" - ")[2] if failed else output.strip().rpartition("\n")[2]
-            return Verdict(name, rule, "test" if failed else None, time.monotonic() - started, sentence)
+            has_failed = code == _TESTS_FAILED and _FAILED.search(output) is not None
+            reason = _REASON.search(output)
+            sentence = reason[1] if reason else output.strip().rpartition("\n")[2]
+            return Verdict(name, rule, "test" if has_failed else None, time.monotonic() - started, sentence)
         options = options_of(patch, histories)
         _, output = simulate(tree, seeds, options)
     seconds = time.monotonic() - started
