@@ -267,7 +267,10 @@ async def reserved_bytes(cluster: HdfsCluster) -> list[int]:
 
 @MODES
 async def test_a_datanode_reserves_a_segments_own_size(hurt_hdfs: HdfsCluster, mode: WriteMode) -> None:
-    """Not its default block size: hundreds of partitions with small segments fit on a small disk."""
+    """Not its default block size: hundreds of partitions with small segments fit on a small disk.
+
+    One chunk more, so that the block is never full and can be opened again.
+    """
     config = replace(config_of(hurt_hdfs, fresh_root(f"reserved-{mode}")), write_mode=mode)
     segment_bytes = 3 * 1024 * 1024
     async with store_of(config) as store:
@@ -275,7 +278,9 @@ async def test_a_datanode_reserves_a_segments_own_size(hurt_hdfs: HdfsCluster, m
         writer = await store.create_segment("s", holder="me", durability=Durability.HFLUSH, segment_bytes=segment_bytes)
         assert writer.replicas == 3
         after = await reserved_bytes(hurt_hdfs)
-        assert [now - then for now, then in zip(after, before, strict=True)] == [segment_bytes] * 3
+        assert [now - then for now, then in zip(after, before, strict=True)] == [
+            segment_bytes + config.checksum_chunk_bytes
+        ] * 3
         await writer.append([b"x" * 1_000])
         await writer.close()
 
