@@ -75,9 +75,9 @@ STAGES = {
         pytest("integration", 1700, test_limit_s=240),
         pytest("e2e", 900, 300, f"--ignore={CLUSTER}"),
         pytest("e2e", 1000, 240, CLUSTER, name="cluster"),
-        smoke("standalone", 200),
-        smoke("hdfs", 200),
-        smoke("cluster", 200),
+        smoke("standalone", 300),
+        smoke("hdfs", 300),
+        smoke("cluster", 300),
     ),
 }
 
