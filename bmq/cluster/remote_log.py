@@ -292,6 +292,8 @@ class RemoteLog:
     async def prove_ownership(self) -> None:
         """As PartitionLog.prove_ownership; what is known here is as new as the proof then. Raises KafkaError."""
         answer = await self._ask(ApiKey.PROVE_OWNERSHIP, ProveOwnershipRequest(**self._named()))
+        if self.ended.done():
+            raise _moved()  # in the turn of the loop in which the answer came: nothing is learned here any more
         self._mirror.learn_epochs(answer.epochs)
         self._learn(answer.log_start_offset, answer.high_watermark, answer.last_stable_offset, answer.log_end_offset)
 

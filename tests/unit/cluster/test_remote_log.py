@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -218,6 +219,27 @@ async def test_an_owner_that_lost_its_directory_proves_nothing(cluster: Cluster)
     await cluster.nodes[3].log()
     assert await refusal(log.prove_ownership()) is MOVED
     assert log.link is None
+
+
+@pytest.mark.parametrize("end", [RemoteLog.retire, RemoteLog.close])
+def test_a_proof_that_comes_in_the_turn_in_which_the_log_ends_proves_nothing(end: Callable[[RemoteLog], None]) -> None:
+    @on_cluster()
+    async def run(cluster: Cluster) -> None:
+        log = await opened(cluster)
+        await append(await cluster.nodes[2].log(), b"a", b"b")
+        links = cluster.router.surroundings.links
+        call = links.call
+
+        async def call_and_end(*args: Any, **options: Any) -> Any:
+            answer = await call(*args, **options)
+            end(log)
+            return answer
+
+        with patch.object(links, "call", call_and_end):
+            assert await refusal(log.prove_ownership()) is MOVED
+        assert log.high_watermark == 0
+
+    run()
 
 
 @on_cluster()
