@@ -58,6 +58,10 @@ def _nobody_listens() -> None:
     pass
 
 
+def _always() -> bool:
+    return True
+
+
 def _report_failure(event: str, runtime: PartitionRuntime, error: Exception) -> None:
     """A bug in something that is done for one partition after the other, and that no acknowledgement rests on."""
     _log.error(event, partition=partition_directory(runtime.topic_partition), reason=repr(error), exc_info=error)
@@ -66,7 +70,8 @@ def _report_failure(event: str, runtime: PartitionRuntime, error: Exception) -> 
 class PartitionManager:
     """Implements bmq.proxy.appender.Partitions. All calls come from one event loop, which runs when it is made.
 
-    `holder` names this process incarnation in the store: never the same for two of them.
+    `holder` names this process incarnation in the store: never the same for two of them. `is_padding_understood`: see
+    Surroundings.
     """
 
     def __init__(
@@ -76,9 +81,11 @@ class PartitionManager:
         clock: Clock,
         random: Random,
         settings: BrokerSettings | None = None,
+        *,
+        is_padding_understood: Callable[[], bool] = _always,
     ) -> None:
         self.settings = settings or BrokerSettings()
-        self.surroundings = Surroundings(store, holder, clock, random, self.settings)
+        self.surroundings = Surroundings(store, holder, clock, random, self.settings, is_padding_understood)
         self.budget = self.surroundings.budget
         self.tail_cache = self.surroundings.tail_cache
         self.counts = self.surroundings.counts

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from bmq.broker.acknowledgement import PendingBatch
+from bmq.log.padding import padded_end
 from bmq.log.segment_index import IndexBuilder
 from bmq.log.store import Buffer, SegmentWriter
 from bmq.protocol.record_batch import rewrite
@@ -13,11 +14,12 @@ from bmq.protocol.record_batch import rewrite
 class OwnSegment:
     """`written_bytes` were handed to the writer; what is durable is in `index`, which exists from the first write on.
 
-    `closed_bytes` is the file's length once it is closed (-1 before); more than the valid bytes if a torn batch lies
-    behind the last whole one. Times: seconds of the event loop, milliseconds of the wall clock.
+    `closed_bytes` is the file's length once it is closed (-1 before); more than the valid bytes if a torn batch or padding
+    lies behind the last whole one. `alignment_bytes`: see SegmentStore.append_alignment_bytes. Times: seconds of the event loop, milliseconds of the wall clock.
     """
 
     __slots__ = (
+        "alignment_bytes",
         "closed_bytes",
         "file_id",
         "index",
@@ -30,7 +32,16 @@ class OwnSegment:
         "written_bytes",
     )
 
-    def __init__(self, leader_epoch: int, roll: int, writer: SegmentWriter, *, now_s: float, now_ms: int) -> None:
+    def __init__(
+        self,
+        leader_epoch: int,
+        roll: int,
+        writer: SegmentWriter,
+        *,
+        now_s: float,
+        now_ms: int,
+        alignment_bytes: int = 1,
+    ) -> None:
         self.leader_epoch = leader_epoch
         self.roll = roll
         self.file_id = writer.file_id
@@ -38,6 +49,7 @@ class OwnSegment:
         self.opened_ms = now_ms
         self.opened_s = now_s
         self.last_append_s = now_s
+        self.alignment_bytes = alignment_bytes
         self.written_bytes = 0
         self.closed_bytes = -1
         self.index: IndexBuilder | None = None
@@ -47,7 +59,7 @@ class OwnSegment:
         """Durable and acknowledged."""
         return 0 if self.index is None else self.index.valid_bytes
 
-    def place(self, batches: Iterable[PendingBatch]) -> list[Buffer]:
+    def place(self, batches: Iterable[PendingBatch], *, is_padded: bool = False) -> list[Buffer]:
         """Give each batch its place in the file and finish its header; the buffers to append."""
         position = self.written_bytes
         buffers: list[Buffer] = []
@@ -57,6 +69,11 @@ class OwnSegment:
             rewrite(view, 0, batch.base_offset, self.leader_epoch)
             buffers.append(view)
             position += batch.size_bytes
+        if is_padded:
+            end = padded_end(position, self.alignment_bytes)
+            if end > position:
+                buffers.append(bytes(end - position))
+                position = end
         self.written_bytes = position
         return buffers
 

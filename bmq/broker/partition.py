@@ -104,6 +104,7 @@ from bmq.broker.partition_states import (
     WithSegment,
     Writing,
 )
+from bmq.log.padding import padded_end
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
 
@@ -353,7 +354,7 @@ def _write(state: Writing) -> Step:
     log, limits = state.log, state.limits
     effects: list[Effect] = []
     if log.waiting and not state.is_roll_due and len(log.append_ends) < limits.appends_outstanding_max:
-        batches = _take_fitting(log, limits.segment_bytes)
+        batches = _take_fitting(log, limits)
         if batches:
             effects.append(WriteBatches(state.segment, batches))
         if log.waiting:
@@ -383,10 +384,10 @@ def _weigh(state: Writing) -> tuple[Writing, Effects]:
     return replace(state, following=Following.ABSENT, skipped_rolls=state.skipped_rolls + 1), (discard,)
 
 
-def _take_fitting(log: Unsynced, segment_bytes_max: int) -> tuple[Batch, ...]:
+def _take_fitting(log: Unsynced, limits: Limits) -> tuple[Batch, ...]:
     """Move what fits into the segment from waiting to written. An empty segment takes a batch of any size."""
     waiting = log.waiting
-    room = segment_bytes_max - log.segment_bytes
+    room = limits.segment_bytes - log.segment_bytes
     size = 0
     taken: list[Batch] = []
     while waiting:
@@ -397,7 +398,7 @@ def _take_fitting(log: Unsynced, segment_bytes_max: int) -> tuple[Batch, ...]:
         taken.append(waiting.popleft())
     if taken:
         log.written.extend(taken)
-        log.segment_bytes += size
+        log.segment_bytes = padded_end(log.segment_bytes + size, limits.append_alignment_bytes)
         log.append_ends.append(taken[-1].end_offset)
     return tuple(taken)
 
@@ -581,7 +582,7 @@ def _drain(state: Writing) -> Step:
     log = state.log
     effects: list[Effect] = []
     if log.waiting and not state.is_roll_due:
-        batches = _take_fitting(log, state.limits.segment_bytes)
+        batches = _take_fitting(log, state.limits)
         if batches:
             effects.append(WriteBatches(state.segment, batches))
     if log.waiting:

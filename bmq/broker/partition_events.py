@@ -48,6 +48,7 @@ class Limits:
     `segment_bytes`: no segment grows past it. `preopen_bytes`: from here on the next one is opened ahead of need.
     `appends_outstanding_max`: appends written but not yet durable. `replicas_wanted`: on how many nodes the store puts a
     file when all are well. `replicas_min`: on how many acks=all needs it, never more than are wanted.
+    `append_alignment_bytes`: an append may be padded to a multiple of it.
     """
 
     segment_bytes: int
@@ -55,6 +56,7 @@ class Limits:
     appends_outstanding_max: int = 64
     replicas_wanted: int = 1
     replicas_min: int = 1
+    append_alignment_bytes: int = 1
 
 
 RECOVERED: Final = -1

@@ -76,6 +76,7 @@ def limits_of(config: LogConfig, surroundings: Surroundings) -> ev.Limits:
         surroundings.settings.appends_outstanding_max,
         wanted,
         replicas_min(config, wanted),
+        surroundings.store.append_alignment_bytes(config.durability),
     )
 
 
@@ -389,7 +390,8 @@ class PartitionRuntime(LogReader):
         self._current = segment
         now_s = self._loop.time()
         segment.last_append_s = now_s
-        answer = segment.writer.append(segment.place(batches))
+        is_padded = segment.alignment_bytes > 1 and self._surroundings.is_padding_understood()
+        answer = segment.writer.append(segment.place(batches, is_padded=is_padded))
         written = partial(self._written, segment.roll, batches[-1].end_offset, now_s)
         if answer.done():
             written(answer)
@@ -430,7 +432,7 @@ class PartitionRuntime(LogReader):
         size_bytes = 0
         for batch in batches:
             base_offset = batch.base_offset
-            add(batch.header, base_offset)
+            add(batch.header, base_offset, batch.position)
             keep(base_offset, base_offset + batch.offset_count, batch.view, batch.position)
             size_bytes += batch.size_bytes
             tell((batch, ErrorCode.NONE))

@@ -107,7 +107,12 @@ class SegmentKeeper:
         )
         loop = asyncio.get_running_loop()
         segment = OwnSegment(
-            self._paths.leader_epoch, roll, writer, now_s=loop.time(), now_ms=self._surroundings.clock.now_ms()
+            self._paths.leader_epoch,
+            roll,
+            writer,
+            now_s=loop.time(),
+            now_ms=self._surroundings.clock.now_ms(),
+            alignment_bytes=self._store.append_alignment_bytes(self.config.durability),
         )
         try:
             await self.look()

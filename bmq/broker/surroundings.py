@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
@@ -51,13 +52,17 @@ class BrokerSettings:
 
 @dataclass(slots=True)
 class Surroundings:
-    """Handed to every partition. `holder` names this process incarnation in the store."""
+    """Handed to every partition. `holder` names this process incarnation in the store.
+
+    `is_padding_understood`: whether every process that may read our files knows of padding.
+    """
 
     store: SegmentStore
     holder: str
     clock: Clock
     random: Random
     settings: BrokerSettings
+    is_padding_understood: Callable[[], bool]
     tail_cache: TailCache = field(init=False)
     budget: AppendBudget = field(init=False)
     indexes: IndexCache = field(init=False)

@@ -39,7 +39,7 @@ from bmq.cluster.routed_groups import RoutedGroups, RoutedGroupsConfig
 from bmq.cluster.router import Router
 from bmq.controller.broker_configs import static_configs
 from bmq.controller.config import ControllerConfig
-from bmq.controller.features import SUPPORTED_FEATURES
+from bmq.controller.features import PADDING_VERSION, SUPPORTED_FEATURES
 from bmq.controller.history import StateChangeHistory
 from bmq.controller.image import ROLE_CONTROLLER, ROLE_PROXY, MetadataImage, Node
 from bmq.controller.runtime import Controller
@@ -204,7 +204,14 @@ class NodeServer:
     def _build(self, cluster_id: str, holder: str, member: Member) -> None:
         settings, loop = self._settings, self._loop
         node = self._node()
-        self._manager = PartitionManager(self._store, holder, self._clock, self._rng, settings.broker)
+        self._manager = PartitionManager(
+            self._store,
+            holder,
+            self._clock,
+            self._rng,
+            settings.broker,
+            is_padding_understood=lambda: self.image.metadata_version >= PADDING_VERSION,
+        )
         manager = self._manager
         self._links = Links(f"bmq-node-{settings.node_id}", self._address_of, random=self._rng, stalls=self._stalls)
         configs = kafka_configs(settings)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
+
+from pydantic import Field
+
+from bmq.log.padding import UNIT_BYTES
 
 BLOCK_BYTES_MIN: Final = 1024 * 1024  # dfs.namenode.fs-limits.min-block-size
 NAMENODE_PORT: Final = 8020
@@ -38,7 +42,7 @@ class HdfsSettings:
     user: str = ""
     replication: int = 3
     write_mode: WriteMode = WriteMode.FANOUT
-    checksum_chunk_bytes: int = 4096
+    checksum_chunk_bytes: Annotated[int, Field(ge=UNIT_BYTES, multiple_of=UNIT_BYTES)] = 4096
     packet_bytes_max: int = 256 * 1024
     rpc_timeout_s: float = 5.0
     connect_timeout_s: float = 1.0

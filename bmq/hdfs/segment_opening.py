@@ -88,7 +88,7 @@ class SegmentOpening:
         self._leases.add(holder)
         is_open = False
         try:
-            stream, file_id = await self._open_stream(path, absolute_path, holder, segment_bytes)
+            stream, file_id = await self._open_stream(path, absolute_path, holder, durability, segment_bytes)
             is_open = True
         finally:
             if not is_open:
@@ -114,13 +114,13 @@ class SegmentOpening:
         return writer
 
     async def _open_stream(
-        self, path: str, absolute_path: str, holder: str, segment_bytes: int
+        self, path: str, absolute_path: str, holder: str, durability: Durability, segment_bytes: int
     ) -> tuple[BlockStream, int]:
         """The stream of a new file's block, and the file's id."""
         namenode = self._namenode
         exclude = {node.uuid: node for node in self._bad_nodes.current()}
         is_fanout: bool | None = None
-        block_bytes = self._block_bytes(segment_bytes)
+        block_bytes = self._block_bytes(segment_bytes, durability)
         pauses_s = self._pauses_s()
         reason = ""
         tries = 0
@@ -179,13 +179,15 @@ class SegmentOpening:
             return stream, file_id
         raise StorageUnavailable(f"{path}: no block could be set up in {OPEN_TRIES_MAX} tries: {reason}")
 
-    def _block_bytes(self, segment_bytes: int) -> int:
+    def _block_bytes(self, segment_bytes: int, durability: Durability) -> int:
         """Every DataNode reserves a whole block for an open segment, so it is hardly larger than needed.
 
-        It is never quite full: a file whose last block is full cannot be opened again to be synced (resync.py).
+        It is never quite full: a file whose last block is full cannot be opened again to be synced (resync.py). The last
+        append may be padded (rule 27).
         """
         chunk_bytes = self._config.checksum_chunk_bytes
-        return (max(segment_bytes, BLOCK_BYTES_MIN) // chunk_bytes + 1) * chunk_bytes
+        spare_chunks = 3 if durability is Durability.HSYNC else 1
+        return (max(segment_bytes, BLOCK_BYTES_MIN) // chunk_bytes + spare_chunks) * chunk_bytes
 
     async def _give_back(self, stream: BlockStream, absolute_path: str, holder: str, file_id: int) -> None:
         """Remove the file in good order. A block that no DataNode ever reports counts as space in use for 10 minutes, so

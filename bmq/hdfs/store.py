@@ -209,6 +209,9 @@ class HdfsStore:
 
     # --- segments
 
+    def append_alignment_bytes(self, durability: Durability) -> int:
+        return self.config.checksum_chunk_bytes if durability is Durability.HSYNC else 1
+
     async def create_segment(self, path: str, *, holder: str, durability: Durability, segment_bytes: int) -> HdfsWriter:
         return await self._create(path, holder, durability, segment_bytes)
 

@@ -143,6 +143,9 @@ class LocalStore:
 
     # --- segments
 
+    def append_alignment_bytes(self, durability: Durability) -> int:
+        return 1  # the checksums are the batches' own
+
     async def create_segment(
         self, path: str, *, holder: str, durability: Durability, segment_bytes: int
     ) -> LocalWriter:

@@ -425,7 +425,7 @@ def _index_run(run: BatchRun, builder: IndexBuilder, producers: ProducerStates |
     for place, header in run.batches:
         if header.base_offset != end_offset or header.leader_epoch != builder.leader_epoch:
             break
-        builder.add(header, header.base_offset)
+        builder.add(header, header.base_offset, run.position + place)
         end_offset = header.end_offset
         if producers is None or header.producer_id < 0:
             continue

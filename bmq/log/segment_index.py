@@ -188,9 +188,11 @@ class IndexBuilder:
         """How many entries it keeps in memory, 24 bytes each."""
         return len(self._positions)
 
-    def add(self, header: BatchHeader, base_offset: int) -> None:
-        """Count in the batch that follows. `base_offset` is where it was placed; the header's own may be the client's."""
-        position = self.valid_bytes
+    def add(self, header: BatchHeader, base_offset: int, position: int) -> None:
+        """Count in the batch that follows, at `position` of the file.
+
+        `base_offset` is where it was placed; the header's own may be the client's.
+        """
         if position >= self._next_entry_position:
             self._offsets.append(base_offset)
             self._positions.append(position)

@@ -1,13 +1,15 @@
 """Reads whole record batches of one segment file, from a batch boundary on, in chunks: bounded memory, any file size.
 
-For replay, time look-ups and recovery. The hot catch-up path of the proxy has its own reader.
+Padding between them is passed over. For replay, time look-ups and recovery. The hot catch-up path of the proxy has its own reader.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from bmq.log.padding import is_blank, is_padding, padding_end
 from bmq.log.partition_log import Location
 from bmq.log.store import Buffer, SegmentStore
 from bmq.protocol.record_batch import (
@@ -34,7 +36,10 @@ class BadBatch(CorruptRecords):
 
 @dataclass(frozen=True, slots=True)
 class BatchRun:
-    """Whole batches back to back. `batches` has (position in `data`, header); `position` is that of `data` in the file."""
+    """Whole batches, padding between them or not.
+
+    `batches` has (position in `data`, header); `position` is that of `data` in the file.
+    """
 
     position: int
     data: memoryview
@@ -111,12 +116,24 @@ class SegmentReader:
         view = memoryview(data)
         valid_left = self._valid_bytes - self.position
         found: list[tuple[int, BatchHeader]] = []
-        place = 0
+        start = place = 0
         needed_bytes = 0
         while place < len(view):
             if len(view) - place < HEADER_BYTES and len(view) < valid_left:
                 needed_bytes = HEADER_BYTES
                 break
+            if is_padding(view, place):
+                end = min(padding_end(self.position + place) - self.position, valid_left)
+                if end > len(view):
+                    needed_bytes = end - place
+                    break
+                if not is_blank(view[place:end]):
+                    self._bad = BadBatch(self._path, self.position + place, "neither a record batch nor padding")
+                    break
+                place = end
+                if not found:
+                    start = end
+                continue
             try:
                 header = BatchHeader.parse(view, place)
                 end = place + header.length + LENGTH_OVERHEAD_BYTES
@@ -133,11 +150,9 @@ class SegmentReader:
             found.append((place, header))
             place = end
         self._rest = bytes(view[place:])
-        if not found:
-            return None, needed_bytes
-        run = BatchRun(self.position, view[:place], found)
+        run = BatchRun(self.position + start, view[start:place], [(at - start, header) for at, header in found])
         self.position += place
-        return run, 0
+        return (run, 0) if found else (None, needed_bytes or HEADER_BYTES)
 
 
 async def read_whole_batches(
@@ -152,16 +167,25 @@ async def read_whole_batches(
     reader = SegmentReader.at(store, location, chunk_bytes=chunk_bytes)
     while (run := await reader.next_run()) is not None:
         taken: list[tuple[int, BatchHeader]] = []
+        size = 0
         for place, header in run.batches:
             if header.end_offset <= offset:
                 continue
-            size = place + header.size_bytes - (taken[0][0] if taken else place)
+            size += header.size_bytes
             if header.end_offset > bound_offset or (taken and size > length_bytes_max):
                 break
             taken.append((place, header))
         if taken:
-            first, last = taken[0], taken[-1]
-            return first[1].base_offset, run.data[first[0] : last[0] + last[1].size_bytes]
+            return taken[0][1].base_offset, _together(run.data, taken)
         if run.batches[-1][1].end_offset > offset:
             return None
     return None
+
+
+def _together(data: memoryview, taken: Sequence[tuple[int, BatchHeader]]) -> memoryview:
+    """The batches back to back: as they lie, or copied where padding lies between them."""
+    start, (last_place, last) = taken[0][0], taken[-1]
+    end = last_place + last.size_bytes
+    if sum(header.size_bytes for _, header in taken) == end - start:
+        return data[start:end]
+    return memoryview(b"".join(data[place : place + header.size_bytes] for place, header in taken))

@@ -172,6 +172,9 @@ class SegmentStore(Protocol):
     async def read_file(self, path: str, *, length_bytes_max: int) -> bytes:
         """A whole closed file. Raises FileMissing, CorruptFile (longer than allowed)."""
 
+    def append_alignment_bytes(self, durability: Durability) -> int:
+        """An append has to end at a multiple of this, or what is appended next may cost some of it (rule 27); 1: anywhere."""
+
     async def create_segment(
         self, path: str, *, holder: str, durability: Durability, segment_bytes: int
     ) -> SegmentWriter:

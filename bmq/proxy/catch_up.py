@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
+from bmq.log.padding import padding_end
 from bmq.log.partition_log import Location, PartitionLog, TopicPartition
 from bmq.log.store import FileMissing
 from bmq.protocol.error_codes import ErrorCode
@@ -55,6 +56,7 @@ class ExtentWalk:
     __slots__ = (
         "_bound_offset",
         "_chunk_bytes",
+        "_gaps",
         "_length_bytes_max",
         "_location",
         "_offset",
@@ -71,6 +73,7 @@ class ExtentWalk:
         self._length_bytes_max = length_bytes_max
         self._bound_offset = bound_offset
         self._chunk_bytes = chunk_bytes
+        self._gaps: list[tuple[int, int]] = []  # padding between batches of the data, begin and end
         self.start = location.position  # the data is [start, position) of the file
         self.position = location.position
         self.next_offset = offset
@@ -104,6 +107,9 @@ class ExtentWalk:
                     return number + 1
                 base_offset, length, last_delta = _HEAD.unpack_from(bytes(chunk[at:]) + bytes(following[:_HEAD_BYTES]))
             size = length + LENGTH_OVERHEAD_BYTES
+            if not length and not base_offset:
+                self._skip_padding()
+                continue
             if size < HEADER_BYTES:
                 raise CorruptRecords(f"{self._location.path} at {self.position}: a batch of {size} bytes")
             end = self.position + size
@@ -112,6 +118,7 @@ class ExtentWalk:
                 break
             if last_offset < self._offset:
                 self.start = self.position = end
+                self._gaps.clear()
                 continue
             if end - self.start > self._length_bytes_max and self.position > self.start:
                 break
@@ -124,12 +131,24 @@ class ExtentWalk:
         chunk_bytes = self._chunk_bytes
         views = []
         position = self.start
-        while position < self.position:
-            number, at = divmod(position, chunk_bytes)
-            stop = min(chunk_bytes, at + self.position - position)
-            views.append(chunks[number][at:stop])
-            position += stop - at
+        for end, next_position in (*self._gaps, (self.position, self.position)):
+            while position < end:
+                number, at = divmod(position, chunk_bytes)
+                stop = min(chunk_bytes, at + end - position)
+                views.append(chunks[number][at:stop])
+                position += stop - at
+            position = next_position
         return views
+
+    def _skip_padding(self) -> None:
+        end = min(padding_end(self.position), self._location.valid_bytes)
+        if self.position == self.start:
+            self.start = end
+        elif self._gaps and self._gaps[-1][1] == self.position:
+            self._gaps[-1] = self._gaps[-1][0], end
+        else:
+            self._gaps.append((self.position, end))
+        self.position = end
 
     def _skip_along(self, chunk: memoryview, chunk_position: int, at: int) -> bool:
         """Take the batches whose headers lie in this chunk by their lengths alone, as no bound lies in the extent.

@@ -52,6 +52,8 @@ from tests.fakes.nodes import Nodes, NodeState
 from tests.fakes.store_writer import FakeWriter
 
 T = TypeVar("T")
+CHUNK_BYTES = 512  # under one checksum of a DataNode
+CHUNK_LOST_RATE = 0.5
 READABLE_S_MIN = 5.0
 """A file whose good replicas returned stays readable for so long at least: somebody who tries again gets on."""
 
@@ -103,6 +105,7 @@ class Counts:
     raised_appends: int = 0
     full_appends: int = 0
     lost_bytes: int = 0  # of hsync topics, when the machines crashed
+    lost_chunks: int = 0  # the last ones of hsync segments, likewise
 
 
 class FakeStore:
@@ -140,7 +143,12 @@ class FakeStore:
         return client
 
     def crash_machine(self) -> None:
-        """Power loss everywhere: every client is dead, and of what was not synced any prefix is left."""
+        """Power loss everywhere: every client is dead, and of what was not synced any prefix is left.
+
+        Whoever could append may have been appending: the checksum of the chunk where that began may be on the disk without
+        the bytes, and then the whole chunk is gone, synced or not (rule 27).
+        """
+        written_to = [writer.file for client in self.clients for writer in client.writers if writer.may_append]
         for client in self.clients:
             client.kill()
         self._crash_count += 1
@@ -150,6 +158,10 @@ class FakeStore:
                 left_bytes = self.random.randint(file.synced_bytes, len(file.data))
                 self.counts.lost_bytes += len(file.data) - left_bytes if file.is_hsync else 0
                 self.namespace.truncate(file, left_bytes)
+        for file in written_to:
+            if file.is_hsync and self.random.random() < CHUNK_LOST_RATE:
+                self.counts.lost_chunks += 1
+                self.namespace.truncate(file, len(file.data) - len(file.data) % CHUNK_BYTES)
 
     # --- NameNodes
 
@@ -500,6 +512,9 @@ class FakeClient:
             return self._store.damaged(file, path) or bytes(file.data)
 
         return await self.request(perform)
+
+    def append_alignment_bytes(self, durability: Durability) -> int:
+        return CHUNK_BYTES if durability is Durability.HSYNC else 1
 
     async def create_segment(self, path: str, *, holder: str, durability: Durability, segment_bytes: int) -> FakeWriter:
         file = await self.request(lambda: self._create(path, holder), is_change=True)

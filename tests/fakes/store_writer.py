@@ -111,6 +111,14 @@ class FakeWriter:
             raise AppendFailure(f"it was appended to {self.path} all the same")
         return answer
 
+    @property
+    def file(self) -> File:
+        return self._file
+
+    @property
+    def may_append(self) -> bool:
+        return not (self._lost or self._is_ghost) and self._file.is_open and self._file.stamp == self._stamp
+
     async def prove_ownership(self) -> None:
         def perform() -> None:
             if self._failure is not None:

@@ -490,9 +490,9 @@ class Owners:
         self.outcome.power_losses += 1
         self.power_losses += 1
         self.is_loss_possible = self.chances.config.durability is Durability.HFLUSH
+        self.store.crash_machine()
         for owner in self.owners:
             owner.process.kill()
-        self.store.crash_machine()
         self.nodes.all_return()
         if self.is_loss_possible:
             damage_unsynced(self.store.namespace, DIRECTORY, dice)

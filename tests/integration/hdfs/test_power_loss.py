@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -12,6 +13,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from bmq.dev.hdfs import HdfsCluster
 from bmq.hdfs.store import HdfsStore
+from bmq.log.padding import padded_end
+from bmq.log.store import Durability
 from tests.soak.hazards import HSYNC, disks_of, lose_power
 from tests.support import wire
 from tests.support.hdfs import config_of, new_cluster, outside_any_loop, running
@@ -91,6 +94,44 @@ def test_a_whole_file_outlives_it(unsafe_hdfs: tuple[HdfsCluster, tuple[UnsafeDi
             await store.close()
 
     assert outside_any_loop(write_and_read()) == contents
+
+
+@pytest.mark.parametrize("is_padded", [True, False], ids=["padded", "not padded"])
+def test_what_was_synced_outlives_an_append_behind_it(
+    unsafe_hdfs: tuple[HdfsCluster, tuple[UnsafeDisk, ...]], is_padded: bool
+) -> None:
+    """The next append's checksum is on the disks, its bytes are not: the chunk that both share is gone (rule 27)."""
+    cluster, disks = unsafe_hdfs
+    path = "t/00000000.log"
+    synced = b"s" * 10_000
+
+    async def write_and_close() -> int:
+        store = await HdfsStore.open(config_of(cluster, "/rewritten"), Random(1))
+        try:
+            await store.make_directory("t")
+            writer = await store.create_segment(
+                path, holder="owner", durability=Durability.HSYNC, segment_bytes=1 << 20
+            )
+            padded_bytes = padded_end(len(synced), store.append_alignment_bytes(Durability.HSYNC))
+            data = synced.ljust(padded_bytes, b"\0") if is_padded else synced
+            assert await writer.append([data]) == len(data)
+            await writer._stream.send([b"u" * 300], is_sync=False)
+            for meta in (meta for disk in disks for meta in disk.directory.rglob("rbw/*.meta")):
+                descriptor = os.open(meta, os.O_RDWR)
+                os.fsync(descriptor)
+                os.close(descriptor)
+            writer.abandon()
+            await lose_power(cluster, disks, 0.0)
+            await cluster.wait_live(3)
+            return await store.take_over(path, previous_holder="owner", durability=Durability.HSYNC)
+        finally:
+            await store.close()
+
+    length_bytes = outside_any_loop(write_and_close())
+    if is_padded:
+        assert length_bytes >= len(synced)
+    else:
+        assert length_bytes == 8192  # what HDFS does with it: the reason for the rule
 
 
 def test_a_deletion_of_records_outlives_it(

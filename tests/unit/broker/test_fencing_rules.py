@@ -72,7 +72,7 @@ def test_an_index_of_another_file_is_not_trusted() -> None:
     """Rule 12: the same epoch, roll and length, but a file that was made again."""
     batch = memoryview(batch_of(b"a"))
     builder = IndexBuilder(3, 0, 77, 0, interval_bytes=1)
-    builder.add(BatchHeader.parse(batch), 0)
+    builder.add(BatchHeader.parse(batch), 0, 0)
     index = builder.build(len(batch))
     assert index.is_for(3, 0, 77, len(batch))
     assert not index.is_for(3, 0, 78, len(batch))

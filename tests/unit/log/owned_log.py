@@ -152,7 +152,7 @@ class Owner:
                 self.files.producers.place_marker(header, base_offset, marker)
             else:
                 self.files.producers.place(header, base_offset)
-        self.builder.add(header, base_offset)
+        self.builder.add(header, base_offset, self.builder.valid_bytes)
         self.files.producers.synced(header.end_offset)
         self.acknowledged.append(bytes(batch))
         return base_offset

@@ -32,7 +32,7 @@ def header(count: int, body_bytes: int, timestamp_ms: int) -> BatchHeader:
 def built(batches: list[tuple[int, int, int]], base_offset: int = 100, interval_bytes: int = 200) -> IndexBuilder:
     builder = IndexBuilder(3, 4, 55, base_offset, interval_bytes=interval_bytes)
     for count, body_bytes, timestamp_ms in batches:
-        builder.add(header(count, body_bytes, timestamp_ms), builder.end_offset)
+        builder.add(header(count, body_bytes, timestamp_ms), builder.end_offset, builder.valid_bytes)
     return builder
 
 

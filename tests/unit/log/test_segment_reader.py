@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bmq.log import segment_reader
+from bmq.log.padding import padded_end
 from bmq.log.partition_log import Location
 from bmq.log.segment_reader import BadBatch, SegmentReader, read_whole_batches
 from bmq.log.store import FileMissing
@@ -123,3 +124,75 @@ async def test_whole_batches_from_an_offset_on(sizes: list[int], data: st.DataOb
             break
         taken.append(batch)
     assert bytes(data_found) == b"".join(taken)
+
+
+# --- padding
+
+
+def padded_file(groups: list[list[int]], alignments: list[int]) -> tuple[list[tuple[int, bytes]], bytes]:
+    """(position and bytes of each batch, the whole file): each group is an append, padded as its writer did."""
+    placed: list[tuple[int, bytes]] = []
+    file = bytearray()
+    for sizes, alignment_bytes in zip(groups, alignments, strict=False):
+        for size in sizes:
+            batch = bytes(batch_of(2, value_bytes=size, base_offset=2 * len(placed)))
+            placed.append((len(file), batch))
+            file += batch
+        file += bytes(padded_end(len(file), alignment_bytes) - len(file))
+    return placed, bytes(file)
+
+
+GROUPS = st.lists(st.lists(st.integers(0, 900), min_size=1, max_size=3), min_size=1, max_size=8)
+ALIGNMENTS = st.lists(st.sampled_from([1, 512, 4096]), min_size=8, max_size=8)
+
+
+@given(groups=GROUPS, alignments=ALIGNMENTS, chunk_bytes=st.integers(1, 6_000), data=st.data())
+async def test_padding_is_passed_over(
+    groups: list[list[int]], alignments: list[int], chunk_bytes: int, data: st.DataObject
+) -> None:
+    """From any batch on, and to wherever the file was cut: all whole batches before that."""
+    placed, file = padded_file(groups, alignments)
+    first = data.draw(st.integers(0, len(placed) - 1))
+    cut = data.draw(st.integers(placed[first][0], len(file)))
+    store, location = file_of(file[:cut])
+    reader = SegmentReader.at(store, replace(location, position=placed[first][0]), chunk_bytes=chunk_bytes)
+    found: list[tuple[int, bytes]] = []
+    try:
+        while (run := await reader.next_run()) is not None:
+            assert run.batches
+            for place, header in run.batches:
+                found.append((run.position + place, bytes(run.data[place : place + header.size_bytes])))
+    except BadBatch as error:
+        assert not file[error.position : cut].strip(b"\0") or any(at == error.position for at, _ in placed)
+    assert found == [(at, batch) for at, batch in placed[first:] if at + len(batch) <= cut]
+    assert store.read_bytes <= cut - placed[first][0]
+
+
+async def test_what_is_not_blank_is_no_padding() -> None:
+    placed, file = padded_file([[10], [10]], [4096, 4096])
+    damaged = bytearray(file)
+    damaged[300] = 1
+    store, location = file_of(bytes(damaged))
+    found, error = await read_on(SegmentReader.at(store, replace(location, valid_bytes=placed[1][0] + 100)))
+    assert error is not None and "neither a record batch nor padding" in str(error)
+    assert found == [placed[0][1]]
+
+
+@given(groups=GROUPS, alignments=ALIGNMENTS, data=st.data())
+async def test_whole_batches_are_given_back_to_back(
+    groups: list[list[int]], alignments: list[int], data: st.DataObject
+) -> None:
+    placed, file = padded_file(groups, alignments)
+    number = data.draw(st.integers(0, len(placed) - 1))
+    limit = data.draw(st.integers(0, 5_000))
+    store, location = file_of(file)
+    location = replace(location, valid_bytes=placed[-1][0] + len(placed[-1][1]))
+    found = await read_whole_batches(store, location, 2 * number, limit, 2 * len(placed))
+    assert found is not None
+    base_offset, records = found
+    expected = b""
+    for _, batch in placed[number:]:
+        if expected and len(expected) + len(batch) > limit:
+            break
+        expected += batch
+    assert base_offset == 2 * number and bytes(records) == expected

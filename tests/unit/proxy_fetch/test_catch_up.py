@@ -10,17 +10,18 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bmq.log.partition_log import TopicPartition
+from bmq.log.partition_log import Location, TopicPartition
 from bmq.log.store import Buffer, FileMissing
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.record_batch import CorruptRecords, Record, encode_batch
-from bmq.proxy.catch_up import CatchUp
+from bmq.proxy.catch_up import CatchUp, ExtentWalk
 from bmq.proxy.fetch_config import FetchConfig
 from bmq.proxy.fetch_metrics import FetchCounts
 from bmq.proxy.read_cache import ReadCache
 from tests.fakes.partition_log import FakePartitionLog
 from tests.fakes.store import FakeClient, FakeStore
+from tests.unit.log.test_segment_reader import padded_file
 
 pytestmark = pytest.mark.unit
 
@@ -210,3 +211,33 @@ def test_a_damaged_length_is_corrupt_and_ends() -> None:
         await reader.cache.close()
 
     asyncio.run(run())
+
+
+@given(
+    groups=st.lists(st.lists(st.integers(0, 900), min_size=1, max_size=3), min_size=1, max_size=8),
+    alignments=st.lists(st.sampled_from([1, 512, 4096]), min_size=8, max_size=8),
+    chunk_bytes=st.integers(64, 5_000),
+    data=st.data(),
+)
+def test_padding_is_not_given(
+    groups: list[list[int]], alignments: list[int], chunk_bytes: int, data: st.DataObject
+) -> None:
+    """Read after read, each from where the last one ended, with whatever limit: every batch once, and nothing else."""
+    placed, file = padded_file(groups, alignments)
+    end_offset = 2 * len(placed)
+    valid_bytes = placed[-1][0] + len(placed[-1][1])
+    number = data.draw(st.integers(0, len(placed) - 1))
+    offset, position, found = 2 * number, 0, b""
+    while offset < end_offset:
+        bound_offset = data.draw(st.integers(offset // 2 + 1, len(placed))) * 2
+        location = Location("p", 1, position, valid_bytes, 0, end_offset, True)
+        walk = ExtentWalk(location, offset, data.draw(st.integers(0, 3_000)), bound_offset, chunk_bytes)
+        chunks: dict[int, memoryview] = {}
+        while (needed := walk.advance(chunks)) is not None:
+            assert needed not in chunks
+            chunks[needed] = memoryview(file[:valid_bytes])[needed * chunk_bytes : (needed + 1) * chunk_bytes]
+        views = walk.views(chunks)
+        assert views and walk.next_offset > offset
+        found += b"".join(views)
+        offset, position = walk.next_offset, walk.position
+    assert found == b"".join(batch for _, batch in placed[number:])

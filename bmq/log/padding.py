@@ -1,0 +1,47 @@
+"""Zeros behind an append, so that the next one begins a chunk of its own (rule 27). Pure.
+
+A DataNode keeps a checksum for each chunk of a replica, and what is appended behind an unfinished chunk replaces that
+chunk's. When the power fails while that is on its way to the disk, bytes that were synced long ago no longer match, and the
+DataNode cuts the whole chunk off (BlockPoolSlice.validateIntegrityAndSetLength). So an append that is to stay on the disk
+ends where a chunk ends.
+
+Padding is known by itself, whatever a store's chunks are: the place of a batch's length is zero there, which no batch has, and
+it goes on to a multiple of UNIT_BYTES. It may be cut off anywhere.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from bmq.protocol.wire import Buffer
+
+UNIT_BYTES: Final = 512
+"""Chunks are multiples of it: HDFS's own default."""
+PADDING_BYTES_MIN: Final = 12  # of a batch: its base offset and its length
+_LENGTH: Final = Struct(">8xi")
+
+
+def padded_end(position: int, alignment_bytes: int) -> int:
+    """Where the next append begins after one that ended at `position`. `alignment_bytes`: 1, or a multiple of UNIT_BYTES."""
+    missing = -position % alignment_bytes
+    if 0 < missing < PADDING_BYTES_MIN:
+        missing += alignment_bytes
+    return position + missing
+
+
+def padding_end(position: int) -> int:
+    """Where padding that begins at `position` may end; more may follow there."""
+    end = padded_end(position, UNIT_BYTES)
+    return end if end > position else position + UNIT_BYTES
+
+
+def is_padding(buffer: Buffer, place: int) -> bool:
+    """Whether padding begins at `place`, where a batch ends or padding may; False when too few bytes are there to tell."""
+    return len(buffer) - place >= PADDING_BYTES_MIN and not _LENGTH.unpack_from(buffer, place)[0]
+
+
+def is_blank(buffer: Buffer) -> bool:
+    """Whether all of it can be padding."""
+    content = bytes(buffer)
+    return content.count(0) == len(content)

@@ -1,0 +1,121 @@
+"""What a topic with hsync acknowledged outlives a power loss in the middle of the next append (rule 27)."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from bmq.log.config import LogConfig
+from bmq.log.store import Durability
+from tests.fakes.namespace import files_below
+from tests.fakes.store import CHUNK_BYTES
+from tests.unit.broker.world import CONFIG, World, append, batch_of, produce, read_all, read_from_store, virtual
+
+pytestmark = pytest.mark.unit
+
+HSYNC = replace(CONFIG, durability=Durability.HSYNC)
+SIZES = (0, 1, 300, 439, 440, 451, 700, 5_000)  # a batch of these ends anywhere in a chunk
+
+
+def segments(world: World) -> dict[str, int]:
+    """Length of each segment file, by path."""
+    files = files_below(world.store.namespace.root, "")
+    return {path: len(file.data) for path, file in files if path.endswith(".log")}
+
+
+def random_value(random: Random) -> bytes:
+    return random.randbytes(random.choice(SIZES))
+
+
+def test_every_append_ends_a_chunk() -> None:
+    async def main() -> None:
+        world, random = World(), Random(1)
+        owner = world.owner(HSYNC)
+        log = await owner.log()
+        values = [random_value(random) for _ in range(60)]
+        for first in range(0, 60, 3):
+            await asyncio.gather(*(append(log, batch_of(value)) for value in values[first : first + 3]))
+            assert all(length % CHUNK_BYTES == 0 for length in segments(world).values())
+        expected = list(enumerate(values))
+        assert await read_all(log) == expected
+        assert await read_from_store(owner) == expected
+        owner.kill()
+        assert await read_all(await world.owner(HSYNC).log()) == expected
+
+    virtual(main)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_power_loss_during_an_append_costs_nothing(seed: int) -> None:
+    async def main() -> None:
+        world, random = World(seed), Random(seed)
+        expected: list[tuple[int, bytes]] = []
+        for _ in range(12):
+            owner = world.owner(HSYNC)
+            log = await owner.log()
+            for _ in range(random.randint(1, 5)):
+                value = random_value(random)
+                expected.append((await produce(log, value), value))
+            append(log, batch_of(random_value(random)))
+            await asyncio.sleep(0)
+            world.store.crash_machine()
+            owner.kill()
+        found = await read_all(await world.owner(HSYNC).log())
+        assert set(expected) <= set(found)
+        assert world.store.counts.lost_chunks
+
+    virtual(main)
+
+
+def test_nothing_is_padded_where_nobody_asks_for_it_or_somebody_would_not_understand() -> None:
+    async def main() -> None:
+        for config, is_understood in ((CONFIG, True), (HSYNC, False)):
+            world = World()
+            owner = world.owner(config)
+            owner.manager.surroundings.is_padding_understood = lambda known=is_understood: known
+            log = await owner.log()
+            batches = [batch_of(b"v" * size) for size in SIZES]
+            for batch in batches:
+                await append(log, batch)
+            assert sum(segments(world).values()) == sum(map(len, batches))
+
+    virtual(main)
+
+
+def test_padding_begins_when_everybody_understands_it() -> None:
+    """The level is raised while a segment is open: what lies in it already is as it was."""
+
+    async def main() -> None:
+        world = World()
+        owner = world.owner(HSYNC)
+        is_understood = False
+        owner.manager.surroundings.is_padding_understood = lambda: is_understood
+        log = await owner.log()
+        for number in range(10):
+            is_understood = number >= 5
+            await produce(log, b"%d" % number)
+        assert [length % CHUNK_BYTES for length in segments(world).values() if length] == [0]
+        expected = [(number, b"%d" % number) for number in range(10)]
+        assert await read_from_store(owner) == expected
+        owner.kill()
+        assert await read_all(await world.owner(HSYNC).log()) == expected
+
+    virtual(main)
+
+
+def test_padding_counts_as_room_of_the_segment() -> None:
+    async def main() -> None:
+        world = World()
+        config = LogConfig(segment_bytes=8 * CHUNK_BYTES, durability=Durability.HSYNC)
+        owner = world.owner(config)
+        log = await owner.log()
+        for number in range(40):
+            await produce(log, b"%d" % number)
+        lengths = segments(world).values()
+        assert len(lengths) >= 5 and max(lengths) <= config.segment_bytes
+        assert await read_from_store(owner) == [(number, b"%d" % number) for number in range(40)]
+
+    virtual(main)
