@@ -1,7 +1,6 @@
 """A minute and a half of the soak of a cluster: hosts in namespaces, real HDFS, ZooKeeper and clients, a fixed seed.
 
 Every kind of fault happens, to nodes that it hurts: the active controller is killed while another broker has lost HDFS.
-Power losses are left to `make soak-cluster HAZARDS=power_loss`: an hsync partition was found too short after one, see README.
 """
 
 from __future__ import annotations
@@ -46,7 +45,9 @@ def assert_nothing_left(directory: Path, devices_before: str) -> None:
 
 
 @pytest.mark.timeout(420)
-@pytest.mark.parametrize("hazards", [(), (Kind.LATE_CALLS,)], ids=["usual faults", "late calls"])
+@pytest.mark.parametrize(
+    "hazards", [(), (Kind.LATE_CALLS, Kind.POWER_LOSS)], ids=["usual faults", "late calls and a power loss"]
+)
 def test_nothing_acknowledged_is_lost_while_processes_and_the_network_fail(
     tmp_path: Path, hazards: tuple[Kind, ...]
 ) -> None:
