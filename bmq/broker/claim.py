@@ -120,8 +120,10 @@ async def find_open_files(
 ) -> tuple[OpenFile, ...]:
     """Every file that an older owner left open: empty ones and half-written indexes too (rule 3).
 
-    `older_epochs` newest first. A manifest, even an unfinished one, is only ever begun when everything older is closed,
-    so what lies behind the newest epoch with one needs no look, unless it was `just_sealed`.
+    `older_epochs` newest first. A manifest, even an unfinished one, is only ever begun when everything older that its owner
+    found is closed, so what lies behind the newest epoch with one needs no look, unless it was `just_sealed`. A directory
+    that was made after its owner had looked holds at most a name: that claim is fenced. It may have been left open; the
+    walk, which goes on behind an unfinished manifest, has it closed when it comes to it.
 
     `is_synced`: what an owner serves has to be on disk first (rule 26). One that died after it had closed a file, and before
     its manifest, may not have come to that: so the closed segments without an index are found, too (an index is only made
@@ -137,20 +139,28 @@ async def find_open_files(
             entries = await store.list_directory(directory)
         except FileMissing:
             continue  # retention of a former owner deleted it
-        left_open = [entry for entry in entries if entry.is_open and not entry.is_directory]
+        found += open_files_in(directory, entries)
         if is_synced:
             indexed = {parse_index(entry.name) for entry in entries if not entry.is_open}
-            left_open += [
-                entry
+            found += (
+                OpenFile(f"{directory}/{entry.name}", _holder_in(entries))
                 for entry in entries
                 if not entry.is_open
                 and entry.length_bytes
                 and (roll := parse_segment(entry.name)) is not None
                 and roll not in indexed
-            ]
-        if left_open:
-            owners = owners_in(entries)
-            holder = owners.pop() if len(owners) == 1 else None
-            found += (OpenFile(f"{directory}/{entry.name}", holder) for entry in left_open)
+            )
         is_rest_closed |= any(parse_manifest(entry.name) is not None for entry in entries)
     return tuple(found)
+
+
+def open_files_in(directory: str, entries: Iterable[FileStatus]) -> list[OpenFile]:
+    """What a sealed directory's listing shows as open."""
+    entries = tuple(entries)
+    holder = _holder_in(entries)
+    return [OpenFile(f"{directory}/{entry.name}", holder) for entry in entries if entry.is_open]
+
+
+def _holder_in(entries: Iterable[FileStatus]) -> str | None:
+    owners = owners_in(entries)
+    return owners.pop() if len(owners) == 1 else None

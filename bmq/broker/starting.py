@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from bmq.broker.claim import OpenFile, claim_directory, find_open_files, seal_directories
+from bmq.broker.claim import OpenFile, claim_directory, find_open_files, open_files_in, seal_directories
 from bmq.broker.own_directory import OwnDirectory
 from bmq.broker.partition_events import (
     CloseFile,
@@ -20,6 +20,7 @@ from bmq.broker.partition_events import (
     SealDirectories,
 )
 from bmq.broker.surroundings import Surroundings
+from bmq.log.checkpoint import FilesLeftOpen
 from bmq.log.names import EpochListing, PartitionPaths
 from bmq.log.partition_files import PartitionFiles
 from bmq.log.recovery import RecoveredLog, recover_log
@@ -59,21 +60,30 @@ class Start:
         return DirectoriesSealed(frozenset(self.open_files))
 
     async def close(self, effect: CloseFile) -> FileClosed:
-        file = self.open_files[effect.file]
+        await self._close(self.open_files[effect.file])
+        return FileClosed(effect.file)
+
+    async def _close(self, file: OpenFile) -> None:
         try:
             await self.surroundings.store.take_over(file.path, previous_holder=file.holder, durability=self.durability)
         except FileMissing:
             pass  # deleted by a former owner's retention, so nothing counts on it
         self.surroundings.counts.takeovers += 1
-        return FileClosed(effect.file)
 
     async def walk(self) -> LogWalked:
-        self.recovered = recovered = await recover_log(
-            self.surroundings.store,
-            self.paths,
-            self.listing.older_epochs(self.paths.leader_epoch),
-            index_interval_bytes=self.index_interval_bytes,
-        )
+        """Raises FilesLeftOpen when it came to files that were not found before. They are closed: the next try passes."""
+        try:
+            self.recovered = recovered = await recover_log(
+                self.surroundings.store,
+                self.paths,
+                self.listing.older_epochs(self.paths.leader_epoch),
+                index_interval_bytes=self.index_interval_bytes,
+            )
+        except FilesLeftOpen as error:
+            for file in open_files_in(error.path, error.entries):
+                self.open_files[file.path] = file
+                await self._close(file)
+            raise
         self.files = PartitionFiles(
             self.surroundings.store,
             self.paths,

@@ -36,6 +36,16 @@ class Directory:
     entries: tuple[FileStatus, ...]
 
 
+class FilesLeftOpen(StorageUnavailable):
+    """Files of a sealed directory are open. To be closed (rule 3) before the walk is tried again."""
+
+    def __init__(self, path: str, entries: tuple[FileStatus, ...]) -> None:
+        names = ", ".join(entry.name for entry in entries if entry.is_open)
+        super().__init__(f"{path} still has open files: {names}")
+        self.path = path
+        self.entries = entries
+
+
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """`directories`: whose segments follow the manifest, in order. More than one only when a loss was accepted."""
@@ -48,7 +58,7 @@ class Checkpoint:
 async def find_checkpoint(store: SegmentStore, paths: PartitionPaths, epochs: Sequence[int]) -> Checkpoint:
     """`epochs`: those below `paths.leader_epoch`, newest first, all sealed.
 
-    Raises StateDamaged, and StorageUnavailable (also when a file is still open).
+    Raises StateDamaged, StorageUnavailable, FilesLeftOpen.
     """
     following: list[Directory] = []
     is_loss_accepted = False
@@ -58,8 +68,8 @@ async def find_checkpoint(store: SegmentStore, paths: PartitionPaths, epochs: Se
             entries = await store.list_directory(path)
         except FileMissing:
             continue
-        if still_open := [entry.name for entry in entries if entry.is_open]:
-            raise StorageUnavailable(f"{path} still has open files: {', '.join(still_open)}")
+        if any(entry.is_open for entry in entries):
+            raise FilesLeftOpen(path, entries)
         directory = Directory(epoch, entries)
         found = await _newest_manifest(store, paths, directory)
         is_loss_accepted |= found.is_loss_accepted

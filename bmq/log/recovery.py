@@ -105,7 +105,7 @@ async def recover_log(
     """Walk the log for the owner of `paths.leader_epoch`, whose directory is claimed. `older_epochs`: all sealed ones.
 
     Looks at the directories again, so lengths are those after closing (rule 3). May be tried again after
-    StorageUnavailable (also raised when a file is still open). Raises StateDamaged when a manifest is missing or
+    StorageUnavailable, and after FilesLeftOpen once these are closed. Raises StateDamaged when a manifest is missing or
     damaged: only an operator can decide then (rule 25).
     """
     epochs = sorted(older_epochs, reverse=True)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from bmq.broker.partition_states import Fenced, Resting, Writing
 from bmq.broker.runtime import PartitionRuntime
+from bmq.log.names import partition_directory
 from bmq.log.partition_log import StateSnapshot
 from bmq.log.store import FencedWriter, SegmentWriter, StorageUnavailable
 from bmq.protocol.error_codes import ErrorCode
@@ -361,5 +362,30 @@ def test_whatever_is_carried_out_late_an_acknowledged_record_is_kept_in_its_plac
             offset: value for offset, value in acknowledged.items() if offset >= (await last.log()).log_start_offset
         }
         assert kept.items() <= found.items()
+
+    virtual(main)
+
+
+def test_a_name_left_open_behind_an_unfinished_manifest_holds_no_start_up() -> None:
+    """Epoch 2 claimed late: epoch 3 had listed the partition, and began its manifest. Another owner sealed 2 and died.
+
+    Nobody looks for open files behind a manifest, but the walk of the log goes on behind an unfinished one.
+    """
+
+    async def main() -> None:
+        world = World()
+        first = world.owner()
+        await produce(await first.log(), b"one")
+        await first.manager.unassign(KEY)
+        partition = partition_directory(KEY)
+        world.store.put_file(f"{partition}/00000002/owner.late", b"", is_open=True, holder="late")
+        world.store.put_file(f"{partition}/00000003/owner.early", b"")
+        world.store.put_file(f"{partition}/00000003/manifest.00000000", b"")
+        world.leader_epoch = 3
+        async with asyncio.timeout(10):
+            owner = world.owner()
+            assert await produce(await owner.log(), b"two") == 1
+        assert not [path for path in world.open_files() if "/00000002/" in path]
+        assert [value for _, value in await read_from_store(owner)] == [b"one", b"two"]
 
     virtual(main)
