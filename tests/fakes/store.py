@@ -134,7 +134,7 @@ class FakeStore:
         self.on_raised: Callable[[FakeClient], None] = lambda _: None  # an append of this process raised
         self.late_calls_waiting = 0
         self._unreadable_until_s: dict[int, float] = {}  # by file id
-        self._crash_count = 0
+        self.crash_count = 0  # what was on its way to the store before the last one is lost
 
     def client(self, name: str) -> FakeClient:
         """The store as one process sees it. A restarted process takes a new client."""
@@ -151,7 +151,7 @@ class FakeStore:
         written_to = [writer.file for client in self.clients for writer in client.writers if writer.may_append]
         for client in self.clients:
             client.kill()
-        self._crash_count += 1
+        self.crash_count += 1
         self.end_fail_over()
         for _, file in files_below(self.namespace.root, ""):
             if file.synced_bytes < len(file.data):
@@ -287,13 +287,13 @@ class FakeStore:
 
     def carry_out_late(self, perform: Callable[[], object]) -> None:
         """Its caller is told nothing, nor that it failed; a crash of all machines forgets it."""
-        crash_count = self._crash_count
+        crash_count = self.crash_count
         self.counts.late_calls += 1
         self.late_calls_waiting += 1
 
         def late() -> None:
             self.late_calls_waiting -= 1
-            if crash_count == self._crash_count:
+            if crash_count == self.crash_count:
                 with contextlib.suppress(StoreError):
                     perform()
 
@@ -416,8 +416,11 @@ class FakeClient:
         """
         answer: Future[T] = asyncio.get_running_loop().create_future()
         store, faults = self._store, self._store.faults
+        crash_count = store.crash_count
 
         def arrive() -> None:
+            if crash_count != store.crash_count:
+                return  # the NameNode lost power as well, and its connections with it
             if not self.is_alive and store.random.random() < 0.5:
                 return
             failure: StoreError | None = None

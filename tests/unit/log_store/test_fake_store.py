@@ -176,6 +176,19 @@ async def test_a_machine_crash_loses_only_what_was_not_synced() -> None:
     assert min(kept) < 25 < max(kept) <= 50
 
 
+async def test_what_was_on_its_way_when_power_was_lost_never_arrives() -> None:
+    """The NameNode lost power too: what it had not carried out by then it cannot carry out afterwards."""
+    for seed in range(20):
+        store = FakeStore(Random(seed), Faults(request_s=(0.001, 0.001)))
+        store.put_file("draft", b"abc")
+        renaming = asyncio.get_running_loop().create_task(store.client("a").rename("draft", "index"))
+        await asyncio.sleep(0)
+        store.crash_machine()
+        await asyncio.sleep(0.01)
+        assert set(store.files()) == {"draft"}
+        renaming.cancel()
+
+
 async def test_a_lost_reply_is_a_thing_that_happened() -> None:
     store = FakeStore(Random(0), Faults(lost_reply_rate=1.0))
     client = store.client("a")
