@@ -21,7 +21,7 @@ from bmq.log.partition_log import AbortedTransaction, Location, StateSnapshot, W
 from bmq.log.producer_state import ProducerStates
 from bmq.log.retention import retained_from
 from bmq.log.segment_reader import read_whole_batches
-from bmq.log.store import FencedWriter, FileMissing, StoreError, WriterBroken
+from bmq.log.store import CorruptFile, FencedWriter, FileMissing, StoreError, WriterBroken
 from bmq.log.timestamp_lookup import find_max_timestamp, find_offset
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
@@ -98,19 +98,15 @@ class LogReader(ABC):
         if views:
             return WholeBatches(BatchHeader.parse(views[0]).base_offset, b"".join(views))
 
-        async def from_store(files: PartitionFiles) -> tuple[int, memoryview] | None:
-            bound_offset = self.high_watermark
-            place = offset
-            while place < bound_offset:
-                location = await files.locate(place)
-                found = await read_whole_batches(files.store, location, place, length_bytes_max, bound_offset)
-                if found is not None:
-                    return found
-                place = location.end_offset  # compaction may have left nothing behind `place` in this file
-            return None
+        async def from_store(files: PartitionFiles) -> tuple[int, memoryview]:
+            location = await files.locate(offset)
+            found = await read_whole_batches(files.store, location, offset, length_bytes_max, self.high_watermark)
+            if found is None or found[0] > offset:
+                # Offsets are dense, so a batch holds this one. A checksum does not cover a batch's own offset.
+                raise CorruptFile(f"{location.path} should hold offset {offset} and does not")
+            return found
 
-        found = await self._reading(from_store)
-        return None if found is None else WholeBatches(*found)
+        return WholeBatches(*await self._reading(from_store))
 
     async def latest_snapshot(self) -> StateSnapshot | None:
         """As PartitionLog.latest_snapshot. Takes the partition offline when the state is not whole (rule 25)."""

@@ -22,7 +22,7 @@ import structlog
 
 from bmq.log.clock import Clock
 from bmq.log.partition_log import AppendResult, PartitionLog, StateSnapshot
-from bmq.log.store import FencedWriter
+from bmq.log.store import CorruptFile, FencedWriter
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.record_batch import Record, batches, decode_records, encode_batch
@@ -91,7 +91,8 @@ class StateLog:
         """Bring the state up to the high watermark and keep `apply_record` for what is appended later; records applied.
 
         Starts at the newest snapshot, reads in bounded chunks and lets the loop run in between. Raises KafkaError,
-        StoreError; StateDamaged when the state cannot be made whole (rule 25).
+        StoreError, also CorruptFile when a batch between is not where it should be; StateDamaged when the state cannot be
+        made whole (rule 25).
         """
         snapshot = await self.log.latest_snapshot()
         offset = self.log.log_start_offset
@@ -110,6 +111,10 @@ class StateLog:
                 break
             turn_end = _REPLAY_TURN_BYTES
             for position, header in batches(chunk.data):
+                if header.base_offset > offset:
+                    raise CorruptFile(
+                        f"no record batch holds offset {offset}; the next one begins at {header.base_offset}"
+                    )
                 if position >= turn_end:
                     turn_end = position + _REPLAY_TURN_BYTES
                     await asyncio.sleep(0)

@@ -18,8 +18,10 @@ from bmq.log.damage_report import accepted_losses, report_damage
 from bmq.log.names import partition_directory
 from bmq.log.partition_log import PartitionLog, TopicPartition
 from bmq.log.state_log import StateLog
+from bmq.log.store import CorruptFile
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
+from bmq.protocol.record_batch import batches
 from tests.fakes.store import FakeStore
 from tests.unit.broker.world import CONFIG, KEY, Owner, World, append, batch_of, read_all, virtual
 from tests.unit.coordinator.cluster import Cluster
@@ -114,6 +116,33 @@ def test_a_lost_snapshot_takes_the_partition_offline(harm: Harm) -> None:
         assert again.log.has_gap
         left = {b"offset-%d" % number for number in range(log.log_start_offset, 43)}
         assert set(again.values) == left and len(left) < len(state.values)
+
+    virtual(main)
+
+
+@pytest.mark.parametrize("records_per_batch", [1, 2])
+@pytest.mark.parametrize("bit", [1, 2, 4, 8, 16, 32, 64])
+@pytest.mark.parametrize("batch_index", [0, 1, 2, 3])
+def test_a_batch_that_is_not_where_it_should_be_is_not_passed_over(
+    batch_index: int, bit: int, records_per_batch: int
+) -> None:
+    """A batch's checksum does not cover its own offset. A replay without it would give a state that is not whole."""
+
+    async def main() -> None:
+        world = World()
+        log = await world.owner(SMALL).log()
+        state = await State(world, log).replay()
+        for number in range(16):
+            await state.log.append([(b"%d-%d" % (number, n), b"x" * 200) for n in range(records_per_batch)])
+        await asyncio.sleep(1)  # indexes follow in the background
+        extent = log._files.extents[1] if log._files else None
+        assert extent is not None
+        data = world.store.namespace.file(log._paths.segment(extent.leader_epoch, extent.roll)).data
+        starts = [position for position, _ in batches(bytes(data))]
+        data[starts[batch_index] + 7] ^= bit
+        log._tail.clear()
+        with pytest.raises((KafkaError, CorruptFile), match="offset"):
+            await State(world, log).replay()
 
     virtual(main)
 
