@@ -47,6 +47,9 @@ from tests.simulation.until_done import until_done
 from tests.simulation.visitors import Visitors, read_all
 
 BATCHES_PER_PRODUCER = 20
+# dfs.namenode.redundancy.interval.seconds: a NameNode looks for blocks with too few replicas all the time, not only after a
+# DataNode has returned. A duplicate of a batch that lies on too few is not acknowledged before that.
+REDUNDANCY_INTERVAL_S = 3.0
 TIME_LIMIT_S = 400.0
 REPORTS_WAIT_S = 2.5
 _KAFKA_PORT, _INTERNAL_PORT, _REST_PORT = 9092, 9093, 8080
@@ -171,8 +174,12 @@ class Cluster:
     # --- what must hold all the time
 
     async def watch(self) -> None:
+        replicated_s = self.loop.time()
         while True:
             await asyncio.sleep(0.2)
+            if self.loop.time() - replicated_s >= REDUNDANCY_INTERVAL_S:
+                replicated_s = self.loop.time()
+                self.store.replicate()
             self.check_now()
             for node in [*self.past, *self.nodes.values()]:
                 # A node that ends by itself (its registration was refused for good) is started again.
