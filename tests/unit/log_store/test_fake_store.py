@@ -20,7 +20,7 @@ from bmq.log.store import (
     StorageUnavailable,
     WriterBroken,
 )
-from tests.fakes.store import FakeClient, FakeStore, Faults
+from tests.fakes.store import CHUNK_BYTES, FakeClient, FakeStore, Faults
 from tests.fakes.store_writer import AppendFailure
 from tests.unit.log_store.contract import Pair, StoreContract, claimed, create, read_all, sealed, until
 from tests.unit.log_store.history import STEPS, Driver, compare
@@ -168,12 +168,29 @@ async def test_a_machine_crash_loses_only_what_was_not_synced() -> None:
         client = store.client("a")
         synced = await create(client, "synced", durability=Durability.HSYNC)
         flushed = await create(client, "flushed")
-        await synced.append([b"x" * 50])
+        await synced.append([b"x" * 2 * CHUNK_BYTES])
         await flushed.append([b"y" * 50])
         store.crash_machine()
-        assert store.files()["synced"] == b"x" * 50
+        assert store.files()["synced"] == b"x" * 2 * CHUNK_BYTES
         kept.add(len(store.files()["flushed"]))
     assert min(kept) < 25 < max(kept) <= 50
+
+
+async def test_a_machine_crash_may_cost_a_chunk_that_a_writer_would_go_on_in() -> None:
+    """Synced or not, while there is a writer that may have been appending (rule 27)."""
+    kept = set()
+    for seed in range(20):
+        store = FakeStore(Random(seed))
+        client = store.client("a")
+        closed = await create(client, "closed", durability=Durability.HSYNC)
+        still_open = await create(client, "open", durability=Durability.HSYNC)
+        for writer in (closed, still_open):
+            await writer.append([b"x" * (CHUNK_BYTES + 50)])
+        await closed.close()
+        store.crash_machine()
+        assert len(store.files()["closed"]) == CHUNK_BYTES + 50
+        kept.add(len(store.files()["open"]))
+    assert kept == {CHUNK_BYTES, CHUNK_BYTES + 50}
 
 
 async def test_what_was_on_its_way_when_power_was_lost_never_arrives() -> None:
