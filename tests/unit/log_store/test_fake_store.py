@@ -22,6 +22,7 @@ from bmq.log.store import (
 )
 from tests.fakes.store import CHUNK_BYTES, FakeClient, FakeStore, Faults
 from tests.fakes.store_writer import AppendFailure
+from tests.unit.broker.world import virtual
 from tests.unit.log_store.contract import Pair, StoreContract, claimed, create, read_all, sealed, until
 from tests.unit.log_store.history import STEPS, Driver, compare
 
@@ -399,19 +400,23 @@ async def _given_up(store: FakeStore, call: Coroutine[object, object, object]) -
     store.faults.late_call_rate = 0.0
 
 
-async def test_a_call_that_was_given_up_is_carried_out_even_when_its_caller_is_dead() -> None:
-    store = FakeStore(Random(1), Faults(late_call_s=(0.001, 0.002)))
-    client, other = store.client("a"), store.client("b")
-    await client.make_directory("d")
-    await client.write_file("d/old", b"x", holder="a")
-    await _given_up(store, client.make_directory("e"))
-    await _given_up(store, client.rename("d/old", "d/new"))
-    assert await other.status("e") is None
-    client.kill()
-    await until(lambda: not store.late_calls_waiting)
-    assert set(store.files()) == {"d/new"}
-    assert await other.status("e") is not None
-    assert store.counts.late_calls == 2
+def test_a_call_that_was_given_up_is_carried_out_even_when_its_caller_is_dead() -> None:
+    async def main() -> None:
+        store = FakeStore(Random(1), Faults(late_call_s=(0.001, 0.002)))
+        client, other = store.client("a"), store.client("b")
+        await client.make_directory("d")
+        await client.write_file("d/old", b"x", holder="a")
+        await _given_up(store, client.make_directory("e"))
+        await _given_up(store, client.rename("d/old", "d/new"))
+        assert await other.status("e") is None
+        client.kill()
+        await asyncio.sleep(store.faults.late_call_s[1])
+        assert not store.late_calls_waiting
+        assert set(store.files()) == {"d/new"}
+        assert await other.status("e") is not None
+        assert store.counts.late_calls == 2
+
+    virtual(main)
 
 
 async def test_a_late_call_that_is_refused_is_nobodys_failure() -> None:
