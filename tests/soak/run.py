@@ -20,8 +20,10 @@ from tests.soak.journal import Journal
 from tests.soak.report import Report
 from tests.soak.server import HdfsBmqServer
 from tests.soak.stalls import Trouble
+from tests.support.hdfs import until
 from tests.support.late_calls import LateCalls
 from tests.support.processes import JARS, ProcessFailed
+from tests.support.wire import LATEST_TIMESTAMP, NONE, WireClient
 
 DATANODES: Final = 3
 # Hadoop's own settings, so that the NameNode goes on naming a DataNode that hangs; but after its restart it waits five
@@ -37,6 +39,8 @@ WATCH_INTERVAL_S: Final = 0.5
 START_TIMEOUT_S: Final = 60.0
 START_PAUSE_S: Final = 1.0
 HEAL_TIMEOUT_S: Final = 90.0
+# After a power loss the NameNode has to recover leases, and others may be hurt meanwhile.
+SERVED_TIMEOUT_S: Final = 180.0
 # A run in which little happened proves little.
 RECORDS_SHARE_MIN: Final = 0.5
 
@@ -94,6 +98,7 @@ class Soak:
             self.report.began_s = began_s = time.monotonic()
             await asyncio.gather(self._track(self._plan.datanodes, began_s), self._track(self._plan.others, began_s))
             await asyncio.sleep(max(QUIET_END_S, began_s + self._duration_s - time.monotonic()))
+            await self._wait_served()
             await asyncio.to_thread(self._judge, clients)
         except Exception as error:
             # What was found until here is worth more than a traceback.
@@ -126,6 +131,17 @@ class Soak:
         self.report.start_s.append(time.monotonic() - began_s)
         self._is_serving = True
 
+    async def _wait_served(self) -> None:
+        await until(lambda: asyncio.to_thread(self._is_all_served), SERVED_TIMEOUT_S, "every partition tells its end")
+
+    def _is_all_served(self) -> bool:
+        try:
+            with WireClient(self._server.port) as client:
+                answers = client.list_offsets(LOAD.topic, range(LOAD.partitions), LATEST_TIMESTAMP)
+        except OSError:
+            return False
+        return all(error_code == NONE for error_code, _ in answers.values())
+
     async def _watch_server(self) -> None:
         """Its memory; and that it ends only when we kill it."""
         while True:
@@ -147,7 +163,8 @@ class Soak:
             await asyncio.sleep(fault.after_s)
             begin_s = time.monotonic()
             try:
-                async with asyncio.timeout(fault.lasts_s + HEAL_TIMEOUT_S):
+                heal_s = SERVED_TIMEOUT_S if fault.kind is Kind.POWER_LOSS else HEAL_TIMEOUT_S
+                async with asyncio.timeout(fault.lasts_s + heal_s):
                     await self._PERFORMERS[fault.kind](self, fault)
             except Exception as error:
                 self.report.violations.append(
@@ -205,6 +222,8 @@ class Soak:
     async def _lose_power(self, fault: Fault) -> None:
         await lose_power(self._cluster, self._disks, fault.lasts_s)
         await self._cluster.wait_live(DATANODES)
+        # HDFS does not sync what it closes by itself; until we have, the next power loss could cost it.
+        await self._wait_served()
 
     _PERFORMERS: Final[dict[Kind, Callable[[Soak, Fault], Awaitable[None]]]] = {
         Kind.DATANODE_KILL: _kill_datanode,
