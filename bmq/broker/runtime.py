@@ -49,12 +49,13 @@ from bmq.log.names import PartitionPaths, partition_directory
 from bmq.log.partition_files import PartitionFiles
 from bmq.log.partition_log import AppendDone, AppendResult, TopicPartition
 from bmq.log.producer_state import PlacedBatch, ProducerStates
+from bmq.log.refused_sequences import BEHIND_A_REFUSED_ONE, RefusedSequences
 from bmq.log.retention import is_roll_due
 from bmq.log.segment_index import IndexBuilder
 from bmq.log.store import CorruptFile, FencedWriter, StorageFull, StoreError
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
-from bmq.protocol.record_batch import BatchHeader, parse_end_transaction_marker
+from bmq.protocol.record_batch import BatchHeader, parse_end_transaction_marker, producer_of
 
 INDEX_ENTRIES_MAX: Final = 1_000_000
 LOOKS_MAX: Final = 64  # repeated batches whose replicas are being counted
@@ -135,6 +136,7 @@ class PartitionRuntime(LogReader):
         self._log: Unsynced | None = None
         self._files: PartitionFiles | None = None
         self._producers = ProducerStates()
+        self._refused = RefusedSequences()
         self._current: OwnSegment | None = None
         self._waiters = Waiters()
         self._is_guarded = False  # acks=all may have to be refused for want of replicas
@@ -224,7 +226,7 @@ class PartitionRuntime(LogReader):
             return
         try:
             if self._is_guarded and is_acks_all and self._has_too_few_replicas(records):
-                self._refuse_for_want_of_replicas(done)
+                self._refuse_for_want_of_replicas(records, done)
                 return
             if is_internal:
                 self._append_internal(self._pending_internal(records, done), len(records), done)
@@ -238,11 +240,15 @@ class PartitionRuntime(LogReader):
                 if repeated is not None:
                     self._answer_repeated(header, repeated, done, is_acks_all)
                     return
+                if self._refused and self._is_behind_a_refused_one(records):
+                    self._refuse(BEHIND_A_REFUSED_ONE, done)
+                    return
         except BmqError as error:
             refusal = AppendResult(error.code, message=str(error))
             if error.code in _KNOWN_FROM_MEMORY:
                 self._spawn(self._refuse_as_owner(refusal, done))
             else:
+                self._note_refused(records, error.code)
                 self._refuse(refusal, done)
             return
         except Exception as error:
@@ -251,6 +257,7 @@ class PartitionRuntime(LogReader):
         append_time_ms = now_ms if self.config.message_timestamp_type_is_append_time else -1
         batch = PendingBatch(view, header, done, append_time_ms, is_acks_all)
         if not self._surroundings.budget.take(batch.size_bytes):
+            self._note_refused(records, ErrorCode.REQUEST_TIMED_OUT)
             self._refuse_for_want_of_room(done)
             return
         self._turns.took(batch.size_bytes)
@@ -264,6 +271,19 @@ class PartitionRuntime(LogReader):
     def _refuse(self, refusal: AppendResult, done: AppendDone) -> None:
         self._surroundings.counts.refused_batches += 1
         call(done, refusal)
+
+    def _note_refused(self, records: memoryview, code: ErrorCode) -> None:
+        """So that what an unknown producer sent behind this batch is not taken for its first one."""
+        producer = producer_of(records)
+        if producer is not None and self._producers.entry(producer[0]) is None:
+            self._refused.add(self.topic_partition, records, self._loop.time(), code)
+
+    def _is_behind_a_refused_one(self, records: memoryview) -> bool:
+        """Of a producer that is known its last sequence number says what comes next."""
+        producer = producer_of(records)
+        if producer is None or self._producers.entry(producer[0]) is not None:
+            return False
+        return self._refused.is_passed_by(self.topic_partition, records, self._loop.time())
 
     def _refuse_for_our_fault(self, error: Exception, done: AppendDone) -> None:
         """A check failed in a way no client can cause. Nothing was placed, so only this produce is refused."""
@@ -343,8 +363,9 @@ class PartitionRuntime(LogReader):
         except BmqError:
             return True  # out of order, as the one before it was refused
 
-    def _refuse_for_want_of_replicas(self, done: AppendDone) -> None:
+    def _refuse_for_want_of_replicas(self, records: memoryview, done: AppendDone) -> None:
         """Nothing was written. A new segment is tried until there are nodes again."""
+        self._note_refused(records, ErrorCode.NOT_ENOUGH_REPLICAS)
         self._surroundings.counts.refused_batches += 1
         self._replication.has_refused = True
         call(done, AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS, message=TOO_FEW_REPLICAS))
@@ -460,11 +481,14 @@ class PartitionRuntime(LogReader):
     def _reject(self, effect: ev.Reject) -> None:
         if effect.error_code is ErrorCode.NOT_ENOUGH_REPLICAS:
             self._replication.has_refused = True
-        for batch in cast("tuple[PendingBatch, ...]", effect.batches):
+        batches = cast("tuple[PendingBatch, ...]", effect.batches)
+        for batch in batches:
             self._surroundings.counts.refused_batches += 1
             self._outbox.append((batch, effect.error_code))
         if isinstance(self._state, Owning):
             self._producers.rollback(self._state.log.log_end_offset)
+            for batch in batches:
+                self._note_refused(batch.view, effect.error_code)
         if self._log is not None:
             self._log.taken = ()
 

@@ -8,10 +8,10 @@ from math import inf
 from typing import Final, NamedTuple, Protocol
 
 from bmq.log.partition_log import AppendDone, AppendResult, PartitionLog, TopicPartition
+from bmq.log.refused_sequences import BEHIND_A_REFUSED_ONE, RefusedSequences
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
 from bmq.proxy.patient_appends import PatientAppends
-from bmq.proxy.refused_sequences import BEHIND_A_REFUSED_ONE, RefusedSequences
 
 _QUEUED_BYTES_MAX: Final = 64 * 1024 * 1024
 _ANY_EPOCH: Final = -1

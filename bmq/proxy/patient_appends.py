@@ -20,9 +20,9 @@ import structlog
 
 from bmq.broker.manager import PartitionStarting
 from bmq.log.partition_log import AppendDone, AppendResult, PartitionLog, TopicPartition
+from bmq.log.refused_sequences import BEHIND_A_REFUSED_ONE, RefusedSequences
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
-from bmq.proxy.refused_sequences import BEHIND_A_REFUSED_ONE, RefusedSequences
 
 if TYPE_CHECKING:
     from bmq.proxy.appender import Partitions

@@ -165,6 +165,31 @@ def test_a_producer_goes_on_when_its_batch_is_safe() -> None:
     virtual(main)
 
 
+@pytest.mark.parametrize("is_resting", [False, True])
+def test_a_new_producer_does_not_begin_behind_a_batch_refused_for_want_of_nodes(is_resting: bool) -> None:
+    """Of a pipeline the first batches may be refused, and then a segment on enough nodes opens."""
+
+    async def main() -> None:
+        world = World(min_insync_retry_s=0.2)
+        config = replace(TWO, segment_idle_close_ms=1_000) if is_resting else TWO
+        log = await world.owner(config).log()
+        if is_resting:
+            await asyncio.sleep(5)
+        assert isinstance(log.state, Resting if is_resting else Writing)
+        world.lose_nodes(2)
+        answers = await asyncio.gather(*(append(log, sequenced(n, b"%d" % n)) for n in range(2)))
+        assert [answer.error_code for answer in answers] == [BEFORE] * 2
+        world.return_nodes()
+        await asyncio.sleep(1.5)
+        assert replicas_of(log) == 3
+        assert (await append(log, sequenced(2, b"2"))).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert await code_of(log, b"somebody else's") is NONE
+        assert [(await append(log, sequenced(n, b"%d" % n))).error_code for n in range(3)] == [NONE] * 3
+        assert [value for _, value in await read_all(log)] == [b"somebody else's", b"0", b"1", b"2"]
+
+    virtual(main)
+
+
 def test_a_new_owner_does_not_call_a_batch_safe_that_lies_on_one_node() -> None:
     async def main() -> None:
         world = World(0, Faults(append_s=(0.001, 0.001), ack_timeout_s=100.0))

@@ -11,6 +11,7 @@ from bmq.broker.partition_states import Resting, Writing
 from bmq.broker.reading import SNAPSHOT_ROLL_BYTES_MIN
 from bmq.log.config import LogConfig
 from bmq.log.partition_log import StateSnapshot
+from bmq.log.refused_sequences import FORGOTTEN_S
 from bmq.log.store import FencedWriter
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
@@ -140,6 +141,47 @@ def test_the_budget_bounds_what_is_on_its_way() -> None:
         assert 2 <= taken < 10 and codes == [ErrorCode.NONE] * taken + [ErrorCode.REQUEST_TIMED_OUT] * (10 - taken)
         assert not owner.manager.budget.is_full
         assert await produce(log, b"y") == taken
+        await owner.manager.close()
+
+    virtual(main)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.CORRUPT_MESSAGE])
+def test_an_unknown_producer_does_not_begin_behind_its_refused_batch(code: ErrorCode) -> None:
+    """Its second batch would be taken for its first, and the first, sent again, would be out of order for good."""
+
+    async def main() -> None:
+        owner = World(append_bytes_max=300).owner()
+        log = await owner.log()
+        first, damaged = sequenced(0, b"first"), sequenced(0, b"first")
+        damaged[-1] ^= 1
+        others = []
+        if code is ErrorCode.REQUEST_TIMED_OUT:
+            others = [append(log, batch_of(b"x" * 700))]
+        refused = await append(log, damaged if code is ErrorCode.CORRUPT_MESSAGE else first)
+        assert refused.error_code is code
+        await asyncio.gather(*others)
+        assert owner.manager.budget.bytes_used == 0
+        behind = await append(log, sequenced(1, b"second"))
+        assert behind.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER and log.log_end_offset == len(others)
+        values = [await append(log, first), await append(log, sequenced(1, b"second"))]
+        assert [answer.error_code for answer in values] == [ErrorCode.NONE] * 2
+        assert [value for _, value in await read_all(log)][-2:] == [b"first", b"second"]
+        await owner.manager.close()
+
+    virtual(main)
+
+
+def test_an_unknown_producer_begins_anywhere_when_the_refused_batch_is_given_up() -> None:
+    async def main() -> None:
+        owner = World(append_bytes_max=300).owner()
+        log = await owner.log()
+        other = append(log, batch_of(b"x" * 700))
+        assert (await append(log, sequenced(5, b"a"))).error_code is ErrorCode.REQUEST_TIMED_OUT
+        await other
+        assert (await append(log, sequenced(6, b"b"))).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        await asyncio.sleep(FORGOTTEN_S)
+        assert (await append(log, sequenced(7, b"c"))).error_code is ErrorCode.NONE
         await owner.manager.close()
 
     virtual(main)

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from bmq.broker.manager import PartitionStarting
 from bmq.log.partition_log import AppendDone, AppendResult, PartitionLog, TopicPartition
+from bmq.log.refused_sequences import FORGOTTEN_S
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.proxy import appender as appender_module
 from bmq.proxy.appender import Appender
-from bmq.proxy.refused_sequences import FORGOTTEN_S
 from tests.simulation.loop import VirtualTimeLoop
 
 pytestmark = pytest.mark.unit

@@ -3,7 +3,8 @@
 An owner takes any sequence number of a producer that it does not know as its first one, for it may have forgotten the
 producer. So if a producer's first batch is refused, and those that its client had sent behind it reach the next owner, they
 are written without it, and the first one, sent again, is out of order for good. Kafka has this gap for as long as requests
-are under way; here requests wait for partitions that start or move, so it would be wider.
+are under way; here requests wait for partitions that start or move, so it would be wider. So proxies remember what they
+refused, and so does an owner: between two batches that it gets a moment after each other, a segment on enough nodes may open.
 
 What is remembered ends when the batch comes again or after `FORGOTTEN_S`.
 """
