@@ -11,9 +11,10 @@ What is remembered ends when the batch comes again or after `FORGOTTEN_S`.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Final, NamedTuple
 
-from bmq.log.partition_log import AppendResult, TopicPartition
+from bmq.log.partition_log import AppendResult
 from bmq.protocol.error_codes import RETRIABLE, ErrorCode
 from bmq.protocol.record_batch import producer_of
 
@@ -35,17 +36,20 @@ class _Refused(NamedTuple):
 
 
 class RefusedSequences:
-    """False while nothing is remembered, so that nobody has to look at a header."""
+    """False while nothing is remembered, so that nobody has to look at a header.
+
+    A partition may be named by anything that is the same for all of its batches.
+    """
 
     def __init__(self) -> None:
-        self._refused: dict[tuple[TopicPartition, int, int], _Refused] = {}
+        self._refused: dict[tuple[Hashable, int, int], _Refused] = {}
 
     def __bool__(self) -> bool:
         return bool(self._refused)
 
     def add(
         self,
-        topic_partition: TopicPartition,
+        partition: Hashable,
         records: memoryview,
         now_s: float,
         error_code: ErrorCode,
@@ -55,7 +59,7 @@ class RefusedSequences:
         if producer is None:
             return
         producer_id, producer_epoch, sequence = producer
-        key = topic_partition, producer_id, producer_epoch
+        key = partition, producer_id, producer_epoch
         known = self._refused.pop(key, None)
         if known is not None and _is_behind(sequence, known.sequence):
             sequence = known.sequence
@@ -63,13 +67,13 @@ class RefusedSequences:
         if len(self._refused) < PRODUCERS_MAX:
             self._refused[key] = _Refused(sequence, now_s + FORGOTTEN_S)
 
-    def is_passed_by(self, topic_partition: TopicPartition, records: memoryview, now_s: float) -> bool:
+    def is_passed_by(self, partition: Hashable, records: memoryview, now_s: float) -> bool:
         """Whether this batch stands behind one that was refused. The refused one itself may pass, and others behind it."""
         producer = producer_of(records)
         if producer is None:
             return False
         producer_id, producer_epoch, sequence = producer
-        key = topic_partition, producer_id, producer_epoch
+        key = partition, producer_id, producer_epoch
         known = self._refused.get(key)
         if known is None:
             return False

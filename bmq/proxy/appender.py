@@ -67,6 +67,8 @@ class Appender:
         self._queues: dict[TopicPartition, list[_Queued]] = {}
         self._queued_bytes = 0
         self._refused = RefusedSequences()
+        self.refused_unknown = RefusedSequences()
+        """By (name or id of a topic, partition) as the client says it: batches for what this process has not heard of yet."""
         self._waiting: dict[Expiring, None] = {}  # in order: what follows is the same each time
         self._tasks: dict[asyncio.Task[None], None] = {}  # ended in this order
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from bmq.controller.image import INTERNAL_TOPICS, MetadataImage, TopicImage
 from bmq.log.partition_log import AppendResult, TopicPartition
+from bmq.log.refused_sequences import BEHIND_A_REFUSED_ONE
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import RequestHeader
 from bmq.protocol.error_codes import ErrorCode
@@ -40,6 +41,7 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
     pending = _PendingProduce(header, request, services, reply)
     image = services.controller.image
     is_acks_all = request.acks == -1
+    now_s, unknown = services.loop.time(), services.appender.refused_unknown
     # What another node forwards was checked when it came in there.
     may_write_internal = services.is_between_nodes or context.client_id == _ADMIN_CLIENT_ID
     for topic_index, produced in enumerate(request.topics):
@@ -48,12 +50,16 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
             done = pending.slot(topic_index, partition_index)
             if refusal is not None:
                 done(refusal)
-            elif topic is None:
+            elif topic is None or not 0 <= partition < len(topic.partitions):
+                # It may be heard of between this batch and those that are on their way behind it.
+                code = code if topic is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if records:
+                    unknown.add((produced.name or produced.topic_id, partition), records, now_s, code)
                 done(AppendResult(code))
-            elif not 0 <= partition < len(topic.partitions):
-                done(AppendResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             elif not records:
                 done(AppendResult(ErrorCode.INVALID_RECORD, message="no records"))
+            elif unknown and unknown.is_passed_by((produced.name or produced.topic_id, partition), records, now_s):
+                done(BEHIND_A_REFUSED_ONE)
             else:
                 epoch = leader_epoch_in(records) if services.is_between_nodes else -1
                 key = TopicPartition(topic.topic_id, partition)

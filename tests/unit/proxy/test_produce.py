@@ -14,6 +14,7 @@ from bmq.protocol.apis import APIS, ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.api_versions_request import ApiVersionsRequest
 from bmq.protocol.messages.produce_request import ProduceRequest, TopicProduceData
+from bmq.protocol.record_batch import Record, encode_batch
 from tests.unit.proxy.harness import (
     NODE,
     TOPIC_ID,
@@ -109,6 +110,30 @@ async def test_unknown_topics_by_name_and_by_id(proxy: Proxy, client: Client) ->
     no_id = await client.ask(PRODUCE, 13, produce_request({0: batch()}, topic_id=None))
     assert codes(by_name) == {0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert codes(by_id) == codes(no_id) == {0: ErrorCode.UNKNOWN_TOPIC_ID}
+
+
+@pytest.mark.parametrize("version", [12, 13])
+@pytest.mark.parametrize("is_topic_known", [False, True])
+async def test_nothing_gets_past_a_batch_for_a_partition_that_was_heard_of_since(
+    proxy: Proxy, client: Client, version: int, is_topic_known: bool
+) -> None:
+    """The partition takes any batch of a new producer as its first; the refused one would be out of order for good."""
+
+    def sequenced(sequence: int) -> ProduceRequest:
+        records = encode_batch(
+            [Record(None, b"%d" % sequence)], producer_id=7, producer_epoch=0, base_sequence=sequence
+        )
+        return produce_request({0: bytes(records)})
+
+    known = proxy.controller.image
+    proxy.controller.image = image_of(topic_image("t", TOPIC_ID, 0)) if is_topic_known else image_of()
+    refused = codes(await client.ask(PRODUCE, version, sequenced(0)))[0]
+    assert refused in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+    proxy.controller.image = known
+    assert codes(await client.ask(PRODUCE, version, sequenced(1))) == {0: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    assert proxy.log(0).log_end_offset == 0
+    answers = [await client.ask(PRODUCE, version, sequenced(number)) for number in range(2)]
+    assert [codes(answer) for answer in answers] == [{0: 0}] * 2
 
 
 async def test_transactions_are_refused_for_good(proxy: Proxy, client: Client) -> None:
