@@ -58,10 +58,6 @@ def _nobody_listens() -> None:
     pass
 
 
-def _always() -> bool:
-    return True
-
-
 def _report_failure(event: str, runtime: PartitionRuntime, error: Exception) -> None:
     """A bug in something that is done for one partition after the other, and that no acknowledgement rests on."""
     _log.error(event, partition=partition_directory(runtime.topic_partition), reason=repr(error), exc_info=error)
@@ -70,8 +66,7 @@ def _report_failure(event: str, runtime: PartitionRuntime, error: Exception) -> 
 class PartitionManager:
     """Implements bmq.proxy.appender.Partitions. All calls come from one event loop, which runs when it is made.
 
-    `holder` names this process incarnation in the store: never the same for two of them. `is_padding_understood`: see
-    Surroundings.
+    `holder` names this process incarnation in the store: never the same for two of them. `may_pad`: see Surroundings.
     """
 
     def __init__(
@@ -82,10 +77,10 @@ class PartitionManager:
         random: Random,
         settings: BrokerSettings | None = None,
         *,
-        is_padding_understood: Callable[[], bool] = _always,
+        may_pad: bool = True,
     ) -> None:
         self.settings = settings or BrokerSettings()
-        self.surroundings = Surroundings(store, holder, clock, random, self.settings, is_padding_understood)
+        self.surroundings = Surroundings(store, holder, clock, random, self.settings, may_pad)
         self.budget = self.surroundings.budget
         self.tail_cache = self.surroundings.tail_cache
         self.counts = self.surroundings.counts

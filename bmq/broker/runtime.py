@@ -411,7 +411,7 @@ class PartitionRuntime(LogReader):
         self._current = segment
         now_s = self._loop.time()
         segment.last_append_s = now_s
-        is_padded = segment.alignment_bytes > 1 and self._surroundings.is_padding_understood()
+        is_padded = segment.alignment_bytes > 1 and self._surroundings.may_pad
         answer = segment.writer.append(segment.place(batches, is_padded=is_padded))
         written = partial(self._written, segment.roll, batches[-1].end_offset, now_s)
         if answer.done():

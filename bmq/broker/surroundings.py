@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
@@ -54,7 +53,7 @@ class BrokerSettings:
 class Surroundings:
     """Handed to every partition. `holder` names this process incarnation in the store.
 
-    `is_padding_understood`: whether every process that may read our files knows of padding.
+    `may_pad`: the root's format has padding between appends (log/padding.py).
     """
 
     store: SegmentStore
@@ -62,7 +61,7 @@ class Surroundings:
     clock: Clock
     random: Random
     settings: BrokerSettings
-    is_padding_understood: Callable[[], bool]
+    may_pad: bool
     tail_cache: TailCache = field(init=False)
     budget: AppendBudget = field(init=False)
     indexes: IndexCache = field(init=False)

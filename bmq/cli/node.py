@@ -39,13 +39,14 @@ from bmq.cluster.routed_groups import RoutedGroups, RoutedGroupsConfig
 from bmq.cluster.router import Router
 from bmq.controller.broker_configs import static_configs
 from bmq.controller.config import ControllerConfig
-from bmq.controller.features import PADDING_VERSION, SUPPORTED_FEATURES
+from bmq.controller.features import SUPPORTED_FEATURES
 from bmq.controller.history import StateChangeHistory
 from bmq.controller.image import ROLE_CONTROLLER, ROLE_PROXY, MetadataImage, Node
 from bmq.controller.runtime import Controller
 from bmq.coordinator.coordinator import GroupCoordinator
 from bmq.log.clock import Clock
 from bmq.log.partition_log import PartitionLog, TopicPartition
+from bmq.log.root import ClusterRoot
 from bmq.log.store import SegmentStore
 from bmq.protocol.apis import INTERNAL_APIS
 from bmq.protocol.messages.broker_registration_request import BrokerRegistrationRequest, Feature, Listener
@@ -176,7 +177,7 @@ class NodeServer:
         member = Member(settings.node_id, holder, *self._internal_address)
         await self._election.start(root.cluster_id)
         await self._election.join(member)
-        self._build(root.cluster_id, holder, member)
+        self._build(root, holder, member)
         await self._run(member)
         _log.info("node_started", cluster_id=root.cluster_id, node_id=settings.node_id, roles=settings.roles)
         return self._address, self._internal_address
@@ -201,8 +202,8 @@ class NodeServer:
             split_address(settings.internal_advertised) if settings.internal_advertised else (host, port)
         )
 
-    def _build(self, cluster_id: str, holder: str, member: Member) -> None:
-        settings, loop = self._settings, self._loop
+    def _build(self, root: ClusterRoot, holder: str, member: Member) -> None:
+        settings, loop, cluster_id = self._settings, self._loop, root.cluster_id
         node = self._node()
         self._manager = PartitionManager(
             self._store,
@@ -210,7 +211,7 @@ class NodeServer:
             self._clock,
             self._rng,
             settings.broker,
-            is_padding_understood=lambda: self.image.metadata_version >= PADDING_VERSION,
+            may_pad=root.may_pad,
         )
         manager = self._manager
         self._links = Links(f"bmq-node-{settings.node_id}", self._address_of, random=self._rng, stalls=self._stalls)

@@ -175,7 +175,9 @@ class StandaloneServer:
         node = Node(settings.node_id, *self._advertised(host, port), settings.rack)
         patience = Patience(settings.start_wait_ms)
         root = await open_own_root(self._store, settings, holder, self._rng, patience)
-        partitions = PartitionManager(self._store, holder, self._clock, self._rng, settings.broker)
+        partitions = PartitionManager(
+            self._store, holder, self._clock, self._rng, settings.broker, may_pad=root.may_pad
+        )
         self._partitions = partitions
         await patience.until_done(lambda: self._assign_metadata(partitions), may_pass=is_store_silent)
         metadata_log = await patience.until_done(

@@ -1,7 +1,4 @@
-"""`bmq.metadata.version`: what the cluster writes into metadata and segments, so that servers of two releases can run side by side.
-
-    1  the first
-    2  appends of topics with `hsync` are padded (log/padding.py)
+"""`bmq.metadata.version`: which metadata records the cluster writes, so that servers of two releases can run side by side.
 
 The first controller of a cluster writes the level; it stays until an operator raises it. A node says which levels it
 understands when it registers and is refused when the cluster's is not among them; a controller that does not understand
@@ -20,9 +17,7 @@ OWN_FEATURE_PREFIX: Final = "bmq."
 """Features whose names begin so are between our servers; clients are not told of them."""
 METADATA_VERSION: Final = "bmq.metadata.version"
 METADATA_VERSION_MIN: Final = 1
-METADATA_VERSION_MAX: Final = 2
-PADDING_VERSION: Final = 2
-"""From here on appends of topics with `hsync` are padded: readers of a lower level would take the log to end there."""
+METADATA_VERSION_MAX: Final = 1
 SUPPORTED_FEATURES: Final = (
     BrokerFeature(
         name=METADATA_VERSION, min_supported_version=METADATA_VERSION_MIN, max_supported_version=METADATA_VERSION_MAX
@@ -43,10 +38,10 @@ class FeatureRange(Protocol):
 
 
 def first_level(features: Mapping[str, int]) -> tuple[FeatureLevelRecord, ...]:
-    """What a controller writes when the cluster has no level yet: the highest, as when a Kafka cluster is formatted."""
+    """What a controller writes when the cluster has no level yet: the lowest, which every release understands."""
     if METADATA_VERSION in features:
         return ()
-    return (FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_MAX),)
+    return (FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_MIN),)
 
 
 def require_understood(features: Mapping[str, int]) -> None:

@@ -75,8 +75,7 @@ class MetadataImage:
     """Topics by name and by id, live nodes by id, at metadata-log offset `offset` (exclusive).
 
     `broker_configs`: what was set dynamically, by node id as text; "" holds for all nodes. `deleted_topics`: ids of
-    topics that are gone and whose files are still being removed. `features`: finalized levels that clients are told of;
-    `metadata_version`: the level between our servers (features.py), 0 while it is not known.
+    topics that are gone and whose files are still being removed. `features`: finalized levels.
     """
 
     offset: int = 0
@@ -87,7 +86,6 @@ class MetadataImage:
     topics_by_id: Mapping[UUID, TopicImage] = field(default_factory=dict)
     broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     features: Mapping[str, int] = field(default_factory=dict)
-    metadata_version: int = 0
     deleted_topics: frozenset[UUID] = frozenset()
     next_producer_id: int = 0
     partition_count: int = 0

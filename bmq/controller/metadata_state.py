@@ -14,7 +14,7 @@ from typing import Final
 from uuid import UUID
 
 from bmq.controller.broker_configs import BrokerConfigs
-from bmq.controller.features import METADATA_VERSION, OWN_FEATURE_PREFIX
+from bmq.controller.features import OWN_FEATURE_PREFIX
 from bmq.controller.history import StateChange, StateChangeHistory
 from bmq.controller.image import ALL_ROLES, INTERNAL_TOPICS, NO_LEADER, MetadataImage, Node, PartitionImage, TopicImage
 from bmq.controller.topic_configs import log_config
@@ -250,7 +250,6 @@ class MetadataState:
             topics_by_id=topics_by_id,
             broker_configs=broker_configs,
             features=told if told != old.features else old.features,
-            metadata_version=self._features.get(METADATA_VERSION, 0),
             deleted_topics=frozenset(self._deleted) if self._deleted != old.deleted_topics else old.deleted_topics,
             next_producer_id=self._next_producer_id,
             partition_count=partition_count,

@@ -14,7 +14,11 @@ from bmq.log.damage import read_named
 from bmq.log.store import AlreadyExists, CorruptFile, FileMissing, SegmentStore, StoreError
 
 ROOT_FILE: Final = "cluster.json"
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
+"""1: batches lie back to back in a segment. 2: appends of topics with hsync may be padded (padding.py).
+
+A root keeps the version it was made with; who does not know it is refused.
+"""
 _ROOT_FILE_BYTES_MAX: Final = 4096
 
 
@@ -48,6 +52,10 @@ class ClusterRoot:
 
     cluster_id: str
     format_version: int
+
+    @property
+    def may_pad(self) -> bool:
+        return self.format_version >= 2
 
 
 def cluster_id_from(random_bytes: bytes) -> str:

@@ -70,12 +70,12 @@ def test_a_power_loss_during_an_append_costs_nothing(seed: int) -> None:
     virtual(main)
 
 
-def test_nothing_is_padded_where_nobody_asks_for_it_or_somebody_would_not_understand() -> None:
+def test_nothing_is_padded_where_nobody_asks_for_it_or_the_root_has_an_older_format() -> None:
     async def main() -> None:
-        for config, is_understood in ((CONFIG, True), (HSYNC, False)):
+        for config, may_pad in ((CONFIG, True), (HSYNC, False)):
             world = World()
             owner = world.owner(config)
-            owner.manager.surroundings.is_padding_understood = lambda known=is_understood: known
+            owner.manager.surroundings.may_pad = may_pad
             log = await owner.log()
             batches = [batch_of(b"v" * size) for size in SIZES]
             for batch in batches:
@@ -85,17 +85,13 @@ def test_nothing_is_padded_where_nobody_asks_for_it_or_somebody_would_not_unders
     virtual(main)
 
 
-def test_padding_begins_when_everybody_understands_it() -> None:
-    """The level is raised while a segment is open: what lies in it already is as it was."""
-
+def test_a_segment_may_be_padded_in_part() -> None:
     async def main() -> None:
         world = World()
         owner = world.owner(HSYNC)
-        is_understood = False
-        owner.manager.surroundings.is_padding_understood = lambda: is_understood
         log = await owner.log()
         for number in range(10):
-            is_understood = number >= 5
+            owner.manager.surroundings.may_pad = number >= 5
             await produce(log, b"%d" % number)
         assert [length % CHUNK_BYTES for length in segments(world).values() if length] == [0]
         expected = [(number, b"%d" % number) for number in range(10)]

@@ -40,7 +40,7 @@ async def test_the_first_controller_writes_the_level_and_nothing_else() -> None:
         assert not first.image.nodes and first.image.controller_id == 99
         assert first.image.features == {}
         records = [decode_record(r.value or b"") for batch in lab.log.batches for r in decode_records(batch.data, 0)]
-        assert records == [FeatureLevelRecord(name="bmq.metadata.version", feature_level=2)]
+        assert records == [FeatureLevelRecord(name="bmq.metadata.version", feature_level=1)]
     async with lab.controller() as second:
         assert len(lab.log.batches) == 1 and second.image.controller_id == 99
 
@@ -49,7 +49,7 @@ async def test_the_first_controller_writes_the_level_and_nothing_else() -> None:
 async def test_a_cluster_of_a_later_release_is_not_taken_over() -> None:
     lab = ControllerLab()
     lab.write(FeatureLevelRecord(name="bmq.metadata.version", feature_level=7))
-    with pytest.raises(UnsupportedVersion, match=r"bmq.metadata.version is 7 and this server supports 1 to 2"):
+    with pytest.raises(UnsupportedVersion, match=r"bmq.metadata.version is 7 and this server supports 1 to 1"):
         async with lab.controller():
             raise AssertionError("it started")
 
@@ -106,7 +106,7 @@ async def test_refusals_have_a_sentence() -> None:
         for request, code, why in (
             (registration(1, 5), ErrorCode.DUPLICATE_BROKER_REGISTRATION, "another living process has node id 1"),
             (registration(2, cluster_id="x"), ErrorCode.INCONSISTENT_CLUSTER_ID, "node 2 belongs to cluster x"),
-            (registration(2, levels=(1, 1)), ErrorCode.UNSUPPORTED_VERSION, "node 2 supports bmq.metadata.version 1"),
+            (registration(2, levels=(2, 2)), ErrorCode.UNSUPPORTED_VERSION, "node 2 supports bmq.metadata.version 2"),
         ):
             response = await controller.register_node(request, Wire())
             assert response.error_code == code and why in (response.error_message or "")

@@ -167,7 +167,7 @@ def test_the_only_nodes_new_incarnation_goes_on_under_new_epochs() -> None:
             "255 characters",
         ),
         (registration(5, rack="r" * 256), ErrorCode.INVALID_REGISTRATION, "255 characters"),
-        (registration(5, levels=(3, 4)), ErrorCode.UNSUPPORTED_VERSION, "supports bmq.metadata.version 3 to 4 and"),
+        (registration(5, levels=(2, 3)), ErrorCode.UNSUPPORTED_VERSION, "supports bmq.metadata.version 2 to 3 and"),
         (registration(5, levels=None), ErrorCode.UNSUPPORTED_VERSION, "0 to 0 and the cluster's is 1: upgrade"),
     ],
 )
@@ -192,8 +192,7 @@ def test_a_node_without_an_incarnation_is_refused() -> None:
 def test_the_level_is_written_once_and_clients_are_not_told() -> None:
     cluster = ManyNodes()
     cluster.take(first_level(cluster.state.features))
-    assert cluster.image.metadata_version == 2
-    assert cluster.state.features == {"bmq.metadata.version": 2}
+    assert cluster.state.features == {"bmq.metadata.version": 1}
     assert cluster.image.features == {}
     assert first_level(cluster.state.features) == ()
     cluster.take([FeatureLevelRecord(name="group.version", feature_level=1)])
@@ -202,10 +201,9 @@ def test_the_level_is_written_once_and_clients_are_not_told() -> None:
 
 def test_a_level_beyond_this_server_is_not_understood() -> None:
     require_understood({})
-    for level in (1, 2):
-        require_understood({"bmq.metadata.version": level})
-    for level in (0, 3):
-        with pytest.raises(UnsupportedVersion, match=f"is {level} and this server supports 1 to 2"):
+    require_understood({"bmq.metadata.version": 1})
+    for level in (0, 2):
+        with pytest.raises(UnsupportedVersion, match=f"is {level} and this server supports 1 to 1"):
             require_understood({"bmq.metadata.version": level})
 
 

@@ -44,7 +44,7 @@ async def test_the_first_server_makes_the_cluster_and_the_next_ones_find_it(fake
     store = fake_store.client("a")
     assert await open_root(store, holder="a", new_cluster_id=ID) == ClusterRoot(ID, FORMAT_VERSION)
     assert await open_root(store, holder="b", new_cluster_id=OTHER_ID) == ClusterRoot(ID, FORMAT_VERSION)
-    assert await open_root(store, holder="b", new_cluster_id=OTHER_ID, expected_cluster_id=ID) == ClusterRoot(ID, 1)
+    assert await open_root(store, holder="b", new_cluster_id=OTHER_ID, expected_cluster_id=ID) == ClusterRoot(ID, 2)
     assert list(fake_store.files()) == [ROOT_FILE]
 
 
@@ -53,6 +53,15 @@ async def test_another_clusters_root_is_refused(fake_store: FakeStore) -> None:
     await open_root(store, holder="a", new_cluster_id=ID)
     with pytest.raises(WrongCluster, match=f"{ID}.*{OTHER_ID}"):
         await open_root(store, holder="b", new_cluster_id=ID, expected_cluster_id=OTHER_ID)
+
+
+async def test_a_root_keeps_the_format_it_was_made_with(fake_store: FakeStore) -> None:
+    assert (await open_root(fake_store.client("a"), holder="a", new_cluster_id=ID)).may_pad
+    older = FakeStore()
+    older.put_file(ROOT_FILE, json.dumps({"cluster_id": ID, "format_version": 1}).encode())
+    root = await open_root(older.client("a"), holder="a", new_cluster_id=OTHER_ID)
+    assert root == ClusterRoot(ID, 1) and not root.may_pad
+    assert json.loads(older.files()[ROOT_FILE])["format_version"] == 1
 
 
 async def test_a_later_format_is_refused(fake_store: FakeStore) -> None:
