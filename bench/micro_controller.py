@@ -17,13 +17,13 @@ from uuid import UUID
 
 from bmq.controller.assignment import new_partition, place
 from bmq.controller.balancer import equalize
-from bmq.controller.broker_configs import static_configs
-from bmq.controller.image import Node
-from bmq.controller.metadata_state import MetadataState, partition_record
 from bmq.controller.moves import move_records
 from bmq.controller.node_registration import decide_fencing
 from bmq.controller.node_sessions import Overdue
 from bmq.controller.situation import Situation
+from bmq.metadata.broker_configs import static_configs
+from bmq.metadata.image import Node
+from bmq.metadata.state import MetadataState, partition_record
 from bmq.protocol.metadata_records import (
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,

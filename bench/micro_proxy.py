@@ -22,9 +22,9 @@ from uuid import UUID
 import psutil
 import uvloop
 
-from bmq.controller.image import MetadataImage, Node, PartitionImage, TopicImage
 from bmq.log.config import LogConfig
 from bmq.log.partition_log import AppendDone, AppendResult, TopicPartition
+from bmq.metadata.image import MetadataImage, Node, PartitionImage, TopicImage
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import decode_response, encode_request
 from bmq.protocol.error_codes import ErrorCode

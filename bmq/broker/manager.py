@@ -21,7 +21,7 @@ from bmq.broker.surroundings import BrokerSettings, Surroundings
 from bmq.log.clock import Clock
 from bmq.log.config import LogConfig
 from bmq.log.names import EpochListing, partition_directory
-from bmq.log.partition_log import TopicPartition
+from bmq.log.partition_log import PartitionStarting, TopicPartition
 from bmq.log.store import SegmentStore, StoreError
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
@@ -45,13 +45,6 @@ class _Assignment:
         self.config = config
         self.floor = floor
         self.runtime: PartitionRuntime | None = None
-
-
-class PartitionStarting(KafkaError):
-    """The store does not let the partition start now; it goes on trying."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
 
 
 def _nobody_listens() -> None:

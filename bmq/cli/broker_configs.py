@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from bmq.cli.settings import Settings
-from bmq.controller.broker_configs import BrokerConfigs
 from bmq.coordinator.config import CoordinatorConfig
+from bmq.metadata.broker_configs import BrokerConfigs
 
 STANDALONE_DEFAULTS: Final = {
     # What Kafka's own server.properties for one node say: nobody else will join a group of one node's developer.

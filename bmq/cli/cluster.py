@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bmq.cli.cluster_client import ClusterClient, ClusterUnreachable, TaskFailed
-from bmq.cluster.zookeeper import ZooKeeperElection
+from bmq.election.zookeeper import ZooKeeperElection
 
 cluster_app = typer.Typer(no_args_is_help=True, help="Look at a running cluster, and drain, move, scale, rebalance.")
 

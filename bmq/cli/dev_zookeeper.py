@@ -12,7 +12,6 @@ from typing import Annotated, Final
 import typer
 
 from bmq.cli.dev_orders import DevOrders, say
-from bmq.cluster.zookeeper_address import ZOOKEEPER_PORT
 from bmq.dev.cluster_file import exclusive
 from bmq.dev.daemon import LOG_TAIL_LINES
 from bmq.dev.java import (
@@ -24,6 +23,7 @@ from bmq.dev.java import (
 )
 from bmq.dev.supervisor import supervise
 from bmq.dev.zookeeper import HEAP_MB, NAME, ZooKeeperPlan, ZooKeeperServer
+from bmq.election.zookeeper_address import ZOOKEEPER_PORT
 
 zookeeper_app = typer.Typer(no_args_is_help=True, help="A real ZooKeeper on this machine, which can be hurt.")
 

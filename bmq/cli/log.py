@@ -20,12 +20,12 @@ from bmq.cli.logs import configure_logs
 from bmq.cli.loss import describe_loss
 from bmq.cli.settings import Settings, load_settings
 from bmq.cli.stores import open_store_beside
-from bmq.controller.stored_image import stored_image
 from bmq.log.damage import accept
 from bmq.log.names import partition_directory
 from bmq.log.partition_log import TopicPartition
 from bmq.log.partition_view import SegmentView, locate_segments, view_partition
 from bmq.log.store import FileMissing, SegmentStore
+from bmq.metadata.stored_image import stored_image
 from bmq.protocol.errors import BmqError
 
 log_app = typer.Typer(

@@ -8,9 +8,6 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from bmq.controller.image import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, OFFSETS_TOPIC_NAME, MetadataImage
-from bmq.controller.metadata_state import MetadataState
-from bmq.controller.stored_image import stored_image
 from bmq.coordinator.offset_columns import PackedOffsets
 from bmq.coordinator.snapshot import decode_snapshot
 from bmq.log.damage import Damage, end_damage, is_accepted
@@ -18,6 +15,9 @@ from bmq.log.damage_report import DamageReport, accepted_losses, report_damage
 from bmq.log.names import TOPICS_DIRECTORY, parse_epoch_directory
 from bmq.log.segment_reader import SegmentReader
 from bmq.log.store import FileMissing, SegmentStore, StoreError
+from bmq.metadata.image import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, OFFSETS_TOPIC_NAME, MetadataImage
+from bmq.metadata.state import MetadataState
+from bmq.metadata.stored_image import stored_image
 from bmq.protocol.errors import BmqError
 from bmq.protocol.group_records import GroupMetadataKey, OffsetCommitKey, decode_key
 from bmq.protocol.metadata_records import decode_record

@@ -21,33 +21,30 @@ from bmq.cli.live_summary import Summary
 from bmq.cli.own_root import new_holder, open_own_root
 from bmq.cli.patience import Patience
 from bmq.cli.settings import Settings, split_address, split_roles
-from bmq.cluster.assignments import Assignments
-from bmq.cluster.controller_office import ControllerOffice
-from bmq.cluster.election import ControllerClaim, Election, Member
-from bmq.cluster.handlers import load_all
-from bmq.cluster.internal_services import InternalServices
-from bmq.cluster.known_controller import KnownController
-from bmq.cluster.links import Links
-from bmq.cluster.load_reports import LoadReports
-from bmq.cluster.local_roles import HereController, LocalShards, NodeReleases
-from bmq.cluster.metadata_replica import MetadataReplica
-from bmq.cluster.metadata_seen import MetadataWitnesses
-from bmq.cluster.peer_watch import PeerWatch
-from bmq.cluster.registration import Registration, Reports
-from bmq.cluster.remote_controller import RemoteController
-from bmq.cluster.routed_groups import RoutedGroups, RoutedGroupsConfig
-from bmq.cluster.router import Router
-from bmq.controller.broker_configs import static_configs
 from bmq.controller.config import ControllerConfig
-from bmq.controller.features import SUPPORTED_FEATURES
-from bmq.controller.history import StateChangeHistory
-from bmq.controller.image import ROLE_CONTROLLER, ROLE_PROXY, MetadataImage, Node
 from bmq.controller.runtime import Controller
 from bmq.coordinator.coordinator import GroupCoordinator
+from bmq.election.election import ControllerClaim, Election, Member
+from bmq.internal.handlers import load_all
+from bmq.internal.local_roles import HereController, LocalShards, NodeReleases
+from bmq.internal.services import InternalServices
 from bmq.log.clock import Clock
 from bmq.log.partition_log import PartitionLog, TopicPartition
 from bmq.log.root import ClusterRoot
 from bmq.log.store import SegmentStore
+from bmq.membership.assignments import Assignments
+from bmq.membership.controller_office import ControllerOffice
+from bmq.membership.known_controller import KnownController
+from bmq.membership.load_reports import LoadReports
+from bmq.membership.metadata_replica import MetadataReplica
+from bmq.membership.metadata_seen import MetadataWitnesses
+from bmq.membership.peer_watch import PeerWatch
+from bmq.membership.registration import Registration, Reports
+from bmq.metadata.broker_configs import static_configs
+from bmq.metadata.features import SUPPORTED_FEATURES
+from bmq.metadata.history import StateChangeHistory
+from bmq.metadata.image import ROLE_CONTROLLER, ROLE_PROXY, MetadataImage, Node
+from bmq.peers.links import Links
 from bmq.protocol.apis import INTERNAL_APIS
 from bmq.protocol.messages.broker_registration_request import BrokerRegistrationRequest, Feature, Listener
 from bmq.proxy.appender import Appender
@@ -58,6 +55,9 @@ from bmq.proxy.server import KafkaServer
 from bmq.proxy.services import Services
 from bmq.proxy.stall_watch import StallWatch
 from bmq.proxy.stats import ProxyStats
+from bmq.routing.controller_requests import RemoteController
+from bmq.routing.groups import RoutedGroups, RoutedGroupsConfig
+from bmq.routing.router import Router
 
 _log = structlog.get_logger("bmq.cli")
 

@@ -29,9 +29,9 @@ from bmq.cli.process import (
 from bmq.cli.rest_server import RestServer
 from bmq.cli.settings import Settings, split_roles
 from bmq.cli.stores import open_store, register_metrics
-from bmq.cluster.zookeeper import ZooKeeperElection
-from bmq.controller.image import ROLE_BROKER, ROLE_COORDINATOR
+from bmq.election.zookeeper import ZooKeeperElection
 from bmq.hdfs.location import is_hdfs
+from bmq.metadata.image import ROLE_BROKER, ROLE_COORDINATOR
 from bmq.protocol.errors import BmqError
 
 _STOP_GRACE_S: Final = 1.0

@@ -10,11 +10,11 @@ from prometheus_client import CollectorRegistry
 
 from bmq.cli.node import NodeServer
 from bmq.cli.settings import Settings, split_address
-from bmq.cluster.drivers.settings import NodeCommand, driver_of
-from bmq.cluster.operations import NodeLoad, Operations, OperationsConfig, StateChanges
-from bmq.cluster.rest.application import RestSources, rest_application
 from bmq.log.clock import Clock
 from bmq.log.store import SegmentStore
+from bmq.operations.drivers.settings import NodeCommand, driver_of
+from bmq.operations.operations import NodeLoad, Operations, OperationsConfig, StateChanges
+from bmq.operations.rest.application import RestSources, rest_application
 
 
 class NodeRest:

@@ -27,9 +27,9 @@ from bmq.cli.scheduling import run_in_batches
 from bmq.cli.settings import Settings, split_address
 from bmq.cli.standalone import StandaloneServer
 from bmq.cli.stores import open_store, register_metrics
-from bmq.cluster.rest.application import RestSources, rest_application
 from bmq.hdfs.location import is_hdfs
-from bmq.log.local_root import raise_open_files_limit
+from bmq.local.root import raise_open_files_limit
+from bmq.operations.rest.application import RestSources, rest_application
 from bmq.protocol.errors import BmqError
 
 T = TypeVar("T")

@@ -24,16 +24,16 @@ from pydantic_settings import (
 
 from bmq.broker.surroundings import BrokerSettings
 from bmq.cli.machine_memory import CACHE_SHARE, cache_bytes, memory_bytes
-from bmq.cluster.config import ClusterSettings
-from bmq.cluster.drivers.settings import ScaleSettings
-from bmq.cluster.router_config import RouterConfig
-from bmq.controller.image import ALL_ROLES
 from bmq.hdfs.config import HdfsSettings
 from bmq.hdfs.location import is_hdfs
+from bmq.membership.config import ClusterSettings
+from bmq.metadata.image import ALL_ROLES
+from bmq.operations.drivers.settings import ScaleSettings
 from bmq.protocol.errors import BmqError
 from bmq.proxy.fetch_config import FetchConfig
 from bmq.proxy.limits import ProxyLimits
 from bmq.proxy.stall_watch import LOOP_STALL_MAX_MS
+from bmq.routing.config import RouterConfig
 
 DEFAULT_FILE: Final = Path("bmq.toml")
 FILE_VARIABLE: Final = "BMQ_CONFIG"

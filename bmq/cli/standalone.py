@@ -14,7 +14,7 @@ from typing import Final, Protocol
 import structlog
 from prometheus_client import CollectorRegistry
 
-from bmq.broker.manager import PartitionManager, PartitionStarting
+from bmq.broker.manager import PartitionManager
 from bmq.broker.partition_states import Offline
 from bmq.cli.broker_configs import STANDALONE_DEFAULTS, coordinator_config, kafka_configs
 from bmq.cli.live_summary import Summary
@@ -22,8 +22,15 @@ from bmq.cli.own_root import new_holder, open_own_root
 from bmq.cli.patience import Patience, is_log_silent, is_store_silent
 from bmq.cli.settings import Settings, split_address
 from bmq.controller.config import ControllerConfig
-from bmq.controller.history import StateChangeHistory
-from bmq.controller.image import (
+from bmq.controller.runtime import Controller
+from bmq.coordinator.coordinator import GroupCoordinator
+from bmq.log.clock import Clock
+from bmq.log.config import LogConfig
+from bmq.log.names import EpochListing, partition_directory
+from bmq.log.partition_log import PartitionLog, PartitionStarting, TopicPartition
+from bmq.log.store import Durability, SegmentStore
+from bmq.metadata.history import StateChangeHistory
+from bmq.metadata.image import (
     METADATA_TOPIC_ID,
     METADATA_TOPIC_NAME,
     OFFSETS_TOPIC_NAME,
@@ -31,13 +38,6 @@ from bmq.controller.image import (
     Node,
     TopicImage,
 )
-from bmq.controller.runtime import Controller
-from bmq.coordinator.coordinator import GroupCoordinator
-from bmq.log.clock import Clock
-from bmq.log.config import LogConfig
-from bmq.log.names import EpochListing, partition_directory
-from bmq.log.partition_log import PartitionLog, TopicPartition
-from bmq.log.store import Durability, SegmentStore
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 from bmq.proxy.appender import Appender

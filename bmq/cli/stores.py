@@ -13,7 +13,7 @@ from bmq.cli.patience import TRY_AGAIN_S, Patience, is_store_silent
 from bmq.cli.settings import Settings
 from bmq.hdfs.location import is_hdfs, located
 from bmq.hdfs.store import HdfsStore
-from bmq.log.local import LocalStore
+from bmq.local.store import LocalStore
 from bmq.log.store import SegmentStore
 from bmq.protocol.errors import BmqError
 

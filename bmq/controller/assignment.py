@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from uuid import UUID
 
-from bmq.controller.image import NO_LEADER, ROLE_BROKER, MetadataImage, Node, PartitionImage
+from bmq.metadata.image import NO_LEADER, ROLE_BROKER, MetadataImage, Node, PartitionImage
 from bmq.protocol.metadata_records import LEADER_UNCHANGED, NO_TIMESTAMP_MS, PartitionChangeRecord
 
 

@@ -16,9 +16,9 @@ from itertools import islice
 from typing import Final
 from uuid import UUID
 
-from bmq.controller.image import MetadataImage, Node, PartitionImage, TopicImage
 from bmq.controller.moves import Move
 from bmq.controller.partition_reports import Rates
+from bmq.metadata.image import MetadataImage, Node, PartitionImage, TopicImage
 
 Key = tuple[UUID, int]
 IsMovable = Callable[[Key], bool]

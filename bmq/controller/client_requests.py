@@ -14,13 +14,20 @@ from uuid import UUID
 import structlog
 
 from bmq.controller.assignment import owner_nodes
-from bmq.controller.broker_configs import BrokerConfigs, static_configs
 from bmq.controller.config import ControllerConfig
 from bmq.controller.config_alter import decide_alter_configs, decide_incremental_alter_configs
 from bmq.controller.config_describe import describe_configs
 from bmq.controller.decision import Decision
 from bmq.controller.decision_log import DecisionLog
-from bmq.controller.image import (
+from bmq.controller.leader_election import decide_elect_leaders
+from bmq.controller.partition_counts import decide_create_partitions
+from bmq.controller.partition_reports import PartitionReports
+from bmq.controller.reassignment import decide_alter_partition_reassignments, list_partition_reassignments
+from bmq.controller.situation import Situation
+from bmq.controller.topics import NO_VALUE, decide_create_topics, decide_delete_topics
+from bmq.log.clock import Clock
+from bmq.metadata.broker_configs import BrokerConfigs, static_configs
+from bmq.metadata.image import (
     INTERNAL_TOPICS,
     METADATA_TOPIC_ID,
     OFFSETS_TOPIC_NAME,
@@ -28,14 +35,7 @@ from bmq.controller.image import (
     Node,
     PartitionImage,
 )
-from bmq.controller.leader_election import decide_elect_leaders
-from bmq.controller.metadata_state import CLUSTER_WIDE
-from bmq.controller.partition_counts import decide_create_partitions
-from bmq.controller.partition_reports import PartitionReports
-from bmq.controller.reassignment import decide_alter_partition_reassignments, list_partition_reassignments
-from bmq.controller.situation import Situation
-from bmq.controller.topics import NO_VALUE, decide_create_topics, decide_delete_topics
-from bmq.log.clock import Clock
+from bmq.metadata.state import CLUSTER_WIDE
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.alter_configs_request import AlterConfigsRequest

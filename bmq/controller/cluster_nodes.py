@@ -14,11 +14,9 @@ from functools import partial
 import structlog
 
 from bmq.controller.background import keep_running
-from bmq.controller.broker_configs import BrokerConfigs
 from bmq.controller.config import ControllerConfig
 from bmq.controller.decision import Decision
 from bmq.controller.decision_log import ControllerGone, DecisionLog
-from bmq.controller.image import MetadataImage
 from bmq.controller.node_registration import (
     decide_draining,
     decide_fencing,
@@ -28,6 +26,8 @@ from bmq.controller.node_registration import (
 from bmq.controller.node_sessions import NodeSessions, Overdue, Peer
 from bmq.controller.situation import Situation
 from bmq.controller.succession import decide_successions
+from bmq.metadata.broker_configs import BrokerConfigs
+from bmq.metadata.image import MetadataImage
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
 from bmq.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Protocol
 
-from bmq.controller.broker_configs import BROKER_CONFIGS, BrokerConfigs
 from bmq.controller.config_describe import NO_OTHERS, require_node
-from bmq.controller.config_keys import ConfigKey, ConfigType, InvalidConfig, ResourceType, split_list
 from bmq.controller.decision import Decision
-from bmq.controller.image import MetadataImage
-from bmq.controller.topic_configs import (
+from bmq.metadata.broker_configs import BROKER_CONFIGS, BrokerConfigs
+from bmq.metadata.config_keys import ConfigKey, ConfigType, InvalidConfig, ResourceType, split_list
+from bmq.metadata.image import MetadataImage
+from bmq.metadata.topic_configs import (
     CONFIGS_PER_RESOURCE_MAX,
     TOPIC_CONFIGS,
     VALUE_LENGTH_MAX,
@@ -24,7 +24,7 @@ from bmq.controller.topic_configs import (
     inherited,
     validate,
 )
-from bmq.controller.topic_names import validate_name
+from bmq.metadata.topic_names import validate_name
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.messages.alter_configs_request import AlterConfigsRequest

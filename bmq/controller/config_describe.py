@@ -9,11 +9,11 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from bmq.controller.broker_configs import BROKER_CONFIGS, BROKER_SYNONYMS, DYNAMIC_ONLY, BrokerConfigs
-from bmq.controller.config_keys import ConfigKey, ConfigSource, ConfigType, ResourceType, text_of
-from bmq.controller.image import MetadataImage
-from bmq.controller.topic_configs import TOPIC_CONFIGS, inherited
-from bmq.controller.topic_names import validate_name
+from bmq.metadata.broker_configs import BROKER_CONFIGS, BROKER_SYNONYMS, DYNAMIC_ONLY, BrokerConfigs
+from bmq.metadata.config_keys import ConfigKey, ConfigSource, ConfigType, ResourceType, text_of
+from bmq.metadata.image import MetadataImage
+from bmq.metadata.topic_configs import TOPIC_CONFIGS, inherited
+from bmq.metadata.topic_names import validate_name
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.messages.create_topics_response import CreatableTopicConfigs

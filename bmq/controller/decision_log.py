@@ -13,15 +13,15 @@ from typing import Any, TypeVar
 
 import structlog
 
-from bmq.controller.broker_configs import BrokerConfigs
 from bmq.controller.config import ControllerConfig
 from bmq.controller.decision import Decision, refuse_all
-from bmq.controller.image import MetadataImage
-from bmq.controller.metadata_state import ImpossibleRecord, MetadataState
 from bmq.controller.metrics import ControllerMetrics
 from bmq.log.clock import Clock
 from bmq.log.partition_log import PartitionLog
 from bmq.log.state_log import StateLog
+from bmq.metadata.broker_configs import BrokerConfigs
+from bmq.metadata.image import MetadataImage
+from bmq.metadata.state import ImpossibleRecord, MetadataState
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.metadata_records import MetadataRecord, decode_record, encode_record

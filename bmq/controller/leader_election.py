@@ -13,9 +13,9 @@ from typing import Final
 from uuid import UUID
 
 from bmq.controller.decision import Decision
-from bmq.controller.image import NO_LEADER, PartitionImage
 from bmq.controller.situation import Situation
 from bmq.controller.succession import NextOwners
+from bmq.metadata.image import NO_LEADER, PartitionImage
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.elect_leaders_request import ElectLeadersRequest

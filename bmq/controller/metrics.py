@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from bmq.controller.image import MetadataImage
+from bmq.metadata.image import MetadataImage
 
 
 class ControllerMetrics(Collector):

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from bmq.controller.assignment import replicas_including
-from bmq.controller.image import MetadataImage, PartitionImage
 from bmq.controller.situation import Situation
 from bmq.controller.succession import NextOwners
+from bmq.metadata.image import MetadataImage, PartitionImage
 from bmq.protocol.metadata_records import PartitionChangeRecord
 
 

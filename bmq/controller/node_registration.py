@@ -14,16 +14,16 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from bmq.controller.decision import Decision
-from bmq.controller.features import require_supported
-from bmq.controller.image import ALL_ROLES, ROLE_BROKER, ROLE_PROXY, Node
-from bmq.controller.metadata_state import (
+from bmq.controller.situation import Situation
+from bmq.controller.succession import SUCCESSIONS_AT_FIRST, abandonments, owns_any, successions
+from bmq.metadata.features import require_supported
+from bmq.metadata.image import ALL_ROLES, ROLE_BROKER, ROLE_PROXY, Node
+from bmq.metadata.state import (
     INTERNAL_LISTENER_NAME,
     LISTENER_NAME,
     REST_LISTENER_NAME,
     node_of,
 )
-from bmq.controller.situation import Situation
-from bmq.controller.succession import SUCCESSIONS_AT_FIRST, abandonments, owns_any, successions
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest

@@ -9,9 +9,9 @@ from collections import Counter
 
 from bmq.controller.assignment import new_partition, owner_nodes, place
 from bmq.controller.decision import Decision
-from bmq.controller.image import MetadataImage, TopicImage
-from bmq.controller.metadata_state import partition_record
 from bmq.controller.topics import TopicLimits, validate_assignment
+from bmq.metadata.image import MetadataImage, TopicImage
+from bmq.metadata.state import partition_record
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic

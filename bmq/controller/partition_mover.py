@@ -17,15 +17,15 @@ import structlog
 
 from bmq.controller.background import keep_running
 from bmq.controller.balancer import Balancer
-from bmq.controller.broker_configs import BrokerConfigs
 from bmq.controller.config import ControllerConfig
 from bmq.controller.decision import Decision
 from bmq.controller.decision_log import DecisionLog
-from bmq.controller.image import MetadataImage, Node
 from bmq.controller.moves import Move, drain_moves, move_records, next_part, partition_of
 from bmq.controller.partition_reports import PartitionReports
 from bmq.controller.situation import Situation
 from bmq.controller.succession import replica_changes
+from bmq.metadata.broker_configs import BrokerConfigs
+from bmq.metadata.image import MetadataImage, Node
 from bmq.protocol.errors import BmqError
 
 _log = structlog.get_logger("bmq.controller")

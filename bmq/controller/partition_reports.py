@@ -13,7 +13,7 @@ from math import exp
 from typing import Final
 from uuid import UUID
 
-from bmq.controller.image import MetadataImage, PartitionImage
+from bmq.metadata.image import MetadataImage, PartitionImage
 from bmq.protocol.internal_messages import PartitionReport
 
 FADING_S: Final = 10.0

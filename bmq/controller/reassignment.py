@@ -13,9 +13,9 @@ from uuid import UUID
 
 from bmq.controller.assignment import first_live
 from bmq.controller.decision import Decision
-from bmq.controller.image import NO_LEADER, ROLE_BROKER, PartitionImage
-from bmq.controller.metadata_state import node_of
 from bmq.controller.situation import Situation
+from bmq.metadata.image import NO_LEADER, ROLE_BROKER, PartitionImage
+from bmq.metadata.state import node_of
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.alter_partition_reassignments_request import (

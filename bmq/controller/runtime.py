@@ -18,16 +18,11 @@ import structlog
 
 from bmq.controller.assignment import reign_changes
 from bmq.controller.balancer import equalize
-from bmq.controller.broker_configs import BrokerConfigs, static_configs
 from bmq.controller.client_requests import ClientRequests
 from bmq.controller.cluster_nodes import ClusterNodes
 from bmq.controller.config import ControllerConfig
 from bmq.controller.decision import Decision
 from bmq.controller.decision_log import ControllerGone, DecisionLog
-from bmq.controller.features import first_level, require_understood
-from bmq.controller.history import StateChangeHistory
-from bmq.controller.image import MetadataImage, Node
-from bmq.controller.metadata_state import MetadataState, registration_record
 from bmq.controller.metadata_stream import MetadataStream
 from bmq.controller.metrics import ControllerMetrics
 from bmq.controller.moves import Move, drain_moves
@@ -40,6 +35,11 @@ from bmq.controller.unknown_topics import report_unknown_topics, require_no_topi
 from bmq.log.clock import Clock
 from bmq.log.partition_log import PartitionLog
 from bmq.log.store import SegmentStore
+from bmq.metadata.broker_configs import BrokerConfigs, static_configs
+from bmq.metadata.features import first_level, require_understood
+from bmq.metadata.history import StateChangeHistory
+from bmq.metadata.image import MetadataImage, Node
+from bmq.metadata.state import MetadataState, registration_record
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.internal_messages import (

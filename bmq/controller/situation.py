@@ -8,7 +8,7 @@ from functools import cached_property
 from uuid import UUID
 
 from bmq.controller.assignment import owner_nodes
-from bmq.controller.image import MetadataImage, Node, PartitionImage
+from bmq.metadata.image import MetadataImage, Node, PartitionImage
 from bmq.protocol.metadata_records import PartitionChangeRecord, RegisterBrokerRecord
 
 FloorOf = Callable[[UUID, PartitionImage], int]

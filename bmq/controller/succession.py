@@ -17,8 +17,8 @@ from uuid import UUID
 
 from bmq.controller.assignment import replicas_anew, replicas_including, willing_nodes
 from bmq.controller.decision import Decision
-from bmq.controller.image import INTERNAL_TOPICS, NO_LEADER, MetadataImage, Node, PartitionImage, TopicImage
 from bmq.controller.situation import Situation
+from bmq.metadata.image import INTERNAL_TOPICS, NO_LEADER, MetadataImage, Node, PartitionImage, TopicImage
 from bmq.protocol.metadata_records import PartitionChangeRecord
 
 SUCCESSIONS_AT_FIRST: Final = 200

@@ -16,14 +16,14 @@ from typing import Final
 from uuid import UUID
 
 from bmq.controller.assignment import new_partition, owner_nodes, place
-from bmq.controller.broker_configs import BrokerConfigs
 from bmq.controller.config_describe import created_topic_configs
-from bmq.controller.config_keys import InvalidConfig
 from bmq.controller.decision import Decision
-from bmq.controller.image import METADATA_TOPIC_NAME, MetadataImage, Node, PartitionImage
-from bmq.controller.metadata_state import partition_record
-from bmq.controller.topic_configs import CONFIGS_PER_RESOURCE_MAX, validate
-from bmq.controller.topic_names import collision_key, validate_name
+from bmq.metadata.broker_configs import BrokerConfigs
+from bmq.metadata.config_keys import InvalidConfig
+from bmq.metadata.image import METADATA_TOPIC_NAME, MetadataImage, Node, PartitionImage
+from bmq.metadata.state import partition_record
+from bmq.metadata.topic_configs import CONFIGS_PER_RESOURCE_MAX, validate
+from bmq.metadata.topic_names import collision_key, validate_name
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest

@@ -8,11 +8,11 @@ from uuid import UUID
 
 import structlog
 
-from bmq.controller.image import METADATA_TOPIC_ID, MetadataImage
 from bmq.log.damage import end_damage, require_accepted
 from bmq.log.names import TOPICS_DIRECTORY, partition_directory, topic_directory
 from bmq.log.partition_log import TopicPartition
 from bmq.log.store import FileMissing, SegmentStore, StoreError
+from bmq.metadata.image import METADATA_TOPIC_ID, MetadataImage
 
 _NAMED_MAX: Final = 5
 

@@ -21,7 +21,7 @@ class Topic(Protocol):
 
 
 class Topics(Protocol):
-    """All topics there are now; bmq.controller.image.MetadataImage is one."""
+    """All topics there are now; bmq.metadata.image.MetadataImage is one."""
 
     @property
     def topics(self) -> Mapping[str, Topic]: ...

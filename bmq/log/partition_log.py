@@ -12,6 +12,7 @@ from uuid import UUID
 
 from bmq.log.store import Buffer
 from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError
 
 
 class TopicPartition(NamedTuple):
@@ -69,6 +70,13 @@ class StateSnapshot:
 
     next_offset: int
     data: bytes
+
+
+class PartitionStarting(KafkaError):
+    """The store does not let the partition start now; it goes on trying."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
 
 
 class PartitionLog(Protocol):

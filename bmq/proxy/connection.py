@@ -29,8 +29,8 @@ from bmq.protocol.codec import (
     unsupported_api_versions_response,
 )
 from bmq.protocol.errors import BmqError, MalformedMessage, UnsupportedVersion
+from bmq.protocol.frames import FrameSplitter
 from bmq.proxy.dispatch import HANDLERS, HOT_HANDLERS, EncodedBody, Handler, RequestContext
-from bmq.proxy.frames import FrameSplitter
 from bmq.proxy.whole_errors import error_response
 
 if TYPE_CHECKING:

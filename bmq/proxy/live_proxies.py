@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from bmq.controller.image import NO_LEADER, ROLE_PROXY, MetadataImage, Node
 from bmq.log.partition_log import TopicPartition
+from bmq.metadata.image import NO_LEADER, ROLE_PROXY, MetadataImage, Node
 
 _CHOICES_MAX: Final = 200_000
 _PICTURES_MAX: Final = 16

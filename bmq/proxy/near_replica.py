@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
-from bmq.controller.image import MetadataImage, Node
 from bmq.log.partition_log import TopicPartition
+from bmq.metadata.image import MetadataImage, Node
 from bmq.proxy.fetch_metrics import FetchCounts
 from bmq.proxy.live_proxies import proxies_of, rendezvous
 from bmq.proxy.topic_views import client_leader

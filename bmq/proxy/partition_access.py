@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
-from bmq.controller.image import TopicImage
 from bmq.log.partition_log import PartitionLog, TopicPartition
+from bmq.metadata.image import TopicImage
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.proxy.services import Services

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from bmq.broker.manager import PartitionStarting
-from bmq.log.partition_log import AppendDone, AppendResult, PartitionLog, TopicPartition
+from bmq.log.partition_log import AppendDone, AppendResult, PartitionLog, PartitionStarting, TopicPartition
 from bmq.log.refused_sequences import BEHIND_A_REFUSED_ONE, RefusedSequences
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError

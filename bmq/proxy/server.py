@@ -12,9 +12,9 @@ from typing import Final
 import structlog
 
 from bmq.protocol.apis import APIS, Api, ApiKey
+from bmq.protocol.frames import ReceiveBuffer
 from bmq.proxy import handlers
 from bmq.proxy.connection import Connection
-from bmq.proxy.frames import ReceiveBuffer
 from bmq.proxy.limits import ProxyLimits
 from bmq.proxy.services import Services
 from bmq.proxy.stall_watch import StallWatch

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bmq.controller.image import MetadataImage, Node
 from bmq.log.clock import Clock
 from bmq.log.store import SegmentStore
+from bmq.metadata.image import MetadataImage, Node
 from bmq.proxy.appender import Appender, Partitions
 from bmq.proxy.producer_ids import ProducerIds
 from bmq.proxy.stats import ProxyStats

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from bmq.controller.image import NO_LEADER, ROLE_PROXY, MetadataImage, Node, PartitionImage
-from bmq.controller.topic_names import validate_name
 from bmq.log.partition_log import TopicPartition
+from bmq.metadata.image import NO_LEADER, ROLE_PROXY, MetadataImage, Node, PartitionImage
+from bmq.metadata.topic_names import validate_name
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
 from bmq.proxy.live_proxies import proxies_of

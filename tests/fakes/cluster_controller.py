@@ -7,14 +7,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from bmq.cluster.drivers.driver import DriverFailed, NodeHandle, NodeSpec, first_free
 from bmq.controller.assignment import owner_nodes
 from bmq.controller.balancer import equalize
-from bmq.controller.history import StateChange, StateChangeHistory
-from bmq.controller.image import MetadataImage, Node, PartitionImage, TopicImage
 from bmq.controller.moves import Move
 from bmq.controller.partition_reports import NodeLoad
 from bmq.log.config import LogConfig
+from bmq.metadata.history import StateChange, StateChangeHistory
+from bmq.metadata.image import MetadataImage, Node, PartitionImage, TopicImage
+from bmq.operations.drivers.driver import DriverFailed, NodeHandle, NodeSpec, first_free
 from tests.fakes.clock import FakeClock
 
 
@@ -41,7 +41,7 @@ def image_of(nodes: Iterable[Node], topics: Iterable[TopicImage] = (), controlle
 
 
 class FakeController:
-    """Implements bmq.cluster.operations.ClusterController.
+    """Implements bmq.operations.operations.ClusterController.
 
     `error`: raised by the next change. `is_stuck`: nothing moves. `balanced`: what `rebalance_plan` says instead of what
     would even the numbers out.

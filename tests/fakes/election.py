@@ -1,7 +1,7 @@
-"""An election service in memory, on the time of the loop it is given: what ZooKeeper is for bmq.cluster.zookeeper.
+"""An election service in memory, on the time of the loop it is given: what ZooKeeper is for bmq.election.zookeeper.
 
     service = FakeElectionService(loop, Random(seed))
-    election = service.session(node_id=1)      # implements bmq.cluster.election.Election
+    election = service.session(node_id=1)      # implements bmq.election.election.Election
     service.pause(); service.resume()          # away, for everybody
     service.cut(election); service.mend(election)
     service.expire(election); service.kill(election); service.wipe()
@@ -19,7 +19,7 @@ from random import Random
 from types import MappingProxyType
 from typing import Final
 
-from bmq.cluster.election import (
+from bmq.election.election import (
     ControllerClaim,
     DuplicateNode,
     ElectionUnavailable,
@@ -165,7 +165,7 @@ class FakeElectionService:
 
 
 class FakeElection:
-    """Implements bmq.cluster.election.Election. Everything of it runs in the context in which it is started."""
+    """Implements bmq.election.election.Election. Everything of it runs in the context in which it is started."""
 
     def __init__(self, service: FakeElectionService, node_id: int) -> None:
         self.node_id = node_id

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from bmq.cluster.drivers.commands import OUTPUT_BYTES_MAX, run_command
-from bmq.cluster.drivers.driver import DriverFailed, NodeSpec
-from bmq.cluster.drivers.local import LocalProcesses
-from bmq.cluster.drivers.processes import send_signal, start_mark
+from bmq.operations.drivers.commands import OUTPUT_BYTES_MAX, run_command
+from bmq.operations.drivers.driver import DriverFailed, NodeSpec
+from bmq.operations.drivers.local import LocalProcesses
+from bmq.operations.drivers.processes import send_signal, start_mark
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 

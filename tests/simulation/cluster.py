@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any
 
 from bmq.cli.settings import load_settings
-from bmq.cluster.controller_office import ElectionBehindLog
-from bmq.controller.image import MetadataImage, PartitionImage
+from bmq.membership.controller_office import ElectionBehindLog
+from bmq.metadata.image import MetadataImage, PartitionImage
 from tests.fakes.election import FakeElectionService
 from tests.fakes.store import FakeStore, Faults
 from tests.fakes.store_writer import AppendFailure

@@ -7,9 +7,9 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from bmq.controller.image import METADATA_TOPIC_ID
 from bmq.log.names import parse_epoch_directory, partition_directory
 from bmq.log.partition_log import TopicPartition
+from bmq.metadata.image import METADATA_TOPIC_ID
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError

@@ -8,10 +8,10 @@ from typing import Any
 
 from bmq.broker.partition_states import Offline
 from bmq.cli.node import NodeServer
-from bmq.controller.image import MetadataImage
 from bmq.controller.runtime import Controller
 from bmq.log.partition_log import TopicPartition
 from bmq.log.state_log import SnapshotPolicy
+from bmq.metadata.image import MetadataImage
 from tests.fakes.election import FakeElection
 from tests.fakes.store import FakeClient
 from tests.simulation.cluster_kind import ClusterKind

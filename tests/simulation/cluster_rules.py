@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bmq.controller.image import OFFSETS_TOPIC_NAME, MetadataImage
 from bmq.log.partition_log import TopicPartition
+from bmq.metadata.image import OFFSETS_TOPIC_NAME, MetadataImage
 from tests.fakes.store import FakeStore
 from tests.simulation.cluster_node import NodeProcess, SimulatedNode
 from tests.simulation.history import Violation

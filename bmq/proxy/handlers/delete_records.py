@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from bmq.controller.image import INTERNAL_TOPICS
 from bmq.log.partition_log import PartitionLog
+from bmq.metadata.image import INTERNAL_TOPICS
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError

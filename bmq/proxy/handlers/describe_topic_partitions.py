@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from bmq.controller.image import MetadataImage, PartitionImage, TopicImage
 from bmq.log.partition_log import TopicPartition
+from bmq.metadata.image import MetadataImage, PartitionImage, TopicImage
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from bmq.controller.image import Node
+from bmq.metadata.image import Node
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError

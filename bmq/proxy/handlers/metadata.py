@@ -1,7 +1,7 @@
 """Metadata: the nodes, and the topics a client asks for with their partitions and leaders.
 
 The answer that lists all topics is the largest and the one most asked for: its bytes are kept, topic by topic.
-A node that just went away is named for a moment longer (bmq/cluster/departures.py says why).
+A node that just went away is named for a moment longer (bmq/membership/departures.py says why).
 Asking for a topic that is not there may create it; unlike Kafka, which answers before the topic is made, the answer waits
 for it, and the client need not ask again. Sources: MetadataRequest.json; KIP-4, KIP-516 (ids), KIP-1102 (rebootstrap).
 """
@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
-from bmq.controller.image import MetadataImage, Node, PartitionImage, TopicImage
 from bmq.log.partition_log import TopicPartition
+from bmq.metadata.image import MetadataImage, Node, PartitionImage, TopicImage
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import encode, is_flexible, message_format
 from bmq.protocol.error_codes import ErrorCode

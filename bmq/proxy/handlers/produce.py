@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from bmq.controller.image import INTERNAL_TOPICS, MetadataImage, TopicImage
 from bmq.log.partition_log import AppendResult, TopicPartition
 from bmq.log.refused_sequences import BEHIND_A_REFUSED_ONE
+from bmq.metadata.image import INTERNAL_TOPICS, MetadataImage, TopicImage
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import RequestHeader
 from bmq.protocol.error_codes import ErrorCode

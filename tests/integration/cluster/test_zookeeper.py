@@ -15,12 +15,12 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError, NoNodeError, NotEmptyError
 from structlog.testing import capture_logs
 
-from bmq.cluster.election import ControllerClaim, Election, ElectionError, ElectionUnavailable
-from bmq.cluster.zookeeper import ZooKeeperElection
 from bmq.dev.zookeeper import ZooKeeperServer
+from bmq.election.election import ControllerClaim, Election, ElectionError, ElectionUnavailable
+from bmq.election.zookeeper import ZooKeeperElection
 from tests.support.lossy_proxy import LossyProxy
 from tests.support.zookeeper import fresh_chroot
-from tests.unit.cluster.election_contract import (
+from tests.unit.election.election_contract import (
     CLUSTER_ID,
     SURE_TIMEOUT_S,
     ElectionContract,

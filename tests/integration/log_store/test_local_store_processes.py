@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bmq.log.local import LocalStore
+from bmq.local.store import LocalStore
 from bmq.log.root import RootInUse
 from bmq.log.store import Durability, LeaseHeld, StorageFull
 from tests.unit.log_store.contract import create, read_all
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.integration
 _HOLDER = """
 import asyncio, sys
 from pathlib import Path
-from bmq.log.local import LocalStore
+from bmq.local.store import LocalStore
 from bmq.log.store import Durability
 
 async def main():

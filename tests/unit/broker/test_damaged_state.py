@@ -10,7 +10,6 @@ from uuid import UUID
 import pytest
 
 from bmq.broker.runtime import PartitionOffline, PartitionRuntime
-from bmq.cluster.load_reports import LoadReports
 from bmq.controller.partition_reports import OFFLINE
 from bmq.coordinator.topics import OFFSETS_TOPIC
 from bmq.log.damage import StateDamaged, accept
@@ -19,6 +18,7 @@ from bmq.log.names import partition_directory
 from bmq.log.partition_log import PartitionLog, TopicPartition
 from bmq.log.state_log import StateLog
 from bmq.log.store import CorruptFile
+from bmq.membership.load_reports import LoadReports
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.record_batch import batches

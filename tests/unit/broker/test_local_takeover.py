@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from bmq.broker.manager import PartitionManager
-from bmq.log.local import LocalStore
+from bmq.local.store import LocalStore
 from tests.fakes.clock import FakeClock
 from tests.unit.broker.world import CONFIG, KEY, SETTINGS, produce, read_all
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from bmq.cli.loss import NoSuchEnd, NoSuchPartition, describe_loss
-from bmq.controller.image import METADATA_TOPIC_ID
 from bmq.log.damage import StateDamaged, accept, end_damage, require_accepted
 from bmq.log.names import partition_directory
 from bmq.log.partition_log import TopicPartition
+from bmq.metadata.image import METADATA_TOPIC_ID
 from tests.fakes.store import FakeStore
 from tests.unit.broker.world import CONFIG, World, append, batch_of, virtual
 

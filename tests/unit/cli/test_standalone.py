@@ -11,7 +11,7 @@ import pytest
 
 from bmq.cli.settings import load_settings
 from bmq.cli.standalone import MetadataOffline, StandaloneServer
-from bmq.controller.metadata_state import ImpossibleRecord, MetadataState
+from bmq.metadata.state import ImpossibleRecord, MetadataState
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.metadata_records import MetadataRecord

@@ -7,10 +7,10 @@ from dataclasses import replace
 from uuid import UUID
 
 from bmq.controller.assignment import new_partition
-from bmq.controller.features import METADATA_VERSION_MAX, METADATA_VERSION_MIN, SUPPORTED_FEATURES
-from bmq.controller.image import MetadataImage, Node, PartitionImage
-from bmq.controller.metadata_state import partition_record
 from bmq.controller.situation import Situation
+from bmq.metadata.features import METADATA_VERSION_MAX, METADATA_VERSION_MIN, SUPPORTED_FEATURES
+from bmq.metadata.image import MetadataImage, Node, PartitionImage
+from bmq.metadata.state import partition_record
 from bmq.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from bmq.protocol.messages.broker_registration_request import BrokerRegistrationRequest, Feature, Listener
 from bmq.protocol.metadata_records import (

@@ -11,9 +11,9 @@ from random import Random
 from typing import Any
 
 from bmq.controller.config import ControllerConfig
-from bmq.controller.image import METADATA_TOPIC_ID, MetadataImage, Node
 from bmq.controller.runtime import Controller
 from bmq.log.partition_log import TopicPartition
+from bmq.metadata.image import METADATA_TOPIC_ID, MetadataImage, Node
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.internal_messages import (
     MetadataFetchRequest,

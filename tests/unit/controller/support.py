@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from bmq.controller.broker_configs import BrokerConfigs, static_configs
-from bmq.controller.image import MetadataImage, Node
-from bmq.controller.metadata_state import MetadataState, registration_record
+from bmq.metadata.broker_configs import BrokerConfigs, static_configs
+from bmq.metadata.image import MetadataImage, Node
+from bmq.metadata.state import MetadataState, registration_record
 from bmq.protocol.messages.alter_configs_request import AlterableConfig as FullConfig
 from bmq.protocol.messages.alter_configs_request import AlterConfigsRequest
 from bmq.protocol.messages.alter_configs_request import AlterConfigsResource as FullResource

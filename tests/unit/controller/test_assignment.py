@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bmq.controller.assignment import new_partition, place, reign_changes
-from bmq.controller.image import NO_LEADER, Node
-from bmq.controller.metadata_state import partition_record
+from bmq.metadata.image import NO_LEADER, Node
+from bmq.metadata.state import partition_record
 from bmq.protocol.metadata_records import BrokerRegistrationChangeRecord, MetadataRecord, TopicRecord
 from tests.unit.controller.support import Cluster
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bmq.controller.balancer import Balancer, BalancerLimits, equalize
-from bmq.controller.image import Node
 from bmq.controller.moves import move_records
 from bmq.controller.partition_reports import Rates
+from bmq.metadata.image import Node
 from tests.unit.controller.cluster_support import ManyNodes, owners_by_count, registered, require_sound
 
 pytestmark = pytest.mark.unit

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from bmq.controller.image import NO_LEADER
 from bmq.controller.moves import Move
+from bmq.metadata.image import NO_LEADER
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError, UnsupportedVersion
 from bmq.protocol.messages.allocate_producer_ids_request import AllocateProducerIdsRequest

@@ -7,12 +7,12 @@ from uuid import UUID
 
 import pytest
 
-from bmq.controller.broker_configs import BROKER_CONFIGS, DYNAMIC_ONLY
 from bmq.controller.config_alter import decide_alter_configs, decide_incremental_alter_configs
 from bmq.controller.config_describe import describe_configs
-from bmq.controller.config_keys import ConfigSource
-from bmq.controller.topic_configs import TOPIC_CONFIGS
 from bmq.controller.topics import TopicLimits, decide_create_topics
+from bmq.metadata.broker_configs import BROKER_CONFIGS, DYNAMIC_ONLY
+from bmq.metadata.config_keys import ConfigSource
+from bmq.metadata.topic_configs import TOPIC_CONFIGS
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.describe_configs_request import DescribeConfigsRequest
 from bmq.protocol.messages.describe_configs_response import DescribeConfigsResourceResult, DescribeConfigsResult

@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 
 from bmq.controller import cluster_nodes, partition_mover
 from bmq.controller.balancer import Balancer
-from bmq.controller.metadata_state import MetadataState
 from bmq.controller.node_sessions import NodeSessions
+from bmq.metadata.state import MetadataState
 from bmq.protocol.errors import KafkaError
 from tests.unit.controller.cluster_support import owners_by_count
 from tests.unit.controller.controller_lab import BALANCED, ControllerLab, on_virtual_time

@@ -13,13 +13,13 @@ import pytest
 from prometheus_client.registry import CollectorRegistry
 
 from bmq.controller.config import ControllerConfig
-from bmq.controller.config_keys import InvalidConfig
-from bmq.controller.image import METADATA_TOPIC_ID, MetadataImage, Node
-from bmq.controller.metadata_state import ImpossibleRecord
 from bmq.controller.runtime import Controller
 from bmq.log.partition_log import TopicPartition
 from bmq.log.state_log import StateLog
 from bmq.log.store import SegmentStore, StorageUnavailable
+from bmq.metadata.config_keys import InvalidConfig
+from bmq.metadata.image import METADATA_TOPIC_ID, MetadataImage, Node
+from bmq.metadata.state import ImpossibleRecord
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.metadata_records import PartitionRecord, encode_record

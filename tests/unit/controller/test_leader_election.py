@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from bmq.controller.image import PartitionImage
 from bmq.controller.leader_election import LOSS_ACCEPTED, PREFERRED_ELECTION, decide_elect_leaders
+from bmq.metadata.image import PartitionImage
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions

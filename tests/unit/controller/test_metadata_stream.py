@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from bmq.controller.broker_configs import static_configs
-from bmq.controller.image import MetadataImage
-from bmq.controller.metadata_state import MetadataState
+from bmq.metadata.broker_configs import static_configs
+from bmq.metadata.image import MetadataImage
+from bmq.metadata.state import MetadataState
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.internal_messages import MetadataFetchResponse

@@ -6,8 +6,6 @@ from uuid import UUID
 
 import pytest
 
-from bmq.controller.features import first_level, require_understood
-from bmq.controller.image import ALL_ROLES, NO_LEADER
 from bmq.controller.node_registration import (
     CONTROLLED_SHUTDOWN,
     decide_draining,
@@ -16,6 +14,8 @@ from bmq.controller.node_registration import (
     decide_registration,
 )
 from bmq.controller.node_sessions import Overdue
+from bmq.metadata.features import first_level, require_understood
+from bmq.metadata.image import ALL_ROLES, NO_LEADER
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError, UnsupportedVersion
 from bmq.protocol.messages.broker_registration_request import BrokerRegistrationRequest, Listener

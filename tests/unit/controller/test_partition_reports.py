@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bmq.controller.image import PartitionImage
 from bmq.controller.partition_reports import FENCED, OFFLINE, PartitionReports
+from bmq.metadata.image import PartitionImage
 from bmq.protocol.internal_messages import PartitionReport
 from bmq.protocol.metadata_records import PartitionChangeRecord
 from tests.unit.controller.cluster_support import ManyNodes, registered

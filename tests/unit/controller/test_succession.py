@@ -14,7 +14,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from bmq.controller.assignment import place, replicas_anew, replicas_including, willing_nodes
 from bmq.controller.balancer import Balancer, BalancerLimits
 from bmq.controller.decision import Decision
-from bmq.controller.image import Node
 from bmq.controller.leader_election import decide_elect_leaders
 from bmq.controller.moves import Move, drain_moves, move_records
 from bmq.controller.node_registration import (
@@ -29,6 +28,7 @@ from bmq.controller.partition_reports import Rates
 from bmq.controller.reassignment import decide_alter_partition_reassignments
 from bmq.controller.succession import SUCCESSIONS_AT_FIRST, decide_successions, replica_changes
 from bmq.controller.topics import TopicLimits, decide_create_topics
+from bmq.metadata.image import Node
 from bmq.protocol.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,

@@ -7,9 +7,9 @@ from uuid import UUID
 import pytest
 
 from bmq.controller.decision import Decision
-from bmq.controller.image import MetadataImage, Node
 from bmq.controller.partition_counts import decide_create_partitions
 from bmq.controller.topics import TopicLimits, decide_create_topics, decide_delete_topics
+from bmq.metadata.image import MetadataImage, Node
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from bmq.protocol.messages.create_topics_response import CreateTopicsResponse

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bmq.log.local import LocalStore
+from bmq.local.store import LocalStore
 from bmq.log.manifest import Cut, Manifest
 from bmq.log.names import PartitionPaths
 from bmq.log.partition_log import AbortedTransaction

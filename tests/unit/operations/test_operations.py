@@ -10,16 +10,18 @@ from random import Random
 import pytest
 from structlog.testing import capture_logs
 
-from bmq.cluster.drivers.driver import DriverFailed
-from bmq.cluster.idempotency import KEY_EXPIRY_MS, KEYS_MAX, KeyReused
-from bmq.cluster.operations import (
+from bmq.controller.moves import Move
+from bmq.metadata.image import Node
+from bmq.operations.drivers.driver import DriverFailed
+from bmq.operations.idempotency import KEY_EXPIRY_MS, KEYS_MAX, KeyReused
+from bmq.operations.operations import (
     CONTROLLER_MOVED,
     ORDERS_WAITING_MAX,
     NotActiveController,
     Operations,
     OperationsConfig,
 )
-from bmq.cluster.orders import (
+from bmq.operations.orders import (
     Drain,
     MovePartition,
     Order,
@@ -30,9 +32,7 @@ from bmq.cluster.orders import (
     UnknownSubject,
     led_counts,
 )
-from bmq.cluster.tasks import RUNNING_MAX, TASKS_MAX, Task, TaskState, TooBusy
-from bmq.controller.image import Node
-from bmq.controller.moves import Move
+from bmq.operations.tasks import RUNNING_MAX, TASKS_MAX, Task, TaskState, TooBusy
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from tests.fakes.clock import FakeClock

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bmq.cluster.orders import (
+from bmq.controller.moves import Move
+from bmq.metadata.image import NO_LEADER, MetadataImage, Node
+from bmq.operations.orders import (
     Drain,
     MovePartition,
     OrderRefused,
@@ -24,8 +26,6 @@ from bmq.cluster.orders import (
     plan_move,
     shrink_moves,
 )
-from bmq.controller.image import NO_LEADER, MetadataImage, Node
-from bmq.controller.moves import Move
 from tests.fakes.cluster_controller import image_of, topic_image
 
 pytestmark = pytest.mark.unit

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from bmq.controller.image import MetadataImage, Node, PartitionImage, TopicImage
 from bmq.log.config import LogConfig
+from bmq.metadata.image import MetadataImage, Node, PartitionImage, TopicImage
 from bmq.protocol.codec import decode_response, encode_request
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError

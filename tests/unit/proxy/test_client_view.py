@@ -10,9 +10,9 @@ from uuid import UUID
 
 import pytest
 
-from bmq.controller.image import NO_LEADER, MetadataImage, Node, PartitionImage, TopicImage
 from bmq.log.config import LogConfig
 from bmq.log.partition_log import TopicPartition
+from bmq.metadata.image import NO_LEADER, MetadataImage, Node, PartitionImage, TopicImage
 from bmq.protocol.apis import APIS, ApiKey
 from bmq.protocol.codec import decode, encode
 from bmq.protocol.error_codes import ErrorCode

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bmq.protocol.errors import MalformedMessage
-from bmq.proxy.frames import FrameSplitter, ReceiveBuffer
+from bmq.protocol.frames import FrameSplitter, ReceiveBuffer
 
 pytestmark = pytest.mark.unit
 

@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bmq.broker.manager import PartitionStarting
-from bmq.log.partition_log import AppendDone, AppendResult, PartitionLog, TopicPartition
+from bmq.log.partition_log import AppendDone, AppendResult, PartitionLog, PartitionStarting, TopicPartition
 from bmq.log.refused_sequences import FORGOTTEN_S
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError

@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from bmq.controller.image import Node
 from bmq.log.partition_log import TopicPartition
+from bmq.metadata.image import Node
 from bmq.protocol.apis import APIS, ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.api_versions_request import ApiVersionsRequest

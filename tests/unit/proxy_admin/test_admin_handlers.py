@@ -17,9 +17,9 @@ import bmq.proxy.handlers.delete_topics
 import bmq.proxy.handlers.describe_configs
 import bmq.proxy.handlers.incremental_alter_configs  # noqa: F401  (importing registers them)
 from bmq.controller.config import ControllerConfig
-from bmq.controller.image import METADATA_TOPIC_ID
 from bmq.controller.runtime import Controller
 from bmq.log.partition_log import TopicPartition
+from bmq.metadata.image import METADATA_TOPIC_ID
 from bmq.protocol.apis import APIS, ApiKey
 from bmq.protocol.codec import decode_request, decode_response, encode_request, encode_response, parse_request_header
 from bmq.protocol.error_codes import ErrorCode

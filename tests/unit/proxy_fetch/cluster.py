@@ -8,9 +8,9 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-from bmq.controller.image import MetadataImage, Node, PartitionImage, TopicImage
 from bmq.log.config import LogConfig
 from bmq.log.store import Buffer
+from bmq.metadata.image import MetadataImage, Node, PartitionImage, TopicImage
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import (
     decode_request,

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from bmq.log.local import LocalStore
+from bmq.local.store import LocalStore
 from bmq.log.partition_log import Location, TopicPartition
 from bmq.log.store import Durability
 from bmq.protocol.errors import BmqError

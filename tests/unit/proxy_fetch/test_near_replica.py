@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from bmq.controller.image import Node
 from bmq.log.store import Buffer
+from bmq.metadata.image import Node
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import decode_response, encode_request, parse_request_header
 from bmq.protocol.error_codes import ErrorCode

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bmq.controller.image import OFFSETS_TOPIC_NAME
 from bmq.log.config import LogConfig
 from bmq.log.partition_log import TopicPartition
+from bmq.metadata.image import OFFSETS_TOPIC_NAME
 from bmq.protocol.apis import APIS, ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.delete_records_request import (

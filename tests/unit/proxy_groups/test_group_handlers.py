@@ -10,8 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from bmq.controller.image import Node
 from bmq.coordinator.coordinator import GroupCoordinator
+from bmq.metadata.image import Node
 from bmq.protocol.apis import APIS, ApiKey
 from bmq.protocol.codec import decode_request, decode_response, encode_request, encode_response, parse_request_header
 from bmq.protocol.error_codes import ErrorCode

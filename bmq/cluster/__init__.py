@@ -1,1 +1,0 @@
-"""How the roles of different processes reach each other: elections, links between nodes, remote partitions and groups."""

@@ -1,0 +1,259 @@
+"""The election in ZooKeeper: implements bmq.election.election.Election over kazoo.
+
+While ZooKeeper is away everything that was known is told on; when it is back the root, the own entry and all watches are
+made again, whether the session survived or not. One task, the keeper, does that; zookeeper_office.py and
+zookeeper_members.py say what it looks at, zookeeper_session.py keeps kazoo's threads off the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, Final, TypeVar
+
+import structlog
+from kazoo.exceptions import NodeExistsError, ZookeeperError
+
+from bmq.election.election import (
+    ControllerClaim,
+    ElectionUnavailable,
+    ForeignElection,
+    Member,
+    MetadataMark,
+)
+from bmq.election.zookeeper_address import ZooKeeperAddress
+from bmq.election.zookeeper_layout import Layout
+from bmq.election.zookeeper_members import ZooKeeperMembers
+from bmq.election.zookeeper_office import ZooKeeperOffice
+from bmq.election.zookeeper_session import Interrupted, SessionClosed, ZooKeeperSession
+
+SESSION_TIMEOUT_S: Final = 6.0
+START_WAIT_S: Final = 15.0
+# A start that waits for longer says what for.
+TOLD_AFTER_S: Final = 1.0
+# Before an order is given again; the keeper looks at the root first.
+INTERRUPTED_PAUSE_S: Final = 0.02
+# After something ZooKeeper refused: not a matter of moments.
+REFUSED_PAUSE_S: Final = 1.0
+
+T = TypeVar("T")
+
+_log = structlog.get_logger("bmq.election")
+
+
+class ZooKeeperElection:
+    """One process's session; made on the loop it is used on. Raises BadZooKeeperAddress.
+
+    `hosts`: `HOST:PORT[,HOST:PORT][/chroot]`; the chroot is created if it is missing. `session_timeout_s`: how long after
+    its last sign of life a process counts as dead; ZooKeeper holds it between 2 and 20 of its ticks (2 s by default).
+    `start_wait_s`: how long an order waits for ZooKeeper before ElectionUnavailable; `campaign` waits for ever.
+    """
+
+    def __init__(
+        self,
+        hosts: str,
+        *,
+        node_id: int,
+        session_timeout_s: float = SESSION_TIMEOUT_S,
+        start_wait_s: float = START_WAIT_S,
+    ) -> None:
+        self._address = ZooKeeperAddress.parse(hosts)
+        self._layout = Layout(self._address.root)
+        self._start_wait_s = start_wait_s
+        self._session_timeout_s = session_timeout_s
+        self._log = _log.bind(node_id=node_id)
+        self._cluster_id = ""
+        self._stale = asyncio.Event()
+        self._session = ZooKeeperSession(self._address.servers, session_timeout_s, self._session_changed)
+        self._office = ZooKeeperOffice(self._session, self._layout, self._stale.set)
+        self._members = ZooKeeperMembers(self._session, self._layout, session_timeout_s, self._stale.set)
+        self._session_number = 0
+        # The connection and the session in which the root was last seen to be ours.
+        self._bound_connection = 0
+        self._bound_number = 0
+        self._keeper: asyncio.Task[None] | None = None
+        self._complaint = ""
+
+    # -- A session's life --------------------------------------------------------------------------------------------
+
+    async def start(self, cluster_id: str) -> None:
+        """Returns with `leader` and `members` known. On failure it is closed. Raises ElectionUnavailable, ForeignElection."""
+        self._cluster_id = cluster_id
+        self._session.open()
+        told = asyncio.get_running_loop().call_later(TOLD_AFTER_S, self._tell_of_waiting)
+        try:
+            await self._ordered(self._look)
+        except BaseException:
+            await self.close()
+            raise
+        finally:
+            told.cancel()
+        self._keeper = asyncio.create_task(self._keep(), name="zookeeper-keeper")
+
+    async def close(self) -> None:
+        """The own entry and the office end with the session: at once, or when its time is up if ZooKeeper is away."""
+        keeper, self._keeper = self._keeper, None
+        self._office.close_for(ElectionUnavailable("the session with ZooKeeper was closed"))
+        self._members.close()
+        if keeper is not None:
+            keeper.cancel()
+            await asyncio.wait({keeper})
+        await self._session.close()
+
+    def _tell_of_waiting(self) -> None:
+        servers = ",".join(self._address.servers)
+        self._log.warning("waiting_for_zookeeper", servers=servers, reason=self._session.trouble)
+
+    # -- The port ----------------------------------------------------------------------------------------------------
+
+    async def join(self, member: Member) -> None:
+        wait_s = self._start_wait_s + 2 * self._session_timeout_s  # an entry may be waited for
+        await self._ordered(lambda: self._members.join(member), wait_s)
+
+    @property
+    def leader(self) -> ControllerClaim | None:
+        return self._office.leader
+
+    def on_leader(self, changed: Callable[[ControllerClaim | None], None]) -> None:
+        self._office.on_leader(changed)
+
+    @property
+    def members(self) -> Mapping[int, Member]:
+        return self._members.members
+
+    def on_members(self, changed: Callable[[Mapping[int, Member]], None]) -> None:
+        self._members.on_members(changed)
+
+    async def campaign(self, member: Member) -> ControllerClaim:
+        with self._said_in_a_sentence():
+            return await self._office.campaign(member)
+
+    def on_lost(self, claim: ControllerClaim, lost: Callable[[], None]) -> None:
+        self._office.on_lost(claim, lost)
+
+    async def resign(self, claim: ControllerClaim) -> None:
+        """While ZooKeeper is away: given up as soon as it is back."""
+        with self._said_in_a_sentence():
+            await self._office.resign(claim)
+
+    async def depose(self, claim: ControllerClaim) -> None:
+        await self._ordered(lambda: self._office.depose(claim))
+
+    async def raise_epoch(self, minimum: int) -> int:
+        return await self._ordered(lambda: self._office.raise_epoch(minimum))
+
+    async def metadata_mark(self) -> MetadataMark | None:
+        return await self._ordered(self._office.metadata_mark)
+
+    async def raise_metadata_mark(self, mark: MetadataMark) -> None:
+        await self._ordered(lambda: self._office.raise_metadata_mark(mark))
+
+    # -- Keeping up --------------------------------------------------------------------------------------------------
+
+    def _session_changed(self) -> None:
+        if self._session_number != self._session.number:
+            self._session_number = self._session.number
+            self._office.session_lost()
+        self._stale.set()
+
+    async def _keep(self) -> None:
+        while True:
+            await self._stale.wait()
+            try:
+                await self._session.connected()
+                self._stale.clear()
+                await self._look()
+                self._complaint = ""
+            except Interrupted:
+                self._stale.set()
+            except SessionClosed:
+                return
+            except ForeignElection as error:
+                # It lost its data and another cluster was quicker. Nothing is done there until it is ours again.
+                self._office.close_for(error)
+                self._complain(str(error))
+                await self._pause()
+            except ZookeeperError as error:
+                # NoNodeError: its data was taken away, so it is made again.
+                self._complain(_named(error))
+                await self._pause()
+
+    def _complain(self, reason: str) -> None:
+        """Once, however often it is tried."""
+        if reason != self._complaint:
+            self._complaint = reason
+            self._log.error("zookeeper_unusable", servers=str(self._address), reason=reason)
+
+    async def _pause(self) -> None:
+        self._bound_connection = 0
+        await asyncio.sleep(REFUSED_PAUSE_S)
+        self._stale.set()
+
+    async def _look(self) -> None:
+        if not self._bound_connection or self._bound_connection != self._session.connection_number:
+            await self._bind()
+        await self._office.look(self._bound_number)
+        await self._members.look(self._bound_number)
+
+    async def _bind(self) -> None:
+        """The root is there and belongs to this cluster. Raises ForeignElection."""
+        await self._session.connected()
+        connection_number, number = self._session.connection_number, self._session.number
+
+        async def ask(order: Callable[[Any], Any]) -> Any:
+            return await self._session.ask(order, number=number)
+
+        async def create(path: str, data: bytes) -> None:
+            with suppress(NodeExistsError):
+                await ask(lambda zookeeper: zookeeper.create_async(path, data))
+
+        # Another server than before may be behind it: whatever is read from here on is not older than this moment.
+        await ask(lambda zookeeper: zookeeper.sync_async("/"))
+        await ask(lambda zookeeper: zookeeper.ensure_path_async(self._layout.top))
+        await create(self._layout.cluster_id, self._cluster_id.encode())
+        data, _ = await ask(lambda zookeeper: zookeeper.get_async(self._layout.cluster_id))
+        found = data.decode(errors="replace")
+        if found != self._cluster_id:
+            raise ForeignElection(
+                f"{self._address} in ZooKeeper belongs to the cluster {found!r}, this one is {self._cluster_id!r}: "
+                "give it a root of its own with --zookeeper HOST:PORT/NAME, or delete that one if its cluster is gone"
+            )
+        await create(self._layout.controller_epoch, b"0")
+        await create(self._layout.nodes, b"")
+        self._office.close_for(None)
+        self._bound_connection, self._bound_number = connection_number, number
+
+    # -- Patience ----------------------------------------------------------------------------------------------------
+
+    async def _ordered(self, order: Callable[[], Awaitable[T]], wait_s: float | None = None) -> T:
+        """Its outcome; it is begun again when the connection is lost on the way. Raises ElectionError."""
+        wait_s = self._start_wait_s if wait_s is None else wait_s
+        with self._said_in_a_sentence():
+            try:
+                async with asyncio.timeout(wait_s):
+                    while True:
+                        try:
+                            return await order()
+                        except Interrupted:
+                            self._stale.set()
+                            await asyncio.sleep(INTERRUPTED_PAUSE_S)
+            except TimeoutError:
+                trouble = f" ({self._session.trouble})" if self._session.trouble else ""
+                raise ElectionUnavailable(
+                    f"ZooKeeper did not answer at {','.join(self._address.servers)} within {wait_s:g} s{trouble}: "
+                    "see that it runs, or name its servers with --zookeeper HOST:PORT"
+                ) from None
+
+    @contextmanager
+    def _said_in_a_sentence(self) -> Iterator[None]:
+        try:
+            yield
+        except SessionClosed:
+            raise ElectionUnavailable("the session with ZooKeeper was closed") from None
+        except ZookeeperError as error:
+            raise ElectionUnavailable(f"ZooKeeper at {self._address} refuses: {_named(error)}") from None
+
+
+def _named(error: ZookeeperError) -> str:
+    return f"{type(error).__name__} {error}".strip()

@@ -1,0 +1,237 @@
+"""kazoo on an event loop: one session with ZooKeeper, made anew when it is lost, and ended in time.
+
+kazoo works in threads of its own. Requests go to it from the loop and its answers come back through
+`call_soon_threadsafe`, in the order in which ZooKeeper gave them (watches in theirs); the loop never waits for a thread.
+While ZooKeeper is away no request is queued: who wants something waits for `connected`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, Final
+
+import structlog
+from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionClosedError, ConnectionLoss, OperationTimeoutError, SessionExpiredError
+from kazoo.protocol.states import KazooState, KeeperState
+from kazoo.retry import KazooRetry
+
+from bmq.election.zookeeper_threads import ZooKeeperThreads
+
+# Between tries to reach a server. Short enough to keep a session whose server was away for a while.
+RETRY_FIRST_S: Final = 0.05
+RETRY_LONGEST_S: Final = 0.5
+# A server that is there ends a session in milliseconds; one that does not answer may end it when its time is up.
+CLOSE_WAIT_S: Final = 1.0
+# Only a name server that hangs keeps a thread longer than that: nothing can interrupt it.
+THREADS_WAIT_S: Final = 5.0
+# kazoo's thread is woken through a socket for each request, which would fill up if many were made at once.
+REQUESTS_MAX: Final = 64
+
+_GONE: Final = (ConnectionLoss, ConnectionClosedError, OperationTimeoutError, SessionExpiredError)
+
+_log = structlog.get_logger("bmq.election")
+
+
+class Interrupted(Exception):
+    """The connection or the session was lost before the answer came: whether ZooKeeper did it has to be looked up."""
+
+
+class SessionClosed(Exception):
+    """`close` was called."""
+
+
+class ZooKeeperSession:
+    """`changed` is called on the loop after each change of `is_connected` or `number`."""
+
+    def __init__(self, servers: Sequence[str], timeout_s: float, changed: Callable[[], None]) -> None:
+        self.is_connected = False
+        # Of this session in ZooKeeper, as it stands in the nodes that live with it; None before the first.
+        self.id: int | None = None
+        # Counts the sessions that were lost: what lived with an earlier one is gone.
+        self.number = 0
+        # Counts connections: with each, what was seen before may be out of date and no watch is left.
+        self.connection_number = 0
+        self._servers = servers
+        self._timeout_s = timeout_s
+        self._changed = changed
+        self._loop = asyncio.get_running_loop()
+        self._connected = asyncio.Event()
+        self._is_closing = False
+        self._slots = asyncio.Semaphore(REQUESTS_MAX)
+        self._waiting: set[asyncio.Future[Any]] = set()
+        self._threads: ZooKeeperThreads | None = None
+        self._client: Any = None
+        self._reviving: asyncio.Task[None] | None = None
+
+    @property
+    def trouble(self) -> str:
+        """Why the last try to reach a server failed; empty when none did."""
+        return "" if self._threads is None else self._threads.trouble
+
+    def open(self) -> None:
+        """Begin to connect; it is tried until `close`."""
+        self._threads = ZooKeeperThreads(connect_wait_s=self._timeout_s / (len(self._servers) + 1))
+        self._client = self._new_client(self._threads)
+        self._client.start_async()
+
+    async def connected(self) -> None:
+        """Wait until there is a connection. Raises SessionClosed."""
+        while not self._is_closing:
+            if self.is_connected:
+                return
+            await self._connected.wait()
+        raise SessionClosed
+
+    async def ask(self, order: Callable[[Any], Any], *, number: int | None = None) -> Any:
+        """What kazoo's asynchronous call answers: `ask(lambda zookeeper: zookeeper.get_async(path))`.
+
+        Waits for a connection first. `number`: only in this session, for the root may be another cluster's in the next.
+        Raises Interrupted (done or not: unknown), SessionClosed, and kazoo's ZookeeperError for what ZooKeeper refuses
+        (NoNodeError, NodeExistsError, BadVersionError, …).
+        """
+        async with self._slots:
+            await self.connected()
+            if number is not None and number != self.number:
+                raise Interrupted("the session was lost")
+            answer: asyncio.Future[Any] = self._loop.create_future()
+            self._waiting.add(answer)
+            answer.add_done_callback(self._waiting.discard)
+            order(self._client).rawlink(lambda result: self._on_loop(_settle, answer, result))
+            try:
+                return await answer
+            except _GONE as error:
+                if self._is_closing:
+                    raise SessionClosed from None
+                raise Interrupted(str(error) or type(error).__name__) from None
+
+    def watch(self, seen: Callable[[str | None], None]) -> Callable[[Any], None]:
+        """For a `watch` argument. `seen` is called on the loop with the path that changed, with None at a lost connection.
+
+        Make one and keep it: kazoo remembers each one it was given until there is a change.
+        """
+        return lambda event: self._on_loop(seen, event.path)
+
+    async def close(self) -> None:
+        """End the session, at once if ZooKeeper answers, and all threads. Callers in `ask` get SessionClosed."""
+        if self._is_closing:
+            return
+        self._is_closing = True
+        was_connected, self.is_connected = self.is_connected, False
+        self._connected.set()
+        for answer in tuple(self._waiting):
+            if not answer.done():
+                answer.set_exception(SessionClosed())
+        if self._reviving is not None:
+            await asyncio.wait({self._reviving})
+        await self._end_client(patience_s=CLOSE_WAIT_S if was_connected else 0.0)
+
+    # -- kazoo's client ----------------------------------------------------------------------------------------------
+
+    def _new_client(self, threads: ZooKeeperThreads) -> Any:
+        client = KazooClient(
+            hosts=",".join(self._servers),
+            timeout=self._timeout_s,
+            handler=threads,
+            connection_retry=KazooRetry(
+                max_tries=-1, delay=RETRY_FIRST_S, max_delay=RETRY_LONGEST_S, sleep_func=threads.sleep_func
+            ),
+            logger=_silent_logger(),
+        )
+
+        def heard(state: Any) -> None:
+            # In kazoo's connection thread, before it does anything else.
+            if state == KazooState.CONNECTED:
+                self._on_loop(self._on_connected, client.client_id[0])
+                return
+            # A server that lost its data would turn away for ever who has seen more than it knows. What this protects
+            # from, seeing an older state than before, `sync` does after each connection.
+            client.last_zxid = 0
+            self._on_loop(self._on_lost, client, state == KazooState.LOST)
+
+        client.add_listener(heard)
+        return client
+
+    async def _end_client(self, patience_s: float) -> None:
+        """In a thread of its own, because it waits for kazoo's."""
+        client, threads = self._client, self._threads
+        if threads is None:
+            return
+
+        def end() -> None:
+            client.stop()
+            client.close()
+            threads.release()
+
+        interrupt = self._loop.call_later(patience_s, threads.interrupt)
+        executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="zookeeper-end")
+        ended = self._loop.run_in_executor(executor, end)
+        try:
+            await asyncio.wait({ended}, timeout=patience_s + THREADS_WAIT_S)
+            if ended.done():
+                ended.result()
+            else:
+                _log.warning("zookeeper_thread_left", reason="a name server does not answer")
+                ended.add_done_callback(lambda late: late.cancelled() or late.exception())
+        finally:
+            interrupt.cancel()
+            executor.shutdown(wait=ended.done())
+
+    async def _revive(self) -> None:
+        """kazoo's connection thread ended for a reason nobody foresaw: begin again with new ones."""
+        await self._end_client(patience_s=0.0)
+        await asyncio.sleep(RETRY_LONGEST_S)
+        if not self._is_closing:
+            self.open()
+
+    # -- What its threads say ----------------------------------------------------------------------------------------
+
+    def _on_connected(self, session_id: int) -> None:
+        if self._is_closing:
+            return
+        if self.connection_number:
+            _log.info("zookeeper_back", servers=",".join(self._servers), is_same_session=session_id == self.id)
+        self.id = session_id
+        self.connection_number += 1
+        self.is_connected = True
+        self._connected.set()
+        self._changed()
+
+    def _on_lost(self, client: Any, is_session_lost: bool) -> None:
+        if self._is_closing:
+            return
+        if is_session_lost:
+            self.number += 1
+            _log.warning("zookeeper_session_lost", servers=",".join(self._servers))
+        elif self.is_connected:
+            _log.warning("zookeeper_away", servers=",".join(self._servers))
+        self.is_connected = False
+        self._connected.clear()
+        self._changed()
+        if client.client_state == KeeperState.CLOSED:
+            self._reviving = self._loop.create_task(self._revive(), name="zookeeper-revival")
+
+    def _on_loop(self, callback: Callable[..., None], *arguments: Any) -> None:
+        """From any thread."""
+        with suppress(RuntimeError):  # the loop was closed: nobody is there to hear it
+            self._loop.call_soon_threadsafe(callback, *arguments)
+
+
+def _settle(answer: asyncio.Future[Any], result: Any) -> None:
+    if answer.done():
+        return
+    if result.successful():
+        answer.set_result(result.value)
+    else:
+        answer.set_exception(result.exception)
+
+
+def _silent_logger() -> logging.Logger:
+    """kazoo logs every failed try; what an operator should know is logged here, once."""
+    logger = logging.Logger("kazoo")
+    logger.disabled = True
+    return logger

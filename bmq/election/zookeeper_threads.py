@@ -1,0 +1,96 @@
+"""kazoo's threads and sockets, which let go of a server that does not answer when they are told to."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import structlog
+from kazoo.handlers.threading import SequentialThreadingHandler
+
+_log = structlog.get_logger("bmq.election")
+
+
+class ZooKeeperThreads(SequentialThreadingHandler):  # type: ignore[misc]
+    """A handler for one kazoo client; `release` it when that is closed.
+
+    kazoo's connection thread waits in `select` and `create_connection` alone, but for name servers and short sleeps.
+    `connect_wait_s`: for one server to accept a connection, and then to give a session, so that it is tried again and the
+    others are tried before the session's time is up. `trouble`: why the last try failed.
+    """
+
+    def __init__(self, connect_wait_s: float) -> None:
+        super().__init__()
+        self.trouble = ""
+        self._connect_wait_s = connect_wait_s
+        self._is_greeted = True
+        self._interrupt, self._interrupted = socket.socketpair()
+
+    def interrupt(self) -> None:
+        """From any thread: whatever waits for a socket fails, now and later."""
+        with suppress(OSError):  # released: nobody waits any more
+            self._interrupt.shutdown(socket.SHUT_RDWR)
+
+    def release(self) -> None:
+        """When all threads have ended."""
+        self._interrupt.close()
+        self._interrupted.close()
+
+    def select(
+        self, readers: Sequence[Any], writers: Sequence[Any], others: Sequence[Any], timeout: float | None = None
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        """As kazoo's. Raises ConnectionAbortedError once interrupted."""
+        is_greeting = bool(readers) and not self._is_greeted
+        if is_greeting:
+            timeout = self._connect_wait_s
+        readable, writable, rest = super().select([*readers, self._interrupted], writers, others, timeout)
+        if self._interrupted in readable:
+            raise ConnectionAbortedError(errno.ECONNABORTED, "the session is being closed")
+        self._is_greeted = self._is_greeted or (is_greeting and bool(readable))
+        return readable, writable, rest
+
+    def create_connection(
+        self, address: tuple[str, int], timeout: float | None = None, **options: Any
+    ) -> socket.socket:
+        """Without TLS. Raises OSError."""
+        where = f"{address[0]}:{address[1]}"
+        try:
+            connection = self._connect(address)
+        except OSError as error:
+            self.trouble = f"{where}: {error.strerror or error}"
+            raise
+        self.trouble = f"{where} accepts connections and gives no session"
+        self._is_greeted = False
+        return connection
+
+    def _connect(self, address: tuple[str, int]) -> socket.socket:
+        connection = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.setblocking(False)
+            code = connection.connect_ex(address)
+            if code == errno.EINPROGRESS:
+                if not self.select([], [connection], [], self._connect_wait_s)[1]:
+                    raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+                code = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if code:
+                raise OSError(code, os.strerror(code))
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def spawn(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """As kazoo's. What a thread dies of is logged in a line."""
+
+        def run() -> None:
+            try:
+                func(*args, **kwargs)
+            except Exception as error:
+                _log.error("zookeeper_client_failed", reason=repr(error))
+
+        return super().spawn(run)

@@ -1,0 +1,30 @@
+"""ProveOwnership: the offsets of a partition, from an owner that was the owner after the question came (rule 15)."""
+
+from __future__ import annotations
+
+from bmq.internal.owned_logs import owned_log
+from bmq.internal.tail_feed import epoch_starts_of
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.errors import BmqError
+from bmq.protocol.internal_messages import ProveOwnershipRequest, ProveOwnershipResponse
+from bmq.proxy.dispatch import RequestContext, handles
+from bmq.proxy.services import Services
+
+
+@handles(ApiKey.PROVE_OWNERSHIP)
+async def prove_ownership(
+    request: ProveOwnershipRequest, context: RequestContext, services: Services
+) -> ProveOwnershipResponse:
+    """ProveOwnership 0. Starts an idle partition."""
+    try:
+        log = await owned_log(services, request.topic_id, request.partition, request.leader_epoch)
+        await log.prove_ownership()
+    except BmqError as error:
+        return ProveOwnershipResponse(error_code=error.code, error_message=str(error))
+    return ProveOwnershipResponse(
+        log_start_offset=log.log_start_offset,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_end_offset=log.log_end_offset,
+        epochs=epoch_starts_of(log),
+    )

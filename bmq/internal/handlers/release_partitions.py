@@ -1,0 +1,17 @@
+"""A new owner asks for its partitions: drain, seal, let go (rule 8)."""
+
+from __future__ import annotations
+
+from bmq.internal.services import internal
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.internal_messages import ReleasePartitionsRequest, ReleasePartitionsResponse
+from bmq.proxy.dispatch import RequestContext, handles
+from bmq.proxy.services import Services
+
+
+@handles(ApiKey.RELEASE_PARTITIONS)
+async def release_partitions(
+    request: ReleasePartitionsRequest, context: RequestContext, services: Services
+) -> ReleasePartitionsResponse:
+    """Answered when everything asked for is released."""
+    return await internal(services).releases.release(request, services.controller.image)

@@ -1,0 +1,101 @@
+"""The roles of this process as the internal listener's handlers see them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bmq.broker.manager import PartitionManager
+from bmq.controller.runtime import Controller, ControllerGone
+from bmq.internal.services import Office
+from bmq.log.partition_log import PartitionLog, TopicPartition
+from bmq.membership.assignments import Assignments
+from bmq.metadata.image import OFFSETS_TOPIC_NAME, MetadataImage
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError
+from bmq.protocol.internal_messages import ReleasePartitionsRequest, ReleasePartitionsResponse
+
+
+class LocalShards:
+    """The partitions of the offsets topic that this node owns (bmq.coordinator.directory.Shards)."""
+
+    def __init__(self, node_id: int, manager: PartitionManager, image: Callable[[], MetadataImage]) -> None:
+        self._node_id = node_id
+        self._manager = manager
+        self._image = image
+
+    def partition_count(self) -> int:
+        topic = self._image().topics.get(OFFSETS_TOPIC_NAME)
+        return 1 if topic is None else len(topic.partitions)
+
+    def owned(self) -> Sequence[int]:
+        topic = self._image().topics.get(OFFSETS_TOPIC_NAME)
+        return [] if topic is None else [p.partition for p in topic.partitions if p.leader == self._node_id]
+
+    async def open(self, shard: int) -> PartitionLog:
+        """Raises KafkaError COORDINATOR_NOT_AVAILABLE (no topic yet), and what PartitionManager.leader_of does."""
+        topic = self._image().topics.get(OFFSETS_TOPIC_NAME)
+        if topic is None:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"there is no {OFFSETS_TOPIC_NAME} yet")
+        return await self._manager.leader_of(TopicPartition(topic.topic_id, shard))
+
+
+class NodeReleases:
+    """bmq.internal.services.Releases over this node's assignments."""
+
+    def __init__(self, assignments: Assignments) -> None:
+        self._assignments = assignments
+
+    async def release(self, request: ReleasePartitionsRequest, image: MetadataImage) -> ReleasePartitionsResponse:
+        return await self._assignments.release(request, image)
+
+
+class HereController:
+    """bmq.proxy.services.Controller: the active controller if it is here, else NOT_CONTROLLER. `image` is the node's."""
+
+    def __init__(self, office: Office, image: Callable[[], MetadataImage]) -> None:
+        self._office = office
+        self._image = image
+
+    @property
+    def image(self) -> MetadataImage:
+        return self._image()
+
+    def _active(self) -> Controller:
+        active = self._office.active
+        if active is None:
+            raise ControllerGone
+        return active
+
+    async def create_topics(self, request: Any, *, principal: str) -> Any:
+        return await self._active().create_topics(request, principal=principal)
+
+    async def delete_topics(self, request: Any) -> Any:
+        return await self._active().delete_topics(request)
+
+    async def create_partitions(self, request: Any) -> Any:
+        return await self._active().create_partitions(request)
+
+    async def describe_configs(self, request: Any) -> Any:
+        return await self._active().describe_configs(request)
+
+    async def incremental_alter_configs(self, request: Any) -> Any:
+        return await self._active().incremental_alter_configs(request)
+
+    async def alter_configs(self, request: Any) -> Any:
+        return await self._active().alter_configs(request)
+
+    async def elect_leaders(self, request: Any) -> Any:
+        return await self._active().elect_leaders(request)
+
+    async def alter_partition_reassignments(self, request: Any) -> Any:
+        return await self._active().alter_partition_reassignments(request)
+
+    async def list_partition_reassignments(self, request: Any) -> Any:
+        return await self._active().list_partition_reassignments(request)
+
+    async def auto_create_topic(self, name: str) -> None:
+        await self._active().auto_create_topic(name)
+
+    async def allocate_producer_ids(self) -> range:
+        return await self._active().allocate_producer_ids()

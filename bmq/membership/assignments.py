@@ -1,0 +1,236 @@
+"""Makes a node own what the metadata image says it owns: assign, hand over, let go.
+
+A partition that comes from a live owner is asked of it first: that one drains, seals and answers, and the start here
+finds nothing to recover. An owner that does not answer in time is fenced by the start itself (rule 8).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final
+
+import structlog
+
+from bmq.broker.manager import PartitionManager
+from bmq.log.partition_log import TopicPartition
+from bmq.membership.config import ClusterSettings
+from bmq.metadata.image import OFFSETS_TOPIC_NAME, MetadataImage, TopicImage
+from bmq.peers.links import Links
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError
+from bmq.protocol.internal_messages import OwnedPartition, ReleasePartitionsRequest, ReleasePartitionsResponse
+
+RELEASED_TOGETHER: Final = 4
+
+_log = structlog.get_logger("bmq.membership")
+
+
+class Assignments:
+    """`on_shard_lost(number)`: a partition of the offsets topic is not ours any more. `changed()`: what is assigned here
+    changed after the image had: who waits for a partition may look again."""
+
+    def __init__(
+        self,
+        node_id: int,
+        manager: PartitionManager,
+        links: Links,
+        on_shard_lost: Callable[[int], None],
+        changed: Callable[[], None],
+        settings: ClusterSettings,
+    ) -> None:
+        self._node_id = node_id
+        self._manager = manager
+        self._links = links
+        self._on_shard_lost = on_shard_lost
+        self._changed = changed
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        self._wanted: dict[TopicPartition, int] = {}
+        """Leader epochs the image gives us; what is not here is not to be assigned, whatever was asked before."""
+        self._released: dict[TopicPartition, int] = {}
+        """Epochs that a later owner was promised: never assigned again, even if our image is behind."""
+        self._image = MetadataImage()
+        self._is_registered = False
+        self._releasing: dict[TopicPartition, asyncio.Task[None]] = {}
+        self._takeovers = asyncio.Semaphore(settings.takeovers_behind_max)
+        self._tasks: dict[asyncio.Task[Any], None] = {}  # ended in this order
+        self._is_closed = False
+
+    # --- what the image says
+
+    def image_changed(self, old: MetadataImage, new: MetadataImage, *, is_registered: bool = True) -> None:
+        """Called with each new image, before anybody else is told of it.
+
+        `is_registered`: this process is the incarnation that the image knows under our node id. What another one owns is not
+        ours: both would claim the same epoch, and the one that nobody can reach might win.
+        """
+        if self._is_closed:
+            return
+        self._image = new
+        is_news = is_registered and not self._is_registered
+        self._is_registered = is_registered
+        from_peers: dict[int, dict[TopicPartition, int]] = {}
+        for topic_id, topic in new.topics_by_id.items():
+            before = old.topics_by_id.get(topic_id)
+            if before is not topic or is_news:
+                self._topic_changed(None if is_news else before, topic, new, from_peers)
+        for topic_id, topic in old.topics_by_id.items():
+            if topic_id not in new.topics_by_id:
+                for partition in topic.partitions:
+                    self._drop(TopicPartition(topic_id, partition.partition))
+        for node_id, partitions in from_peers.items():
+            # A few together: one that cannot drain keeps only those waiting that are asked for with it.
+            keys = list(partitions)
+            for start in range(0, len(keys), RELEASED_TOGETHER):
+                some = {key: partitions[key] for key in keys[start : start + RELEASED_TOGETHER]}
+                self._spawn(self._take_from(node_id, some))
+
+    def _topic_changed(
+        self,
+        before: TopicImage | None,
+        topic: TopicImage,
+        image: MetadataImage,
+        from_peers: dict[int, dict[TopicPartition, int]],
+    ) -> None:
+        is_new_config = before is not None and before.log_config != topic.log_config
+        for number, partition in enumerate(topic.partitions):
+            previous = before.partitions[number] if before is not None and number < len(before.partitions) else None
+            if previous is partition and self._is_registered and not is_new_config:
+                continue  # most of them, each time: a topic may have thousands
+            key = TopicPartition(topic.topic_id, partition.partition)
+            if partition.leader != self._node_id or not self._is_registered:
+                if self._want_no_more(key):
+                    self._let_go(key, topic.name)
+                continue
+            if previous is not partition and self._wanted.get(key) != partition.leader_epoch:
+                self._wanted[key] = partition.leader_epoch
+                owner = -1 if previous is None else previous.leader
+                if owner not in (-1, self._node_id) and owner in image.nodes:
+                    from_peers.setdefault(owner, {})[key] = partition.leader_epoch
+                    self._manager.expect(key, partition.leader_epoch)
+                else:
+                    self._assign(key, partition.leader_epoch, is_taken_over=owner not in (-1, self._node_id))
+            if is_new_config:
+                self._manager.update_config(key, topic.log_config)
+
+    def _assign(self, key: TopicPartition, epoch: int, *, is_taken_over: bool = False) -> None:
+        """With the settings of now: the image may have gone on while the old owner was asked."""
+        if self._wanted.get(key) != epoch or self._released.get(key, -1) > epoch or self._is_closed:
+            return
+        topic = self._image.topics_by_id[key.topic_id]
+        partition = topic.partitions[key.partition]
+        self._released.pop(key, None)
+        self._manager.assign(key, epoch, topic.name, topic.log_config, partition.high_watermark_floor)
+        if is_taken_over:
+            self._spawn(self._start_behind(key))
+
+    async def _start_behind(self, key: TopicPartition) -> None:
+        """What a dead owner left open is closed soon, also when nobody asks for it; who asks does not wait for this."""
+        await asyncio.sleep(self._settings.takeover_delay_ms / 1000)
+        async with self._takeovers:
+            if key in self._wanted and self._manager.ready(key) is None:
+                try:
+                    await self._manager.leader_of(key)
+                except BmqError as error:
+                    _log.warning(
+                        "partition_not_started", topic_id=str(key.topic_id), partition=key.partition, reason=str(error)
+                    )
+
+    async def _take_from(self, node_id: int, partitions: Mapping[TopicPartition, int]) -> None:
+        request = ReleasePartitionsRequest(
+            node_id=self._node_id,
+            partitions=[
+                OwnedPartition(topic_id=key.topic_id, partition=key.partition, leader_epoch=epoch)
+                for key, epoch in partitions.items()
+            ],
+        )
+        try:
+            await self._links.call(
+                node_id, ApiKey.RELEASE_PARTITIONS, request, timeout_s=self._settings.release_wait_max_ms / 1000
+            )
+        except BmqError as error:
+            _log.warning("partitions_not_released", owner=node_id, partitions=len(partitions), reason=str(error))
+        except Exception as error:
+            _log.error("partitions_not_released", owner=node_id, partitions=len(partitions), exc_info=error)
+        for key, epoch in partitions.items():
+            try:
+                self._assign(key, epoch)
+            except Exception as error:
+                _log.error("assignment_failed", topic_id=str(key.topic_id), partition=key.partition, exc_info=error)
+            self._manager.expect_no_more(key, epoch)
+        self._changed()
+
+    # --- letting go
+
+    def _want_no_more(self, key: TopicPartition) -> bool:
+        """Whether it was wanted."""
+        self._manager.expect_no_more(key)
+        return self._wanted.pop(key, None) is not None
+
+    def _let_go(self, key: TopicPartition, topic_name: str) -> asyncio.Task[None] | None:
+        """Hand over what is assigned now; None when nothing is and nothing is being handed over."""
+        earlier = self._releasing.get(key)
+        if self._manager.leader_epoch(key) is None:
+            return earlier
+        if topic_name == OFFSETS_TOPIC_NAME:
+            self._on_shard_lost(key.partition)
+        # An earlier reign may still be draining when this one, which came after it, is to end too.
+        task = self._releasing[key] = self._spawn(self._release(key, earlier))
+        task.add_done_callback(lambda done: self._forget_release(key, done))
+        return task
+
+    async def _release(self, key: TopicPartition, earlier: asyncio.Task[None] | None) -> None:
+        await self._manager.unassign(key)
+        if earlier is not None:
+            await asyncio.wait({earlier})
+
+    def _forget_release(self, key: TopicPartition, task: asyncio.Task[None]) -> None:
+        if self._releasing.get(key) is task:
+            del self._releasing[key]
+
+    def _drop(self, key: TopicPartition) -> None:
+        self._want_no_more(key)
+        self._released.pop(key, None)
+        self._manager.drop(key)
+
+    async def release(self, request: ReleasePartitionsRequest, image: MetadataImage) -> ReleasePartitionsResponse:
+        """Drain and seal what we hold at lower epochs; answered when that is done."""
+        waiting: set[asyncio.Task[None]] = set()
+        for asked in request.partitions:
+            key = TopicPartition(asked.topic_id, asked.partition)
+            topic = image.topics_by_id.get(asked.topic_id)
+            if topic is None:
+                continue
+            self._released[key] = max(asked.leader_epoch, self._released.get(key, -1))
+            held = self._manager.leader_epoch(key)
+            if held is None or held < asked.leader_epoch:
+                if self._wanted.get(key, -1) < asked.leader_epoch:
+                    self._want_no_more(key)
+                task = self._let_go(key, topic.name)
+                if task is not None:
+                    waiting.add(task)
+        if waiting:
+            await asyncio.wait(waiting)
+        return ReleasePartitionsResponse(error_code=ErrorCode.NONE)
+
+    def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = self._loop.create_task(work)
+        self._tasks[task] = None
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        del self._tasks[task]
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            _log.error("assignment_failed", reason=repr(error), exc_info=error)
+
+    async def close(self) -> None:
+        """Assign nothing more. The manager is closed by its owner."""
+        self._is_closed = True
+        for task in tuple(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)

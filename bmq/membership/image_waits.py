@@ -1,0 +1,46 @@
+"""Who waits for the node's own metadata image to show something: that a topic is there, that a partition has an owner."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from bmq.metadata.image import MetadataImage
+
+_LOOK_AGAIN_S: Final = 0.05
+"""Also without a word that the image changed."""
+
+
+class ImageWaits:
+    """Made inside the loop; `changed` is to be called after each new image."""
+
+    def __init__(self, image: Callable[[], MetadataImage]) -> None:
+        self._image = image
+        self._loop = asyncio.get_running_loop()
+        self._waiting: dict[asyncio.Future[None], None] = {}  # in order: what follows is the same each time
+
+    def changed(self) -> None:
+        """Wake everybody."""
+        for future in self._waiting:
+            if not future.done():
+                future.set_result(None)
+
+    async def pause(self, timeout_s: float) -> None:
+        """Until the next change, at most `timeout_s`."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._waiting[future] = None
+        try:
+            await asyncio.wait({future}, timeout=timeout_s)
+        finally:
+            self._waiting.pop(future, None)
+
+    async def until(self, is_there: Callable[[MetadataImage], bool], timeout_s: float) -> bool:
+        """Wait until the image shows it; whether it does."""
+        deadline_s = self._loop.time() + timeout_s
+        while not is_there(self._image()):
+            left_s = deadline_s - self._loop.time()
+            if left_s <= 0:
+                return False
+            await self.pause(min(left_s, _LOOK_AGAIN_S))
+        return True

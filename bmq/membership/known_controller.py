@@ -1,0 +1,33 @@
+"""The active controller as a node knows it: from the election, or, while that is out of its reach, from another node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bmq.election.election import ControllerClaim
+from bmq.metadata.image import MetadataImage
+
+
+class KnownController:
+    """`elected()`: the newest claim the election told of. A higher epoch is believed, whoever tells of it (rule 17)."""
+
+    def __init__(self, elected: Callable[[], ControllerClaim | None], image: Callable[[], MetadataImage]) -> None:
+        self._elected = elected
+        self._image = image
+        self._told: ControllerClaim | None = None
+
+    @property
+    def claim(self) -> ControllerClaim | None:
+        elected, told = self._elected(), self._told
+        if told is None or (elected is not None and elected.epoch >= told.epoch):
+            return elected
+        return told
+
+    def hear(self, node_id: int, epoch: int) -> bool:
+        """Another node says who it is; whether that is news."""
+        known = self.claim
+        node = self._image().nodes.get(node_id)
+        if node is None or node.internal is None or (known is not None and known.epoch >= epoch):
+            return False
+        self._told = ControllerClaim(node_id, *node.internal, epoch)
+        return True

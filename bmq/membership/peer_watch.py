@@ -1,0 +1,139 @@
+"""Which nodes seem to be dead from here, some moments before the controller has said so.
+
+A connection is kept to every node that clients may be sent to. Its end makes the node suspect until it can be reached
+again, or the metadata image has no such node any more. Clients are then sent elsewhere: a proxy in its place keeps what
+they produce until the partition has its next owner. A wrong guess costs a hop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final
+
+import structlog
+
+from bmq.membership.departures import Departures
+from bmq.metadata.image import MetadataImage, Node
+from bmq.peers.link import Link, LinkLost
+from bmq.peers.links import Links
+
+LINK_PURPOSE: Final = "watch"
+
+_log = structlog.get_logger("bmq.membership")
+
+
+class PeerWatch:
+    """`image`: the newest one. `node_id` is ours and never suspect. `on_unreachable(node_id)`: its connection was lost and
+    could not be made again; called for every attempt."""
+
+    def __init__(
+        self,
+        node_id: int,
+        links: Links,
+        image: Callable[[], MetadataImage],
+        on_unreachable: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self._node_id = node_id
+        self._links = links
+        self._image = image
+        self._on_unreachable = on_unreachable
+        self._unreachable: set[int] = set()
+        self._loop = asyncio.get_running_loop()
+        self._watches: dict[int, tuple[int, asyncio.Task[None]]] = {}  # node epoch, task
+        self._suspects: frozenset[int] = frozenset()
+        self._seen: tuple[MetadataImage, frozenset[int], MetadataImage] | None = None
+        self._nodes: tuple[Mapping[int, Node], frozenset[int], Mapping[int, Node]] | None = None
+        self._newest: Mapping[int, Node] = {}
+        self._departures = Departures()
+
+    @property
+    def suspects(self) -> frozenset[int]:
+        return self._suspects
+
+    @property
+    def unreachable(self) -> frozenset[int]:
+        """Suspects that could not be reached again."""
+        return frozenset(self._unreachable)
+
+    def visible_image(self) -> MetadataImage:
+        """The image without suspects among its live nodes: what clients are shown. The same object while nothing changes."""
+        image = self._image()
+        if not self._suspects:
+            return image
+        seen = self._seen
+        if seen is None or seen[0] is not image or seen[1] is not self._suspects:
+            seen = self._seen = (image, self._suspects, replace(image, nodes=self._trusted(image.nodes)))
+        return seen[2]
+
+    def departed(self) -> tuple[Node, ...]:
+        """Nodes that were visible until a moment ago. The same object while nothing changes."""
+        return self._departures.recent(self.visible_image().nodes, self._loop.time())
+
+    def nodes_changed(self, nodes: Mapping[int, Node]) -> None:
+        """Called with the nodes of each new image."""
+        for node_id, node in self._newest.items():
+            if node_id not in nodes and node_id not in self._suspects:
+                self._departures.left(node, self._loop.time())
+        self._newest = nodes
+        for node_id, (epoch, task) in list(self._watches.items()):
+            if node_id not in nodes or nodes[node_id].epoch != epoch:
+                task.cancel()
+                del self._watches[node_id]
+                self._trust(node_id)
+        for node_id, node in nodes.items():
+            if node_id != self._node_id and node_id not in self._watches:
+                self._watches[node_id] = (node.epoch, self._loop.create_task(self._watch(node_id)))
+
+    async def close(self) -> None:
+        tasks = [task for _, task in self._watches.values()]
+        self._watches = {}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _trusted(self, nodes: Mapping[int, Node]) -> Mapping[int, Node]:
+        """One object for each pair of nodes and suspects: what is made from it is kept by its identity."""
+        known = self._nodes
+        if known is None or known[0] is not nodes or known[1] is not self._suspects:
+            kept = {node_id: node for node_id, node in nodes.items() if node_id not in self._suspects}
+            own = kept.get(self._node_id)
+            if own is not None:
+                # We may be who is cut off: another proxy than this one is the better choice to stand in for a suspect.
+                kept[self._node_id] = replace(own, is_draining=True)
+            known = self._nodes = (nodes, self._suspects, kept)
+        return known[2]
+
+    async def _watch(self, node_id: int) -> None:
+        while True:
+            try:
+                link = await self._links.link(node_id, LINK_PURPOSE)
+            except LinkLost as error:
+                self._suspect(node_id, str(error))
+                self._unreachable.add(node_id)
+                self._on_unreachable(node_id)
+                # The links wait between attempts themselves; this is for those that are refused without one.
+                await asyncio.sleep(0)
+                continue
+            self._trust(node_id)
+            await self._until_lost(link)
+            self._suspect(node_id, "its connection was closed")
+
+    async def _until_lost(self, link: Link) -> None:
+        lost: asyncio.Future[None] = self._loop.create_future()
+        link.on_lost(lambda: None if lost.done() else lost.set_result(None))
+        await lost
+
+    def _trust(self, node_id: int) -> None:
+        self._unreachable.discard(node_id)
+        if node_id in self._suspects:
+            self._suspects -= {node_id}
+
+    def _suspect(self, node_id: int, reason: str) -> None:
+        if node_id not in self._suspects:
+            self._suspects |= {node_id}
+            if node_id in self._newest:
+                self._departures.left(self._newest[node_id], self._loop.time())
+            _log.warning("node_suspected", suspected_node=node_id, reason=reason)

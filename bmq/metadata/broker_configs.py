@@ -1,0 +1,288 @@
+"""The broker configs this server shows, with Kafka 4.3's names, types and defaults, and which of them may be altered live.
+
+A value is looked up as in Kafka: set for this node, set for all nodes, from the server's own settings, the default.
+Configs of parts that bmq does not have (ZooKeeper migration, quorum, tiered storage, replica fetchers) are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+from bmq.metadata.config_keys import (
+    Check,
+    ConfigKey,
+    ConfigSource,
+    ConfigType,
+    InvalidConfig,
+    at_least,
+    one_of,
+    table_of,
+)
+from bmq.metadata.image import Node
+from bmq.metadata.topic_configs import TOPIC_CONFIGS, effective_values
+
+_BOOLEAN, _STRING, _INT, _SHORT, _LONG, _DOUBLE, _LIST = (
+    ConfigType.BOOLEAN,
+    ConfigType.STRING,
+    ConfigType.INT,
+    ConfigType.SHORT,
+    ConfigType.LONG,
+    ConfigType.DOUBLE,
+    ConfigType.LIST,
+)
+_LONG_MAX: Final = str(2**63 - 1)
+_INT_MAX: Final = str(2**31 - 1)
+
+
+def _static(
+    name: str, config_type: ConfigType, default: str | None, documentation: str, check: Check | None = None
+) -> ConfigKey:
+    return ConfigKey(name, config_type, default, documentation, check)
+
+
+def _dynamic(
+    name: str, config_type: ConfigType, default: str | None, documentation: str, check: Check | None = None
+) -> ConfigKey:
+    return ConfigKey(name, config_type, default, documentation, check, is_dynamic=True)
+
+
+def _default_of(topic_config: str, name: str) -> ConfigKey:
+    """The broker config that is nothing but the default of one topic config."""
+    key = TOPIC_CONFIGS[topic_config]
+    return _dynamic(name, key.type, key.default, f"Default of the topic config {topic_config}.", key.check)
+
+
+_TOPIC_DEFAULTS: Final = (
+    _default_of("bmq.durability", "bmq.durability"),
+    _default_of("bmq.segment.idle.close.ms", "bmq.segment.idle.close.ms"),
+    _default_of("cleanup.policy", "log.cleanup.policy"),
+    _default_of("compression.gzip.level", "compression.gzip.level"),
+    _default_of("compression.lz4.level", "compression.lz4.level"),
+    _default_of("compression.type", "compression.type"),
+    _default_of("compression.zstd.level", "compression.zstd.level"),
+    _default_of("delete.retention.ms", "log.cleaner.delete.retention.ms"),
+    _default_of("file.delete.delay.ms", "log.segment.delete.delay.ms"),
+    _default_of("flush.messages", "log.flush.interval.messages"),
+    _dynamic("log.flush.interval.ms", _LONG, None, "Default of the topic config flush.ms."),
+    _static("log.flush.scheduler.interval.ms", _LONG, _LONG_MAX, "Default of log.flush.interval.ms."),
+    _default_of("index.interval.bytes", "log.index.interval.bytes"),
+    _default_of("local.retention.bytes", "log.local.retention.bytes"),
+    _default_of("local.retention.ms", "log.local.retention.ms"),
+    _default_of("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
+    _default_of("max.message.bytes", "message.max.bytes"),
+    _default_of("message.timestamp.after.max.ms", "log.message.timestamp.after.max.ms"),
+    _default_of("message.timestamp.before.max.ms", "log.message.timestamp.before.max.ms"),
+    _default_of("message.timestamp.type", "log.message.timestamp.type"),
+    _default_of("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio"),
+    _default_of("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms"),
+    _default_of("min.insync.replicas", "min.insync.replicas"),
+    _default_of("preallocate", "log.preallocate"),
+    _default_of("retention.bytes", "log.retention.bytes"),
+    _dynamic("log.retention.ms", _LONG, None, "Default of the topic config retention.ms; -1: no limit."),
+    _static("log.retention.minutes", _INT, None, "As log.retention.ms, in minutes; used where that is not set."),
+    _static("log.retention.hours", _INT, "168", "As log.retention.minutes, in hours; used where that is not set."),
+    _default_of("segment.bytes", "log.segment.bytes"),
+    _default_of("segment.index.bytes", "log.index.size.max.bytes"),
+    _dynamic("log.roll.jitter.ms", _LONG, None, "Default of the topic config segment.jitter.ms."),
+    _static(
+        "log.roll.jitter.hours", _INT, "0", "As log.roll.jitter.ms, in hours; used where that is not set.", at_least(0)
+    ),
+    _dynamic("log.roll.ms", _LONG, None, "Default of the topic config segment.ms."),
+    _static("log.roll.hours", _INT, "168", "As log.roll.ms, in hours; used where that is not set.", at_least(1)),
+    _default_of("unclean.leader.election.enable", "unclean.leader.election.enable"),
+)
+
+_TOPICS: Final = (
+    _static("auto.create.topics.enable", _BOOLEAN, "true", "Whether asking for an unknown topic may create it."),
+    _static("default.replication.factor", _INT, "1", "Replication factor of topics that do not ask for one."),
+    _static("delete.topic.enable", _BOOLEAN, "true", "Whether topics can be deleted."),
+    _static("num.partitions", _INT, "1", "Partitions of topics that do not ask for a number.", at_least(1)),
+    _static("log.cleaner.enable", _BOOLEAN, "true", "Whether compaction runs at all."),
+    _static(
+        "log.retention.check.interval.ms", _LONG, "300000", "How often retention looks at a partition.", at_least(1)
+    ),
+    _static("offsets.topic.num.partitions", _INT, "50", "Partitions of __consumer_offsets.", at_least(1)),
+    _static(
+        "offsets.topic.replication.factor",
+        _SHORT,
+        "3",
+        "Replication factor of __consumer_offsets, as far as there are nodes: replicas hold no data here.",
+        at_least(1),
+    ),
+    _static("offsets.topic.segment.bytes", _INT, "104857600", "segment.bytes of __consumer_offsets.", at_least(1)),
+    _static("offsets.topic.compression.codec", _INT, "0", "Codec of the records of __consumer_offsets; 0: none."),
+)
+
+_GROUPS: Final = (
+    _static("group.initial.rebalance.delay.ms", _INT, "3000", "How long an empty group waits for more members."),
+    _static("group.max.session.timeout.ms", _INT, "1800000", "Largest session timeout a member may ask for."),
+    _static("group.max.size", _INT, _INT_MAX, "Most members of a group.", at_least(1)),
+    _static("group.min.session.timeout.ms", _INT, "6000", "Smallest session timeout a member may ask for."),
+    _static("offset.metadata.max.bytes", _INT, "4096", "Longest metadata of a committed offset."),
+    _static("offsets.commit.timeout.ms", _INT, "5000", "How long a commit may wait to become durable.", at_least(1)),
+    _static("offsets.load.buffer.size", _INT, "5242880", "Bytes read at once while a coordinator loads.", at_least(1)),
+    _static(
+        "offsets.retention.check.interval.ms", _LONG, "600000", "How often expired offsets are looked for.", at_least(1)
+    ),
+    _static("offsets.retention.minutes", _INT, "10080", "How long offsets of an empty group are kept.", at_least(1)),
+)
+
+_PRODUCERS: Final = (
+    _static("producer.id.expiration.ms", _INT, "86400000", "How long an idle producer's state is kept.", at_least(1)),
+    _static("transaction.max.timeout.ms", _INT, "900000", "Longest transaction timeout.", at_least(1)),
+    _static("transaction.state.log.num.partitions", _INT, "50", "Partitions of __transaction_state.", at_least(1)),
+    _static(
+        "transaction.state.log.replication.factor",
+        _SHORT,
+        "3",
+        "Replication factor of __transaction_state.",
+        at_least(1),
+    ),
+    _static(
+        "transactional.id.expiration.ms", _INT, "604800000", "How long an idle transactional id is kept.", at_least(1)
+    ),
+)
+
+_NETWORK: Final = (
+    _static("advertised.listeners", _LIST, None, "Addresses that clients are told to use."),
+    _static("broker.id", _INT, "-1", "This node's id."),
+    _static("broker.rack", _STRING, None, "This node's rack."),
+    _static("connections.max.idle.ms", _LONG, "600000", "An idle connection is closed after this time."),
+    _static("fetch.max.bytes", _INT, "57671680", "Most bytes of one fetch response.", at_least(1024)),
+    _static("listeners", _LIST, "PLAINTEXT://:9092", "Addresses this node listens on."),
+    _static(
+        "listener.security.protocol.map",
+        _STRING,
+        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
+        "Security protocol of each listener name.",
+    ),
+    _static("inter.broker.listener.name", _STRING, None, "Listener that nodes use among themselves."),
+    _static("security.inter.broker.protocol", _STRING, "PLAINTEXT", "Security protocol among nodes."),
+    _static("max.connections", _INT, _INT_MAX, "Most connections of this node.", at_least(0)),
+    _static("max.connections.per.ip", _INT, _INT_MAX, "Most connections from one address.", at_least(0)),
+    _static(
+        "max.incremental.fetch.session.cache.slots", _INT, "1000", "Most fetch sessions of this node.", at_least(0)
+    ),
+    _static("max.request.partition.size.limit", _INT, "2000", "Most partitions of one describe response.", at_least(1)),
+    _static("node.id", _INT, None, "This node's id.", at_least(0)),
+    _static("process.roles", _LIST, None, "Roles of this process.", one_of("broker", "controller")),
+    _static("queued.max.request.bytes", _LONG, "-1", "Bytes of requests waiting; -1: the server's own budget."),
+    _static("queued.max.requests", _INT, "500", "Requests waiting.", at_least(1)),
+    _static("request.timeout.ms", _INT, "30000", "How long the server waits for an answer of another role."),
+    _static("socket.request.max.bytes", _INT, "104857600", "Longest request.", at_least(1)),
+    _static("log.dir", _LIST, "/tmp/kafka-logs", "Where data is kept if log.dirs does not say."),
+    _static("log.dirs", _LIST, None, "Where data is kept."),
+    _static("sasl.enabled.mechanisms", _LIST, "GSSAPI", "SASL mechanisms that clients may use."),
+    _static("authorizer.class.name", _STRING, "", "Authorizer; empty: everybody may do everything."),
+    _static("metrics.recording.level", _STRING, "INFO", "Level of detail of Kafka's own metrics."),
+    _dynamic(
+        "follower.replication.throttled.rate",
+        _LONG,
+        _LONG_MAX,
+        "Accepted for reassignment tools; no data moves.",
+        at_least(0),
+    ),
+    _dynamic(
+        "leader.replication.throttled.rate",
+        _LONG,
+        _LONG_MAX,
+        "Accepted for reassignment tools; no data moves.",
+        at_least(0),
+    ),
+    _dynamic(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        _DOUBLE,
+        "1.7976931348623157E308",
+        "Accepted for reassignment tools; no data moves.",
+        at_least(0),
+    ),
+)
+
+BROKER_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(*_TOPIC_DEFAULTS, *_TOPICS, *_GROUPS, *_PRODUCERS, *_NETWORK)
+
+DYNAMIC_ONLY: Final = frozenset(
+    {
+        "follower.replication.throttled.rate",
+        "leader.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    }
+)
+"""Shown only where they were set, as Kafka does."""
+
+BROKER_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
+    "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+    "log.retention.ms": ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    "log.retention.minutes": ("log.retention.minutes", "log.retention.hours"),
+    "log.roll.jitter.ms": ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    "log.roll.ms": ("log.roll.ms", "log.roll.hours"),
+}
+"""Names under which a broker config may be given, the strongest first; others only have their own."""
+
+OWN_STATIC: Final[Mapping[str, str]] = {
+    # An open HDFS block reserves its whole size on every DataNode: a gigabyte for each partition is too much.
+    "log.segment.bytes": str(128 * 1024 * 1024),
+    "process.roles": "broker,controller",
+}
+"""Where this server's settings differ from Kafka's defaults before anybody sets anything."""
+
+_TOPIC_DEFAULT_NAMES: Final = tuple(
+    dict.fromkeys(synonym.name for key in TOPIC_CONFIGS.values() for synonym in key.synonyms)
+)
+
+
+def static_configs(node: Node, settings: Mapping[str, str]) -> dict[str, str]:
+    """What this node's settings say, under Kafka's names. Raises InvalidConfig for an unknown name or a bad value."""
+    address = f"PLAINTEXT://{node.host}:{node.port}"
+    own = {
+        "node.id": str(node.node_id),
+        "broker.id": str(node.node_id),
+        "listeners": address,
+        "advertised.listeners": address,
+    }
+    if node.rack is not None:
+        own["broker.rack"] = node.rack
+    configs = {**OWN_STATIC, **own, **settings}
+    for name, text in configs.items():
+        if name not in BROKER_CONFIGS:
+            raise InvalidConfig(f"Unknown broker config name: {name}")
+        BROKER_CONFIGS[name].parse(text)
+    effective_values({}, BrokerConfigs(static=configs).topic_defaults)
+    return configs
+
+
+@dataclass(frozen=True)
+class BrokerConfigs:
+    """Where one node's broker configs come from. `dynamic`: set for it; `dynamic_default`: set for all nodes."""
+
+    dynamic: Mapping[str, str] = field(default_factory=dict)
+    dynamic_default: Mapping[str, str] = field(default_factory=dict)
+    static: Mapping[str, str] = field(default_factory=dict)
+
+    def sources_of(self, name: str) -> Iterator[tuple[ConfigSource, str]]:
+        """Where this config has a value, the strongest first."""
+        key = BROKER_CONFIGS.get(name)
+        for source, text in (
+            (ConfigSource.DYNAMIC_BROKER, self.dynamic.get(name)),
+            (ConfigSource.DYNAMIC_DEFAULT_BROKER, self.dynamic_default.get(name)),
+            (ConfigSource.STATIC_BROKER, self.static.get(name)),
+            (ConfigSource.DEFAULT, None if key is None else key.default),
+        ):
+            if text is not None:
+                yield source, text
+
+    def value_of(self, name: str) -> str | None:
+        """The value in force."""
+        return next((text for _, text in self.sources_of(name)), None)
+
+    def number(self, name: str) -> int:
+        """The value in force of a number that always has one."""
+        return int(self.value_of(name) or 0)
+
+    @cached_property
+    def topic_defaults(self) -> Mapping[str, str]:
+        """Values in force of everything that gives a topic config its default."""
+        values = {name: self.value_of(name) for name in _TOPIC_DEFAULT_NAMES}
+        return {name: text for name, text in values.items() if text is not None}

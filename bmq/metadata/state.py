@@ -1,0 +1,411 @@
+"""The controller's state: what the records of the metadata log add up to. Nothing else changes it.
+
+`replay(record)` is the one way in, live and after a restart alike. `image` is the immutable picture of what was replayed
+so far; making it costs what changed since the last one, not what there is. `snapshot()` is the state as a run of records
+that `replay_snapshot` takes again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Final
+from uuid import UUID
+
+from bmq.log.config import LogConfig
+from bmq.metadata.broker_configs import BrokerConfigs
+from bmq.metadata.features import OWN_FEATURE_PREFIX
+from bmq.metadata.history import StateChange, StateChangeHistory
+from bmq.metadata.image import ALL_ROLES, INTERNAL_TOPICS, NO_LEADER, MetadataImage, Node, PartitionImage, TopicImage
+from bmq.metadata.topic_configs import log_config
+from bmq.protocol.errors import BmqError
+from bmq.protocol.metadata_records import (
+    FLOOR_UNCHANGED,
+    LEADER_UNCHANGED,
+    RESOURCE_TYPE_BROKER,
+    RESOURCE_TYPE_TOPIC,
+    BrokerEndpoint,
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    StateChangesRecord,
+    TopicFilesDeletedRecord,
+    TopicRecord,
+    UnregisterBrokerRecord,
+    decode_record,
+    encode_record,
+)
+from bmq.protocol.record_batch import Record, batches, decode_records, encode_batch
+
+LISTENER_NAME: Final = "PLAINTEXT"
+INTERNAL_LISTENER_NAME: Final = "INTERNAL"
+REST_LISTENER_NAME: Final = "REST"
+NO_PORT: Final = -1
+"""Of a node without a proxy; its host is empty."""
+CLUSTER_WIDE: Final = ""
+"""The resource name of broker configs that hold for all nodes."""
+_SNAPSHOT_BATCH_RECORDS_MAX: Final = 2_000
+
+
+class ImpossibleRecord(BmqError):
+    """A record that cannot follow what was replayed before: the metadata log is damaged, or from a later version."""
+
+
+@dataclass(slots=True)
+class _Topic:
+    topic_id: UUID
+    name: str
+    partitions: dict[int, PartitionImage] = field(default_factory=dict)
+
+
+class MetadataState:
+    """`node_id`: whose broker configs are the defaults of topic configs here. `static`: that node's own settings."""
+
+    def __init__(self, cluster_id: str, node_id: int, static: Mapping[str, str]) -> None:
+        self._node_id = node_id
+        self._static = static
+        self._image = MetadataImage(cluster_id=cluster_id)
+        self._registrations: dict[int, RegisterBrokerRecord] = {}
+        self._topics: dict[UUID, _Topic] = {}
+        self._ids: dict[str, UUID] = {}
+        self._configs: dict[tuple[int, str], dict[str, str]] = {}
+        self._features: dict[str, int] = {}
+        self._deleted: set[UUID] = set()
+        self._next_producer_id = 0
+        self._controller_id = NO_LEADER
+        self.history = StateChangeHistory()
+        # What the next image differs in from the last one.
+        self._changed_topics: dict[UUID, None] = {}
+        self._reconfigured_topics: set[UUID] = set()
+        self._are_nodes_changed = False
+        self._are_broker_configs_changed = False
+        self._is_changed = False
+
+    def set_controller(self, node_id: int) -> None:
+        """Who decides now: known from who is asking, not from the log."""
+        self._is_changed = self._is_changed or node_id != self._controller_id
+        self._controller_id = node_id
+
+    def registration(self, node_id: int) -> RegisterBrokerRecord | None:
+        """The latest incarnation of a node."""
+        return self._registrations.get(node_id)
+
+    @property
+    def registrations(self) -> Mapping[int, RegisterBrokerRecord]:
+        """The latest incarnations of all nodes, fenced ones too."""
+        return self._registrations
+
+    @property
+    def features(self) -> Mapping[str, int]:
+        """Finalized levels, those between our own servers too."""
+        return self._features
+
+    # --- records in
+
+    def replay(self, record: MetadataRecord) -> None:
+        """Take one record in. Raises ImpossibleRecord, and then the state must not be used any more."""
+        self._is_changed = True
+        match record:
+            case PartitionChangeRecord():
+                self._change_partition(record)
+            case PartitionRecord():
+                self._topic(record.topic_id).partitions[record.partition_id] = _partition_of(record)
+                self._changed_topics[record.topic_id] = None
+            case TopicRecord():
+                self._add_topic(record)
+            case RemoveTopicRecord():
+                self._remove_topic(record.topic_id)
+            case TopicFilesDeletedRecord():
+                self._deleted.discard(record.topic_id)
+            case StateChangesRecord():
+                self._topic(record.topic_id)
+                self.history.take(record)
+            case ConfigRecord():
+                self._set_config(record)
+            case RegisterBrokerRecord():
+                self._registrations[record.broker_id] = record
+                self._are_nodes_changed = True
+            case UnregisterBrokerRecord():
+                self._registrations.pop(record.broker_id, None)
+                self._are_nodes_changed = True
+            case BrokerRegistrationChangeRecord():
+                self._change_registration(record)
+            case ProducerIdsRecord():
+                self._next_producer_id = record.next_producer_id
+            case FeatureLevelRecord():
+                if record.feature_level == 0:
+                    self._features.pop(record.name, None)
+                else:
+                    self._features[record.name] = record.feature_level
+            case NoOpRecord():
+                pass
+            case _:
+                raise ImpossibleRecord(f"a {type(record).__name__} in the metadata log, which is never written here")
+
+    def _topic(self, topic_id: UUID) -> _Topic:
+        topic = self._topics.get(topic_id)
+        if topic is None:
+            raise ImpossibleRecord(f"a partition of topic {topic_id}, which does not exist")
+        return topic
+
+    def _add_topic(self, record: TopicRecord) -> None:
+        if record.name in self._ids or record.topic_id in self._topics:
+            raise ImpossibleRecord(f"topic {record.name} ({record.topic_id}) is created a second time")
+        self._topics[record.topic_id] = _Topic(record.topic_id, record.name)
+        self._ids[record.name] = record.topic_id
+        self._changed_topics[record.topic_id] = None
+
+    def _remove_topic(self, topic_id: UUID) -> None:
+        # In a snapshot the record stands for a topic whose files are still being removed; nothing else is left of it.
+        self._deleted.add(topic_id)
+        topic = self._topics.pop(topic_id, None)
+        if topic is not None:
+            del self._ids[topic.name]
+            self._configs.pop((RESOURCE_TYPE_TOPIC, topic.name), None)
+            self._changed_topics[topic_id] = None
+            self.history.forget(topic_id)
+
+    def _change_partition(self, record: PartitionChangeRecord) -> None:
+        topic = self._topic(record.topic_id)
+        old = topic.partitions.get(record.partition_id)
+        if old is None:
+            raise ImpossibleRecord(f"a change of partition {topic.name}-{record.partition_id}, which does not exist")
+        has_new_reign = record.leader != LEADER_UNCHANGED
+        floor = record.high_watermark_floor
+        topic.partitions[record.partition_id] = PartitionImage(
+            old.partition,
+            record.leader if has_new_reign else old.leader,
+            old.leader_epoch + has_new_reign,
+            old.replicas if record.replicas is None else tuple(record.replicas),
+            old.isr if record.isr is None else tuple(record.isr),
+            old.partition_epoch + 1,
+            old.high_watermark_floor if floor == FLOOR_UNCHANGED else floor,
+        )
+        self._changed_topics[record.topic_id] = None
+        if has_new_reign:
+            change = StateChange(record.timestamp_ms, record.leader, old.leader_epoch + 1, record.reason)
+            self.history.add(record.topic_id, record.partition_id, change)
+
+    def _set_config(self, record: ConfigRecord) -> None:
+        key = (record.resource_type, record.resource_name)
+        configs = self._configs.setdefault(key, {})
+        if record.value is None:
+            configs.pop(record.name, None)
+            if not configs:
+                del self._configs[key]
+        else:
+            configs[record.name] = record.value
+        if record.resource_type == RESOURCE_TYPE_BROKER:
+            self._are_broker_configs_changed = True
+        elif record.resource_name in self._ids:
+            topic_id = self._ids[record.resource_name]
+            self._changed_topics[topic_id] = None
+            self._reconfigured_topics.add(topic_id)
+
+    def _change_registration(self, record: BrokerRegistrationChangeRecord) -> None:
+        old = self._registrations.get(record.broker_id)
+        if old is None:
+            raise ImpossibleRecord(f"a change of node {record.broker_id}, which is not registered")
+        shutdown = record.in_controlled_shutdown
+        self._registrations[record.broker_id] = replace(
+            old,
+            fenced=record.fenced > 0 if record.fenced else old.fenced,
+            in_controlled_shutdown=shutdown > 0 if shutdown else old.in_controlled_shutdown,
+        )
+        self._are_nodes_changed = True
+
+    # --- the picture out
+
+    def image_at(self, offset: int) -> MetadataImage:
+        """The picture of everything replayed so far, which ends at `offset` of the log."""
+        if not self._is_changed and self._image.offset == offset:
+            return self._image
+        old = self._image
+        broker_configs = old.broker_configs
+        if self._are_broker_configs_changed:
+            broker_configs = {
+                name: dict(configs)
+                for (resource_type, name), configs in self._configs.items()
+                if resource_type == RESOURCE_TYPE_BROKER
+            }
+            # They are the defaults of every topic's configs.
+            self._changed_topics = dict.fromkeys((*self._topics, *self._changed_topics))
+            self._reconfigured_topics = set(self._topics)
+        told = {name: level for name, level in self._features.items() if not name.startswith(OWN_FEATURE_PREFIX)}
+        topics, topics_by_id, partition_count = self._changed_topic_maps(old, broker_configs)
+        self._image = MetadataImage(
+            offset=offset,
+            cluster_id=old.cluster_id,
+            controller_id=self._controller_id,
+            nodes=self._live_nodes() if self._are_nodes_changed else old.nodes,
+            topics=topics,
+            topics_by_id=topics_by_id,
+            broker_configs=broker_configs,
+            features=told if told != old.features else old.features,
+            deleted_topics=frozenset(self._deleted) if self._deleted != old.deleted_topics else old.deleted_topics,
+            next_producer_id=self._next_producer_id,
+            partition_count=partition_count,
+        )
+        self._changed_topics.clear()
+        self._reconfigured_topics.clear()
+        self._are_nodes_changed = self._are_broker_configs_changed = self._is_changed = False
+        return self._image
+
+    def broker_configs_of(self, broker_configs: Mapping[str, Mapping[str, str]]) -> BrokerConfigs:
+        """What holds for this node when these are the dynamic broker configs."""
+        return BrokerConfigs(
+            broker_configs.get(str(self._node_id), {}), broker_configs.get(CLUSTER_WIDE, {}), self._static
+        )
+
+    def _changed_topic_maps(
+        self, old: MetadataImage, broker_configs: Mapping[str, Mapping[str, str]]
+    ) -> tuple[Mapping[str, TopicImage], Mapping[UUID, TopicImage], int]:
+        if not self._changed_topics:
+            return old.topics, old.topics_by_id, old.partition_count
+        defaults = self.broker_configs_of(broker_configs).topic_defaults
+        known: dict[tuple[tuple[str, str], ...], LogConfig] = {}
+        topics, topics_by_id, count = dict(old.topics), dict(old.topics_by_id), old.partition_count
+        for topic_id in self._changed_topics:
+            before = topics_by_id.pop(topic_id, None)
+            if before is not None:
+                count -= len(before.partitions)
+                # A topic of this name may be there again under a new id, and its image may have been made already.
+                if topics[before.name].topic_id == topic_id:
+                    del topics[before.name]
+            topic = self._topics.get(topic_id)
+            if topic is not None:
+                image = self._topic_image(topic, before, defaults, known)
+                topics[topic.name] = topics_by_id[topic_id] = image
+                count += len(image.partitions)
+        return topics, topics_by_id, count
+
+    def _topic_image(
+        self,
+        topic: _Topic,
+        before: TopicImage | None,
+        defaults: Mapping[str, str],
+        known: dict[tuple[tuple[str, str], ...], LogConfig],
+    ) -> TopicImage:
+        """`known`: what became of configs in this image already: most of many topics have the same."""
+        partitions = tuple(topic.partitions[number] for number in sorted(topic.partitions))
+        if before is not None and topic.topic_id not in self._reconfigured_topics:
+            return replace(before, partitions=partitions)
+        configs = dict(self._configs.get((RESOURCE_TYPE_TOPIC, topic.name), {}))
+        key = tuple(configs.items())
+        if key not in known:
+            known[key] = log_config(configs, defaults)
+        return TopicImage(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partitions=partitions,
+            configs=configs,
+            log_config=known[key],
+            is_internal=topic.name in INTERNAL_TOPICS,
+        )
+
+    def _live_nodes(self) -> dict[int, Node]:
+        return {
+            node_id: node_of(record)
+            for node_id, record in sorted(self._registrations.items())
+            if not record.fenced and record.end_points
+        }
+
+    # --- snapshots
+
+    def snapshot_records(self) -> Iterator[MetadataRecord]:
+        """Records that lead to this state from nothing."""
+        for name, level in self._features.items():
+            yield FeatureLevelRecord(name=name, feature_level=level)
+        yield from self._registrations.values()
+        for topic in self._topics.values():
+            yield TopicRecord(name=topic.name, topic_id=topic.topic_id)
+            for partition in topic.partitions.values():
+                yield partition_record(topic.topic_id, partition)
+        yield from self.history.records()
+        for (resource_type, resource_name), configs in self._configs.items():
+            for name, value in configs.items():
+                yield ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=value)
+        yield ProducerIdsRecord(broker_id=self._node_id, next_producer_id=self._next_producer_id)
+        for topic_id in self._deleted:
+            yield RemoveTopicRecord(topic_id=topic_id)
+
+    def snapshot(self) -> bytes:
+        """The state, as record batches back to back."""
+        records = self.snapshot_records()
+        data = bytearray()
+        offset = 0
+        while chunk := [Record(b"", encode_record(r)) for r in islice(records, _SNAPSHOT_BATCH_RECORDS_MAX)]:
+            data += encode_batch(chunk, base_offset=offset)
+            offset += len(chunk)
+        return bytes(data)
+
+    def replay_snapshot(self, data: bytes) -> None:
+        """Take in what `snapshot` gave. Raises CorruptRecords, MalformedMessage, UnsupportedVersion, ImpossibleRecord."""
+        for position, _ in batches(data):
+            for record in decode_records(data, position):
+                self.replay(decode_record(record.value or b""))
+
+
+def partition_record(topic_id: UUID, partition: PartitionImage) -> PartitionRecord:
+    """All of a partition as one record."""
+    return PartitionRecord(
+        partition_id=partition.partition,
+        topic_id=topic_id,
+        replicas=partition.replicas,
+        isr=partition.isr,
+        leader=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
+        high_watermark_floor=partition.high_watermark_floor,
+    )
+
+
+def registration_record(node: Node, incarnation_id: UUID, broker_epoch: int) -> RegisterBrokerRecord:
+    """The only node of its cluster, which takes part from now on."""
+    endpoint = BrokerEndpoint(name=LISTENER_NAME, host=node.host, port=node.port)
+    return RegisterBrokerRecord(
+        broker_id=node.node_id,
+        incarnation_id=incarnation_id,
+        broker_epoch=broker_epoch,
+        end_points=(endpoint,),
+        rack=node.rack,
+        fenced=False,
+    )
+
+
+def node_of(record: RegisterBrokerRecord) -> Node:
+    """A node as its registration describes it. One that other nodes cannot reach is the only one and has no epoch."""
+    endpoints = {endpoint.name: (endpoint.host, endpoint.port) for endpoint in record.end_points}
+    host, port = endpoints.get(LISTENER_NAME, ("", NO_PORT))
+    internal = endpoints.get(INTERNAL_LISTENER_NAME)
+    return Node(
+        record.broker_id,
+        host,
+        port,
+        record.rack,
+        internal,
+        endpoints.get(REST_LISTENER_NAME),
+        frozenset(record.roles) or ALL_ROLES,
+        -1 if internal is None else record.broker_epoch,
+        record.in_controlled_shutdown,
+    )
+
+
+def _partition_of(record: PartitionRecord) -> PartitionImage:
+    return PartitionImage(
+        record.partition_id,
+        record.leader,
+        record.leader_epoch,
+        tuple(record.replicas),
+        tuple(record.isr),
+        record.partition_epoch,
+        record.high_watermark_floor,
+    )

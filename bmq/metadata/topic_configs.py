@@ -1,0 +1,416 @@
+"""Every topic config of Kafka 4.3 and our own (`bmq.…`): what may be set, to which values, and what comes of it.
+
+`validate` decides whether a topic may have a set of configs; `log_config` turns them, with the broker's defaults behind
+them, into what the log obeys. Names, types, defaults and ranges are those of LogConfig in Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final, cast
+
+from bmq.log.config import LogConfig
+from bmq.log.store import Durability
+from bmq.metadata.config_keys import (
+    BrokerSynonym,
+    Check,
+    ConfigKey,
+    ConfigType,
+    InvalidConfig,
+    Value,
+    at_least,
+    between,
+    between_or,
+    one_of,
+    table_of,
+    throttled_replicas,
+)
+
+VALUE_LENGTH_MAX: Final = 32_767
+CONFIGS_PER_RESOURCE_MAX: Final = 1_000
+
+_LONG_MAX: Final = str(2**63 - 1)
+_HOUR_MS: Final = 3_600_000
+_MINUTE_MS: Final = 60_000
+_BOOLEAN, _STRING, _INT, _LONG, _DOUBLE, _LIST = (
+    ConfigType.BOOLEAN,
+    ConfigType.STRING,
+    ConfigType.INT,
+    ConfigType.LONG,
+    ConfigType.DOUBLE,
+    ConfigType.LIST,
+)
+
+
+def _key(
+    name: str,
+    config_type: ConfigType,
+    default: str,
+    documentation: str,
+    check: Check | None = None,
+    *synonyms: str | BrokerSynonym,
+) -> ConfigKey:
+    behind = tuple(s if isinstance(s, BrokerSynonym) else BrokerSynonym(s) for s in synonyms)
+    return ConfigKey(name, config_type, default, documentation, check, behind)
+
+
+TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
+    _key(
+        "bmq.durability",
+        _STRING,
+        "hflush",
+        "When a write is acknowledged: 'hflush' once it is in the memory of every replica, 'hsync' once it is on their "
+        "disks. flush.messages=1 asks for hsync too, unless this is set.",
+        one_of(*(mode.value for mode in Durability)),
+        "bmq.durability",
+    ),
+    _key(
+        "bmq.segment.idle.close.ms",
+        _LONG,
+        "60000",
+        "A partition without writes for this long closes its open segment, so that open files follow the traffic.",
+        at_least(1),
+        "bmq.segment.idle.close.ms",
+    ),
+    _key(
+        "cleanup.policy",
+        _LIST,
+        "delete",
+        "What happens to old segments: 'delete' drops them by time and size, 'compact' keeps the newest record of each "
+        "key; both may be given.",
+        one_of("compact", "delete"),
+        "log.cleanup.policy",
+    ),
+    _key(
+        "compression.gzip.level",
+        _INT,
+        "-1",
+        "Level for gzip where the server compresses; -1 is the library's default.",
+        between_or(1, 9, -1),
+        "compression.gzip.level",
+    ),
+    _key(
+        "compression.lz4.level",
+        _INT,
+        "9",
+        "Level for lz4 where the server compresses.",
+        between(1, 17),
+        "compression.lz4.level",
+    ),
+    _key(
+        "compression.type",
+        _STRING,
+        "producer",
+        "Codec of the stored batches; 'producer' keeps what the producer chose.",
+        one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+        "compression.type",
+    ),
+    _key(
+        "compression.zstd.level",
+        _INT,
+        "3",
+        "Level for zstd where the server compresses.",
+        between(-131072, 22),
+        "compression.zstd.level",
+    ),
+    _key(
+        "delete.retention.ms",
+        _LONG,
+        "86400000",
+        "How long a tombstone outlives the compaction that met it, so that readers from the start still see it.",
+        at_least(0),
+        "log.cleaner.delete.retention.ms",
+    ),
+    _key(
+        "file.delete.delay.ms",
+        _LONG,
+        "60000",
+        "How long the files of a dropped segment stay, for readers that are still in them.",
+        at_least(0),
+        "log.segment.delete.delay.ms",
+    ),
+    _key(
+        "flush.messages",
+        _LONG,
+        _LONG_MAX,
+        "Messages after which Kafka forces data to disk. Here 1 means that a write is acknowledged from disk; other "
+        "values change nothing.",
+        at_least(1),
+        "log.flush.interval.messages",
+    ),
+    _key(
+        "flush.ms",
+        _LONG,
+        _LONG_MAX,
+        "Time after which Kafka forces data to disk. Accepted; see bmq.durability.",
+        at_least(0),
+        "log.flush.interval.ms",
+        "log.flush.scheduler.interval.ms",
+    ),
+    _key(
+        "follower.replication.throttled.replicas",
+        _LIST,
+        "",
+        "Replicas with throttled replication on the follower's side. Accepted; replicas hold no data here.",
+        throttled_replicas,
+    ),
+    _key(
+        "index.interval.bytes",
+        _INT,
+        "4096",
+        "Bytes of records between two entries of the offset index.",
+        at_least(0),
+        "log.index.interval.bytes",
+    ),
+    _key(
+        "leader.replication.throttled.replicas",
+        _LIST,
+        "",
+        "Replicas with throttled replication on the leader's side. Accepted; replicas hold no data here.",
+        throttled_replicas,
+    ),
+    _key(
+        "local.retention.bytes",
+        _LONG,
+        "-2",
+        "Bytes kept locally with tiered storage; -2 follows retention.bytes.",
+        at_least(-2),
+        "log.local.retention.bytes",
+    ),
+    _key(
+        "local.retention.ms",
+        _LONG,
+        "-2",
+        "Time kept locally with tiered storage; -2 follows retention.ms.",
+        at_least(-2),
+        "log.local.retention.ms",
+    ),
+    _key(
+        "max.compaction.lag.ms",
+        _LONG,
+        _LONG_MAX,
+        "A record is compacted at the latest this long after it was written.",
+        at_least(1),
+        "log.cleaner.max.compaction.lag.ms",
+    ),
+    _key(
+        "max.message.bytes",
+        _INT,
+        "1048588",
+        "Largest record batch that is accepted, after compression.",
+        at_least(0),
+        "message.max.bytes",
+    ),
+    _key(
+        "message.timestamp.after.max.ms",
+        _LONG,
+        "3600000",
+        "How far a record's create time may lie ahead of the server's clock.",
+        at_least(0),
+        "log.message.timestamp.after.max.ms",
+    ),
+    _key(
+        "message.timestamp.before.max.ms",
+        _LONG,
+        _LONG_MAX,
+        "How far a record's create time may lie behind the server's clock.",
+        at_least(0),
+        "log.message.timestamp.before.max.ms",
+    ),
+    _key(
+        "message.timestamp.type",
+        _STRING,
+        "CreateTime",
+        "Whose time a record carries: the producer's (CreateTime) or the server's (LogAppendTime).",
+        one_of("CreateTime", "LogAppendTime"),
+        "log.message.timestamp.type",
+    ),
+    _key(
+        "min.cleanable.dirty.ratio",
+        _DOUBLE,
+        "0.5",
+        "Share of a log that has to be uncompacted before it is compacted again.",
+        between(0, 1),
+        "log.cleaner.min.cleanable.ratio",
+    ),
+    _key(
+        "min.compaction.lag.ms",
+        _LONG,
+        "0",
+        "A record stays uncompacted at least this long.",
+        at_least(0),
+        "log.cleaner.min.compaction.lag.ms",
+    ),
+    _key(
+        "min.insync.replicas",
+        _INT,
+        "1",
+        "Replicas that have to hold a write of a producer with acks=all before it is acknowledged.",
+        at_least(1),
+        "min.insync.replicas",
+    ),
+    _key(
+        "preallocate",
+        _BOOLEAN,
+        "false",
+        "Whether segment files are allocated ahead. Accepted; the store decides.",
+        None,
+        "log.preallocate",
+    ),
+    _key(
+        "remote.log.copy.disable", _BOOLEAN, "false", "Tiered storage only: whether copying to the remote tier stops."
+    ),
+    _key(
+        "remote.log.delete.on.disable",
+        _BOOLEAN,
+        "false",
+        "Tiered storage only: whether remote data is deleted when it is switched off.",
+    ),
+    _key(
+        "remote.storage.enable",
+        _BOOLEAN,
+        "false",
+        "Tiered storage. Cannot be switched on: every byte is in the shared store already.",
+    ),
+    _key(
+        "retention.bytes",
+        _LONG,
+        "-1",
+        "Size of a partition above which its oldest segments are dropped; -1: no limit.",
+        None,
+        "log.retention.bytes",
+    ),
+    _key(
+        "retention.ms",
+        _LONG,
+        "604800000",
+        "Age above which segments are dropped; -1: no limit.",
+        at_least(-1),
+        "log.retention.ms",
+        BrokerSynonym("log.retention.minutes", _MINUTE_MS),
+        BrokerSynonym("log.retention.hours", _HOUR_MS),
+    ),
+    _key(
+        "segment.bytes",
+        _INT,
+        "1073741824",
+        "Size at which a segment is closed and the next one begun. The unit of retention and of compaction.",
+        at_least(1024 * 1024),
+        "log.segment.bytes",
+    ),
+    _key(
+        "segment.index.bytes",
+        _INT,
+        "10485760",
+        "Size of the offset index at which a segment is closed.",
+        at_least(4),
+        "log.index.size.max.bytes",
+    ),
+    _key(
+        "segment.jitter.ms",
+        _LONG,
+        "0",
+        "Largest random amount by which a segment is closed before segment.ms.",
+        at_least(0),
+        "log.roll.jitter.ms",
+        BrokerSynonym("log.roll.jitter.hours", _HOUR_MS),
+    ),
+    _key(
+        "segment.ms",
+        _LONG,
+        "604800000",
+        "Age at which a segment is closed even when it is not full, so that retention can reach it.",
+        at_least(1),
+        "log.roll.ms",
+        BrokerSynonym("log.roll.hours", _HOUR_MS),
+    ),
+    _key(
+        "unclean.leader.election.enable",
+        _BOOLEAN,
+        "false",
+        "Whether a partition may go on from a log that lost acknowledged records. Accepted; an operator decides by name.",
+        None,
+        "unclean.leader.election.enable",
+    ),
+)
+
+
+def validate(configs: Mapping[str, str], broker: Mapping[str, str]) -> None:
+    """Whether a topic may have exactly these configs. Raises InvalidConfig for the first that it may not.
+
+    `broker`: effective values of the broker configs, which count where the topic has none of its own.
+    """
+    for name, text in configs.items():
+        if name not in TOPIC_CONFIGS:
+            raise InvalidConfig(f"Unknown topic config name: {name}")
+        if len(text.encode()) > VALUE_LENGTH_MAX:
+            raise InvalidConfig(
+                f"The configuration value of {name} cannot be added because it exceeds the maximum value size of "
+                f"{VALUE_LENGTH_MAX} bytes."
+            )
+    values = effective_values(configs, broker)
+    least, most = cast(int, values["min.compaction.lag.ms"]), cast(int, values["max.compaction.lag.ms"])
+    if least > most:
+        raise InvalidConfig(
+            f"conflict topic config setting min.compaction.lag.ms ({least}) > max.compaction.lag.ms ({most})"
+        )
+    if values["remote.storage.enable"]:
+        raise InvalidConfig(
+            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
+        )
+
+
+def effective_values(configs: Mapping[str, str], broker: Mapping[str, str]) -> dict[str, Value]:
+    """Every topic config's value: the topic's, else the broker's, else the default. Raises InvalidConfig."""
+    values: dict[str, Value] = {}
+    for name, key in TOPIC_CONFIGS.items():
+        text = configs.get(name)
+        if text is None:
+            text = inherited(key, broker)
+        values[name] = key.parse(text)
+    return values
+
+
+def inherited(key: ConfigKey, broker: Mapping[str, str]) -> str:
+    """What a topic without this config gets, in the topic config's unit."""
+    for synonym in key.synonyms:
+        text = broker.get(synonym.name)
+        if text is not None:
+            return text if synonym.factor == 1 else str(int(text) * synonym.factor)
+    return key.default or ""
+
+
+def log_config(configs: Mapping[str, str], broker: Mapping[str, str]) -> LogConfig:
+    """What the log of a topic with these configs obeys. Raises InvalidConfig for values `validate` would refuse."""
+    return _log_config(tuple(sorted(configs.items())), tuple(sorted(broker.items())))
+
+
+@lru_cache(maxsize=4096)
+def _log_config(configs: tuple[tuple[str, str], ...], broker: tuple[tuple[str, str], ...]) -> LogConfig:
+    own = dict(configs)
+    values = effective_values(own, dict(broker))
+
+    def number(name: str) -> int:
+        return cast(int, values[name])
+
+    durability = Durability(cast(str, values["bmq.durability"]))
+    if "bmq.durability" not in own and number("flush.messages") == 1:
+        durability = Durability.HSYNC
+    return LogConfig(
+        segment_bytes=number("segment.bytes"),
+        segment_ms=number("segment.ms"),
+        segment_index_interval_bytes=number("index.interval.bytes"),
+        segment_idle_close_ms=number("bmq.segment.idle.close.ms"),
+        retention_ms=number("retention.ms"),
+        retention_bytes=number("retention.bytes"),
+        file_delete_delay_ms=number("file.delete.delay.ms"),
+        max_message_bytes=number("max.message.bytes"),
+        message_timestamp_type_is_append_time=values["message.timestamp.type"] == "LogAppendTime",
+        message_timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
+        message_timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
+        compression_type=cast(str, values["compression.type"]),
+        cleanup_policy=frozenset(cast(tuple[str, ...], values["cleanup.policy"])),
+        min_insync_replicas=number("min.insync.replicas"),
+        durability=durability,
+    )

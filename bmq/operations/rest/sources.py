@@ -1,0 +1,34 @@
+"""What the REST API shows and steers; functions, so that each request sees the present."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry
+
+from bmq.log.partition_log import TopicPartition
+from bmq.log.store import SegmentStore
+from bmq.metadata.image import MetadataImage
+from bmq.operations.operations import NodeLoad, Operations, StateChanges
+
+
+@dataclass(frozen=True, slots=True)
+class RestSources:
+    """What is left out is not known, and shown as null, as nothing, or refused with a sentence.
+
+    `store`: None while it is not open. `history`: who led which partition; None while there is none yet. `loads`: by node id, where they are measured, that is
+    on the active controller; None elsewhere. `high_watermark`: of a partition this process owns or follows, else None.
+    `operations`: None in a process that is the whole cluster. `node_id`: of the node that answers.
+    """
+
+    is_ready: Callable[[], bool]
+    image: Callable[[], MetadataImage]
+    partition_states: Callable[[], Mapping[str, int]]
+    registry: CollectorRegistry
+    node_id: int = -1
+    store: Callable[[], SegmentStore | None] = lambda: None
+    history: Callable[[], StateChanges | None] = lambda: None
+    loads: Callable[[], Mapping[int, NodeLoad] | None] = lambda: None
+    high_watermark: Callable[[TopicPartition], int | None] = lambda _: None
+    operations: Callable[[], Operations | None] = lambda: None

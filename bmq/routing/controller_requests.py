@@ -1,0 +1,425 @@
+"""The controller as a proxy uses it: requests go to whoever is the active one now, until the request's own time is over.
+
+A controller that was lost on the way may have carried the request out or not, so it is sent again to the next one. What
+that answers about work already done is told to the client as done:
+
+- CreateTopics, TOPIC_ALREADY_EXISTS: NONE, if this node's image did not have the topic when the request came and the
+  topic is now as it was asked for. (Kafka tells the error. Somebody else making the very same topic in those moments
+  would be told the same: then it exists as both wanted it.)
+- DeleteTopics, an unknown topic: NONE, if the image had it. It is asked for again, or late, by the id it had: a topic that
+  was made anew under its name meanwhile is another one.
+- CreatePartitions, INVALID_PARTITIONS: NONE, if the topic had fewer and has just as many now.
+
+The other requests say how things shall be, and may be repeated as they are. An answer to a change waits until this node's
+own image shows it, so that who made a topic through this proxy finds it here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any, Final
+
+import structlog
+
+from bmq.election.election import ControllerClaim
+from bmq.membership.image_waits import ImageWaits
+from bmq.metadata.image import MetadataImage, TopicImage
+from bmq.peers.backoff import Backoff
+from bmq.peers.envelope import forward
+from bmq.peers.link import LinkLost
+from bmq.peers.links import Links
+from bmq.protocol.apis import APIS, ApiKey
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError, UnsupportedVersion
+from bmq.protocol.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
+from bmq.protocol.messages.allocate_producer_ids_response import AllocateProducerIdsResponse
+from bmq.protocol.messages.alter_configs_request import AlterConfigsRequest
+from bmq.protocol.messages.alter_configs_response import AlterConfigsResponse
+from bmq.protocol.messages.alter_partition_reassignments_request import AlterPartitionReassignmentsRequest
+from bmq.protocol.messages.alter_partition_reassignments_response import AlterPartitionReassignmentsResponse
+from bmq.protocol.messages.create_partitions_request import CreatePartitionsRequest
+from bmq.protocol.messages.create_partitions_response import CreatePartitionsResponse, CreatePartitionsTopicResult
+from bmq.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from bmq.protocol.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
+from bmq.protocol.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from bmq.protocol.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
+from bmq.protocol.messages.describe_configs_request import DescribeConfigsRequest
+from bmq.protocol.messages.describe_configs_response import DescribeConfigsResponse
+from bmq.protocol.messages.elect_leaders_request import ElectLeadersRequest
+from bmq.protocol.messages.elect_leaders_response import ElectLeadersResponse
+from bmq.protocol.messages.incremental_alter_configs_request import IncrementalAlterConfigsRequest
+from bmq.protocol.messages.incremental_alter_configs_response import IncrementalAlterConfigsResponse
+from bmq.protocol.messages.list_partition_reassignments_request import ListPartitionReassignmentsRequest
+from bmq.protocol.messages.list_partition_reassignments_response import ListPartitionReassignmentsResponse
+from bmq.proxy.dispatch import RequestContext
+from bmq.routing.refusals import refused
+
+_CLIENT_ID: Final = "bmq"
+_HOST: Final = ""
+_OWN_PRINCIPAL: Final = "User:bmq"
+_DEFAULTS: Final = -1
+_LEADER_CHECK_S: Final = 0.1
+_SENT_WITHIN: Final = 0.8
+_UNKNOWN_TOPIC: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+_PASSING: Final = (ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
+
+_Send = Callable[[ControllerClaim, float, bool], Coroutine[Any, Any, Any]]
+"""(whom, time limit in seconds, whether an earlier try may have done the work)"""
+
+_log = structlog.get_logger("bmq.routing")
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteControllerConfig:
+    """How long is tried, and how often."""
+
+    retry_min_ms: int = 20
+    retry_max_ms: int = 300
+    request_wait_min_ms: int = 1_000
+    """Also for requests that name less: time enough to get there and back."""
+    request_wait_max_ms: int = 120_000
+    request_wait_default_ms: int = 30_000
+    """For requests that name none, as Kafka's request.timeout.ms."""
+    by_name_ms: int = 2_000
+    """A topic is deleted by the name it was asked for under within this time, later only by the id the name had then."""
+    auto_create_wait_ms: int = 15_000
+    image_wait_ms: int = 5_000
+    """How long an answer waits for this node's own image to show what was done."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """An answer. `is_repeated`: an earlier try may have done the work."""
+
+    response: Any
+    is_repeated: bool
+
+
+class RemoteController:
+    """Implements bmq.proxy.services.Controller. `leader`: the active controller as far as the election knows."""
+
+    def __init__(
+        self,
+        links: Links,
+        image: Callable[[], MetadataImage],
+        leader: Callable[[], ControllerClaim | None],
+        *,
+        node_id: int = -1,
+        config: RemoteControllerConfig | None = None,
+        random: Random | None = None,
+    ) -> None:
+        self._links = links
+        self._image = image
+        self._leader = leader
+        self._node_id = node_id
+        self._config = config or RemoteControllerConfig()
+        self._random = random or Random(node_id)
+        self._loop = asyncio.get_running_loop()
+        self._waits = ImageWaits(image)
+        self._auto_creations: dict[str, asyncio.Task[None]] = {}
+
+    @property
+    def image(self) -> MetadataImage:
+        """This node's own."""
+        return self._image()
+
+    def image_changed(self) -> None:
+        """To be called after each new image of this node."""
+        self._waits.changed()
+
+    # --- topics
+
+    async def create_topics(self, request: CreateTopicsRequest, *, principal: str) -> CreateTopicsResponse:
+        """CreateTopics 7. What was made is in this node's image when this returns, if that came in time."""
+        before = self.image.topics
+        asked = await self._ask(ApiKey.CREATE_TOPICS, request, request.timeout_ms, principal=principal)
+        response: CreateTopicsResponse = asked.response
+        if request.validate_only:
+            return response
+        if asked.is_repeated:
+            await self._claim_created(request, response, before)
+        made = [result.name for result in response.topics if not result.error_code]
+        await self._until_shown(lambda image: all(name in image.topics for name in made))
+        return response
+
+    async def _claim_created(
+        self, request: CreateTopicsRequest, response: CreateTopicsResponse, before: Mapping[str, TopicImage]
+    ) -> None:
+        wanted = {one.name: one for one in request.topics}
+        for result in response.topics:
+            if result.error_code != ErrorCode.TOPIC_ALREADY_EXISTS or result.name in before:
+                continue
+            if not await self._until_shown(lambda image, name=result.name: name in image.topics):  # type: ignore[misc]
+                continue
+            topic = self.image.topics[result.name]
+            if _is_as_asked(wanted[result.name], topic):
+                _created(result, topic)
+
+    async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+        """DeleteTopics 6."""
+        before = self.image
+
+        def known_id(one: DeleteTopicState) -> DeleteTopicState:
+            topic = before.topics.get(one.name or "")
+            return one if topic is None or one.topic_id is not None else DeleteTopicState(topic_id=topic.topic_id)
+
+        again = replace(request, topics=[known_id(one) for one in request.topics])
+        asked = await self._ask(ApiKey.DELETE_TOPICS, request, request.timeout_ms, again=again)
+        response: DeleteTopicsResponse = asked.response
+        gone = []
+        for result in response.responses:
+            topic = before.topics_by_id.get(result.topic_id) if result.topic_id is not None else None
+            topic = topic or before.topics.get(result.name or "")
+            if topic is None:
+                continue
+            if asked.is_repeated:
+                _deleted(result, topic)
+            if not result.error_code:
+                gone.append(topic.topic_id)
+        await self._until_shown(lambda image: not any(topic_id in image.topics_by_id for topic_id in gone))
+        return response
+
+    async def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+        """CreatePartitions 3."""
+        before = self.image.topics
+        asked = await self._ask(ApiKey.CREATE_PARTITIONS, request, request.timeout_ms)
+        response: CreatePartitionsResponse = asked.response
+        if request.validate_only:
+            return response
+        counts = {one.name: one.count for one in request.topics}
+
+        def is_grown(image: MetadataImage, name: str) -> bool:
+            topic = image.topics.get(name)
+            return topic is None or len(topic.partitions) >= counts.get(name, 0)
+
+        for result in response.results:
+            was = before.get(result.name)
+            if asked.is_repeated and result.error_code == ErrorCode.INVALID_PARTITIONS and was is not None:
+                await self._claim_grown(result, len(was.partitions), counts.get(result.name, 0))
+        grown = [result.name for result in response.results if not result.error_code]
+        await self._until_shown(lambda image: all(is_grown(image, name) for name in grown))
+        return response
+
+    async def _claim_grown(self, result: CreatePartitionsTopicResult, before: int, wanted: int) -> None:
+        def is_just_so(image: MetadataImage) -> bool:
+            topic = image.topics.get(result.name)
+            return topic is not None and len(topic.partitions) == wanted
+
+        if before < wanted and await self._until_shown(is_just_so):
+            result.error_code, result.error_message = ErrorCode.NONE, None
+
+    async def auto_create_topic(self, name: str) -> None:
+        """Create a topic with the controller's defaults; it is in this node's image when this returns.
+
+        Calls for one name share one creation. Raises KafkaError with the code and message CreateTopics would give, or
+        REQUEST_TIMED_OUT.
+        """
+        if name in self.image.topics:
+            return
+        task = self._auto_creations.get(name)
+        if task is None:
+            task = self._auto_creations[name] = self._loop.create_task(self._auto_create(name))
+            task.add_done_callback(lambda _: self._auto_creations.pop(name, None) and None)
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be waiting any more
+        await asyncio.shield(task)
+
+    async def _auto_create(self, name: str) -> None:
+        wait_ms = self._config.auto_create_wait_ms
+        # The controller knows the settings of internal topics: they are asked for with defaults like all others.
+        topic = CreatableTopic(name=name, num_partitions=_DEFAULTS, replication_factor=_DEFAULTS)
+        request = CreateTopicsRequest(topics=(topic,), timeout_ms=wait_ms)
+        asked = await self._ask(ApiKey.CREATE_TOPICS, request, wait_ms, principal=_OWN_PRINCIPAL)
+        result: CreatableTopicResult = asked.response.topics[0]
+        if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            raise KafkaError(ErrorCode(result.error_code), result.error_message or "")
+        if not await self._until_shown(lambda image: name in image.topics):
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"topic {name} was made, but this node has not heard of it")
+
+    # --- the rest
+
+    async def describe_configs(self, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+        """DescribeConfigs 4, from the controller: what was altered a moment ago is in it."""
+        response: DescribeConfigsResponse = await self._answer(ApiKey.DESCRIBE_CONFIGS, request)
+        return response
+
+    async def incremental_alter_configs(
+        self, request: IncrementalAlterConfigsRequest
+    ) -> IncrementalAlterConfigsResponse:
+        """IncrementalAlterConfigs 1."""
+        response: IncrementalAlterConfigsResponse = await self._answer(ApiKey.INCREMENTAL_ALTER_CONFIGS, request)
+        return response
+
+    async def alter_configs(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
+        """AlterConfigs 2."""
+        response: AlterConfigsResponse = await self._answer(ApiKey.ALTER_CONFIGS, request)
+        return response
+
+    async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
+        """ElectLeaders 2."""
+        response: ElectLeadersResponse = await self._answer(ApiKey.ELECT_LEADERS, request, request.timeout_ms)
+        return response
+
+    async def alter_partition_reassignments(
+        self, request: AlterPartitionReassignmentsRequest
+    ) -> AlterPartitionReassignmentsResponse:
+        """AlterPartitionReassignments 1."""
+        response: AlterPartitionReassignmentsResponse = await self._answer(
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS, request, request.timeout_ms
+        )
+        return response
+
+    async def list_partition_reassignments(
+        self, request: ListPartitionReassignmentsRequest
+    ) -> ListPartitionReassignmentsResponse:
+        """ListPartitionReassignments 0."""
+        response: ListPartitionReassignmentsResponse = await self._answer(
+            ApiKey.LIST_PARTITION_REASSIGNMENTS, request, request.timeout_ms
+        )
+        return response
+
+    async def allocate_producer_ids(self) -> range:
+        """A block of producer ids nobody was ever given. One whose answer was lost is never used. Raises KafkaError."""
+
+        async def send(claim: ControllerClaim, timeout_s: float, is_repeated: bool) -> AllocateProducerIdsResponse:
+            node = self.image.nodes.get(self._node_id)
+            request = AllocateProducerIdsRequest(
+                broker_id=self._node_id, broker_epoch=-1 if node is None else node.epoch
+            )
+            response: AllocateProducerIdsResponse = await self._links.call(
+                claim.node_id, ApiKey.ALLOCATE_PRODUCER_IDS, request, timeout_s=timeout_s
+            )
+            if response.error_code:
+                code = ErrorCode(response.error_code)
+                raise KafkaError(code, f"controller {claim.node_id} gives no producer ids: {code.name}")
+            return response
+
+        wait_s = self._config.request_wait_default_ms / 1000
+        response: AllocateProducerIdsResponse = (await self._try(ApiKey.ALLOCATE_PRODUCER_IDS, wait_s, send)).response
+        return range(response.producer_id_start, response.producer_id_start + response.producer_id_len)
+
+    # --- asking
+
+    async def _answer(self, api_key: ApiKey, request: Any, timeout_ms: int | None = None) -> Any:
+        return (await self._ask(api_key, request, timeout_ms)).response
+
+    async def _ask(
+        self,
+        api_key: ApiKey,
+        request: Any,
+        timeout_ms: int | None,
+        *,
+        principal: str = _OWN_PRINCIPAL,
+        again: Any = None,
+    ) -> _Asked:
+        """The controller's answer, or one that refuses everything. `again`: what is sent instead when an earlier try may
+        have done the work, or the first one is late."""
+        config = self._config
+        wait_ms = config.request_wait_default_ms if timeout_ms is None else timeout_ms
+        wait_s = min(max(wait_ms, config.request_wait_min_ms), config.request_wait_max_ms) / 1000
+        context = RequestContext(APIS[api_key].version_max, _CLIENT_ID, _HOST, principal=principal)
+
+        by_name_until_s = self._loop.time() + config.by_name_ms / 1000
+
+        async def send(claim: ControllerClaim, timeout_s: float, is_repeated: bool) -> Any:
+            is_late = is_repeated or self._loop.time() > by_name_until_s
+            message = again if is_late and again is not None else request
+            return await forward(self._links, claim.node_id, api_key, message, context, timeout_s=timeout_s)
+
+        try:
+            return await self._try(api_key, wait_s, send)
+        except KafkaError as error:
+            return _Asked(refused(api_key, request, error.code, str(error)), False)
+
+    async def _try(self, api_key: ApiKey, wait_s: float, send: _Send) -> _Asked:
+        """Again and again until a controller answers.
+
+        Nothing is sent in the last fifth of the time: clients count it from when they sent the request, and may have given
+        it up by then. Raises KafkaError: REQUEST_TIMED_OUT, or a code of the controller's that does not pass by itself.
+        """
+        loop = self._loop
+        deadline_s = loop.time() + wait_s
+        send_until_s = loop.time() + wait_s * _SENT_WITHIN
+        backoff = Backoff(self._random, min_ms=self._config.retry_min_ms, max_ms=self._config.retry_max_ms)
+        is_repeated = False
+        reason = "there is no active controller"
+        while (left_s := send_until_s - loop.time()) > 0:
+            claim = self._leader()
+            if claim is not None:
+                try:
+                    await self._reach(claim, left_s)
+                    sent = send(claim, max(deadline_s - loop.time(), 0), is_repeated)
+                    return _Asked(await self._while_leading(claim, sent), is_repeated)
+                except _NotReached as error:
+                    reason = str(error)
+                except KafkaError as error:
+                    if not isinstance(error, LinkLost) and error.code not in _PASSING:
+                        raise
+                    is_repeated, reason = True, str(error)
+            await asyncio.sleep(min(backoff.next_s(), max(send_until_s - loop.time(), 0)))
+        _log.warning("controller_not_reached", api=api_key.name, waited_s=wait_s, reason=reason)
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"no controller answered within {wait_s:g} s: {reason}")
+
+    async def _reach(self, claim: ControllerClaim, timeout_s: float) -> None:
+        """Have a link to it: what fails here was certainly not sent. Raises _NotReached."""
+        if self._links.ready(claim.node_id) is not None:
+            return
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._links.link(claim.node_id)
+        except (TimeoutError, LinkLost) as error:
+            raise _NotReached(f"controller {claim.node_id} is not reached: {error}") from None
+
+    async def _while_leading(self, claim: ControllerClaim, sent: Coroutine[Any, Any, Any]) -> Any:
+        """Wait for an answer no longer than it may come: a hung controller that was replaced would never give one.
+
+        Raises LinkLost, and what `sent` raises; UnsupportedVersion as KafkaError.
+        """
+        task = self._loop.create_task(sent)
+        try:
+            while not task.done():
+                await asyncio.wait({task}, timeout=_LEADER_CHECK_S)
+                leader = self._leader()
+                if not task.done() and leader is not None and leader.epoch > claim.epoch:
+                    raise LinkLost(f"controller {claim.node_id} was replaced before it answered")
+            return task.result()
+        except UnsupportedVersion as error:
+            raise KafkaError(error.code, str(error)) from error
+        finally:
+            if not task.done():
+                task.cancel()
+
+    async def _until_shown(self, is_there: Callable[[MetadataImage], bool]) -> bool:
+        return await self._waits.until(is_there, self._config.image_wait_ms / 1000)
+
+
+class _NotReached(Exception):
+    """Nothing was sent."""
+
+
+def _is_as_asked(wanted: CreatableTopic, topic: TopicImage) -> bool:
+    count = len(wanted.assignments) or wanted.num_partitions
+    replicas = len(wanted.assignments[0].broker_ids) if wanted.assignments else wanted.replication_factor
+    configs = {one.name: one.value for one in wanted.configs if one.value is not None}
+    return (
+        count in (_DEFAULTS, len(topic.partitions))
+        and replicas in (_DEFAULTS, len(topic.partitions[0].replicas))
+        and all(topic.configs.get(name) == value for name, value in configs.items())
+    )
+
+
+def _created(result: CreatableTopicResult, topic: TopicImage) -> None:
+    result.error_code, result.error_message = ErrorCode.NONE, None
+    result.topic_id = topic.topic_id
+    result.num_partitions = len(topic.partitions)
+    result.replication_factor = len(topic.partitions[0].replicas)
+    result.configs = None  # as when a client may not see them
+
+
+def _deleted(result: DeletableTopicResult, topic: TopicImage) -> None:
+    """The answer to the repeated request in the words of the first one."""
+    result.name, result.topic_id = topic.name, topic.topic_id
+    if result.error_code in _UNKNOWN_TOPIC:
+        result.error_code, result.error_message = ErrorCode.NONE, None

@@ -1,0 +1,413 @@
+"""A partition that another node owns, at one leader epoch, as the proxy uses it: a PartitionLog over links to the owner.
+
+Appends are forwarded as they are, one Produce request for each; what is read comes from a mirror that the owner's tail
+stream keeps current, or from the store, after the owner said where. The log is attached to a link while appends can be
+sent. It is detached when the link is lost or the owner refuses, and may be attached again (`open`); it is closed for good
+when the partition has another owner or epoch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from bmq.broker.acknowledgement import Waiters, call
+from bmq.broker.append_budget import AppendBudget
+from bmq.broker.tail_cache import TailCache
+from bmq.log.partition_log import (
+    AbortedTransaction,
+    AppendDone,
+    AppendResult,
+    Location,
+    PartitionStarting,
+    StateSnapshot,
+    TopicPartition,
+    WholeBatches,
+)
+from bmq.peers.link import Link, LinkLost
+from bmq.peers.links import Links
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError, MalformedMessage, UnsupportedVersion
+from bmq.protocol.hot import (
+    FORWARDED_PRODUCE_VERSION,
+    ProduceResult,
+    encode_produce_request,
+    parse_produce_response,
+)
+from bmq.protocol.internal_messages import (
+    DeleteBeforeRequest,
+    FindTimestampRequest,
+    LocateOffsetRequest,
+    ProveOwnershipRequest,
+    TailPart,
+)
+from bmq.protocol.record_batch import put_leader_epoch
+from bmq.routing.config import RouterConfig
+from bmq.routing.remote_state import Mirror
+
+PRODUCE_PURPOSE: Final = "produce"
+GREATEST_TIMESTAMP: Final = -3
+
+NOT_OWNED_THERE: Final = frozenset(
+    (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH)
+)
+"""What a node says that does not own the partition at the epoch asked for."""
+
+_ACKS_ALL: Final = -1
+_ACKS_ONE: Final = 1
+_MOVED: Final = AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message="the partition has another owner")
+_LOST: Final = AppendResult(ErrorCode.NETWORK_EXCEPTION, message="the connection to the partition's owner was lost")
+_NO_ROOM: Final = AppendResult(
+    ErrorCode.REQUEST_TIMED_OUT, message="too many bytes are on their way to the partitions' owners"
+)
+
+
+@dataclass(slots=True)
+class RemoteSurroundings:
+    """What all remote logs of a process share. `follow` is called when somebody waits for the end of a log that is not
+    followed; `detached` when a log, attached to its link until then, cannot take appends any more. Both may be called again.
+    """
+
+    links: Links
+    config: RouterConfig
+    follow: Callable[[RemoteLog], None]
+    detached: Callable[[RemoteLog], None]
+    tail_cache: TailCache = field(init=False)
+    budget: AppendBudget = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.tail_cache = TailCache(self.config.tail_cache_bytes_max)
+        self.budget = AppendBudget(self.config.forward_bytes_max)
+
+
+class RemoteLog:
+    """Implements bmq.log.partition_log.PartitionLog. `ended` is done when the log is closed.
+
+    `is_followed`: the tail stream's mark. `is_wanted`: somebody read the end of it since this was last set to False.
+    """
+
+    def __init__(
+        self, topic_partition: TopicPartition, owner: int, leader_epoch: int, surroundings: RemoteSurroundings
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.owner = owner
+        self.leader_epoch = leader_epoch
+        self.is_followed = False
+        self.is_wanted = False
+        self._surroundings = surroundings
+        self._config = surroundings.config
+        self._mirror = Mirror(surroundings.tail_cache.partition())
+        self._waiters = Waiters()
+        self._link: Link | None = None
+        self._appends: dict[_Append, None] = {}  # forwarded and not answered, in order
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    # --- what it knows
+
+    @property
+    def link(self) -> Link | None:
+        """That appends are sent over; None while it is detached."""
+        return self._link
+
+    @property
+    def is_closed(self) -> bool:
+        return self.ended.done()
+
+    @property
+    def append_count(self) -> int:
+        """Forwarded and not answered."""
+        return len(self._appends)
+
+    @property
+    def log_start_offset(self) -> int:
+        return self._mirror.log_start_offset
+
+    @property
+    def high_watermark(self) -> int:
+        return self._mirror.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        return self._mirror.last_stable_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """Asked for by who reads at the end, or past what is known here of the log."""
+        self._want()
+        return self._mirror.log_end_offset
+
+    def epoch_end_offset(self, leader_epoch: int) -> tuple[int, int]:
+        """As PartitionLog.epoch_end_offset, as of the mirror: prove ownership first for an answer that is not behind."""
+        return self._mirror.epoch_end_offset(leader_epoch)
+
+    # --- its life
+
+    async def open(self) -> None:
+        """Attach it: reach the owner, have it prove that it is one, learn its offsets.
+
+        Raises LinkLost, UnsupportedVersion, and KafkaError with what the owner says: NOT_LEADER_OR_FOLLOWER,
+        PartitionStarting, KAFKA_STORAGE_ERROR.
+        """
+        link = await self._surroundings.links.link(self.owner, PRODUCE_PURPOSE)
+        if link.version(ApiKey.PRODUCE) != FORWARDED_PRODUCE_VERSION:
+            raise UnsupportedVersion(f"node {self.owner} does not speak Produce {FORWARDED_PRODUCE_VERSION}")
+        await self.prove_ownership()
+        if not link.is_open:
+            raise LinkLost(f"the connection to node {self.owner} was lost")
+        self._link = link
+
+    def detach(self) -> None:
+        """No appends for now. What was forwarded is still answered, or lost with its link."""
+        if self._link is not None:
+            self._surroundings.detached(self)  # while it says from which link
+            self._link = None
+            self._waiters.wake_all()
+
+    def retire(self) -> None:
+        """The partition has another owner: closed, but what was forwarded may still be answered by the old one."""
+        self._link = None
+        if not self.ended.done():
+            self.ended.set_result(None)
+        self._mirror.clear()
+        self._waiters.wake_all()
+
+    def close(self) -> None:
+        """Let go: what is not answered yet fails with NOT_LEADER_OR_FOLLOWER, and late answers are ignored."""
+        self.retire()
+        appends, self._appends = self._appends, {}
+        for append in appends:
+            self._settle(append, _MOVED)
+
+    # --- appending
+
+    def append(
+        self, records: memoryview, done: AppendDone, *, is_internal: bool = False, is_acks_all: bool = True
+    ) -> None:
+        """As PartitionLog.append, without `is_internal`. NETWORK_EXCEPTION when the link is lost: the outcome is unknown."""
+        link = self._link
+        if link is None or is_internal:
+            call(done, _MOVED if self.ended.done() or is_internal else _LOST)
+            return
+        size = len(records)
+        if not self._surroundings.budget.take(size):
+            call(done, _NO_ROOM)
+            return
+        # The owner takes it only at this epoch, so that no batch gets in between those that an older one refused.
+        put_leader_epoch(records, self.leader_epoch)
+        append = _Append(self, done, size)
+        self._appends[append] = None
+        topic_id, partition = self.topic_partition
+        body = encode_produce_request(
+            topic_id,
+            partition,
+            records,
+            acks=_ACKS_ALL if is_acks_all else _ACKS_ONE,
+            timeout_ms=self._config.forward_timeout_ms,
+        )
+        link.send_frame(ApiKey.PRODUCE, body, append)
+
+    def answered(self, append: _Append, frame: bytearray | None) -> None:
+        """The owner's answer to an append, or None. Raises MalformedMessage for what is none; it is lost then."""
+        if append.done is None:
+            return  # late: it was told that the partition has another owner
+        del self._appends[append]
+        if frame is None:
+            self.detach()
+            self._settle(append, _LOST)
+            return
+        try:
+            result = _result_of(frame)
+        except MalformedMessage:
+            self.detach()
+            self._settle(append, _LOST)
+            raise
+        if result.error_code in NOT_OWNED_THERE:
+            self.detach()
+        self._settle(append, result)
+
+    def _settle(self, append: _Append, result: AppendResult) -> None:
+        done, append.done = append.done, None
+        self._surroundings.budget.give_back(append.size_bytes)
+        if done is not None:
+            call(done, result)
+
+    # --- reading
+
+    def tail_read(self, offset: int, length_bytes_max: int, bound_offset: int) -> Sequence[memoryview] | None:
+        """As PartitionLog.tail_read."""
+        views = self._mirror.tail_read(offset, length_bytes_max, bound_offset)
+        if views is not None:
+            # Who reads far behind the end needs nothing of it; it asks for `log_end_offset` when it comes there.
+            self._want()
+        return views
+
+    def on_advance(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """As PartitionLog.on_advance; soon if it is closed, for who looked before that."""
+        self._want()
+        forget = self._waiters.add(wake)
+        if self.ended.done():
+            asyncio.get_running_loop().call_soon(self._waiters.wake_all)
+        return forget
+
+    async def locate(self, offset: int) -> Location:
+        """As PartitionLog.locate, by the owner. Raises also KafkaError NOT_LEADER_OR_FOLLOWER."""
+        answer = await self._ask(ApiKey.LOCATE_OFFSET, LocateOffsetRequest(**self._named(), offset=offset))
+        return Location(
+            path=answer.path,
+            file_id=answer.file_id,
+            position=answer.position,
+            valid_bytes=answer.valid_bytes,
+            base_offset=answer.base_offset,
+            end_offset=answer.end_offset,
+            is_closed=answer.is_closed,
+        )
+
+    async def offset_for_timestamp(self, timestamp_ms: int, bound_offset: int) -> tuple[int, int] | None:
+        """As PartitionLog.offset_for_timestamp, by the owner."""
+        request = FindTimestampRequest(**self._named(), timestamp_ms=timestamp_ms, bound_offset=bound_offset)
+        answer = await self._ask(ApiKey.FIND_TIMESTAMP, request)
+        return None if answer.offset < 0 else (answer.offset, answer.timestamp_ms)
+
+    async def max_timestamp(self) -> tuple[int, int] | None:
+        """As PartitionLog.max_timestamp, by the owner."""
+        request = FindTimestampRequest(**self._named(), timestamp_ms=GREATEST_TIMESTAMP)
+        answer = await self._ask(ApiKey.FIND_TIMESTAMP, request)
+        return None if answer.offset < 0 else (answer.offset, answer.timestamp_ms)
+
+    def aborted_transactions(self, from_offset: int, to_offset: int) -> Sequence[AbortedTransaction]:
+        """None: transactions are not served, so there is nothing to hide from anybody."""
+        return ()
+
+    async def delete_records(self, before_offset: int) -> int:
+        """As PartitionLog.delete_records, by the owner."""
+        request = DeleteBeforeRequest(**self._named(), before_offset=before_offset)
+        answer = await self._ask(ApiKey.DELETE_BEFORE, request)
+        start_offset: int = answer.log_start_offset
+        self._learn(start_offset, self.high_watermark, self.last_stable_offset, self._mirror.log_end_offset)
+        return start_offset
+
+    async def prove_ownership(self) -> None:
+        """As PartitionLog.prove_ownership; what is known here is as new as the proof then. Raises KafkaError."""
+        answer = await self._ask(ApiKey.PROVE_OWNERSHIP, ProveOwnershipRequest(**self._named()))
+        if self.ended.done():
+            raise _moved()  # in the turn of the loop in which the answer came: nothing is learned here any more
+        self._mirror.learn_epochs(answer.epochs)
+        self._learn(answer.log_start_offset, answer.high_watermark, answer.last_stable_offset, answer.log_end_offset)
+
+    async def read(self, offset: int, length_bytes_max: int) -> WholeBatches | None:
+        """State machines run where their log is owned."""
+        raise _not_here()
+
+    async def latest_snapshot(self) -> StateSnapshot | None:
+        """As `read`."""
+        raise _not_here()
+
+    async def save_snapshot(self, snapshot: StateSnapshot) -> None:
+        """As `read`."""
+        raise _not_here()
+
+    # --- following
+
+    def take(self, part: TailPart) -> None:
+        """News from the tail stream. Raises CorruptRecords."""
+        if self.ended.done():
+            return
+        if self._mirror.take(part):
+            self._waiters.wake_all()
+
+    def _want(self) -> None:
+        self.is_wanted = True
+        if not self.is_followed and not self.ended.done():
+            self._surroundings.follow(self)
+
+    # --- asking
+
+    def _named(self) -> dict[str, Any]:
+        topic_id, partition = self.topic_partition
+        return {"topic_id": topic_id, "partition": partition, "leader_epoch": self.leader_epoch}
+
+    def _learn(self, start_offset: int, high_watermark: int, stable_offset: int, end_offset: int) -> None:
+        if not self.ended.done() and self._mirror.learn(
+            log_start_offset=start_offset,
+            high_watermark=high_watermark,
+            last_stable_offset=stable_offset,
+            log_end_offset=end_offset,
+        ):
+            self._waiters.wake_all()
+
+    async def _ask(self, api_key: ApiKey, request: Any) -> Any:
+        """The owner's answer. Raises KafkaError; a lost link is NOT_LEADER_OR_FOLLOWER: clients try again then."""
+        if self.ended.done():
+            raise _moved()
+        surroundings = self._surroundings
+        timeout_s = self._config.call_timeout_ms / 1000
+        asking = asyncio.ensure_future(surroundings.links.call(self.owner, api_key, request, timeout_s=timeout_s))
+        try:
+            await asyncio.wait({asking, self.ended}, return_when=asyncio.FIRST_COMPLETED)
+            if not asking.done():
+                raise _moved()
+        finally:
+            asking.cancel()
+        try:
+            answer = asking.result()
+        except (LinkLost, UnsupportedVersion) as error:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, str(error)) from error
+        if answer.error_code:
+            self._refused(error_code_of(answer.error_code), answer.error_message or "")
+        return answer
+
+    def _refused(self, code: ErrorCode, message: str) -> None:
+        if code is ErrorCode.LEADER_NOT_AVAILABLE:
+            raise PartitionStarting(message)
+        if code in NOT_OWNED_THERE:
+            self.detach()
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        raise KafkaError(code, message)
+
+
+class _Append:
+    """A forwarded batch: what the link calls with the answer. `done` is None once it was answered."""
+
+    __slots__ = ("_log", "done", "size_bytes")
+
+    def __init__(self, log: RemoteLog, done: AppendDone, size_bytes: int) -> None:
+        self._log = log
+        self.done: AppendDone | None = done
+        self.size_bytes = size_bytes
+
+    def __call__(self, frame: bytearray | None) -> None:
+        self._log.answered(self, frame)
+
+
+def error_code_of(number: int) -> ErrorCode:
+    """A newer node may know codes that this one does not."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def _result_of(frame: bytearray) -> AppendResult:
+    """Raises MalformedMessage."""
+    topics = parse_produce_response(frame)
+    if len(topics) != 1 or len(topics[0].partitions) != 1:
+        raise MalformedMessage("the answer to a produce of one partition has not one result")
+    one: ProduceResult = topics[0].partitions[0]
+    if not one.error_code:
+        return AppendResult(ErrorCode.NONE, one.base_offset, one.log_append_time_ms, one.log_start_offset)
+    code = error_code_of(one.error_code)
+    if code is ErrorCode.UNKNOWN_TOPIC_ID:
+        # The client may have named the topic: versions below 13 know nothing of ids.
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return AppendResult(code, one.base_offset, one.log_append_time_ms, one.log_start_offset, one.error_message)
+
+
+def _moved() -> KafkaError:
+    return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition has another owner")
+
+
+def _not_here() -> KafkaError:
+    return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition is owned by another node")

@@ -1,0 +1,284 @@
+"""The way to any partition from this node: to the one that is owned here, or to a log that reaches its owner elsewhere.
+
+The metadata image says who owns what, and is a hint: it may be behind the owners or ahead of them. So a refusal is met by
+waiting for a newer image, or a little while, and looking again; never by looking again at once. Who waits longer than
+`move_wait_ms` gets the last refusal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from bmq.log.partition_log import PartitionLog, PartitionStarting, TopicPartition
+from bmq.metadata.image import NO_LEADER, MetadataImage, Node, PartitionImage
+from bmq.peers.backoff import Backoff
+from bmq.peers.link import Link
+from bmq.peers.links import Links
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError, KafkaError
+from bmq.routing.config import RouterConfig
+from bmq.routing.metrics import RouterCollector, RouterCounts
+from bmq.routing.remote_log import RemoteLog, RemoteSurroundings
+from bmq.routing.tail_stream import TailStreams
+
+if TYPE_CHECKING:
+    from bmq.broker.manager import PartitionManager
+
+_PASSING: Final = frozenset(
+    (
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.UNSUPPORTED_VERSION,
+    )
+)
+"""Refusals that end by themselves: the partition is on its way, or its owner is."""
+
+
+class _Target(NamedTuple):
+    """Where the image sends us."""
+
+    leader: int
+    leader_epoch: int
+    node: Node | None
+
+
+class Router:
+    """Implements bmq.proxy.appender.Partitions. All calls come from one event loop, which runs when it is made.
+
+    `manager`: the partitions owned here; None without the broker role. `image`: the newest one.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        manager: PartitionManager | None,
+        links: Links,
+        image: Callable[[], MetadataImage],
+        *,
+        random: Random,
+        config: RouterConfig,
+    ) -> None:
+        self._node_id = node_id
+        self._manager = manager
+        self._image = image
+        self._random = random
+        self._config = config
+        self._loop = asyncio.get_running_loop()
+        self.tails = TailStreams(links, config, random)
+        self.surroundings = RemoteSurroundings(links, config, self.tails.follow, self._detached)
+        self.counts = RouterCounts()
+        self.collector = RouterCollector(
+            self.counts, self.surroundings.tail_cache, self.surroundings.budget, self._levels
+        )
+        self._logs: dict[TopicPartition, RemoteLog] = {}  # of the owner and epoch that the image names
+        self._ready: dict[TopicPartition, RemoteLog] = {}  # attached
+        self._attached: dict[Link, dict[RemoteLog, None]] = {}
+        self._opening: dict[RemoteLog, asyncio.Task[BmqError | None]] = {}
+        self._retired: dict[RemoteLog, asyncio.TimerHandle] = {}
+        self._waiting: dict[TopicPartition, asyncio.Future[None]] = {}
+        self._is_closed = False
+
+    # --- the way to a partition
+
+    def ready(self, topic_partition: TopicPartition) -> PartitionLog | None:
+        """The log, if it is owned here and started, or its owner was reached."""
+        log = self._ready.get(topic_partition)
+        if log is not None or self._manager is None:
+            return log
+        return self._manager.ready(topic_partition)
+
+    async def leader_of(self, topic_partition: TopicPartition) -> PartitionLog:
+        """The log, started if it was idle; waits while the partition has no owner.
+
+        Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR (offline), PartitionStarting, and after
+        `move_wait_ms` NOT_LEADER_OR_FOLLOWER.
+        """
+        deadline_s = self._loop.time() + self._config.move_wait_ms / 1000
+        backoff = Backoff(self._random, min_ms=self._config.backoff_min_ms, max_ms=self._config.backoff_max_ms)
+        while True:
+            target = self._target(topic_partition)
+            try:
+                return await self._reach(topic_partition, target, deadline_s)
+            except BmqError as error:
+                if error.code not in _PASSING:
+                    raise
+                failure = error
+            left_s = deadline_s - self._loop.time()
+            if left_s <= 0 or self._is_closed:
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, str(failure)) from failure
+            if self._target(topic_partition) == target:
+                await self._pause(topic_partition, min(backoff.next_s(), left_s))
+
+    def _target(self, topic_partition: TopicPartition) -> _Target:
+        """Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION."""
+        image = self._image()
+        partition = _partition_in(image, topic_partition)
+        if partition is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
+        return _Target(partition.leader, partition.leader_epoch, image.nodes.get(partition.leader))
+
+    async def _reach(self, topic_partition: TopicPartition, target: _Target, deadline_s: float) -> PartitionLog:
+        """Raises BmqError."""
+        if target.leader == NO_LEADER:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition has no owner now")
+        if target.leader == self._node_id:
+            if self._manager is None:
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this node owns no partitions")
+            return await self._manager.leader_of(topic_partition)
+        log = self._logs.get(topic_partition)
+        if log is None or log.owner != target.leader or log.leader_epoch != target.leader_epoch:
+            if log is not None:
+                self._let_go(log, is_owner_alive=False)
+            if self._is_closed:
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this node stops")
+            log = RemoteLog(topic_partition, target.leader, target.leader_epoch, self.surroundings)
+            self._logs[topic_partition] = log
+        if log.link is None:
+            await self._opened(log, deadline_s)
+        return log
+
+    async def _pause(self, topic_partition: TopicPartition, pause_s: float) -> None:
+        """Until the image says something new about the partition, at most so long."""
+        news = self._waiting.get(topic_partition)
+        if news is None:
+            news = self._waiting[topic_partition] = self._loop.create_future()
+        await asyncio.wait({news}, timeout=pause_s)
+
+    # --- opening
+
+    async def _opened(self, log: RemoteLog, deadline_s: float) -> None:
+        """Once for all who ask. Raises BmqError."""
+        opening = self._opening.get(log)
+        if opening is None:
+            opening = self._opening[log] = self._loop.create_task(self._open(log))
+            opening.add_done_callback(lambda _: self._opening.pop(log, None) and None)
+        either: set[asyncio.Future[Any]] = {opening, log.ended}
+        left_s = max(deadline_s - self._loop.time(), 0)
+        await asyncio.wait(either, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+        if log.is_closed or not opening.done() or opening.cancelled():
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {log.owner} has not answered for the partition")
+        error = opening.result()
+        if isinstance(error, PartitionStarting):
+            raise PartitionStarting(str(error))
+        if error is not None:
+            raise KafkaError(error.code, str(error))
+
+    async def _open(self, log: RemoteLog) -> BmqError | None:
+        """Why not, if not."""
+        try:
+            await log.open()
+        except BmqError as error:
+            return error
+        link = log.link
+        if link is not None and self._logs.get(log.topic_partition) is log:
+            self._ready[log.topic_partition] = log
+            self.counts.opened += 1
+            logs = self._attached.get(link)
+            if logs is None:
+                logs = self._attached[link] = {}
+                link.on_lost(partial(self._link_lost, link))
+            logs[log] = None
+        return None
+
+    def _link_lost(self, link: Link) -> None:
+        for log in self._attached.pop(link, ()):
+            log.detach()
+
+    def _detached(self, log: RemoteLog) -> None:
+        if self._ready.get(log.topic_partition) is log:
+            del self._ready[log.topic_partition]
+            self.counts.detached += 1
+        logs = None if log.link is None else self._attached.get(log.link)
+        if logs is not None:
+            logs.pop(log, None)
+
+    # --- the image
+
+    def image_changed(self, old: MetadataImage, new: MetadataImage) -> None:
+        """Called with each new image. Logs of owners that were replaced take nothing more.
+
+        What is under way to one that still lives is answered by it while it drains (`drain_wait_ms`), and else fails at
+        once with NOT_LEADER_OR_FOLLOWER.
+        """
+        before, after = old.topics_by_id, new.topics_by_id
+        for key, log in tuple(self._logs.items()):
+            if before.get(key.topic_id) is after.get(key.topic_id):
+                continue
+            partition = _partition_in(new, key)
+            if partition is None or (partition.leader, partition.leader_epoch) != (log.owner, log.leader_epoch):
+                self.counts.moved += 1
+                self._let_go(log, is_owner_alive=partition is not None and log.owner in new.nodes)
+        for log in tuple(self._retired):
+            if log.owner not in new.nodes:
+                self._end(log)
+        are_nodes_new = old.nodes != new.nodes
+        for key in tuple(self._waiting):
+            if are_nodes_new or before.get(key.topic_id) is not after.get(key.topic_id):
+                self._wake(key)
+
+    def wake(self) -> None:
+        """What this node owns has changed: who waits may look again."""
+        for key in tuple(self._waiting):
+            self._wake(key)
+
+    def _wake(self, topic_partition: TopicPartition) -> None:
+        news = self._waiting.pop(topic_partition)
+        if not news.done():
+            news.set_result(None)
+
+    # --- letting go
+
+    def _let_go(self, log: RemoteLog, *, is_owner_alive: bool) -> None:
+        if self._logs.get(log.topic_partition) is log:
+            del self._logs[log.topic_partition]
+        self._detached(log)
+        self.tails.forget(log)
+        opening = self._opening.get(log)
+        if opening is not None:
+            opening.cancel()
+        log.retire()
+        if log.append_count and is_owner_alive:
+            self._retired[log] = self._loop.call_later(self._config.drain_wait_ms / 1000, self._end, log)
+        else:
+            log.close()
+
+    def _end(self, log: RemoteLog) -> None:
+        self._retired.pop(log).cancel()
+        log.close()
+
+    def _levels(self) -> dict[str, int]:
+        attached = len(self._ready)
+        return {
+            "attached": attached,
+            "detached": len(self._logs) - attached,
+            "followed": self.tails.followed_count,
+            "retired": len(self._retired),
+        }
+
+    async def close(self) -> None:
+        """Fail what is under way, and let nobody wait any more."""
+        self._is_closed = True
+        for log in tuple(self._logs.values()):
+            self._let_go(log, is_owner_alive=False)
+        for log in tuple(self._retired):
+            self._end(log)
+        self.wake()
+        tasks = tuple(self._opening.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        await self.tails.close()
+
+
+def _partition_in(image: MetadataImage, topic_partition: TopicPartition) -> PartitionImage | None:
+    topic = image.topics_by_id.get(topic_partition.topic_id)
+    if topic is None or not 0 <= topic_partition.partition < len(topic.partitions):
+        return None
+    return topic.partitions[topic_partition.partition]

@@ -1,0 +1,121 @@
+"""A node's internal listener on a real socket (or in the simulated network) over fakes, with links to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import bmq.internal.handlers.envelope  # noqa: F401 - registers its handler
+from bmq.internal.services import InternalServices
+from bmq.metadata.image import MetadataImage
+from bmq.peers.link import Link
+from bmq.protocol.apis import INTERNAL_APIS
+from bmq.proxy.dispatch import RequestContext
+from bmq.proxy.limits import BETWEEN_NODES, ProxyLimits
+from bmq.proxy.server import KafkaServer
+from bmq.proxy.services import Services
+from bmq.proxy.stall_watch import StallWatch
+from bmq.proxy.stats import ProxyStats
+from tests.fakes.partition_log import FakePartitions
+from tests.unit.proxy.harness import TOPIC_ID, Client, FakeController, image_of, services_over, topic_image
+
+
+class FakeOffice:
+    """Active or not, as a test says."""
+
+    def __init__(self, controller: Any) -> None:
+        self.active: Any = controller
+        self.epoch = 5
+
+
+class RecordingGroups:
+    """Notes every group request; the test's `answer` answers it."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, Any, RequestContext]] = []
+        self.answer: Callable[[Any, RequestContext], Awaitable[Any]] | None = None
+
+    def __getattr__(self, name: str) -> Callable[[Any, RequestContext], Awaitable[Any]]:
+        async def method(request: Any, context: RequestContext) -> Any:
+            self.asked.append((name, request, context))
+            assert self.answer is not None
+            return await self.answer(request, context)
+
+        return method
+
+
+class RecordingController(FakeController):
+    """Notes topic requests; the test's `answer` answers them."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        super().__init__(image)
+        self.asked: list[tuple[str, Any, Any]] = []
+        self.answer: Callable[[Any], Awaitable[Any]] | None = None
+
+    async def create_topics(self, request: Any, *, principal: str) -> Any:
+        self.asked.append(("create_topics", request, principal))
+        assert self.answer is not None
+        return await self.answer(request)
+
+    async def delete_topics(self, request: Any) -> Any:
+        self.asked.append(("delete_topics", request, None))
+        assert self.answer is not None
+        return await self.answer(request)
+
+
+@dataclass
+class InternalNode:
+    server: KafkaServer
+    services: InternalServices
+    controller: RecordingController
+    groups: RecordingGroups
+    office: FakeOffice
+    partitions: FakePartitions
+    host: str
+    port: int
+    links: list[Link] = field(default_factory=list)
+
+    async def link(self) -> Link:
+        self.links.append(await Link.open(self.host, self.port, client_id="node-2"))
+        return self.links[-1]
+
+    async def client(self) -> Client:
+        """Raw frames instead of a link."""
+        reader, writer = await asyncio.open_connection(self.host, self.port, limit=2**26)
+        return Client(reader, writer)
+
+    async def stop(self) -> None:
+        for link in self.links:
+            link.close()
+            await link.wait_gone()
+        await self.server.stop(0)
+        await asyncio.sleep(0)
+
+
+def internal_over(services: Services, office: FakeOffice, groups: RecordingGroups) -> InternalServices:
+    given = {one.name: getattr(services, one.name) for one in fields(Services)}
+    given |= {"groups": groups, "is_between_nodes": True}
+    return InternalServices(**given, office=office, manager=None, releases=None, known=None)  # type: ignore[arg-type]
+
+
+async def start_internal_node(
+    limits: ProxyLimits = BETWEEN_NODES,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    partition_count: int = 2,
+    stalls: StallWatch | None = None,
+) -> InternalNode:
+    """Topic "t" with its partitions, all led here; the active controller is here too."""
+    partitions = FakePartitions()
+    for number in range(partition_count):
+        partitions.add(TOPIC_ID, number, leader_epoch=3)
+    controller = RecordingController(image_of(topic_image("t", TOPIC_ID, partition_count)))
+    stats, groups, office = ProxyStats(), RecordingGroups(), FakeOffice(controller)
+    services = internal_over(services_over(controller, partitions, stats), office, groups)
+    server = KafkaServer(limits, stats, apis=INTERNAL_APIS, is_ordered=False, stalls=stalls)
+    bound_host, bound_port = await server.bind(host, port)
+    await server.serve(services)
+    return InternalNode(server, services, controller, groups, office, partitions, bound_host, bound_port)
