@@ -22,6 +22,7 @@ from bmq.log.partition_log import AppendDone, AppendResult, PartitionLog, Partit
 from bmq.log.refused_sequences import BEHIND_A_REFUSED_ONE, RefusedSequences
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
+from bmq.protocol.record_batch import producer_of
 
 if TYPE_CHECKING:
     from bmq.proxy.appender import Partitions
@@ -43,6 +44,12 @@ _EXPIRED: Final = AppendResult(
 )
 _STOPPED: Final = AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message="the server stops")
 _FAILED: Final = AppendResult(ErrorCode.UNKNOWN_SERVER_ERROR)
+_UNKNOWN: Final = AppendResult(
+    ErrorCode.REQUEST_TIMED_OUT, message="the connection to the partition's owner was lost: it may be written or not"
+)
+_OVERTAKEN: Final = AppendResult(
+    ErrorCode.NOT_LEADER_OR_FOLLOWER, message="the partition moved, and its new owner has taken a later batch"
+)
 
 _log = structlog.get_logger("bmq.proxy")
 
@@ -101,8 +108,13 @@ class PatientAppends:
         del lane.outstanding[batch]
         # Behind a batch that was refused, a producer's next one is out of order there; it goes with it to the next owner.
         is_moved = result.error_code in _MOVED or (lane.refused and result.error_code in _FOLLOWS_FROM_A_REFUSAL)
+        if result.error_code is ErrorCode.NETWORK_EXCEPTION and producer_of(batch.records) is None:
+            # It may be in the log, or one behind it may. Without a number nobody could tell a copy, so its client decides.
+            is_moved, result = False, _UNKNOWN
         if not is_moved:
             lane.failures = 0
+            if result.error_code is ErrorCode.NONE:
+                lane.newest_written = max(lane.newest_written, batch.number)
             self._tell(batch, result)
         elif self._is_stopped or batch.is_too_late(self._loop.time()) or not self._take(batch):
             self._tell(batch, AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message=result.message))
@@ -173,10 +185,24 @@ class PatientAppends:
             await lane.settled
             lane.settled = None
         lane.refused.sort(key=_number)
+        self._give_back_overtaken(lane)
         lane.waiting.extendleft(reversed(lane.refused))
         lane.refused.clear()
         self._expire(lane, self._loop.time())
         return bool(lane.waiting)
+
+    def _give_back_overtaken(self, lane: _Lane) -> None:
+        """A batch without a sequence number, refused by a log that took a later one: sent again, it would come behind that.
+
+        An owner that has just started may do so. Its client decides, as in Kafka; with acks=0 the batch is gone.
+        """
+        kept: list[_Batch] = []
+        overtaken: list[_Batch] = []
+        for batch in lane.refused:
+            is_overtaken = batch.number < lane.newest_written and producer_of(batch.records) is None
+            (overtaken if is_overtaken else kept).append(batch)
+        lane.refused[:] = kept
+        self._answer(overtaken, _OVERTAKEN)
 
     def _hand_over(self, lane: _Lane, log: PartitionLog) -> None:
         """As far as the log takes them: behind one that is refused at once, the rest stay."""
@@ -230,7 +256,17 @@ class PatientAppends:
 class _Lane:
     """One partition's batches: with the log, refused by it, and waiting behind."""
 
-    __slots__ = ("failures", "log", "move", "outstanding", "refused", "settled", "topic_partition", "waiting")
+    __slots__ = (
+        "failures",
+        "log",
+        "move",
+        "newest_written",
+        "outstanding",
+        "refused",
+        "settled",
+        "topic_partition",
+        "waiting",
+    )
 
     def __init__(self, topic_partition: TopicPartition) -> None:
         self.topic_partition = topic_partition
@@ -240,6 +276,7 @@ class _Lane:
         self.waiting: deque[_Batch] = deque()
         self.move: asyncio.Task[None] | None = None  # nothing is handed out past it
         self.settled: asyncio.Future[None] | None = None
+        self.newest_written = 0  # number of the newest batch that a log took
         self.failures = 0  # tries in a row without an answer from an owner
 
 

@@ -32,6 +32,7 @@ PROPERTIES: Final = {"dfs.namenode.safemode.extension": "5000"}
 LOAD: Final = Load("soak", partitions=6, records_per_s=400, producers=({}, {}), members=({}, {}))
 SEGMENT_BYTES: Final = 2 * 1024 * 1024  # a roll of each partition every dozen seconds
 MEMORY_MIB_MAX: Final = 600.0
+READ_CACHE_BYTES_MAX: Final = 256 * 1024 * 1024  # by itself it would take a share of the machine
 # Between the medians of the first and of the last quarter of a run that is long enough to have warm servers in both.
 GROWTH_MIB_MAX: Final = 60.0
 GROWTH_SEEN_S_MIN: Final = 600.0
@@ -81,7 +82,9 @@ class Soak:
         return self.report
 
     async def _serve(self, namenode: Address) -> None:
-        environment = {"BMQ_KAFKA": json.dumps(HSYNC)} if self._disks else {}
+        environment = {"BMQ_FETCH__READ_CACHE_BYTES_MAX": str(READ_CACHE_BYTES_MAX)}
+        if self._disks:
+            environment["BMQ_KAFKA"] = json.dumps(HSYNC)
         self._server = HdfsBmqServer(self._directory / "server", namenode, "/bmq", environment)
         try:
             await self._on_cluster()

@@ -40,10 +40,13 @@ def virtual(main: Callable[[], Coroutine[Any, Any, None]], *, time_limit_s: floa
         loop.discard()
 
 
-def encoded(batch: Batch) -> memoryview:
+def encoded(batch: Batch, *, is_numbered: bool = True) -> memoryview:
     """The first bytes are the test's own; magic, producer and sequence stand where a header has them."""
     data = bytearray(batch[0].to_bytes(2, "big") + batch[1].to_bytes(4, "big") + bytes(100))
     data[16] = 2
+    if not is_numbered:
+        data[43:57] = b"\xff" * 14
+        return memoryview(data)
     data[43:57] = batch[0].to_bytes(8, "big") + bytes(2) + batch[1].to_bytes(4, "big")
     return memoryview(data)
 
@@ -136,6 +139,7 @@ class Producing:
         deadline_s: float = inf,
         key: TopicPartition = KEY,
         is_wanted: Callable[[], bool] = lambda: True,
+        is_numbered: bool = True,
     ) -> None:
         for sequence in sequences:
             batch = (producer, sequence)
@@ -144,7 +148,9 @@ class Producing:
                 assert batch not in self.answers, "answered twice"
                 self.answers[batch] = result
 
-            self.appender.append(key, encoded(batch), done, True, deadline_s, is_wanted=is_wanted)
+            self.appender.append(
+                key, encoded(batch, is_numbered=is_numbered), done, True, deadline_s, is_wanted=is_wanted
+            )
 
     def code(self, sequence: int, producer: int = 1) -> ErrorCode | None:
         answer = self.answers.get((producer, sequence))
@@ -212,6 +218,46 @@ def test_nothing_is_sent_on_before_everything_at_the_former_owner_is_answered() 
         await turns()
         assert [batch for batch, _ in new.pending] == [(1, 3), (1, 4)]
         assert producing.code(2) is ErrorCode.NONE
+
+    virtual(main)
+
+
+@pytest.mark.parametrize("is_numbered", [True, False])
+def test_a_batch_without_a_number_is_not_sent_again_behind_a_later_one(is_numbered: bool) -> None:
+    """An owner that has just started refused the first one and took the second."""
+
+    async def main() -> None:
+        producing = Producing()
+        owner = producing.partitions.reign()
+        producing.send(1, 2, 3, is_numbered=is_numbered)
+        _, first_done = owner.pending.popleft()
+        first_done(AppendResult(MOVED))
+        owner.store(1)
+        owner.refuse()
+        await turns()
+        assert [batch for batch, _ in owner.pending] == ([(1, 1), (1, 3)] if is_numbered else [(1, 3)])
+        assert producing.code(1) is (None if is_numbered else MOVED)
+        owner.store(10)
+        assert producing.code(2) is producing.code(3) is ErrorCode.NONE
+        assert len(producing.answers) == 3 and producing.is_idle()
+
+    virtual(main)
+
+
+@pytest.mark.parametrize("is_numbered", [True, False])
+def test_a_batch_without_a_number_and_of_unknown_outcome_is_not_sent_again(is_numbered: bool) -> None:
+    async def main() -> None:
+        producing = Producing()
+        owner = producing.partitions.reign()
+        producing.send(1, 2, is_numbered=is_numbered)
+        owner.refuse(ErrorCode.NETWORK_EXCEPTION)
+        await turns()
+        if is_numbered:
+            assert [batch for batch, _ in owner.pending] == [(1, 1), (1, 2)]
+            owner.store(2)
+        expected = ErrorCode.NONE if is_numbered else ErrorCode.REQUEST_TIMED_OUT
+        assert producing.code(1) is producing.code(2) is expected
+        assert not owner.pending and producing.is_idle()
 
     virtual(main)
 
