@@ -93,6 +93,7 @@ class Cluster:
         )
         self.history = History()
         self.history.on_acknowledge = self._check_acknowledged
+        self.history.is_resending = True
         self.outcome = Outcome(seed)
         self.data_nodes = NodeLosses(self.loop, self.store, self.outcome, self._dice("data nodes"), away_s=3.0)
         self.rules = ClusterRules(self.loop, self.store, self.outcome, is_looking_inside)

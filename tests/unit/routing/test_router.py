@@ -368,6 +368,10 @@ def test_closing_ends_every_wait() -> None:
 # --- produces through moves
 
 
+UNNUMBERED_ANSWERS = {ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, MOVED}
+"""What a producer without sequence numbers may hear when connections are lost: nobody could tell a copy."""
+
+
 class Producers:
     """Idempotent ones (even numbers) and others, each with one sequence per partition, through one patient appender."""
 
@@ -400,9 +404,13 @@ class Producers:
         for (producer, where), values in self.sent.items():
             if where == partition:
                 mine = [value for value in stored if value.startswith(b"%d/" % producer)]
-                assert list(dict.fromkeys(mine)) == values
+                refused = {value for value in values if self.answers[value].error_code is not ErrorCode.NONE}
+                # What was refused may be there all the same, when nobody knows.
+                first_copies = list(dict.fromkeys(mine))
+                assert first_copies == [value for value in values if value not in refused or value in mine]
                 if producer % 2 == 0 or not has_losses:
                     assert mine == values
+                assert not refused or (has_losses and producer % 2)
 
 
 def test_planned_moves_lose_double_and_reorder_nothing() -> None:
@@ -487,8 +495,8 @@ def test_a_produce_waits_for_the_next_owner_of_a_dead_ones_partitions(how: str) 
 @given(seed=st.integers(0, 2**32), steps=st.integers(5, 40))
 def test_whatever_happens_order_is_kept_and_every_produce_is_answered_once(seed: int, steps: int) -> None:
     """Real links, listeners and brokers: lost connections, hand-overs, take-overs from owners that do not know of it, dead
-    owners that come back, images that are ahead. Idempotent producers find every batch once, the others at least once, all
-    in the order in which they were sent; and what they were told is true."""
+    owners that come back, images that are ahead. Idempotent producers find every batch once, in the order in which they were
+    sent; the others at least once those that were acknowledged, in that order, too, and what they were told is true."""
     random = Random(seed)
     cluster = Cluster(seed=seed, partition_count=2, config=RouterConfig(move_wait_ms=1_000))
 
@@ -545,12 +553,14 @@ def test_whatever_happens_order_is_kept_and_every_produce_is_answered_once(seed:
             else:
                 await asyncio.sleep(random.choice((0.0005, 0.002, 0.01, 0.2)))
         await until(lambda: not producers.unanswered, limit_s=120)
-        assert {answer.error_code for answer in producers.answers.values()} <= {ErrorCode.NONE}
+        for value, answer in producers.answers.items():
+            is_numbered = int(value.split(b"/")[0]) % 2 == 0
+            assert answer.error_code in ({ErrorCode.NONE} if is_numbered else UNNUMBERED_ANSWERS)
         for partition in range(2):
             stored = await records_of(await cluster.nodes[leader_of(partition)].log(partition))
             producers.check(partition, stored, has_losses=True)
             for value, answer in producers.answers.items():
-                if value.split(b"/")[1] == b"%d" % partition:
+                if value.split(b"/")[1] == b"%d" % partition and answer.error_code is ErrorCode.NONE:
                     assert stored[answer.base_offset] == value
         assert cluster.router.surroundings.budget.bytes_used == 0
 
