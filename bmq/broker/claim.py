@@ -13,7 +13,7 @@ delete      A leftover stands beside its sealed directory, so nobody owns it, no
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from bmq.log.names import (
@@ -141,9 +141,10 @@ async def find_open_files(
             continue  # retention of a former owner deleted it
         found += open_files_in(directory, entries)
         if is_synced:
+            holder = _holder_in(entries)
             indexed = {parse_index(entry.name) for entry in entries if not entry.is_open}
             found += (
-                OpenFile(f"{directory}/{entry.name}", _holder_in(entries))
+                OpenFile(f"{directory}/{entry.name}", holder)
                 for entry in entries
                 if not entry.is_open
                 and entry.length_bytes
@@ -154,9 +155,8 @@ async def find_open_files(
     return tuple(found)
 
 
-def open_files_in(directory: str, entries: Iterable[FileStatus]) -> list[OpenFile]:
+def open_files_in(directory: str, entries: Sequence[FileStatus]) -> list[OpenFile]:
     """What a sealed directory's listing shows as open."""
-    entries = tuple(entries)
     holder = _holder_in(entries)
     return [OpenFile(f"{directory}/{entry.name}", holder) for entry in entries if entry.is_open]
 

@@ -15,7 +15,8 @@ class OwnSegment:
     """`written_bytes` were handed to the writer; what is durable is in `index`, which exists from the first write on.
 
     `closed_bytes` is the file's length once it is closed (-1 before); more than the valid bytes if a torn batch or padding
-    lies behind the last whole one. `alignment_bytes`: see SegmentStore.append_alignment_bytes. Times: seconds of the event loop, milliseconds of the wall clock.
+    lies behind the last whole one. `alignment_bytes`: appends are padded to a multiple of it (1: they are not). Times:
+    seconds of the event loop, milliseconds of the wall clock.
     """
 
     __slots__ = (
@@ -59,7 +60,7 @@ class OwnSegment:
         """Durable and acknowledged."""
         return 0 if self.index is None else self.index.valid_bytes
 
-    def place(self, batches: Iterable[PendingBatch], *, is_padded: bool = False) -> list[Buffer]:
+    def place(self, batches: Iterable[PendingBatch]) -> list[Buffer]:
         """Give each batch its place in the file and finish its header; the buffers to append."""
         position = self.written_bytes
         buffers: list[Buffer] = []
@@ -69,12 +70,9 @@ class OwnSegment:
             rewrite(view, 0, batch.base_offset, self.leader_epoch)
             buffers.append(view)
             position += batch.size_bytes
-        if is_padded:
-            end = padded_end(position, self.alignment_bytes)
-            if end > position:
-                buffers.append(bytes(end - position))
-                position = end
-        self.written_bytes = position
+        self.written_bytes = end = padded_end(position, self.alignment_bytes)
+        if end > position:
+            buffers.append(bytes(end - position))
         return buffers
 
     def valid_end(self, length_bytes: int, written: Iterable[PendingBatch]) -> tuple[int, int | None]:

@@ -48,7 +48,7 @@ class Limits:
     `segment_bytes`: no segment grows past it. `preopen_bytes`: from here on the next one is opened ahead of need.
     `appends_outstanding_max`: appends written but not yet durable. `replicas_wanted`: on how many nodes the store puts a
     file when all are well. `replicas_min`: on how many acks=all needs it, never more than are wanted.
-    `append_alignment_bytes`: an append may be padded to a multiple of it.
+    `append_alignment_bytes`: appends are padded to a multiple of it.
     """
 
     segment_bytes: int

@@ -77,7 +77,7 @@ def limits_of(config: LogConfig, surroundings: Surroundings) -> ev.Limits:
         surroundings.settings.appends_outstanding_max,
         wanted,
         replicas_min(config, wanted),
-        surroundings.store.append_alignment_bytes(config.durability),
+        surroundings.alignment_bytes(config.durability),
     )
 
 
@@ -411,8 +411,7 @@ class PartitionRuntime(LogReader):
         self._current = segment
         now_s = self._loop.time()
         segment.last_append_s = now_s
-        is_padded = segment.alignment_bytes > 1 and self._surroundings.may_pad
-        answer = segment.writer.append(segment.place(batches, is_padded=is_padded))
+        answer = segment.writer.append(segment.place(batches))
         written = partial(self._written, segment.roll, batches[-1].end_offset, now_s)
         if answer.done():
             written(answer)

@@ -112,7 +112,7 @@ class SegmentKeeper:
             writer,
             now_s=loop.time(),
             now_ms=self._surroundings.clock.now_ms(),
-            alignment_bytes=self._store.append_alignment_bytes(self.config.durability),
+            alignment_bytes=self._surroundings.alignment_bytes(self.config.durability),
         )
         try:
             await self.look()

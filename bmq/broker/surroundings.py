@@ -14,7 +14,7 @@ from bmq.broker.trash import Trash
 from bmq.broker.write_turns import WriteTurns
 from bmq.log.clock import Clock
 from bmq.log.index_cache import INDEX_CACHE_BYTES_MAX, IndexCache
-from bmq.log.store import SegmentStore
+from bmq.log.store import Durability, SegmentStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,10 @@ class Surroundings:
         self.searches = SearchPace(self.settings.replicas_searches_per_s)
         self.urgent_searches = SearchPace(self.settings.min_insync_searches_per_s)
         self.trash = Trash(self.store, self.settings.deletions_max)
+
+    def alignment_bytes(self, durability: Durability) -> int:
+        """What appends are padded to a multiple of (rule 27); 1: they are not."""
+        return self.store.append_alignment_bytes(durability) if self.may_pad else 1
 
     def backoff_s(self, failures: int) -> float:
         """How long to wait after this many failures in a row; spread, so that partitions do not try all at once."""

@@ -2,7 +2,7 @@
 
 Decided here: a file is open while its owner may write it (mode bit), so that a killed process leaves its files visibly
 open; a file's id is kept in an extended attribute, because inode numbers are used again; a write right is a lock on the
-epoch directory (local_lease.py) plus, within one process, the handle that the newest takeover has not revoked.
+epoch directory (lease.py) plus, within one process, the handle that the newest takeover has not revoked.
 `hflush` means written (it survives the process), `hsync` means fdatasync (it survives the machine).
 Directory work runs in a small pool of threads, one hop for each operation; reads from the page cache need none.
 """

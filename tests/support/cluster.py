@@ -336,6 +336,16 @@ class BmqCluster:
         except AssertionError:
             raise AssertionError(f"the cluster is not settled after {timeout_s} s: {unsettled}") from None
 
+    def wait_balanced(self, timeout_s: float = SETTLED_WAIT_S) -> None:
+        """Return once the healthy brokers own as many partitions as each other, give or take one: no balancer moves any."""
+        brokers = {node.node_id for node in self.healthy if node.is_broker}
+
+        def balanced() -> bool:
+            owned = [node["partitions_led"] for node in self.get("/v1/cluster")["nodes"] if node["node_id"] in brokers]
+            return len(owned) == len(brokers) and max(owned) - min(owned) <= 1
+
+        eventually(balanced, timeout_s, "the brokers own equally many partitions", interval_s=0.1)
+
     def _unsettled(self) -> str:
         """What is still missing; empty when nothing is. Nodes that were started by others are neither here nor there."""
         wanted = {node.node_id for node in self.healthy}

@@ -27,6 +27,7 @@ def test_traffic_goes_on_without_zookeeper_and_failover_comes_back(
     cluster = new_cluster(3, zookeeper_hosts=str(own_zookeeper.address))
     cluster.start()
     topic = make_topic(cluster, PARTITIONS)
+    cluster.wait_balanced()
     with producing(cluster.bootstrap, topic, PARTITIONS) as load:
         controller, owners = cluster.controller(), owners_and_epochs(cluster, topic)
         outside_any_loop(own_zookeeper.stop())
@@ -34,7 +35,8 @@ def test_traffic_goes_on_without_zookeeper_and_failover_comes_back(
         while time.monotonic() < back_at:
             load.wait_for_every_partition(100)
         # Topics are made without it too: the controller owns its log, not a lock.
-        assert make_topic(cluster, 1)
+        # As many partitions as nodes: what is balanced stays so.
+        assert make_topic(cluster, 3)
         outside_any_loop(own_zookeeper.start())
         load.wait_for_every_partition(500)
         assert load.longest_gap_s < HANG_GAP_S, load.gaps_s
