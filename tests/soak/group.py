@@ -2,7 +2,8 @@
 
 A commit that waits long for its answer may be sent a second time, over another connection, while the first one still lies
 in the client's kernel: when the network is whole again that one arrives too, behind later commits, and takes their place.
-Kafka's protocol knows no better. So an older offset that comes back is a mistake unless its commit was such a slow one.
+Kafka's protocol knows no better. So an older offset that comes back is a mistake unless its commit was such a slow one;
+from then on the group goes on from there, and what it commits next may be less than what it had committed before.
 """
 
 from __future__ import annotations
@@ -59,6 +60,11 @@ class GroupProgress:
         with self._lock:
             return (partition, offset) in self._slow
 
+    def came_late(self, partition: int, offset: int) -> None:
+        """It did: this is what the group has committed now."""
+        with self._lock:
+            self._committed[partition] = offset
+
     def given(self, partition: int, offset: int) -> str | None:
         """What is wrong with it: records were skipped that no member had. One that comes again is counted."""
         with self._lock:
@@ -87,8 +93,10 @@ class Turn:
         expected = self._next.get(partition)
         self._next[partition] = offset + 1
         is_late = self._seen.may_come_late(partition, offset)
-        if expected is None and offset < self._floors[partition] and not is_late:
-            return f"the group committed {self._floors[partition]} of partition {partition} and got {offset} afterwards"
+        if expected is None and offset < self._floors[partition]:
+            if not is_late:
+                return f"the group committed {self._floors[partition]} of partition {partition} and got {offset} afterwards"
+            self._seen.came_late(partition, offset)
         if expected is not None and offset != expected:
             return f"got offset {offset} of partition {partition} after {expected - 1}"
         return None
@@ -214,6 +222,7 @@ class CommittedOffsets:
         floor = self._floors[partition]
         if offset < floor and self._seen.may_come_late(partition, offset):
             self.late_count += 1
+            self._seen.came_late(partition, offset)
         elif offset < floor:
             return f"the committed offset of partition {partition} went back from {floor} to {offset}"
         return None

@@ -83,5 +83,19 @@ def test_a_slow_commit_may_come_again_and_no_other() -> None:
     assert offsets.late_count == 1
     assert Turn(seen).given(0, 5) is None
     offsets.ask()
-    assert offsets.answer(0, 3) == "the committed offset of partition 0 went back from 9 to 3"
+    assert offsets.answer(0, 3) == "the committed offset of partition 0 went back from 5 to 3"
     assert Turn(seen).given(0, 3) is not None
+
+
+def test_behind_a_slow_commit_that_came_again_the_group_goes_on_from_there() -> None:
+    seen = GroupProgress(1)
+    for offset in (5, 9):
+        seen.committed(0, offset)
+    seen.was_slow(0, 5)
+    assert Turn(seen).given(0, 5) is None
+    seen.committed(0, 7)
+    offsets = CommittedOffsets(seen)
+    offsets.ask()
+    assert (offsets.answer(0, 7), offsets.late_count) == (None, 0)
+    offsets.ask()
+    assert offsets.answer(0, 6) == "the committed offset of partition 0 went back from 7 to 6"
