@@ -419,41 +419,52 @@ def test_a_call_that_was_given_up_is_carried_out_even_when_its_caller_is_dead() 
     virtual(main)
 
 
-async def test_a_late_call_that_is_refused_is_nobodys_failure() -> None:
-    store = FakeStore(Random(1), Faults(late_call_s=(0.001, 0.002)))
-    client = store.client("a")
-    await client.write_file("old", b"x", holder="a")
-    await _given_up(store, client.rename("old", "new"))
-    assert await client.delete("old")
-    await until(lambda: not store.late_calls_waiting)
-    assert await client.status("new") is None
+def test_a_late_call_that_is_refused_is_nobodys_failure() -> None:
+    async def main() -> None:
+        store = FakeStore(Random(1), Faults(late_call_s=(0.001, 0.002)))
+        client = store.client("a")
+        await client.write_file("old", b"x", holder="a")
+        await _given_up(store, client.rename("old", "new"))
+        assert await client.delete("old")
+        await asyncio.sleep(store.faults.late_call_s[1])
+        assert not store.late_calls_waiting
+        assert await client.status("new") is None
+
+    virtual(main)
 
 
-async def test_a_late_deletion_takes_what_has_the_name_by_then() -> None:
-    store = FakeStore(Random(1), Faults(late_call_s=(0.001, 0.002)))
-    client = store.client("a")
-    await client.write_file("name", b"first", holder="a")
-    await _given_up(store, client.delete("name"))
-    await client.rename("name", "kept")
-    await client.write_file("name", b"second", holder="a")
-    await until(lambda: "name" not in store.files())
-    assert store.files() == {"kept": b"first"}
+def test_a_late_deletion_takes_what_has_the_name_by_then() -> None:
+    async def main() -> None:
+        store = FakeStore(Random(1), Faults(late_call_s=(0.001, 0.002)))
+        client = store.client("a")
+        await client.write_file("name", b"first", holder="a")
+        await _given_up(store, client.delete("name"))
+        await client.rename("name", "kept")
+        await client.write_file("name", b"second", holder="a")
+        await asyncio.sleep(store.faults.late_call_s[1])
+        assert store.files() == {"kept": b"first"}
+
+    virtual(main)
 
 
-async def test_a_late_close_is_refused_under_another_stamp() -> None:
-    store = FakeStore(Random(1), Faults(late_call_s=(0.001, 0.002)))
-    client, other = store.client("a"), store.client("b")
-    path = f"{await claimed(client)}/00000000.log"
-    writer = await create(client, path)
-    await writer.append([b"abc"])
-    await _given_up(store, writer.close())
-    store.faults.half_takeover_rate = 1.0
-    with pytest.raises(StorageUnavailable):
-        await other.take_over(path, previous_holder="owner")
-    await until(lambda: not store.late_calls_waiting)
-    found = await other.status(path)
-    assert found is not None
-    assert found.is_open
+def test_a_late_close_is_refused_under_another_stamp() -> None:
+    async def main() -> None:
+        store = FakeStore(Random(1), Faults(late_call_s=(0.001, 0.002)))
+        client, other = store.client("a"), store.client("b")
+        path = f"{await claimed(client)}/00000000.log"
+        writer = await create(client, path)
+        await writer.append([b"abc"])
+        await _given_up(store, writer.close())
+        store.faults.half_takeover_rate = 1.0
+        with pytest.raises(StorageUnavailable):
+            await other.take_over(path, previous_holder="owner")
+        await asyncio.sleep(store.faults.late_call_s[1])
+        assert not store.late_calls_waiting
+        found = await other.status(path)
+        assert found is not None
+        assert found.is_open
+
+    virtual(main)
 
 
 async def test_an_old_name_node_shows_the_past_until_somebody_changes_something_there() -> None:
