@@ -3,6 +3,9 @@
 A connection is kept to every node that clients may be sent to. Its end makes the node suspect until it can be reached
 again, or the metadata image has no such node any more. Clients are then sent elsewhere: a proxy in its place keeps what
 they produce until the partition has its next owner. A wrong guess costs a hop.
+
+A node that was started again is shown as returning for a while: clients that tried to reach it while it was away wait
+before they try again, librdkafka for up to 10 s (reconnect.backoff.max.ms), however soon it is back.
 """
 
 from __future__ import annotations
@@ -20,6 +23,8 @@ from bmq.peers.link import Link, LinkLost
 from bmq.peers.links import Links
 
 LINK_PURPOSE: Final = "watch"
+RETURNING_S: Final = 10.0
+"""librdkafka's reconnect.backoff.max.ms; Java clients wait for a second at most."""
 
 _log = structlog.get_logger("bmq.membership")
 
@@ -43,9 +48,12 @@ class PeerWatch:
         self._loop = asyncio.get_running_loop()
         self._watches: dict[int, tuple[int, asyncio.Task[None]]] = {}  # node epoch, task
         self._suspects: frozenset[int] = frozenset()
-        self._seen: tuple[MetadataImage, frozenset[int], MetadataImage] | None = None
-        self._nodes: tuple[Mapping[int, Node], frozenset[int], Mapping[int, Node]] | None = None
+        self._doubts = 0  # counts up with each change of suspects or of who is returning
+        self._seen: tuple[MetadataImage, int, MetadataImage] | None = None
+        self._nodes: tuple[Mapping[int, Node], int, Mapping[int, Node]] | None = None
         self._newest: Mapping[int, Node] = {}
+        self._epochs: dict[int, int] = {}  # of every node that was ever seen: the newest
+        self._returning: dict[int, asyncio.TimerHandle] = {}
         self._departures = Departures()
 
     @property
@@ -60,11 +68,11 @@ class PeerWatch:
     def visible_image(self) -> MetadataImage:
         """The image without suspects among its live nodes: what clients are shown. The same object while nothing changes."""
         image = self._image()
-        if not self._suspects:
+        if not self._suspects and not self._returning:
             return image
         seen = self._seen
-        if seen is None or seen[0] is not image or seen[1] is not self._suspects:
-            seen = self._seen = (image, self._suspects, replace(image, nodes=self._trusted(image.nodes)))
+        if seen is None or seen[0] is not image or seen[1] != self._doubts:
+            seen = self._seen = (image, self._doubts, replace(image, nodes=self._trusted(image.nodes)))
         return seen[2]
 
     def departed(self) -> tuple[Node, ...]:
@@ -83,12 +91,17 @@ class PeerWatch:
                 del self._watches[node_id]
                 self._trust(node_id)
         for node_id, node in nodes.items():
+            if self._epochs.setdefault(node_id, node.epoch) != node.epoch:
+                self._epochs[node_id] = node.epoch
+                self._returned(node_id)
             if node_id != self._node_id and node_id not in self._watches:
                 self._watches[node_id] = (node.epoch, self._loop.create_task(self._watch(node_id)))
 
     async def close(self) -> None:
         tasks = [task for _, task in self._watches.values()]
         self._watches = {}
+        for timer in self._returning.values():
+            timer.cancel()
         for task in tasks:
             task.cancel()
         if tasks:
@@ -97,14 +110,31 @@ class PeerWatch:
     def _trusted(self, nodes: Mapping[int, Node]) -> Mapping[int, Node]:
         """One object for each pair of nodes and suspects: what is made from it is kept by its identity."""
         known = self._nodes
-        if known is None or known[0] is not nodes or known[1] is not self._suspects:
-            kept = {node_id: node for node_id, node in nodes.items() if node_id not in self._suspects}
+        if known is None or known[0] is not nodes or known[1] != self._doubts:
+            kept = {
+                node_id: replace(node, is_returning=True) if node_id in self._returning else node
+                for node_id, node in nodes.items()
+                if node_id not in self._suspects
+            }
             own = kept.get(self._node_id)
-            if own is not None:
+            if own is not None and self._suspects:
                 # We may be who is cut off: another proxy than this one is the better choice to stand in for a suspect.
                 kept[self._node_id] = replace(own, is_draining=True)
-            known = self._nodes = (nodes, self._suspects, kept)
+            known = self._nodes = (nodes, self._doubts, kept)
         return known[2]
+
+    def _returned(self, node_id: int) -> None:
+        """It has another incarnation than the one we knew; our own only if we are told late that we have one."""
+        earlier = self._returning.pop(node_id, None)
+        if earlier is not None:
+            earlier.cancel()
+        if node_id != self._node_id:
+            self._returning[node_id] = self._loop.call_later(RETURNING_S, self._settled, node_id)
+        self._doubts += 1
+
+    def _settled(self, node_id: int) -> None:
+        del self._returning[node_id]
+        self._doubts += 1
 
     async def _watch(self, node_id: int) -> None:
         while True:
@@ -130,10 +160,12 @@ class PeerWatch:
         self._unreachable.discard(node_id)
         if node_id in self._suspects:
             self._suspects -= {node_id}
+            self._doubts += 1
 
     def _suspect(self, node_id: int, reason: str) -> None:
         if node_id not in self._suspects:
             self._suspects |= {node_id}
+            self._doubts += 1
             if node_id in self._newest:
                 self._departures.left(self._newest[node_id], self._loop.time())
             _log.warning("node_suspected", suspected_node=node_id, reason=reason)

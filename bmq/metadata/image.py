@@ -28,7 +28,7 @@ class Node:
 
     `internal` is where other nodes reach it, `rest` where operators do; None in a process that is the whole cluster.
     `epoch` goes up with each incarnation (the broker epoch of KRaft). `is_draining`: it takes no partitions on and gives
-    away what it has.
+    away what it has. `is_returning`: it was started again a moment ago; a proxy's own view says so, the log does not.
     """
 
     node_id: int
@@ -40,6 +40,7 @@ class Node:
     roles: frozenset[str] = ALL_ROLES
     epoch: int = -1
     is_draining: bool = False
+    is_returning: bool = False
 
 
 @dataclass(frozen=True, slots=True)

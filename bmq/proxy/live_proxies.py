@@ -21,13 +21,16 @@ _ODD: Final = 0x94D049BB133111EB
 class Proxies:
     """The proxies among `nodes`; `by_id`: all of them, in the order of their ids.
 
-    One that is draining may still be connected to and is chosen for nothing new, unless all are.
+    One that is draining may still be connected to and is chosen for nothing new, unless all are. So is one that is
+    `returning`: clients that knew it may not try to reach it again for some seconds.
     """
 
     def __init__(self, nodes: Mapping[int, Node]) -> None:
         self.by_id: dict[int, Node] = {n: node for n, node in sorted(nodes.items()) if ROLE_PROXY in node.roles}
-        staying = [node for node in self.by_id.values() if not node.is_draining]
-        self._eligible = tuple(staying or self.by_id.values())
+        there = [node for node in self.by_id.values() if not node.is_returning] or list(self.by_id.values())
+        self.returning = frozenset(self.by_id.keys() - {node.node_id for node in there})
+        staying = [node for node in there if not node.is_draining]
+        self._eligible = tuple(staying or there)
         racks = {node.rack for node in self._eligible if node.rack is not None}
         self._by_rack = {rack: tuple(node for node in self._eligible if node.rack == rack) for rack in racks}
         self._salted: dict[str | None, list[tuple[int, int]]] = {rack: _salted(n) for rack, n in self._by_rack.items()}

@@ -21,7 +21,17 @@ if TYPE_CHECKING:
 
 
 def client_leader(image: MetadataImage, key: TopicPartition, partition: PartitionImage) -> int:
-    """The node clients send a partition's requests to: its owner's, or the proxy that stands in for it.
+    """The node clients send a partition's requests to; NO_LEADER when the partition has no owner, or there is no proxy.
+
+    Its home (`home_proxy`), unless that was started again a moment ago: clients may not try to reach it for a while.
+    """
+    proxies = proxies_of(image)
+    home = home_proxy(image, key, partition)
+    return proxies.stand_in(key, image.nodes[home].rack) if home in proxies.returning else home
+
+
+def home_proxy(image: MetadataImage, key: TopicPartition, partition: PartitionImage) -> int:
+    """The owner's node, or the proxy that stands in for it.
 
     In the owner's rack where there is a proxy: all that is produced goes from the one to the other. An owner that is not
     among the nodes seems to have died: the proxy in its place keeps what comes until there is a next one. NO_LEADER when

@@ -47,7 +47,7 @@ from bmq.protocol.messages.sync_group_request import SyncGroupRequest
 from bmq.proxy.dispatch import RequestContext
 from bmq.proxy.live_proxies import proxies_of
 from bmq.proxy.stall_watch import StallWatch
-from bmq.proxy.topic_views import client_leader
+from bmq.proxy.topic_views import client_leader, home_proxy
 from bmq.routing.group_requests import (
     MOVING,
     Beat,
@@ -281,7 +281,7 @@ class RoutedGroups:
     def _listed_here(self, image: MetadataImage, topic: TopicImage) -> Iterable[int]:
         is_proxy = self._node_id in proxies_of(image).by_id
         for number, partition in enumerate(topic.partitions):
-            found_at = client_leader(image, TopicPartition(topic.topic_id, number), partition)
+            found_at = home_proxy(image, TopicPartition(topic.topic_id, number), partition)
             if found_at in (self._node_id, NO_LEADER) or not is_proxy:
                 yield number
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from bmq.membership import peer_watch
 from bmq.membership.peer_watch import PeerWatch
 from bmq.metadata.image import MetadataImage, Node
 from bmq.peers.link import LinkLost
@@ -147,3 +148,41 @@ async def test_a_suspect_is_named_as_departed_until_it_is_back(setting: Setting)
 async def test_a_node_that_the_controller_takes_out_is_named_as_departed(setting: Setting) -> None:
     setting.see({n: node for n, node in setting.image.nodes.items() if n != 3})
     assert [node.node_id for node in setting.watch.departed()] == [3]
+
+
+async def test_a_node_that_was_started_again_is_shown_as_returning_for_a_while(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peer_watch, "RETURNING_S", 0.05)
+
+    def returning() -> list[int]:
+        return [node.node_id for node in setting.watch.visible_image().nodes.values() if node.is_returning]
+
+    setting.see({n: node for n, node in setting.image.nodes.items() if n != 2})
+    assert returning() == []
+    setting.see({**setting.image.nodes, 2: Node(2, "h", 2, epoch=9), 4: Node(4, "h", 4, epoch=9)})
+    seen = setting.watch.visible_image()
+    assert returning() == [2] and setting.watch.visible_image() is seen  # 4 is new: no client waits for it
+    assert not any(node.is_draining for node in seen.nodes.values())
+    setting.see({**setting.image.nodes, 3: Node(3, "h", 3, epoch=11)})
+    assert sorted(returning()) == [2, 3]
+    await setting.until(lambda: setting.watch.visible_image() is setting.image)
+
+
+async def test_one_that_returns_twice_is_returning_from_the_second_time_on(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peer_watch, "RETURNING_S", 60.0)
+    setting.see({**setting.image.nodes, 2: Node(2, "h", 2, epoch=9)})
+    monkeypatch.setattr(peer_watch, "RETURNING_S", 0.01)
+    setting.see({**setting.image.nodes, 2: Node(2, "h", 2, epoch=12)})
+    await setting.until(lambda: setting.watch.visible_image() is setting.image)
+
+
+async def test_a_suspect_that_was_reached_again_is_not_returning(setting: Setting) -> None:
+    setting.links.down = {2}
+    setting.links.links[2].break_it()
+    await setting.until(lambda: setting.watch.suspects == {2})
+    setting.links.down = set()
+    await setting.until(lambda: not setting.watch.suspects)
+    assert setting.watch.visible_image() is setting.image

@@ -22,7 +22,7 @@ from bmq.protocol.messages.metadata_request import MetadataRequest, MetadataRequ
 from bmq.protocol.messages.metadata_response import MetadataResponse
 from bmq.proxy.handlers.metadata import AllTopics
 from bmq.proxy.live_proxies import Proxies, proxies_of, rendezvous
-from bmq.proxy.topic_views import client_controller, client_leader
+from bmq.proxy.topic_views import client_controller, client_leader, home_proxy
 from tests.unit.proxy.harness import TOPIC_ID, Client, Proxy, batch, produce_request
 
 pytestmark = pytest.mark.unit
@@ -99,6 +99,19 @@ def test_a_proxy_stands_in_for_an_owner_that_seems_dead() -> None:
     leaders = leaders_in(image_with([node(1, BROKER), node(10, PROXY), node(11, PROXY)], [7] * 40))
     assert set(leaders) == {10, 11}
     assert leaders_in(image_with([node(1), node(2)], [7, 1])) == [leaders_in(image_with([node(1), node(2)], [7]))[0], 1]
+
+
+def test_clients_are_not_sent_to_a_proxy_that_was_started_again_a_moment_ago_unless_all_were() -> None:
+    back, near, far = node(1, rack="a", is_returning=True), node(2, rack="a"), node(3, rack="b")
+    image = image_with([back, near, far], [1, 2, 3, 1])
+    assert leaders_in(image) == [2, 2, 3, 2]  # in the rack of the owner
+    (topic,) = image.topics.values()
+    assert home_proxy(image, TopicPartition(topic.topic_id, 0), topic.partitions[0]) == 1
+    assert set(leaders_in(image_with([node(9, BROKER), back, far], [9] * 50))) == {3}
+    everybody = [replace(one, is_returning=True) for one in (back, near, far)]
+    assert leaders_in(image_with(everybody, [1, 2, 3])) == [1, 2, 3]
+    draining = replace(far, is_draining=True)
+    assert leaders_in(image_with([back, draining], [1, 3])) == [3, 3]
 
 
 def test_without_an_owner_or_a_proxy_there_is_no_leader() -> None:
