@@ -236,7 +236,12 @@ class NodeServer:
         self._peers = PeerWatch(settings.node_id, self._links, image, self._unreachable)
         visible = self._peers.visible_image
         self._remote_controller = RemoteController(
-            self._links, visible, lambda: known.claim, node_id=settings.node_id, random=self._rng
+            self._links,
+            visible,
+            lambda: known.claim,
+            node_id=settings.node_id,
+            local=lambda: None if self._office is None else self._office.active,
+            random=self._rng,
         )
         self._groups = GroupCoordinator(
             LocalShards(settings.node_id, manager, image),

@@ -6,9 +6,10 @@ The deciding is in pure modules, one for each kind of request; a request that on
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from random import Random
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 import structlog
@@ -18,7 +19,7 @@ from bmq.controller.config import ControllerConfig
 from bmq.controller.config_alter import decide_alter_configs, decide_incremental_alter_configs
 from bmq.controller.config_describe import describe_configs
 from bmq.controller.decision import Decision
-from bmq.controller.decision_log import DecisionLog
+from bmq.controller.decision_log import ControllerGone, DecisionLog
 from bmq.controller.leader_election import decide_elect_leaders
 from bmq.controller.partition_counts import decide_create_partitions
 from bmq.controller.partition_reports import PartitionReports
@@ -36,6 +37,8 @@ from bmq.metadata.image import (
     PartitionImage,
 )
 from bmq.metadata.state import CLUSTER_WIDE
+from bmq.protocol.apis import APIS, ApiKey
+from bmq.protocol.delete_topics_versions import as_version_knows, with_topic_states
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.alter_configs_request import AlterConfigsRequest
@@ -56,14 +59,16 @@ from bmq.protocol.messages.incremental_alter_configs_request import IncrementalA
 from bmq.protocol.messages.incremental_alter_configs_response import IncrementalAlterConfigsResponse
 from bmq.protocol.messages.list_partition_reassignments_request import ListPartitionReassignmentsRequest
 from bmq.protocol.messages.list_partition_reassignments_response import ListPartitionReassignmentsResponse
-from bmq.protocol.metadata_records import (
-    ProducerIdsRecord,
-)
+from bmq.protocol.metadata_records import ProducerIdsRecord
+from bmq.protocol.request_context import RequestContext
 
 _log = structlog.get_logger("bmq.controller")
 
 PRODUCER_IDS_PER_BLOCK: Final = 1_000
 _RESERVED_IDS: Final = frozenset({UUID(int=0), METADATA_TOPIC_ID})
+_BY_ITSELF: Final = RequestContext(APIS[ApiKey.CREATE_TOPICS].version_max, "bmq", "", principal="User:bmq")
+
+_Handler = Callable[[Any, RequestContext], Coroutine[Any, Any, Any]]
 
 
 class ClientRequests:
@@ -84,6 +89,24 @@ class ClientRequests:
         self._config = config
         self._reports = PartitionReports()
         self._auto_creations: dict[str, asyncio.Task[None]] = {}
+        self._handlers: Final[Mapping[ApiKey, _Handler]] = {
+            ApiKey.CREATE_TOPICS: self.create_topics,
+            ApiKey.DELETE_TOPICS: self.delete_topics,
+            ApiKey.CREATE_PARTITIONS: self.create_partitions,
+            ApiKey.DESCRIBE_CONFIGS: self.describe_configs,
+            ApiKey.INCREMENTAL_ALTER_CONFIGS: self.incremental_alter_configs,
+            ApiKey.ALTER_CONFIGS: self.alter_configs,
+            ApiKey.ELECT_LEADERS: self.elect_leaders,
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS: self.alter_partition_reassignments,
+            ApiKey.LIST_PARTITION_REASSIGNMENTS: self.list_partition_reassignments,
+        }
+
+    async def handle(self, api_key: ApiKey, request: Any, context: RequestContext) -> Any:
+        """Answer a request of the CONTROLLER route; errors are in the response.
+
+        Raises ControllerGone: nothing was decided, or it is not known whether it was. The next controller is to be asked.
+        """
+        return await self._handlers[api_key](request, context)
 
     @property
     def image(self) -> MetadataImage:
@@ -110,7 +133,8 @@ class ClientRequests:
     def _is_in_use(self, topic_id: UUID, partition: PartitionImage) -> bool:
         return self._reports.is_in_use(topic_id, partition, asyncio.get_running_loop().time())
 
-    async def create_topics(self, request: CreateTopicsRequest, *, principal: str) -> CreateTopicsResponse:
+    async def create_topics(self, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+        """CreateTopics 2-7. Versions before 5 have no room for the configs (KIP-525), before 7 none for the topic id."""
         topic_ids = [self._new_uuid() for _ in request.topics]
         request = replace(request, topics=[self._with_own_settings(topic) for topic in request.topics])
 
@@ -124,12 +148,15 @@ class ClientRequests:
                 result.configs = ()
             elif not request.validate_only:
                 _log.info(
-                    "topic_created", topic=result.name, partitions=result.num_partitions, principal=principal,
-                    topic_id=str(result.topic_id),
+                    "topic_created", topic=result.name, partitions=result.num_partitions,
+                    principal=context.principal, client_host=context.client_host, topic_id=str(result.topic_id),
                 )  # fmt: skip
         return response
 
-    async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    async def delete_topics(self, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
+        """DeleteTopics 1-6. Files are removed later, in the background."""
+        request = with_topic_states(request, context.api_version)
+
         def decide(image: MetadataImage, broker: BrokerConfigs) -> Decision[DeleteTopicsResponse]:
             is_enabled = broker.value_of("delete.topic.enable") != "false"
             return decide_delete_topics(image, request, is_enabled=is_enabled)
@@ -137,16 +164,26 @@ class ClientRequests:
         response = await self._decisions.answer(decide, request.timeout_ms, lambda response: response.responses)
         for result in response.responses:
             if result.error_code == ErrorCode.NONE:
-                _log.info("topic_deleted", topic=result.name, topic_id=str(result.topic_id))
-        return response
+                _log.info(
+                    "topic_deleted", topic=result.name, principal=context.principal, client_host=context.client_host,
+                    topic_id=str(result.topic_id),
+                )  # fmt: skip
+        return as_version_knows(response, context.api_version)
 
-    async def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    async def create_partitions(
+        self, request: CreatePartitionsRequest, context: RequestContext
+    ) -> CreatePartitionsResponse:
+        """CreatePartitions 0-3."""
+
         def decide(image: MetadataImage, broker: BrokerConfigs) -> Decision[CreatePartitionsResponse]:
             return decide_create_partitions(image, request, self._config.topic_limits)
 
         return await self._decisions.answer(decide, request.timeout_ms, lambda response: response.results)
 
-    async def describe_configs(self, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    async def describe_configs(
+        self, request: DescribeConfigsRequest, context: RequestContext
+    ) -> DescribeConfigsResponse:
+        """DescribeConfigs 1-4: what was altered a moment ago is in it."""
         return describe_configs(
             self.image,
             request,
@@ -157,8 +194,10 @@ class ClientRequests:
         )
 
     async def incremental_alter_configs(
-        self, request: IncrementalAlterConfigsRequest
+        self, request: IncrementalAlterConfigsRequest, context: RequestContext
     ) -> IncrementalAlterConfigsResponse:
+        """IncrementalAlterConfigs 0-1 (KIP-339)."""
+
         def decide(image: MetadataImage, broker: BrokerConfigs) -> Decision[IncrementalAlterConfigsResponse]:
             return decide_incremental_alter_configs(image, request, broker, self._node.node_id, self._other_brokers())
 
@@ -166,7 +205,9 @@ class ClientRequests:
             decide, self._config.internal_request_wait_max_ms, lambda response: response.responses
         )
 
-    async def alter_configs(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    async def alter_configs(self, request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
+        """AlterConfigs 0-2: what is not named goes back to its default."""
+
         def decide(image: MetadataImage, broker: BrokerConfigs) -> Decision[AlterConfigsResponse]:
             return decide_alter_configs(image, request, broker, self._node.node_id, self._other_brokers())
 
@@ -174,20 +215,23 @@ class ClientRequests:
             decide, self._config.internal_request_wait_max_ms, lambda response: response.responses
         )
 
-    async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
-        """An error for the whole request is in its error code, which versions from 1 on have."""
+    async def elect_leaders(self, request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
+        """ElectLeaders 0-2 (KIP-460): an error for the whole request is in its error code, which versions from 1 on have."""
         try:
             return await self._decisions.answer(
                 lambda image, broker: decide_elect_leaders(self._situation(), request, self._reports.is_offline),
                 request.timeout_ms,
                 lambda response: (one for topic in response.replica_election_results for one in topic.partition_result),
             )
+        except ControllerGone:
+            raise
         except KafkaError as error:
             return ElectLeadersResponse(error_code=error.code)
 
     async def alter_partition_reassignments(
-        self, request: AlterPartitionReassignmentsRequest
+        self, request: AlterPartitionReassignmentsRequest, context: RequestContext
     ) -> AlterPartitionReassignmentsResponse:
+        """AlterPartitionReassignments 0-1 (KIP-455)."""
         return await self._decisions.answer(
             lambda image, broker: decide_alter_partition_reassignments(self._situation(), request),
             request.timeout_ms,
@@ -195,8 +239,9 @@ class ClientRequests:
         )
 
     async def list_partition_reassignments(
-        self, request: ListPartitionReassignmentsRequest
+        self, request: ListPartitionReassignmentsRequest, context: RequestContext
     ) -> ListPartitionReassignmentsResponse:
+        """ListPartitionReassignments 0: none is ever under way, since replicas hold no data."""
         return list_partition_reassignments(request)
 
     async def auto_create_topic(self, name: str) -> None:
@@ -227,7 +272,7 @@ class ClientRequests:
     async def _auto_create(self, name: str) -> None:
         topic = self._internal_topic(name) if name in INTERNAL_TOPICS else _topic_with_defaults(name)
         request = CreateTopicsRequest(topics=(topic,), timeout_ms=self._config.internal_request_wait_max_ms)
-        result = (await self.create_topics(request, principal="bmq")).topics[0]
+        result = (await self.create_topics(request, _BY_ITSELF)).topics[0]
         if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             raise KafkaError(ErrorCode(result.error_code), result.error_message or "")
 

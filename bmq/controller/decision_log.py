@@ -122,7 +122,7 @@ class DecisionLog:
     # --- deciding in turn
 
     async def answer(self, decide: Decide[R], timeout_ms: int, results_of: Callable[[R], Iterable[Any]]) -> R:
-        """Decide and write. When writing fails, whatever had succeeded carries that error instead."""
+        """Decide and write. When writing fails, whatever had succeeded carries that error instead. Raises ControllerGone."""
         decided: list[R] = []
 
         def remember(image: MetadataImage, broker: BrokerConfigs) -> Decision[R]:
@@ -132,6 +132,8 @@ class DecisionLog:
 
         try:
             return await self.decide(remember, timeout_ms)
+        except ControllerGone:
+            raise
         except BmqError as error:
             # Without a turn there is no decision: what the request would have had says which parts were good.
             response = decided[-1] if decided else decide(self.image, self.broker_configs).response

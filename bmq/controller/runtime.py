@@ -63,6 +63,7 @@ from bmq.protocol.metadata_records import (
     MetadataRecord,
     TopicFilesDeletedRecord,
 )
+from bmq.protocol.request_context import RequestContext
 
 __all__ = ["Controller", "ControllerGone"]
 
@@ -259,19 +260,19 @@ class Controller(ClientRequests):
 
     # --- where partitions are
 
-    async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    async def elect_leaders(self, request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
         """As a client asked for it: the balancer does not take it back at once."""
         before = self.image
-        response = await super().elect_leaders(request)
+        response = await super().elect_leaders(request, context)
         self._mover.placed(before, self.image)
         return response
 
     async def alter_partition_reassignments(
-        self, request: AlterPartitionReassignmentsRequest
+        self, request: AlterPartitionReassignmentsRequest, context: RequestContext
     ) -> AlterPartitionReassignmentsResponse:
         """The same."""
         before = self.image
-        response = await super().alter_partition_reassignments(request)
+        response = await super().alter_partition_reassignments(request, context)
         self._mover.placed(before, self.image)
         return response
 

@@ -7,8 +7,8 @@ Error codes and the differences between versions are those of Apache Kafka's Gro
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol
 from uuid import UUID
 
 from bmq.coordinator.config import CoordinatorConfig
@@ -17,10 +17,11 @@ from bmq.coordinator.effects import GroupState, Joining, join_error, sync_error
 from bmq.coordinator.group import Group
 from bmq.coordinator.member import Caller, distinct_protocols
 from bmq.coordinator.metrics import GroupMetrics
-from bmq.coordinator.offset_api import Context, OffsetApi
+from bmq.coordinator.offset_api import OffsetApi
 from bmq.coordinator.runtime import Shard, coordinator_error, deletion_error
 from bmq.coordinator.topics import CurrentTopics
 from bmq.log.clock import Clock
+from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.group_records import GroupMetadataKey, encode_key
@@ -42,11 +43,14 @@ from bmq.protocol.messages.list_groups_request import ListGroupsRequest
 from bmq.protocol.messages.list_groups_response import ListedGroup, ListGroupsResponse
 from bmq.protocol.messages.sync_group_request import SyncGroupRequest
 from bmq.protocol.messages.sync_group_response import SyncGroupResponse
+from bmq.protocol.request_context import RequestContext
 
 CLASSIC: Final = "classic"
 AUTHORIZED_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 """READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS (AclOperation's numbers): there are no ACLs to say less."""
 _CLOSE_SNAPSHOT_RECORDS_MIN: Final = 1_000
+
+_Handler = Callable[[Any, RequestContext], Coroutine[Any, Any, Any]]
 
 
 class Dice(Protocol):
@@ -66,6 +70,22 @@ class GroupCoordinator(OffsetApi):
         self.config = config
         self._rng = rng
         self._loop = asyncio.get_running_loop()
+        self._handlers: Final[Mapping[ApiKey, _Handler]] = {
+            ApiKey.JOIN_GROUP: self.join_group,
+            ApiKey.SYNC_GROUP: self.sync_group,
+            ApiKey.HEARTBEAT: self.heartbeat,
+            ApiKey.LEAVE_GROUP: self.leave_group,
+            ApiKey.LIST_GROUPS: self.list_groups,
+            ApiKey.DESCRIBE_GROUPS: self.describe_groups,
+            ApiKey.DELETE_GROUPS: self.delete_groups,
+            ApiKey.OFFSET_COMMIT: self.offset_commit,
+            ApiKey.OFFSET_FETCH: self.offset_fetch,
+            ApiKey.OFFSET_DELETE: self.offset_delete,
+        }
+
+    async def handle(self, api_key: ApiKey, request: Any, context: RequestContext) -> Any:
+        """Answer a request of the GROUP route."""
+        return await self._handlers[api_key](request, context)
 
     async def prepare(self, group_id: str) -> None:
         """Load the group's shard, making the offsets topic if there is none. Raises KafkaError (FindCoordinator)."""
@@ -94,14 +114,14 @@ class GroupCoordinator(OffsetApi):
 
     # ---------------------------------------------------------------- membership
 
-    async def join_group(self, request: JoinGroupRequest, context: Context) -> JoinGroupResponse:
+    async def join_group(self, request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse:
         """JoinGroup 0-9. Waits until the group's next generation begins."""
         response = await self._join(request, context)
         if response.protocol_name is None and context.api_version < 7:
             response.protocol_name = ""
         return response
 
-    async def _join(self, request: JoinGroupRequest, context: Context) -> JoinGroupResponse:
+    async def _join(self, request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse:
         if not request.group_id:
             return join_error(ErrorCode.INVALID_GROUP_ID, request.member_id)
         config = self.config
@@ -140,7 +160,7 @@ class GroupCoordinator(OffsetApi):
             return join_error(coordinator_error(error), request.member_id)
         return answer
 
-    async def sync_group(self, request: SyncGroupRequest, context: Context) -> SyncGroupResponse:
+    async def sync_group(self, request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse:
         """SyncGroup 0-5. Waits until the leader's assignment is durable."""
         if not request.group_id:
             return sync_error(ErrorCode.INVALID_GROUP_ID)
@@ -161,7 +181,7 @@ class GroupCoordinator(OffsetApi):
             return sync_error(coordinator_error(error))
         return answer
 
-    async def heartbeat(self, request: HeartbeatRequest, context: Context) -> HeartbeatResponse:
+    async def heartbeat(self, request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
         """Heartbeat 0-4."""
         group_id = request.group_id
         if not group_id:
@@ -184,7 +204,7 @@ class GroupCoordinator(OffsetApi):
         )
         return HeartbeatResponse(error_code=code)
 
-    async def leave_group(self, request: LeaveGroupRequest, context: Context) -> LeaveGroupResponse:
+    async def leave_group(self, request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
         """LeaveGroup 0-5; before v3 one member, whose error is the answer's."""
         is_single = context.api_version < 3
         leaving = [MemberIdentity(member_id=request.member_id)] if is_single else request.members
@@ -214,7 +234,7 @@ class GroupCoordinator(OffsetApi):
 
     # ---------------------------------------------------------------- administration
 
-    async def list_groups(self, request: ListGroupsRequest, context: Context) -> ListGroupsResponse:
+    async def list_groups(self, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
         """ListGroups 0-5: the groups of every shard this process owns; none while there is no offsets topic."""
         states = {state.strip().lower() for state in request.states_filter}
         if request.types_filter and CLASSIC not in {kind.lower() for kind in request.types_filter}:
@@ -238,7 +258,7 @@ class GroupCoordinator(OffsetApi):
                 )
         return ListGroupsResponse(groups=listed)
 
-    async def describe_groups(self, request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse:
+    async def describe_groups(self, request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
         """DescribeGroups 0-6."""
         described = []
         for group_id in request.groups:
@@ -253,7 +273,7 @@ class GroupCoordinator(OffsetApi):
             described.append(answer)
         return DescribeGroupsResponse(groups=described)
 
-    async def delete_groups(self, request: DeleteGroupsRequest, context: Context) -> DeleteGroupsResponse:
+    async def delete_groups(self, request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
         """DeleteGroups 0-3. A group's failure is its own."""
         writes: dict[str, asyncio.Future[int]] = {}
         results = {}

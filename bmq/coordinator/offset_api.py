@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Protocol
 
 from bmq.coordinator.directory import ShardDirectory
 from bmq.coordinator.effects import GroupState
@@ -32,17 +31,7 @@ from bmq.protocol.messages.offset_fetch_response import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-
-
-class Context(Protocol):
-    """Who asks, in which version (bmq.proxy.dispatch.RequestContext is one)."""
-
-    @property
-    def api_version(self) -> int: ...
-    @property
-    def client_id(self) -> str | None: ...
-    @property
-    def client_host(self) -> str: ...
+from bmq.protocol.request_context import RequestContext
 
 
 class OffsetApi:
@@ -57,7 +46,7 @@ class OffsetApi:
 
     # ---------------------------------------------------------------- commit
 
-    async def offset_commit(self, request: OffsetCommitRequest, context: Context) -> OffsetCommitResponse:
+    async def offset_commit(self, request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
         """OffsetCommit 2-10. Answers when the offsets are durable; a partition's error is its own."""
         try:
             shard = await self.directory.get(request.group_id)
@@ -91,7 +80,7 @@ class OffsetApi:
 
     # ---------------------------------------------------------------- fetch
 
-    async def offset_fetch(self, request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
+    async def offset_fetch(self, request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
         """OffsetFetch 1-10. Answers from memory after a proof of ownership, shared by all who wait (rule 15)."""
         if context.api_version >= 8:
             shards = await self._proven((group.group_id for group in request.groups), request.require_stable)
@@ -157,7 +146,7 @@ class OffsetApi:
 
     # ---------------------------------------------------------------- delete
 
-    async def offset_delete(self, request: OffsetDeleteRequest, context: Context) -> OffsetDeleteResponse:
+    async def offset_delete(self, request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
         """OffsetDelete 0."""
         group_id = request.group_id
         if not group_id:

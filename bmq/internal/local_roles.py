@@ -11,9 +11,11 @@ from bmq.internal.services import Office
 from bmq.log.partition_log import PartitionLog, TopicPartition
 from bmq.membership.assignments import Assignments
 from bmq.metadata.image import OFFSETS_TOPIC_NAME, MetadataImage
+from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.internal_messages import ReleasePartitionsRequest, ReleasePartitionsResponse
+from bmq.protocol.request_context import RequestContext
 
 
 class LocalShards:
@@ -51,7 +53,7 @@ class NodeReleases:
 
 
 class HereController:
-    """bmq.proxy.services.Controller: the active controller if it is here, else NOT_CONTROLLER. `image` is the node's."""
+    """bmq.proxy.services.Controller: the active controller if it is here, else ControllerGone. `image` is the node's."""
 
     def __init__(self, office: Office, image: Callable[[], MetadataImage]) -> None:
         self._office = office
@@ -67,32 +69,8 @@ class HereController:
             raise ControllerGone
         return active
 
-    async def create_topics(self, request: Any, *, principal: str) -> Any:
-        return await self._active().create_topics(request, principal=principal)
-
-    async def delete_topics(self, request: Any) -> Any:
-        return await self._active().delete_topics(request)
-
-    async def create_partitions(self, request: Any) -> Any:
-        return await self._active().create_partitions(request)
-
-    async def describe_configs(self, request: Any) -> Any:
-        return await self._active().describe_configs(request)
-
-    async def incremental_alter_configs(self, request: Any) -> Any:
-        return await self._active().incremental_alter_configs(request)
-
-    async def alter_configs(self, request: Any) -> Any:
-        return await self._active().alter_configs(request)
-
-    async def elect_leaders(self, request: Any) -> Any:
-        return await self._active().elect_leaders(request)
-
-    async def alter_partition_reassignments(self, request: Any) -> Any:
-        return await self._active().alter_partition_reassignments(request)
-
-    async def list_partition_reassignments(self, request: Any) -> Any:
-        return await self._active().list_partition_reassignments(request)
+    async def handle(self, api_key: ApiKey, request: Any, context: RequestContext) -> Any:
+        return await self._active().handle(api_key, request, context)
 
     async def auto_create_topic(self, name: str) -> None:
         await self._active().auto_create_topic(name)

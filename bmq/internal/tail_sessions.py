@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from bmq.internal.tail_feed import OwnedLog, TailFeed, Told
 from bmq.log.partition_log import TopicPartition
 from bmq.protocol.internal_messages import TailFetchRequest
-from bmq.proxy.dispatch import Peer
+from bmq.protocol.request_context import Peer
 
 WAIT_MS_MAX: Final = 60_000
 BYTES_MAX: Final = 16 * 1024 * 1024

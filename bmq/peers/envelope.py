@@ -12,43 +12,16 @@ from typing import Any, Final
 
 from bmq.peers.link import LinkLost
 from bmq.peers.links import Links
-from bmq.protocol.apis import ApiKey
+from bmq.protocol.apis import APIS, ApiKey, Route
 from bmq.protocol.codec import decode_response, encode_request
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError, MalformedMessage
 from bmq.protocol.formats import Format, FormatField, codec_of
 from bmq.protocol.messages.envelope_request import EnvelopeRequest
 from bmq.protocol.messages.envelope_response import EnvelopeResponse
-from bmq.proxy.dispatch import RequestContext
+from bmq.protocol.request_context import RequestContext
 
-FOR_COORDINATOR: Final = frozenset(
-    {
-        ApiKey.OFFSET_COMMIT,
-        ApiKey.OFFSET_FETCH,
-        ApiKey.JOIN_GROUP,
-        ApiKey.HEARTBEAT,
-        ApiKey.LEAVE_GROUP,
-        ApiKey.SYNC_GROUP,
-        ApiKey.DESCRIBE_GROUPS,
-        ApiKey.LIST_GROUPS,
-        ApiKey.DELETE_GROUPS,
-        ApiKey.OFFSET_DELETE,
-    }
-)
-FOR_CONTROLLER: Final = frozenset(
-    {
-        ApiKey.CREATE_TOPICS,
-        ApiKey.DELETE_TOPICS,
-        ApiKey.DESCRIBE_CONFIGS,
-        ApiKey.ALTER_CONFIGS,
-        ApiKey.CREATE_PARTITIONS,
-        ApiKey.ELECT_LEADERS,
-        ApiKey.INCREMENTAL_ALTER_CONFIGS,
-        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
-        ApiKey.LIST_PARTITION_REASSIGNMENTS,
-    }
-)
-FORWARDED: Final = FOR_COORDINATOR | FOR_CONTROLLER
+FORWARDED: Final = frozenset(api_key for api_key, api in APIS.items() if api.route is not Route.LOCAL)
 """What may be in an Envelope."""
 UNKNOWN_HOST: Final = "unknown"
 
@@ -87,12 +60,18 @@ async def forward(
 ) -> Any:
     """Have a node answer a client's request in the version of `context`; the response message.
 
+    What was received is passed on as it came, unknown tagged fields included; another message is encoded.
+
     Raises LinkLost, LinkTimeout (it may have been carried out), KafkaError (that node could not, or is not the controller),
     UnsupportedVersion.
     """
-    version = context.api_version
+    version, received = context.api_version, context.received
+    if received is not None and request is received.message:
+        request_data = bytes(received.frame)
+    else:
+        request_data = encode_request(api_key, version, _CORRELATION_ID, context.client_id, request)
     envelope = EnvelopeRequest(
-        request_data=encode_request(api_key, version, _CORRELATION_ID, context.client_id, request),
+        request_data=request_data,
         request_principal=encode_principal(context.principal),
         client_host_address=encode_host(context.client_host),
     )

@@ -5,7 +5,7 @@ messages/ are generated; tools/later_fields.py adds what 4.4 added. Source: mess
 """
 
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import Enum, IntEnum
 
 
 class ApiKey(IntEnum):
@@ -57,6 +57,17 @@ class ApiKey(IntEnum):
     DELETE_BEFORE = 20_008
 
 
+class Route(Enum):
+    """Who answers a client's request, whichever node it came to."""
+
+    LOCAL = "local"
+    """The node that was asked."""
+    CONTROLLER = "controller"
+    """The active controller."""
+    GROUP = "group"
+    """The coordinators of the groups it names, each where the group's shard is."""
+
+
 @dataclass(frozen=True, slots=True)
 class Api:
     """`version_min` … `version_max` is served; `advertised_min` is what ApiVersions says (it differs for Produce)."""
@@ -67,10 +78,16 @@ class Api:
     schema_min: int
     schema_max: int
     advertised_min: int
+    route: Route
 
 
 def _api(
-    low: int, high: int, flexible_from: int | None, schema_max: int | None = None, advertised_min: int | None = None
+    low: int,
+    high: int,
+    flexible_from: int | None,
+    schema_max: int | None = None,
+    advertised_min: int | None = None,
+    route: Route = Route.LOCAL,
 ) -> Api:
     return Api(
         low,
@@ -79,6 +96,7 @@ def _api(
         schema_min=low,
         schema_max=high if schema_max is None else schema_max,
         advertised_min=low if advertised_min is None else advertised_min,
+        route=route,
     )
 
 
@@ -88,31 +106,31 @@ APIS: dict[ApiKey, Api] = {
     ApiKey.FETCH: _api(4, 18, 12),
     ApiKey.LIST_OFFSETS: _api(1, 11, 6),
     ApiKey.METADATA: _api(0, 13, 9),
-    ApiKey.OFFSET_COMMIT: _api(2, 10, 8),
-    ApiKey.OFFSET_FETCH: _api(1, 10, 6),
+    ApiKey.OFFSET_COMMIT: _api(2, 10, 8, route=Route.GROUP),
+    ApiKey.OFFSET_FETCH: _api(1, 10, 6, route=Route.GROUP),
     ApiKey.FIND_COORDINATOR: _api(0, 6, 3),
-    ApiKey.JOIN_GROUP: _api(0, 9, 6),
-    ApiKey.HEARTBEAT: _api(0, 4, 4),
-    ApiKey.LEAVE_GROUP: _api(0, 5, 4),
-    ApiKey.SYNC_GROUP: _api(0, 5, 4),
-    ApiKey.DESCRIBE_GROUPS: _api(0, 6, 5),
-    ApiKey.LIST_GROUPS: _api(0, 5, 3),
+    ApiKey.JOIN_GROUP: _api(0, 9, 6, route=Route.GROUP),
+    ApiKey.HEARTBEAT: _api(0, 4, 4, route=Route.GROUP),
+    ApiKey.LEAVE_GROUP: _api(0, 5, 4, route=Route.GROUP),
+    ApiKey.SYNC_GROUP: _api(0, 5, 4, route=Route.GROUP),
+    ApiKey.DESCRIBE_GROUPS: _api(0, 6, 5, route=Route.GROUP),
+    ApiKey.LIST_GROUPS: _api(0, 5, 3, route=Route.GROUP),
     ApiKey.API_VERSIONS: _api(0, 5, 3, schema_max=4),
-    ApiKey.CREATE_TOPICS: _api(2, 7, 5),
-    ApiKey.DELETE_TOPICS: _api(1, 6, 4),
+    ApiKey.CREATE_TOPICS: _api(2, 7, 5, route=Route.CONTROLLER),
+    ApiKey.DELETE_TOPICS: _api(1, 6, 4, route=Route.CONTROLLER),
     ApiKey.DELETE_RECORDS: _api(0, 2, 2),
     ApiKey.INIT_PRODUCER_ID: _api(0, 5, 2),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _api(2, 4, 4),
-    ApiKey.DESCRIBE_CONFIGS: _api(1, 4, 4),
-    ApiKey.ALTER_CONFIGS: _api(0, 2, 2),
+    ApiKey.DESCRIBE_CONFIGS: _api(1, 4, 4, route=Route.CONTROLLER),
+    ApiKey.ALTER_CONFIGS: _api(0, 2, 2, route=Route.CONTROLLER),
     ApiKey.DESCRIBE_LOG_DIRS: _api(1, 5, 2),
-    ApiKey.CREATE_PARTITIONS: _api(0, 3, 2),
-    ApiKey.DELETE_GROUPS: _api(0, 3, 2, schema_max=2),
-    ApiKey.ELECT_LEADERS: _api(0, 2, 2),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: _api(0, 1, 1),
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _api(0, 1, 0),
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: _api(0, 0, 0),
-    ApiKey.OFFSET_DELETE: _api(0, 0, None),
+    ApiKey.CREATE_PARTITIONS: _api(0, 3, 2, route=Route.CONTROLLER),
+    ApiKey.DELETE_GROUPS: _api(0, 3, 2, schema_max=2, route=Route.GROUP),
+    ApiKey.ELECT_LEADERS: _api(0, 2, 2, route=Route.CONTROLLER),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _api(0, 1, 1, route=Route.CONTROLLER),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _api(0, 1, 0, route=Route.CONTROLLER),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: _api(0, 0, 0, route=Route.CONTROLLER),
+    ApiKey.OFFSET_DELETE: _api(0, 0, None, route=Route.GROUP),
     ApiKey.DESCRIBE_CLUSTER: _api(0, 2, 0),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _api(0, 0, 0),
 }

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import structlog
 
 from bmq.log.store import Buffer
-from bmq.protocol.apis import Api, ApiKey
+from bmq.protocol.apis import Api, ApiKey, Route
 from bmq.protocol.codec import (
     RequestHeader,
     decode_request,
@@ -30,8 +30,9 @@ from bmq.protocol.codec import (
 )
 from bmq.protocol.errors import BmqError, MalformedMessage, UnsupportedVersion
 from bmq.protocol.frames import FrameSplitter
-from bmq.proxy.dispatch import HANDLERS, HOT_HANDLERS, EncodedBody, Handler, RequestContext
-from bmq.proxy.whole_errors import error_response
+from bmq.protocol.refusals import refused
+from bmq.protocol.request_context import Received, RequestContext
+from bmq.proxy.dispatch import HANDLERS, HOT_HANDLERS, EncodedBody, Handler
 
 if TYPE_CHECKING:
     from bmq.proxy.server import KafkaServer
@@ -283,7 +284,8 @@ class Connection(asyncio.BufferedProtocol):
         if api_key is ApiKey.API_VERSIONS and header.api_version >= 3:
             self._software = (request.client_software_name, request.client_software_version)
             self._context = None
-        context = replace(context, received_s=self._received_s)
+        received = None if api.route is Route.LOCAL else Received(frame, request)
+        context = replace(context, received_s=self._received_s, received=received)
         task = self._loop.create_task(self._answer(HANDLERS[api_key], api_key, header, request, context, slot))
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)
@@ -314,10 +316,10 @@ class Connection(asyncio.BufferedProtocol):
         try:
             response = await handler(request, context, self._server.services)
         except BmqError as error:
-            response = error_response(api_key, error.code, str(error))
+            response = refused(api_key, request, error.code, str(error))
         except Exception as error:
             self._note_failure(api_key, error)
-            response = error_response(api_key, BmqError.code, "")
+            response = refused(api_key, request, BmqError.code, "")
         if response is None:
             slot(None)
             return

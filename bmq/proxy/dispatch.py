@@ -2,40 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
 from bmq.log.store import Buffer
-from bmq.protocol.apis import APIS, Api, ApiKey
+from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import RequestHeader
+from bmq.protocol.request_context import RequestContext
 from bmq.proxy.services import Services
-
-
-class Peer(Protocol):
-    """The connection a request came over."""
-
-    def on_lost(self, lost: Callable[[], None]) -> None:
-        """Call once when it is closed, from whichever side; soon if it is already."""
-
-
-@dataclass(frozen=True, slots=True)
-class RequestContext:
-    """Who asks, and in which version. `peer` is None where a request did not come over a connection of its own.
-
-    `apis`: what is served where the request came in. `received_s` (the loop's time): when the request was received, at
-    the latest; None where that was just now.
-    """
-
-    api_version: int
-    client_id: str | None
-    client_host: str
-    client_software_name: str = "unknown"
-    client_software_version: str = "unknown"
-    principal: str = "User:ANONYMOUS"
-    peer: Peer | None = None
-    apis: Mapping[ApiKey, Api] = field(default_factory=lambda: APIS)
-    received_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

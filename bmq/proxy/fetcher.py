@@ -33,8 +33,9 @@ from bmq.proxy.near_replica import NearReplicas
 from bmq.proxy.read_cache import ReadCache
 
 if TYPE_CHECKING:
+    from bmq.protocol.request_context import RequestContext
     from bmq.proxy.appender import Partitions
-    from bmq.proxy.dispatch import Reply, RequestContext
+    from bmq.proxy.dispatch import Reply
     from bmq.proxy.services import Services
 
 _SESSION_ID_MAX: Final = 2**31 - 1

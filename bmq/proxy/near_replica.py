@@ -17,7 +17,7 @@ from bmq.proxy.live_proxies import proxies_of, rendezvous
 from bmq.proxy.topic_views import client_leader
 
 if TYPE_CHECKING:
-    from bmq.proxy.dispatch import RequestContext
+    from bmq.protocol.request_context import RequestContext
     from bmq.proxy.services import Services
 
 NOWHERE: Final = -1

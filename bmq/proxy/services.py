@@ -10,30 +10,28 @@ from typing import TYPE_CHECKING, Any, Protocol
 from bmq.log.clock import Clock
 from bmq.log.store import SegmentStore
 from bmq.metadata.image import MetadataImage, Node
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.request_context import RequestContext
 from bmq.proxy.appender import Appender, Partitions
 from bmq.proxy.producer_ids import ProducerIds
 from bmq.proxy.stats import ProxyStats
 
 if TYPE_CHECKING:
-    from bmq.proxy.dispatch import RequestContext
     from bmq.proxy.fetcher import Fetcher
 
 
-class Controller(Protocol):
-    """The active controller. Methods take and return messages of bmq.protocol.messages."""
+class RequestHandler(Protocol):
+    """Answers the requests of one route (apis.Route)."""
+
+    async def handle(self, api_key: ApiKey, request: Any, context: RequestContext) -> Any:
+        """A message of bmq.protocol.messages in, the API's response out; `context` says who asks and in which version."""
+
+
+class Controller(RequestHandler, Protocol):
+    """The active controller, here or elsewhere."""
 
     @property
     def image(self) -> MetadataImage: ...
-
-    async def create_topics(self, request: Any, *, principal: str) -> Any: ...
-    async def delete_topics(self, request: Any) -> Any: ...
-    async def create_partitions(self, request: Any) -> Any: ...
-    async def describe_configs(self, request: Any) -> Any: ...
-    async def incremental_alter_configs(self, request: Any) -> Any: ...
-    async def alter_configs(self, request: Any) -> Any: ...
-    async def elect_leaders(self, request: Any) -> Any: ...
-    async def alter_partition_reassignments(self, request: Any) -> Any: ...
-    async def list_partition_reassignments(self, request: Any) -> Any: ...
 
     async def auto_create_topic(self, name: str) -> None:
         """Create a topic with the defaults, as Metadata with allow_auto_topic_creation does. Raises KafkaError."""
@@ -42,22 +40,11 @@ class Controller(Protocol):
         """A block of producer ids never given before (durable)."""
 
 
-class Groups(Protocol):
-    """The group coordinators: one in this process, or all of the cluster's. Messages in and out, as with Controller."""
+class Groups(RequestHandler, Protocol):
+    """The group coordinators: one in this process, or all of the cluster's."""
 
     async def prepare(self, group_id: str) -> Node | None:
         """Have the group's coordinator ready; the node clients find it at, None: this one. Raises KafkaError."""
-
-    async def join_group(self, request: Any, context: RequestContext) -> Any: ...
-    async def sync_group(self, request: Any, context: RequestContext) -> Any: ...
-    async def heartbeat(self, request: Any, context: RequestContext) -> Any: ...
-    async def leave_group(self, request: Any, context: RequestContext) -> Any: ...
-    async def list_groups(self, request: Any, context: RequestContext) -> Any: ...
-    async def describe_groups(self, request: Any, context: RequestContext) -> Any: ...
-    async def delete_groups(self, request: Any, context: RequestContext) -> Any: ...
-    async def offset_commit(self, request: Any, context: RequestContext) -> Any: ...
-    async def offset_fetch(self, request: Any, context: RequestContext) -> Any: ...
-    async def offset_delete(self, request: Any, context: RequestContext) -> Any: ...
 
 
 @dataclass(slots=True)

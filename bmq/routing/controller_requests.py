@@ -32,34 +32,21 @@ from bmq.peers.envelope import forward
 from bmq.peers.link import LinkLost
 from bmq.peers.links import Links
 from bmq.protocol.apis import APIS, ApiKey
+from bmq.protocol.delete_topics_versions import as_version_knows, with_topic_states
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError, UnsupportedVersion
 from bmq.protocol.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
 from bmq.protocol.messages.allocate_producer_ids_response import AllocateProducerIdsResponse
-from bmq.protocol.messages.alter_configs_request import AlterConfigsRequest
-from bmq.protocol.messages.alter_configs_response import AlterConfigsResponse
-from bmq.protocol.messages.alter_partition_reassignments_request import AlterPartitionReassignmentsRequest
-from bmq.protocol.messages.alter_partition_reassignments_response import AlterPartitionReassignmentsResponse
 from bmq.protocol.messages.create_partitions_request import CreatePartitionsRequest
 from bmq.protocol.messages.create_partitions_response import CreatePartitionsResponse, CreatePartitionsTopicResult
 from bmq.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from bmq.protocol.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
 from bmq.protocol.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from bmq.protocol.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
-from bmq.protocol.messages.describe_configs_request import DescribeConfigsRequest
-from bmq.protocol.messages.describe_configs_response import DescribeConfigsResponse
-from bmq.protocol.messages.elect_leaders_request import ElectLeadersRequest
-from bmq.protocol.messages.elect_leaders_response import ElectLeadersResponse
-from bmq.protocol.messages.incremental_alter_configs_request import IncrementalAlterConfigsRequest
-from bmq.protocol.messages.incremental_alter_configs_response import IncrementalAlterConfigsResponse
-from bmq.protocol.messages.list_partition_reassignments_request import ListPartitionReassignmentsRequest
-from bmq.protocol.messages.list_partition_reassignments_response import ListPartitionReassignmentsResponse
-from bmq.proxy.dispatch import RequestContext
-from bmq.routing.refusals import refused
+from bmq.protocol.request_context import RequestContext
+from bmq.proxy.services import Controller
 
-_CLIENT_ID: Final = "bmq"
-_HOST: Final = ""
-_OWN_PRINCIPAL: Final = "User:bmq"
+_BY_ITSELF: Final = RequestContext(APIS[ApiKey.CREATE_TOPICS].version_max, "bmq", "", principal="User:bmq")
 _DEFAULTS: Final = -1
 _LEADER_CHECK_S: Final = 0.1
 _SENT_WITHIN: Final = 0.8
@@ -99,7 +86,10 @@ class _Asked:
 
 
 class RemoteController:
-    """Implements bmq.proxy.services.Controller. `leader`: the active controller as far as the election knows."""
+    """Implements bmq.proxy.services.Controller. `leader`: the active controller as far as the election knows.
+
+    `local`: that controller, if it is in this process: it is called, not dialled.
+    """
 
     def __init__(
         self,
@@ -108,6 +98,7 @@ class RemoteController:
         leader: Callable[[], ControllerClaim | None],
         *,
         node_id: int = -1,
+        local: Callable[[], Controller | None] = lambda: None,
         config: RemoteControllerConfig | None = None,
         random: Random | None = None,
     ) -> None:
@@ -115,6 +106,7 @@ class RemoteController:
         self._image = image
         self._leader = leader
         self._node_id = node_id
+        self._local = local
         self._config = config or RemoteControllerConfig()
         self._random = random or Random(node_id)
         self._loop = asyncio.get_running_loop()
@@ -130,12 +122,26 @@ class RemoteController:
         """To be called after each new image of this node."""
         self._waits.changed()
 
+    async def handle(self, api_key: ApiKey, request: Any, context: RequestContext) -> Any:
+        """What the controller answers.
+
+        Raises KafkaError for the whole request: REQUEST_TIMED_OUT, or a code of the controller's that does not pass by itself.
+        """
+        match api_key:
+            case ApiKey.CREATE_TOPICS:
+                return await self._create_topics(request, context)
+            case ApiKey.DELETE_TOPICS:
+                return await self._delete_topics(request, context)
+            case ApiKey.CREATE_PARTITIONS:
+                return await self._create_partitions(request, context)
+        return (await self._ask(api_key, request, context)).response
+
     # --- topics
 
-    async def create_topics(self, request: CreateTopicsRequest, *, principal: str) -> CreateTopicsResponse:
-        """CreateTopics 7. What was made is in this node's image when this returns, if that came in time."""
+    async def _create_topics(self, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+        """What was made is in this node's image when this returns, if that came in time."""
         before = self.image.topics
-        asked = await self._ask(ApiKey.CREATE_TOPICS, request, request.timeout_ms, principal=principal)
+        asked = await self._ask(ApiKey.CREATE_TOPICS, request, context)
         response: CreateTopicsResponse = asked.response
         if request.validate_only:
             return response
@@ -158,17 +164,17 @@ class RemoteController:
             if _is_as_asked(wanted[result.name], topic):
                 _created(result, topic)
 
-    async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-        """DeleteTopics 6."""
+    async def _delete_topics(self, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
         before = self.image
 
         def known_id(one: DeleteTopicState) -> DeleteTopicState:
             topic = before.topics.get(one.name or "")
             return one if topic is None or one.topic_id is not None else DeleteTopicState(topic_id=topic.topic_id)
 
-        again = replace(request, topics=[known_id(one) for one in request.topics])
-        asked = await self._ask(ApiKey.DELETE_TOPICS, request, request.timeout_ms, again=again)
-        response: DeleteTopicsResponse = asked.response
+        named = with_topic_states(request, context.api_version)
+        again = replace(named, topics=[known_id(one) for one in named.topics])
+        asked = await self._ask(ApiKey.DELETE_TOPICS, request, context, again=again)
+        response: DeleteTopicsResponse = as_version_knows(asked.response, context.api_version)
         gone = []
         for result in response.responses:
             topic = before.topics_by_id.get(result.topic_id) if result.topic_id is not None else None
@@ -182,10 +188,11 @@ class RemoteController:
         await self._until_shown(lambda image: not any(topic_id in image.topics_by_id for topic_id in gone))
         return response
 
-    async def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
-        """CreatePartitions 3."""
+    async def _create_partitions(
+        self, request: CreatePartitionsRequest, context: RequestContext
+    ) -> CreatePartitionsResponse:
         before = self.image.topics
-        asked = await self._ask(ApiKey.CREATE_PARTITIONS, request, request.timeout_ms)
+        asked = await self._ask(ApiKey.CREATE_PARTITIONS, request, context)
         response: CreatePartitionsResponse = asked.response
         if request.validate_only:
             return response
@@ -231,59 +238,22 @@ class RemoteController:
         # The controller knows the settings of internal topics: they are asked for with defaults like all others.
         topic = CreatableTopic(name=name, num_partitions=_DEFAULTS, replication_factor=_DEFAULTS)
         request = CreateTopicsRequest(topics=(topic,), timeout_ms=wait_ms)
-        asked = await self._ask(ApiKey.CREATE_TOPICS, request, wait_ms, principal=_OWN_PRINCIPAL)
+        asked = await self._ask(ApiKey.CREATE_TOPICS, request, _BY_ITSELF)
         result: CreatableTopicResult = asked.response.topics[0]
         if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             raise KafkaError(ErrorCode(result.error_code), result.error_message or "")
         if not await self._until_shown(lambda image: name in image.topics):
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"topic {name} was made, but this node has not heard of it")
 
-    # --- the rest
-
-    async def describe_configs(self, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-        """DescribeConfigs 4, from the controller: what was altered a moment ago is in it."""
-        response: DescribeConfigsResponse = await self._answer(ApiKey.DESCRIBE_CONFIGS, request)
-        return response
-
-    async def incremental_alter_configs(
-        self, request: IncrementalAlterConfigsRequest
-    ) -> IncrementalAlterConfigsResponse:
-        """IncrementalAlterConfigs 1."""
-        response: IncrementalAlterConfigsResponse = await self._answer(ApiKey.INCREMENTAL_ALTER_CONFIGS, request)
-        return response
-
-    async def alter_configs(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
-        """AlterConfigs 2."""
-        response: AlterConfigsResponse = await self._answer(ApiKey.ALTER_CONFIGS, request)
-        return response
-
-    async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
-        """ElectLeaders 2."""
-        response: ElectLeadersResponse = await self._answer(ApiKey.ELECT_LEADERS, request, request.timeout_ms)
-        return response
-
-    async def alter_partition_reassignments(
-        self, request: AlterPartitionReassignmentsRequest
-    ) -> AlterPartitionReassignmentsResponse:
-        """AlterPartitionReassignments 1."""
-        response: AlterPartitionReassignmentsResponse = await self._answer(
-            ApiKey.ALTER_PARTITION_REASSIGNMENTS, request, request.timeout_ms
-        )
-        return response
-
-    async def list_partition_reassignments(
-        self, request: ListPartitionReassignmentsRequest
-    ) -> ListPartitionReassignmentsResponse:
-        """ListPartitionReassignments 0."""
-        response: ListPartitionReassignmentsResponse = await self._answer(
-            ApiKey.LIST_PARTITION_REASSIGNMENTS, request, request.timeout_ms
-        )
-        return response
+    # --- producer ids
 
     async def allocate_producer_ids(self) -> range:
         """A block of producer ids nobody was ever given. One whose answer was lost is never used. Raises KafkaError."""
 
-        async def send(claim: ControllerClaim, timeout_s: float, is_repeated: bool) -> AllocateProducerIdsResponse:
+        async def send(claim: ControllerClaim, timeout_s: float, is_repeated: bool) -> range:
+            here = self._here(claim)
+            if here is not None:
+                return await here.allocate_producer_ids()
             node = self.image.nodes.get(self._node_id)
             request = AllocateProducerIdsRequest(
                 broker_id=self._node_id, broker_epoch=-1 if node is None else node.epoch
@@ -294,44 +264,38 @@ class RemoteController:
             if response.error_code:
                 code = ErrorCode(response.error_code)
                 raise KafkaError(code, f"controller {claim.node_id} gives no producer ids: {code.name}")
-            return response
+            return range(response.producer_id_start, response.producer_id_start + response.producer_id_len)
 
         wait_s = self._config.request_wait_default_ms / 1000
-        response: AllocateProducerIdsResponse = (await self._try(ApiKey.ALLOCATE_PRODUCER_IDS, wait_s, send)).response
-        return range(response.producer_id_start, response.producer_id_start + response.producer_id_len)
+        block: range = (await self._try(ApiKey.ALLOCATE_PRODUCER_IDS, wait_s, send)).response
+        return block
 
     # --- asking
 
-    async def _answer(self, api_key: ApiKey, request: Any, timeout_ms: int | None = None) -> Any:
-        return (await self._ask(api_key, request, timeout_ms)).response
-
-    async def _ask(
-        self,
-        api_key: ApiKey,
-        request: Any,
-        timeout_ms: int | None,
-        *,
-        principal: str = _OWN_PRINCIPAL,
-        again: Any = None,
-    ) -> _Asked:
-        """The controller's answer, or one that refuses everything. `again`: what is sent instead when an earlier try may
-        have done the work, or the first one is late."""
+    async def _ask(self, api_key: ApiKey, request: Any, context: RequestContext, *, again: Any = None) -> _Asked:
+        """The controller's answer. `again`: what is sent instead, in the newest version, when an earlier try may have done
+        the work, or the first one is late. Raises KafkaError."""
         config = self._config
-        wait_ms = config.request_wait_default_ms if timeout_ms is None else timeout_ms
+        # Requests that say how long their client waits say it so.
+        wait_ms = getattr(request, "timeout_ms", config.request_wait_default_ms)
         wait_s = min(max(wait_ms, config.request_wait_min_ms), config.request_wait_max_ms) / 1000
-        context = RequestContext(APIS[api_key].version_max, _CLIENT_ID, _HOST, principal=principal)
-
+        newest = replace(context, api_version=APIS[api_key].version_max)
         by_name_until_s = self._loop.time() + config.by_name_ms / 1000
 
         async def send(claim: ControllerClaim, timeout_s: float, is_repeated: bool) -> Any:
             is_late = is_repeated or self._loop.time() > by_name_until_s
-            message = again if is_late and again is not None else request
-            return await forward(self._links, claim.node_id, api_key, message, context, timeout_s=timeout_s)
+            message, asking = (again, newest) if is_late and again is not None else (request, context)
+            here = self._here(claim)
+            if here is None:
+                return await forward(self._links, claim.node_id, api_key, message, asking, timeout_s=timeout_s)
+            async with asyncio.timeout(timeout_s):
+                return await here.handle(api_key, message, asking)
 
-        try:
-            return await self._try(api_key, wait_s, send)
-        except KafkaError as error:
-            return _Asked(refused(api_key, request, error.code, str(error)), False)
+        return await self._try(api_key, wait_s, send)
+
+    def _here(self, claim: ControllerClaim) -> Controller | None:
+        """The active controller, if it is in this process."""
+        return self._local() if claim.node_id == self._node_id else None
 
     async def _try(self, api_key: ApiKey, wait_s: float, send: _Send) -> _Asked:
         """Again and again until a controller answers.
@@ -364,6 +328,10 @@ class RemoteController:
 
     async def _reach(self, claim: ControllerClaim, timeout_s: float) -> None:
         """Have a link to it: what fails here was certainly not sent. Raises _NotReached."""
+        if claim.node_id == self._node_id:
+            if self._local() is None:
+                raise _NotReached("the controller of this node has not begun")
+            return
         if self._links.ready(claim.node_id) is not None:
             return
         try:
@@ -375,7 +343,7 @@ class RemoteController:
     async def _while_leading(self, claim: ControllerClaim, sent: Coroutine[Any, Any, Any]) -> Any:
         """Wait for an answer no longer than it may come: a hung controller that was replaced would never give one.
 
-        Raises LinkLost, and what `sent` raises; UnsupportedVersion as KafkaError.
+        Raises LinkLost, and what `sent` raises; TimeoutError as LinkLost, UnsupportedVersion as KafkaError.
         """
         task = self._loop.create_task(sent)
         try:
@@ -387,6 +355,8 @@ class RemoteController:
             return task.result()
         except UnsupportedVersion as error:
             raise KafkaError(error.code, str(error)) from error
+        except TimeoutError:
+            raise LinkLost(f"controller {claim.node_id}, in this process, has not answered in time") from None
         finally:
             if not task.done():
                 task.cancel()

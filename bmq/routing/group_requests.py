@@ -61,6 +61,7 @@ MOVING: Final = frozenset(
 """What passes when a shard has found its next owner."""
 
 _MEMBER_ID_REQUIRED_FROM: Final = 4
+_BATCH_FETCH_FROM: Final = 8
 _CHECK_FETCH_VERSION: Final = 8
 _CHECK_DESCRIBE_VERSION: Final = 5  # from 6 on a group that is not there is an error
 
@@ -343,3 +344,15 @@ def _code_of_what_is_left(group: DescribedGroup) -> ErrorCode:
 
 def _moving(codes: Iterable[int]) -> int:
     return next((code for code in codes if code in MOVING), ErrorCode.NONE)
+
+
+def group_request(api_key: ApiKey, request: Any, api_version: int) -> GroupRequest:
+    """A client's request as it is carried. KeyError for an API that is not carried so."""
+    if api_key is ApiKey.OFFSET_FETCH and api_version >= _BATCH_FETCH_FROM:
+        return FetchMany(request, api_version)
+    return _FORMS[api_key](request, api_version)
+
+
+_FORMS: Final[dict[ApiKey, type[GroupRequest]]] = {
+    form.api_key: form for form in (Join, Sync, Beat, Leave, Commit, Fetch, DeleteOffsets, Describe, Delete)
+}

@@ -33,38 +33,16 @@ from bmq.peers.links import Links
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
-from bmq.protocol.messages.delete_groups_request import DeleteGroupsRequest
-from bmq.protocol.messages.describe_groups_request import DescribeGroupsRequest
-from bmq.protocol.messages.heartbeat_request import HeartbeatRequest
-from bmq.protocol.messages.join_group_request import JoinGroupRequest
-from bmq.protocol.messages.leave_group_request import LeaveGroupRequest
 from bmq.protocol.messages.list_groups_request import ListGroupsRequest
 from bmq.protocol.messages.list_groups_response import ListedGroup, ListGroupsResponse
 from bmq.protocol.messages.offset_commit_request import OffsetCommitRequest
-from bmq.protocol.messages.offset_delete_request import OffsetDeleteRequest
-from bmq.protocol.messages.offset_fetch_request import OffsetFetchRequest
-from bmq.protocol.messages.sync_group_request import SyncGroupRequest
-from bmq.proxy.dispatch import RequestContext
+from bmq.protocol.request_context import RequestContext
 from bmq.proxy.live_proxies import proxies_of
 from bmq.proxy.stall_watch import StallWatch
 from bmq.proxy.topic_views import client_leader, home_proxy
-from bmq.routing.group_requests import (
-    MOVING,
-    Beat,
-    Commit,
-    Delete,
-    DeleteOffsets,
-    Describe,
-    Fetch,
-    FetchMany,
-    GroupRequest,
-    Join,
-    Leave,
-    Sync,
-)
+from bmq.routing.group_requests import MOVING, Commit, GroupRequest, group_request
 
 REBALANCE_PURPOSE: Final = "rebalance"
-_BATCH_FETCH_FROM: Final = 8
 _NO_OWNER: Final = NO_LEADER
 
 
@@ -194,27 +172,20 @@ class RoutedGroups:
         image = self._image()
         return image.nodes.get(client_leader(image, TopicPartition(topic.topic_id, shard), topic.partitions[shard]))
 
-    # ---------------------------------------------------------------- one group
+    # ---------------------------------------------------------------- requests
 
-    async def join_group(self, request: JoinGroupRequest, context: RequestContext) -> Any:
-        """JoinGroup 0-9."""
-        return await self._perform(Join(request, context.api_version), context)
+    async def handle(self, api_key: ApiKey, request: Any, context: RequestContext) -> Any:
+        """What the groups' coordinators answer; errors are in the response."""
+        match api_key:
+            case ApiKey.LIST_GROUPS:
+                return await self._list_groups(request, context)
+            case ApiKey.OFFSET_COMMIT:
+                return await self._commit(Commit(request, context.api_version), context)
+        return await self._perform(group_request(api_key, request, context.api_version), context)
 
-    async def sync_group(self, request: SyncGroupRequest, context: RequestContext) -> Any:
-        """SyncGroup 0-5."""
-        return await self._perform(Sync(request, context.api_version), context)
-
-    async def heartbeat(self, request: HeartbeatRequest, context: RequestContext) -> Any:
-        """Heartbeat 0-4."""
-        return await self._perform(Beat(request, context.api_version), context)
-
-    async def leave_group(self, request: LeaveGroupRequest, context: RequestContext) -> Any:
-        """LeaveGroup 0-5."""
-        return await self._perform(Leave(request, context.api_version), context)
-
-    async def offset_commit(self, request: OffsetCommitRequest, context: RequestContext) -> Any:
-        """OffsetCommit 2-10. A member's commits go one after another: one that is tried again must not undo a later one."""
-        asked = Commit(request, context.api_version)
+    async def _commit(self, asked: Commit, context: RequestContext) -> Any:
+        """A member's commits go one after another: one that is tried again must not undo a later one."""
+        request: OffsetCommitRequest = asked.request
         context = self._dated(context)  # waiting for its turn counts
         try:
             async with self._turn(request.group_id, request.member_id):
@@ -222,26 +193,7 @@ class RoutedGroups:
         except TimeoutError:
             return asked.refusal(request.group_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
-    async def offset_delete(self, request: OffsetDeleteRequest, context: RequestContext) -> Any:
-        """OffsetDelete 0."""
-        return await self._perform(DeleteOffsets(request, context.api_version), context)
-
-    # ---------------------------------------------------------------- many groups
-
-    async def offset_fetch(self, request: OffsetFetchRequest, context: RequestContext) -> Any:
-        """OffsetFetch 1-10."""
-        asked = FetchMany if context.api_version >= _BATCH_FETCH_FROM else Fetch
-        return await self._perform(asked(request, context.api_version), context)
-
-    async def describe_groups(self, request: DescribeGroupsRequest, context: RequestContext) -> Any:
-        """DescribeGroups 0-6."""
-        return await self._perform(Describe(request, context.api_version), context)
-
-    async def delete_groups(self, request: DeleteGroupsRequest, context: RequestContext) -> Any:
-        """DeleteGroups 0-3."""
-        return await self._perform(Delete(request, context.api_version), context)
-
-    async def list_groups(self, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
+    async def _list_groups(self, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
         """ListGroups 0-5: the groups clients find at this node, from the nodes that own their shards.
 
         Tools ask every node they know and put the answers together; older ones would show a group as often as it is
@@ -364,7 +316,7 @@ class RoutedGroups:
             if self._local is None:
                 raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "this node has no group coordinator")
             self._require_young(context, may_wait)
-            return await getattr(self._local, api_key.name.lower())(message, context)
+            return await self._local.handle(api_key, message, context)
         if may_wait:
             return await self._send_waiting(owner, api_key, message, context)
         await self._reach(owner, "")

@@ -17,7 +17,8 @@ from bmq.protocol.messages.broker_heartbeat_request import BrokerHeartbeatReques
 from bmq.protocol.messages.broker_heartbeat_response import BrokerHeartbeatResponse
 from bmq.protocol.messages.broker_registration_request import BrokerRegistrationRequest
 from bmq.protocol.messages.broker_registration_response import BrokerRegistrationResponse
-from bmq.proxy.dispatch import RequestContext, handles
+from bmq.protocol.request_context import RequestContext
+from bmq.proxy.dispatch import handles
 from bmq.proxy.services import Services
 
 

@@ -6,7 +6,8 @@ from bmq.internal.owned_logs import owned_log
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.errors import BmqError
 from bmq.protocol.internal_messages import DeleteBeforeRequest, DeleteBeforeResponse
-from bmq.proxy.dispatch import RequestContext, handles
+from bmq.protocol.request_context import RequestContext
+from bmq.proxy.dispatch import handles
 from bmq.proxy.services import Services
 
 

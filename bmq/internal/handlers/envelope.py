@@ -6,20 +6,20 @@ wrapping have codes of the Envelope's own; what the client asked for fails insid
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from bmq.internal.services import InternalServices
-from bmq.peers.envelope import FOR_CONTROLLER, FORWARDED, parse_host, parse_principal
+from bmq.peers.envelope import FORWARDED, parse_host, parse_principal
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import RequestHeader, decode_request, encode_response, parse_request_header
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, MalformedMessage, UnsupportedVersion
 from bmq.protocol.messages.envelope_request import EnvelopeRequest
 from bmq.protocol.messages.envelope_response import EnvelopeResponse
-from bmq.proxy.dispatch import HANDLERS, RequestContext, handles
+from bmq.protocol.refusals import refused
+from bmq.protocol.request_context import RequestContext
+from bmq.proxy.dispatch import HANDLERS, handles
 from bmq.proxy.services import Services
-from bmq.proxy.whole_errors import error_response
 
 
 @handles(ApiKey.ENVELOPE)
@@ -40,8 +40,6 @@ async def envelope(request: EnvelopeRequest, context: RequestContext, services: 
         principal = parse_principal(request.request_principal or b"")
     except MalformedMessage:
         return EnvelopeResponse(error_code=ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE)
-    if header.api_key in FOR_CONTROLLER and services.office.active is None:
-        return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     asking = RequestContext(header.api_version, header.client_id, client_host, principal=principal)
     return await _answer(header, message, asking, services)
 
@@ -54,26 +52,13 @@ async def _answer(
         response = await HANDLERS[api_key](message, context, services)
     except BmqError as error:
         if error.code is ErrorCode.NOT_CONTROLLER:
+            # Whoever forwarded this asks the next one (KIP-590).
             return EnvelopeResponse(error_code=error.code)
-        response = error_response(api_key, error.code, str(error))
+        response = refused(api_key, message, error.code, str(error))
         if response is None:
             return EnvelopeResponse(error_code=error.code)
     except Exception as error:
         raise RuntimeError(f"{api_key.name} in an Envelope: {error!r}") from error
-    if api_key in FOR_CONTROLLER and _is_not_controller(response):
-        # The office was lost on the way: whoever forwarded this asks the next one (KIP-590).
-        return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     return EnvelopeResponse(
         response_data=encode_response(header.api_key, header.api_version, header.correlation_id, response)
     )
-
-
-def _is_not_controller(part: Any) -> bool:
-    """Whether the response, or any part of it, says NOT_CONTROLLER."""
-    if isinstance(part, list | tuple):
-        return any(map(_is_not_controller, part))
-    if not dataclasses.is_dataclass(part):
-        return False
-    if getattr(part, "error_code", 0) == ErrorCode.NOT_CONTROLLER:
-        return True
-    return any(_is_not_controller(getattr(part, field.name)) for field in dataclasses.fields(part))

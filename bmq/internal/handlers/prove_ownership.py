@@ -7,7 +7,8 @@ from bmq.internal.tail_feed import epoch_starts_of
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.errors import BmqError
 from bmq.protocol.internal_messages import ProveOwnershipRequest, ProveOwnershipResponse
-from bmq.proxy.dispatch import RequestContext, handles
+from bmq.protocol.request_context import RequestContext
+from bmq.proxy.dispatch import handles
 from bmq.proxy.services import Services
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from bmq.internal.services import internal
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.internal_messages import ReleasePartitionsRequest, ReleasePartitionsResponse
-from bmq.proxy.dispatch import RequestContext, handles
+from bmq.protocol.request_context import RequestContext
+from bmq.proxy.dispatch import handles
 from bmq.proxy.services import Services
 
 

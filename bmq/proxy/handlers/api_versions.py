@@ -18,7 +18,8 @@ from bmq.protocol.messages.api_versions_response import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from bmq.proxy.dispatch import HANDLERS, HOT_HANDLERS, RequestContext, handles
+from bmq.protocol.request_context import RequestContext
+from bmq.proxy.dispatch import HANDLERS, HOT_HANDLERS, handles
 from bmq.proxy.services import Services
 
 _SOFTWARE_FROM_VERSION: Final = 3

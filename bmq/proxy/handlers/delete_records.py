@@ -15,7 +15,8 @@ from bmq.protocol.messages.delete_records_response import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from bmq.proxy.dispatch import RequestContext, handles
+from bmq.protocol.request_context import RequestContext
+from bmq.proxy.dispatch import handles
 from bmq.proxy.partition_access import for_each, leader_log, topic_named
 from bmq.proxy.services import Services
 

@@ -8,8 +8,9 @@ from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.describe_cluster_request import DescribeClusterRequest
 from bmq.protocol.messages.describe_cluster_response import DescribeClusterBroker, DescribeClusterResponse
+from bmq.protocol.request_context import RequestContext
 from bmq.proxy.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR
-from bmq.proxy.dispatch import RequestContext, handles
+from bmq.proxy.dispatch import handles
 from bmq.proxy.services import Services
 from bmq.proxy.topic_views import client_controller, client_nodes
 

@@ -11,7 +11,8 @@ from typing import Final
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.messages.describe_log_dirs_request import DescribeLogDirsRequest
 from bmq.protocol.messages.describe_log_dirs_response import DescribeLogDirsResponse, DescribeLogDirsResult
-from bmq.proxy.dispatch import RequestContext, handles
+from bmq.protocol.request_context import RequestContext
+from bmq.proxy.dispatch import handles
 from bmq.proxy.services import Services
 
 LOG_DIRECTORY: Final = "shared-store"

@@ -20,8 +20,9 @@ from bmq.protocol.messages.describe_topic_partitions_response import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
+from bmq.protocol.request_context import RequestContext
 from bmq.proxy.authorized_operations import TOPIC_OPERATIONS
-from bmq.proxy.dispatch import RequestContext, handles
+from bmq.proxy.dispatch import handles
 from bmq.proxy.services import Services
 from bmq.proxy.topic_views import client_leader, is_valid_name, leader_error, offline_replicas
 

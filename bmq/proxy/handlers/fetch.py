@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import RequestHeader
-from bmq.proxy.dispatch import Reply, RequestContext, handles_hot
+from bmq.protocol.request_context import RequestContext
+from bmq.proxy.dispatch import Reply, handles_hot
 from bmq.proxy.services import Services
 
 

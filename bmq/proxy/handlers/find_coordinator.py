@@ -15,7 +15,8 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
 from bmq.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from bmq.protocol.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
-from bmq.proxy.dispatch import RequestContext, handles
+from bmq.protocol.request_context import RequestContext
+from bmq.proxy.dispatch import handles
 from bmq.proxy.services import Services
 
 GROUP_KEY: Final = 0

@@ -16,7 +16,8 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
 from bmq.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from bmq.protocol.messages.init_producer_id_response import InitProducerIdResponse
-from bmq.proxy.dispatch import RequestContext, handles
+from bmq.protocol.request_context import RequestContext
+from bmq.proxy.dispatch import handles
 from bmq.proxy.services import Services
 
 _NONE: Final = -1

@@ -19,7 +19,8 @@ from bmq.protocol.messages.list_offsets_response import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from bmq.proxy.dispatch import RequestContext, handles
+from bmq.protocol.request_context import RequestContext
+from bmq.proxy.dispatch import handles
 from bmq.proxy.partition_access import check_leader_epoch, for_each, leader_log, topic_named
 from bmq.proxy.services import Services
 

@@ -26,9 +26,10 @@ from bmq.protocol.messages.metadata_response import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from bmq.protocol.request_context import RequestContext
 from bmq.protocol.wire import unsigned_varint
 from bmq.proxy.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR, TOPIC_OPERATIONS
-from bmq.proxy.dispatch import EncodedBody, RequestContext, handles
+from bmq.proxy.dispatch import EncodedBody, handles
 from bmq.proxy.services import Services
 from bmq.proxy.topic_views import (
     client_controller,

@@ -13,7 +13,8 @@ from bmq.protocol.messages.offset_for_leader_epoch_response import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from bmq.proxy.dispatch import RequestContext, handles
+from bmq.protocol.request_context import RequestContext
+from bmq.proxy.dispatch import handles
 from bmq.proxy.partition_access import check_leader_epoch, for_each, leader_log, topic_named
 from bmq.proxy.services import Services
 

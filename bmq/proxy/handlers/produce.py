@@ -21,7 +21,8 @@ from bmq.protocol.hot import (
     parse_produce,
 )
 from bmq.protocol.record_batch import leader_epoch_in
-from bmq.proxy.dispatch import Reply, RequestContext, handles_hot
+from bmq.protocol.request_context import RequestContext
+from bmq.proxy.dispatch import Reply, handles_hot
 from bmq.proxy.services import Services
 from bmq.proxy.topic_views import client_leader
 

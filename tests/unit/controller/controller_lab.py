@@ -29,6 +29,7 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.partition_log import FakePartitionLog
 from tests.fakes.store import FakeStore
 from tests.simulation.loop import VirtualTimeLoop
+from tests.support.asking import ask
 from tests.unit.controller.cluster_support import BROKER_ROLES, heartbeat, registration
 from tests.unit.controller.support import create, topic
 
@@ -217,7 +218,7 @@ class ControllerLab:
         return joined
 
     async def create(self, name: str, partitions: int, factor: int = 1) -> None:
-        response = await self.active.create_topics(create(topic(name, partitions, factor)), principal="User:a")
+        response = await ask(self.active, create(topic(name, partitions, factor)))
         assert response.topics[0].error_code == ErrorCode.NONE, response.topics[0].error_message
 
     def write(self, record: MetadataRecord) -> None:

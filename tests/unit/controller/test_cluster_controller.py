@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 
+from bmq.controller.decision_log import ControllerGone
 from bmq.controller.moves import Move
 from bmq.metadata.image import NO_LEADER
 from bmq.protocol.error_codes import ErrorCode
@@ -22,6 +23,7 @@ from bmq.protocol.messages.elect_leaders_request import ElectLeadersRequest, Top
 from bmq.protocol.messages.list_partition_reassignments_request import ListPartitionReassignmentsRequest
 from bmq.protocol.metadata_records import BrokerRegistrationChangeRecord, FeatureLevelRecord, decode_record
 from bmq.protocol.record_batch import decode_records
+from tests.support.asking import ask
 from tests.unit.controller.cluster_support import heartbeat, owners_by_count, registration, require_sound
 from tests.unit.controller.controller_lab import BALANCED, CONFIG, ControllerLab, LabNode, Wire, on_virtual_time
 from tests.unit.controller.support import create, describe, incremental, topic
@@ -401,7 +403,7 @@ async def test_only_nodes_with_the_broker_role_are_placed_on() -> None:
         await lab.join(5, 6, 7, roles=("proxy",))
         await lab.create("t", 10, 2)
         assert owners_by_count(lab.image, []) == {1: 5, 2: 5}
-        too_many = await controller.create_topics(create(topic("u", 1, 3)), principal="User:a")
+        too_many = await ask(controller, create(topic("u", 1, 3)))
         assert too_many.topics[0].error_code == ErrorCode.INVALID_REPLICATION_FACTOR
         assert "only 2 broker(s) are registered" in (too_many.topics[0].error_message or "")
         await controller.auto_create_topic("__consumer_offsets")
@@ -668,22 +670,22 @@ async def test_owners_are_elected_and_reassigned() -> None:
         await lab.until(lambda: 1 not in lab.image.nodes)
         await first.come_back()
         everything = ElectLeadersRequest(topic_partitions=None)
-        elected = await controller.elect_leaders(everything)
+        elected = await ask(controller, everything)
         assert [len(each.partition_result) for each in elected.replica_election_results] == [2]
         assert lab.leaders("t") == preferred
-        assert not (await controller.elect_leaders(everything)).replica_election_results
-        unknown = await controller.elect_leaders(ElectLeadersRequest(election_type=9))
+        assert not (await ask(controller, everything)).replica_election_results
+        unknown = await ask(controller, ElectLeadersRequest(election_type=9))
         assert unknown.error_code == ErrorCode.INVALID_REQUEST
         wanted = [ReassignablePartition(partition_index=0, replicas=(2,))]
         request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="t", partitions=wanted)])
-        altered = await controller.alter_partition_reassignments(request)
+        altered = await ask(controller, request)
         assert altered.responses[0].partitions[0].error_code == ErrorCode.NONE
         assert (lab.leaders("t")[0], lab.image.topics["t"].partitions[0].replicas) == (2, (2,))
-        listed = await controller.list_partition_reassignments(ListPartitionReassignmentsRequest(topics=None))
+        listed = await ask(controller, ListPartitionReassignmentsRequest(topics=None))
         assert not listed.topics
         lab.log.refuse_with = ErrorCode.KAFKA_STORAGE_ERROR
         wanted[0].replicas = (1,)
-        failed = await controller.alter_partition_reassignments(request)
+        failed = await ask(controller, request)
         assert failed.responses[0].partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
@@ -695,10 +697,10 @@ async def test_an_unclean_election_accepts_what_an_owner_reports_as_lost() -> No
         await lab.create("t", 1)
         named = ElectLeadersRequest(election_type=1, topic_partitions=[TopicPartitions(topic="t", partitions=[0])])
         await node.report(50)
-        healthy = await controller.elect_leaders(named)
+        healthy = await ask(controller, named)
         assert healthy.replica_election_results[0].partition_result[0].error_code == ErrorCode.ELECTION_NOT_NEEDED
         await node.report(-2)
-        elected = await controller.elect_leaders(named)
+        elected = await ask(controller, named)
         assert elected.replica_election_results[0].partition_result[0].error_code == ErrorCode.NONE
         partition = lab.image.topics["t"].partitions[0]
         assert (partition.leader, partition.leader_epoch, partition.high_watermark_floor) == (1, 1, 0)
@@ -743,22 +745,20 @@ async def test_configs_of_every_node_are_told_and_altered() -> None:
     lab = ControllerLab()
     async with lab.controller() as controller:
         await lab.join(1, 2)
-        altered = await controller.incremental_alter_configs(
-            incremental(4, "2", ("log.cleaner.threads", 0, "3"), ("message.max.bytes", 0, "77777"))
+        altered = await ask(
+            controller, incremental(4, "2", ("log.cleaner.threads", 0, "3"), ("message.max.bytes", 0, "77777"))
         )
         assert altered.responses[0].error_code == ErrorCode.NONE, altered.responses[0].error_message
         for node, expected in (("2", "77777"), ("1", "1048588"), ("99", "1048588")):
-            described = await controller.describe_configs(describe((4, node, ["message.max.bytes", "node.id"])))
+            described = await ask(controller, describe((4, node, ["message.max.bytes", "node.id"])))
             (result,) = described.results
             assert result.error_code == ErrorCode.NONE
             values = {config.name: config.value for config in result.configs}
             assert values == {"message.max.bytes": expected, "node.id": node}
         for unknown in ("3", "x"):
-            described = await controller.describe_configs(describe((4, unknown, None)))
+            described = await ask(controller, describe((4, unknown, None)))
             assert described.results[0].error_code == ErrorCode.INVALID_REQUEST
-            refused = await controller.incremental_alter_configs(
-                incremental(4, unknown, ("message.max.bytes", 0, "77777"))
-            )
+            refused = await ask(controller, incremental(4, unknown, ("message.max.bytes", 0, "77777")))
             assert refused.responses[0].error_code == ErrorCode.INVALID_REQUEST
 
 
@@ -788,7 +788,8 @@ async def test_a_controller_that_lost_its_log_answers_nobody() -> None:
         (node,) = await lab.join(1)
         assert not controller.gone.is_set()
         lab.log.refuse_with = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        await controller.create_topics(create(topic("t")), principal="User:a")
+        with pytest.raises(ControllerGone):
+            await ask(controller, create(topic("t")))
         assert controller.gone.is_set()
         assert (await node.beat()).error_code == ErrorCode.NOT_CONTROLLER
         node.incarnation += 1

@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.registry import CollectorRegistry
 
 from bmq.controller.config import ControllerConfig
-from bmq.controller.runtime import Controller
+from bmq.controller.runtime import Controller, ControllerGone
 from bmq.log.partition_log import TopicPartition
 from bmq.log.state_log import StateLog
 from bmq.log.store import SegmentStore, StorageUnavailable
@@ -22,10 +22,12 @@ from bmq.metadata.image import METADATA_TOPIC_ID, MetadataImage, Node
 from bmq.metadata.state import ImpossibleRecord
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
+from bmq.protocol.messages.elect_leaders_request import ElectLeadersRequest
 from bmq.protocol.metadata_records import PartitionRecord, encode_record
 from tests.fakes.clock import FakeClock
 from tests.fakes.partition_log import FakePartitionLog
 from tests.fakes.store import FakeStore
+from tests.support.asking import ask
 from tests.unit.controller.support import NODE, create, delete, describe, full, grow, incremental, topic
 
 pytestmark = pytest.mark.unit
@@ -86,7 +88,7 @@ async def lab() -> Lab:
 
 async def test_topics_survive_a_restart_with_their_ids_and_new_epochs(lab: Lab) -> None:
     async with lab.controller() as first:
-        response = await first.create_topics(create(topic("t", 3, configs={"retention.ms": "5"})), principal="User:a")
+        response = await ask(first, create(topic("t", 3, configs={"retention.ms": "5"})))
         assert response.topics[0].error_code == ErrorCode.NONE
         before = first.image.topics["t"]
         assert before.topic_id == response.topics[0].topic_id
@@ -102,7 +104,7 @@ async def test_topics_survive_a_restart_with_their_ids_and_new_epochs(lab: Lab) 
 
 async def test_a_thousand_partitions_get_new_epochs_in_one_batch(lab: Lab) -> None:
     async with lab.controller() as first:
-        await first.create_topics(create(*(topic(f"t{n}", 10) for n in range(100))), principal="User:a")
+        await ask(first, create(*(topic(f"t{n}", 10) for n in range(100))))
         assert first.image.partition_count == 1_000
     batches = len(lab.log.batches)
     async with lab.controller(seed=2) as again:
@@ -113,7 +115,7 @@ async def test_a_thousand_partitions_get_new_epochs_in_one_batch(lab: Lab) -> No
 
 async def test_a_node_that_is_gone_leaves_its_partitions_to_the_one_that_came(lab: Lab) -> None:
     async with lab.controller() as first:
-        await first.create_topics(create(topic("t", 2)), principal="User:a")
+        await ask(first, create(topic("t", 2)))
     other = Node(7, "other", 9, "rack")
     async with lab.controller(node=other) as second:
         assert second.image.nodes == {7: other}
@@ -124,8 +126,8 @@ async def test_a_node_that_is_gone_leaves_its_partitions_to_the_one_that_came(la
 
 async def test_snapshot_and_tail_give_the_same_image(lab: Lab) -> None:
     async with lab.controller() as first:
-        await first.create_topics(create(topic("a", 2), topic("b")), principal="User:a")
-        await first.delete_topics(delete("b"))
+        await ask(first, create(topic("a", 2), topic("b")))
+        await ask(first, delete("b"))
         await first.allocate_producer_ids()
     assert len(lab.log.snapshots) == 1
     assert lab.log.snapshots[0].next_offset == lab.log.high_watermark
@@ -146,9 +148,9 @@ async def test_nothing_above_the_high_watermark_is_shown_or_answered(lab: Lab) -
     async with lab.controller() as controller:
         lab.log.is_acknowledging = False
         published = len(lab.images)
-        asking = asyncio.ensure_future(controller.create_topics(create(topic("t")), principal="User:a"))
+        asking = asyncio.ensure_future(ask(controller, create(topic("t"))))
         await lab.until_written()
-        described = await controller.describe_configs(describe((2, "t", None)))
+        described = await ask(controller, describe((2, "t", None)))
         assert described.results[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert not asking.done() and "t" not in controller.image.topics and len(lab.images) == published
         lab.log.acknowledge()
@@ -159,8 +161,8 @@ async def test_nothing_above_the_high_watermark_is_shown_or_answered(lab: Lab) -
 async def test_concurrent_requests_decide_one_after_the_other(lab: Lab) -> None:
     async with lab.controller() as controller:
         made = await asyncio.gather(
-            *(controller.create_topics(create(topic("same")), principal="User:a") for _ in range(5)),
-            *(controller.create_topics(create(topic(f"t{n}")), principal="User:a") for n in range(20)),
+            *(ask(controller, create(topic("same"))) for _ in range(5)),
+            *(ask(controller, create(topic(f"t{n}"))) for n in range(20)),
         )
         codes = [response.topics[0].error_code for response in made]
         assert sorted(codes[:5]) == [ErrorCode.NONE, *[ErrorCode.TOPIC_ALREADY_EXISTS] * 4]
@@ -172,7 +174,7 @@ async def test_failed_write_changes_nothing_and_the_answer_says_why(lab: Lab) ->
     async with lab.controller() as controller:
         image = controller.image
         lab.log.refuse_with = ErrorCode.KAFKA_STORAGE_ERROR
-        (good, bad) = (await controller.create_topics(create(topic("t"), topic("a b")), principal="User:a")).topics
+        (good, bad) = (await ask(controller, create(topic("t"), topic("a b")))).topics
         assert (good.error_code, good.topic_id, good.configs) == (ErrorCode.KAFKA_STORAGE_ERROR, None, ())
         assert bad.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
         with pytest.raises(KafkaError) as refused:
@@ -180,7 +182,7 @@ async def test_failed_write_changes_nothing_and_the_answer_says_why(lab: Lab) ->
         assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
         assert controller.image is image
         lab.log.refuse_with = None
-        assert (await controller.create_topics(create(topic("t")), principal="User:a")).topics[0].error_code == 0
+        assert (await ask(controller, create(topic("t")))).topics[0].error_code == 0
         assert controller.metrics.appends_failed == 2
 
 
@@ -188,11 +190,12 @@ async def test_controller_that_lost_its_log_decides_nothing_more(lab: Lab) -> No
     async with lab.controller() as controller:
         lab.log.refuse_with = ErrorCode.NOT_LEADER_OR_FOLLOWER
         for _ in range(2):
-            response = await controller.create_topics(create(topic("t")), principal="User:a")
-            assert response.topics[0].error_code == ErrorCode.NOT_CONTROLLER
+            with pytest.raises(ControllerGone):
+                await ask(controller, create(topic("t")))
             lab.log.refuse_with = None
-        altered = await controller.incremental_alter_configs(incremental(4, "", ("message.max.bytes", 0, "5")))
-        assert altered.responses[0].error_code == ErrorCode.NOT_CONTROLLER
+        for request in (incremental(4, "", ("message.max.bytes", 0, "5")), ElectLeadersRequest()):
+            with pytest.raises(ControllerGone):
+                await ask(controller, request)
         with pytest.raises(KafkaError) as refused:
             await controller.auto_create_topic("t")
         assert refused.value.code is ErrorCode.NOT_CONTROLLER
@@ -201,20 +204,16 @@ async def test_controller_that_lost_its_log_decides_nothing_more(lab: Lab) -> No
 async def test_timeout_is_honoured_and_what_waits_behind_is_not_done(lab: Lab) -> None:
     async with lab.controller() as controller:
         lab.log.is_acknowledging = False
-        first = asyncio.ensure_future(
-            controller.create_topics(create(topic("slow"), timeout_ms=20), principal="User:a")
-        )
-        second = asyncio.ensure_future(controller.delete_topics(replace(delete("slow"), timeout_ms=20)))
-        third = asyncio.ensure_future(
-            controller.create_topics(create(topic("late"), timeout_ms=20), principal="User:a")
-        )
+        first = asyncio.ensure_future(ask(controller, create(topic("slow"), timeout_ms=20)))
+        second = asyncio.ensure_future(ask(controller, replace(delete("slow"), timeout_ms=20)))
+        third = asyncio.ensure_future(ask(controller, create(topic("late"), timeout_ms=20)))
         assert (await first).topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
         # What never had its turn is judged by what is known: the topic is not there yet.
         assert (await second).responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert (await third).topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
         lab.log.is_acknowledging = True
         lab.log.acknowledge()
-        assert (await controller.create_topics(create(topic("t")), principal="User:a")).topics[0].error_code == 0
+        assert (await ask(controller, create(topic("t")))).topics[0].error_code == 0
         # What was being written went on; what had not begun never happened.
         assert set(controller.image.topics) == {"slow", "t"}
 
@@ -273,11 +272,11 @@ async def test_offsets_topic_is_compacted_and_as_large_as_kafkas(lab: Lab) -> No
 
 async def test_files_of_a_deleted_topic_go_and_those_of_others_stay(lab: Lab) -> None:
     async with lab.controller() as controller:
-        await controller.create_topics(create(topic("a", 2), topic("b")), principal="User:a")
+        await ask(controller, create(topic("a", 2), topic("b")))
         ids = {name: found.topic_id for name, found in controller.image.topics.items()}
         for name in ids:
             lab.store.put_file(f"topics/{ids[name]}/0/00000000.open/00000000.log", b"x", is_open=True)
-        await controller.delete_topics(delete("a"))
+        await ask(controller, delete("a"))
         await lab.until(lambda: not controller.image.deleted_topics)
         assert list(lab.store.files()) == [f"topics/{ids['b']}/0/00000000.open/00000000.log"]
         assert await lab.store.client("look").status(f"topics/{ids['a']}") is None
@@ -285,10 +284,10 @@ async def test_files_of_a_deleted_topic_go_and_those_of_others_stay(lab: Lab) ->
 
 async def test_deletion_goes_on_after_a_restart_and_after_errors(lab: Lab) -> None:
     async with lab.controller(replace(CONFIG, topic_deletion_delay_ms=3_600_000)) as controller:
-        await controller.create_topics(create(topic("a")), principal="User:a")
+        await ask(controller, create(topic("a")))
         topic_id = controller.image.topics["a"].topic_id
         lab.store.put_file(f"topics/{topic_id}/0/00000000/00000000.log", b"x")
-        await controller.delete_topics(delete("a"))
+        await ask(controller, delete("a"))
         assert controller.image.deleted_topics == {topic_id}
     assert lab.store.files()
     client = lab.store.client("b")
@@ -315,21 +314,21 @@ async def test_deletion_goes_on_after_a_restart_and_after_errors(lab: Lab) -> No
 
 async def test_broker_configs_reach_the_logs_of_all_topics_and_stay(lab: Lab) -> None:
     async with lab.controller() as controller:
-        await controller.create_topics(create(topic("t")), principal="User:a")
-        altered = await controller.incremental_alter_configs(incremental(4, "1", ("log.retention.ms", 0, "123")))
+        await ask(controller, create(topic("t")))
+        altered = await ask(controller, incremental(4, "1", ("log.retention.ms", 0, "123")))
         assert altered.responses[0].error_code == ErrorCode.NONE
         assert controller.image.topics["t"].log_config.retention_ms == 123
         assert controller.broker_configs.value_of("log.retention.ms") == "123"
     async with lab.controller(seed=2) as again:
         assert again.image.topics["t"].log_config.retention_ms == 123
-        await again.alter_configs(full(4, "1"))
+        await ask(again, full(4, "1"))
         assert again.image.topics["t"].log_config.retention_ms == 7 * 24 * 3600 * 1000
 
 
 async def test_partitions_are_added(lab: Lab) -> None:
     async with lab.controller() as controller:
-        await controller.create_topics(create(topic("t", 1)), principal="User:a")
-        grown = await controller.create_partitions(grow("t", 3))
+        await ask(controller, create(topic("t", 1)))
+        grown = await ask(controller, grow("t", 3))
         assert grown.results[0].error_code == ErrorCode.NONE
         assert len(controller.image.topics["t"].partitions) == 3
 
@@ -337,8 +336,8 @@ async def test_partitions_are_added(lab: Lab) -> None:
 async def test_requests_after_closing_are_refused(lab: Lab) -> None:
     async with lab.controller() as controller:
         pass
-    response = await controller.create_topics(create(topic("t")), principal="User:a")
-    assert response.topics[0].error_code == ErrorCode.NOT_CONTROLLER
+    with pytest.raises(ControllerGone):
+        await ask(controller, create(topic("t")))
 
 
 async def test_settings_with_bad_broker_configs_stop_the_start(lab: Lab) -> None:
@@ -360,7 +359,7 @@ async def test_metrics_show_the_present(lab: Lab) -> None:
     async with lab.controller() as controller:
         registry = CollectorRegistry()
         controller.metrics.register(registry)
-        await controller.create_topics(create(topic("t", 3)), principal="User:a")
+        await ask(controller, create(topic("t", 3)))
         assert registry.get_sample_value("bmq_topics_count") == 1
         assert registry.get_sample_value("bmq_topic_partitions_count") == 3
         assert registry.get_sample_value("bmq_metadata_log_offset") == lab.log.high_watermark

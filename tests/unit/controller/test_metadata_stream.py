@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from bmq.controller.decision_log import ControllerGone
 from bmq.metadata.broker_configs import static_configs
 from bmq.metadata.image import MetadataImage
 from bmq.metadata.state import MetadataState
@@ -15,6 +16,7 @@ from bmq.protocol.errors import KafkaError
 from bmq.protocol.internal_messages import MetadataFetchResponse
 from bmq.protocol.metadata_records import decode_record
 from bmq.protocol.record_batch import batches, decode_records
+from tests.support.asking import ask
 from tests.unit.controller.controller_lab import CONFIG, CONTROLLER_NODE, ControllerLab, on_virtual_time
 from tests.unit.controller.support import create, topic
 
@@ -64,7 +66,7 @@ async def test_a_node_follows_from_a_snapshot_on() -> None:
         follower = Follower()
         assert await follower.follow(lab) == lab.image
         await lab.create("b", 3)
-        await lab.active.create_topics(create(*(topic(f"c{n}", 2) for n in range(30))), principal="User:a")
+        await ask(lab.active, create(*(topic(f"c{n}", 2) for n in range(30))))
         assert await follower.follow(lab) == lab.image
         assert follower.snapshots == 1
         assert (await lab.fetch(follower.offset)).data == b""
@@ -107,7 +109,7 @@ async def test_nothing_above_the_high_watermark_is_sent() -> None:
         await lab.join(1)
         offset = lab.image.offset
         lab.log.is_acknowledging = False
-        creating = asyncio.ensure_future(controller.create_topics(create(topic("t")), principal="User:a"))
+        creating = asyncio.ensure_future(ask(controller, create(topic("t"))))
         await lab.until(lambda: lab.log.pending_count == 1)
         assert lab.log.log_end_offset > offset
         assert (await lab.fetch(offset, wait_ms=300)).data == b""
@@ -212,8 +214,8 @@ async def test_a_higher_epoch_deposes_us_and_a_lower_one_does_not() -> None:
         deposed = await lab.fetch(-1, epoch=5)
         assert deposed.error_code == ErrorCode.NOT_CONTROLLER and not deposed.data
         assert controller.gone.is_set() and controller.newer_epoch == 5
-        refused = await controller.create_topics(create(topic("t")), principal="User:a")
-        assert refused.topics[0].error_code == ErrorCode.NOT_CONTROLLER
+        with pytest.raises(ControllerGone):
+            await ask(controller, create(topic("t")))
         await lab.log.delete_records(0)
         lab.log.wake()
         assert (await waiting).error_code == ErrorCode.NOT_CONTROLLER

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 import bmq.internal.handlers.envelope  # noqa: F401 - registers its handler
+from bmq.internal.local_roles import HereController
 from bmq.internal.services import InternalServices
 from bmq.metadata.image import MetadataImage
 from bmq.peers.link import Link
-from bmq.protocol.apis import INTERNAL_APIS
-from bmq.proxy.dispatch import RequestContext
+from bmq.protocol.apis import INTERNAL_APIS, ApiKey
+from bmq.protocol.request_context import RequestContext
 from bmq.proxy.limits import BETWEEN_NODES, ProxyLimits
 from bmq.proxy.server import KafkaServer
 from bmq.proxy.services import Services
@@ -30,39 +31,28 @@ class FakeOffice:
         self.epoch = 5
 
 
-class RecordingGroups:
-    """Notes every group request; the test's `answer` answers it."""
+Answer = Callable[[Any, RequestContext], Awaitable[Any]]
+
+
+class RecordingHandler:
+    """Notes every request of its route; the test's `answer` answers it."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, Any, RequestContext]] = []
-        self.answer: Callable[[Any, RequestContext], Awaitable[Any]] | None = None
+        self.asked: list[tuple[ApiKey, Any, RequestContext]] = []
+        self.answer: Answer | None = None
 
-    def __getattr__(self, name: str) -> Callable[[Any, RequestContext], Awaitable[Any]]:
-        async def method(request: Any, context: RequestContext) -> Any:
-            self.asked.append((name, request, context))
-            assert self.answer is not None
-            return await self.answer(request, context)
-
-        return method
+    async def handle(self, api_key: ApiKey, request: Any, context: RequestContext) -> Any:
+        self.asked.append((api_key, request, context))
+        assert self.answer is not None
+        return await self.answer(request, context)
 
 
-class RecordingController(FakeController):
-    """Notes topic requests; the test's `answer` answers them."""
+class RecordingController(RecordingHandler, FakeController):
+    """The same for the controller's."""
 
     def __init__(self, image: MetadataImage) -> None:
-        super().__init__(image)
-        self.asked: list[tuple[str, Any, Any]] = []
-        self.answer: Callable[[Any], Awaitable[Any]] | None = None
-
-    async def create_topics(self, request: Any, *, principal: str) -> Any:
-        self.asked.append(("create_topics", request, principal))
-        assert self.answer is not None
-        return await self.answer(request)
-
-    async def delete_topics(self, request: Any) -> Any:
-        self.asked.append(("delete_topics", request, None))
-        assert self.answer is not None
-        return await self.answer(request)
+        RecordingHandler.__init__(self)
+        FakeController.__init__(self, image)
 
 
 @dataclass
@@ -70,7 +60,7 @@ class InternalNode:
     server: KafkaServer
     services: InternalServices
     controller: RecordingController
-    groups: RecordingGroups
+    groups: RecordingHandler
     office: FakeOffice
     partitions: FakePartitions
     host: str
@@ -94,9 +84,10 @@ class InternalNode:
         await asyncio.sleep(0)
 
 
-def internal_over(services: Services, office: FakeOffice, groups: RecordingGroups) -> InternalServices:
+def internal_over(services: Services, office: FakeOffice, groups: RecordingHandler) -> InternalServices:
     given = {one.name: getattr(services, one.name) for one in fields(Services)}
-    given |= {"groups": groups, "is_between_nodes": True}
+    here = HereController(office, lambda: services.controller.image)
+    given |= {"controller": here, "groups": groups, "is_between_nodes": True}
     return InternalServices(**given, office=office, manager=None, releases=None, known=None)  # type: ignore[arg-type]
 
 
@@ -113,7 +104,7 @@ async def start_internal_node(
     for number in range(partition_count):
         partitions.add(TOPIC_ID, number, leader_epoch=3)
     controller = RecordingController(image_of(topic_image("t", TOPIC_ID, partition_count)))
-    stats, groups, office = ProxyStats(), RecordingGroups(), FakeOffice(controller)
+    stats, groups, office = ProxyStats(), RecordingHandler(), FakeOffice(controller)
     services = internal_over(services_over(controller, partitions, stats), office, groups)
     server = KafkaServer(limits, stats, apis=INTERNAL_APIS, is_ordered=False, stalls=stalls)
     bound_host, bound_port = await server.bind(host, port)

@@ -18,7 +18,8 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.internal_messages import DeleteBeforeRequest, DeleteBeforeResponse
 from bmq.protocol.messages.api_versions_request import ApiVersionsRequest
-from bmq.proxy.dispatch import HANDLERS, HOT_HANDLERS, RequestContext
+from bmq.protocol.request_context import RequestContext
+from bmq.proxy.dispatch import HANDLERS, HOT_HANDLERS
 from bmq.proxy.limits import BETWEEN_NODES
 from bmq.proxy.services import Services
 from tests.unit.internal.internal_node import InternalNode, start_internal_node

@@ -14,7 +14,8 @@ from bmq.internal.services import InternalServices
 from bmq.peers.link import LinkLost, LinkTimeout
 from bmq.protocol.apis import INTERNAL_APIS, ApiKey
 from bmq.protocol.codec import decode_request, decode_response, encode_request, encode_response, parse_request_header
-from bmq.proxy.dispatch import HANDLERS, RequestContext
+from bmq.protocol.request_context import RequestContext
+from bmq.proxy.dispatch import HANDLERS
 from bmq.proxy.services import Services
 
 bmq.proxy.handlers.load_all()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from io import BytesIO
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from kio.schema.default_principal_data.v0.data import DefaultPrincipalData
 from kio.serial import entity_writer
 
+from bmq.controller.decision_log import ControllerGone
 from bmq.internal.handlers.envelope import envelope
 from bmq.peers.envelope import (
     FORWARDED,
@@ -29,11 +31,6 @@ from bmq.protocol.apis import APIS, ApiKey
 from bmq.protocol.codec import encode_request, message_format
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError, MalformedMessage
-from bmq.protocol.messages.alter_partition_reassignments_response import (
-    AlterPartitionReassignmentsResponse,
-    ReassignablePartitionResponse,
-    ReassignableTopicResponse,
-)
 from bmq.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from bmq.protocol.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
 from bmq.protocol.messages.describe_groups_request import DescribeGroupsRequest
@@ -43,12 +40,13 @@ from bmq.protocol.messages.heartbeat_request import HeartbeatRequest
 from bmq.protocol.messages.heartbeat_response import HeartbeatResponse
 from bmq.protocol.messages.join_group_request import JoinGroupRequest
 from bmq.protocol.messages.join_group_response import JoinGroupResponse
-from bmq.proxy.dispatch import HANDLERS, RequestContext
+from bmq.protocol.request_context import Received, RequestContext
+from bmq.proxy.dispatch import HANDLERS
 from tests.fakes.partition_log import FakePartitions
 from tests.unit.internal.internal_node import (
     FakeOffice,
     InternalNode,
-    RecordingGroups,
+    RecordingHandler,
     internal_over,
     start_internal_node,
 )
@@ -126,8 +124,8 @@ async def test_the_coordinator_sees_the_request_and_who_asked(node: InternalNode
     node.groups.answer = answer
     response = await forward(links, NODE, ApiKey.JOIN_GROUP, JOIN, CONTEXT, timeout_s=LONG_S)
     assert (response.generation_id, response.member_id) == (5, "m-1")
-    ((name, request, context),) = node.groups.asked
-    assert name == "join_group" and request == JOIN
+    ((api_key, request, context),) = node.groups.asked
+    assert api_key is ApiKey.JOIN_GROUP and request == JOIN
     assert (context.api_version, context.client_id, context.client_host, context.principal) == (
         9,
         "the client",
@@ -135,6 +133,20 @@ async def test_the_coordinator_sees_the_request_and_who_asked(node: InternalNode
         "User:alice",
     )
     assert context.peer is None  # the node's connection is not the client's
+
+
+async def test_what_was_received_is_passed_on_as_it_came(node: InternalNode, links: Links) -> None:
+    async def answer(request: Any, context: RequestContext) -> Any:
+        return JoinGroupResponse(member_id="m-1")
+
+    node.groups.answer = answer
+    received = Received(bytearray(encode_request(ApiKey.JOIN_GROUP, 9, 1234, "as it came", JOIN)), JOIN)
+    for message in (JOIN, replace(JOIN)):
+        context = replace(CONTEXT, received=received)
+        response = await forward(links, NODE, ApiKey.JOIN_GROUP, message, context, timeout_s=LONG_S)
+        assert response.member_id == "m-1"
+    assert [request == JOIN for _, request, _ in node.groups.asked] == [True, True]
+    assert [context.client_id for _, _, context in node.groups.asked] == ["as it came", "the client"]
 
 
 @pytest.mark.parametrize("api_key", sorted(FORWARDED))
@@ -197,7 +209,7 @@ async def test_a_mistake_in_a_handler_is_one_line_and_an_error(node: InternalNod
 CREATE = CreateTopicsRequest(topics=[CreatableTopic(name="n", num_partitions=1, replication_factor=1)])
 
 
-async def created(request: Any) -> Any:
+async def created(request: Any, context: RequestContext) -> Any:
     return CreateTopicsResponse(topics=[CreatableTopicResult(name="n")])
 
 
@@ -205,7 +217,9 @@ async def test_the_controller_hears_the_clients_principal(node: InternalNode, li
     node.controller.answer = created
     response = await forward(links, NODE, ApiKey.CREATE_TOPICS, CREATE, at(7), timeout_s=LONG_S)
     assert response.topics[0].name == "n"
-    assert [(name, principal) for name, _, principal in node.controller.asked] == [("create_topics", "User:alice")]
+    ((api_key, request, context),) = node.controller.asked
+    assert (api_key, request.topics[0].name) == (ApiKey.CREATE_TOPICS, "n")
+    assert (context.principal, context.client_id, context.client_host) == ("User:alice", "the client", "192.0.2.7")
 
 
 async def test_a_node_that_is_not_the_controller_says_so_and_still_coordinates(
@@ -222,24 +236,12 @@ async def test_a_node_that_is_not_the_controller_says_so_and_still_coordinates(
     assert (await forward(links, NODE, ApiKey.HEARTBEAT, heartbeat, at(4), timeout_s=LONG_S)).error_code == 0
 
 
-async def test_an_office_lost_on_the_way_is_told_in_whatever_form_it_comes(
-    node: InternalNode, links: Links, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def raised(request: Any) -> Any:
-        raise KafkaError(ErrorCode.NOT_CONTROLLER)
+async def test_an_office_lost_on_the_way_is_told(node: InternalNode, links: Links) -> None:
+    async def lost(request: Any, context: RequestContext) -> Any:
+        raise ControllerGone
 
-    async def in_a_part(request: Any) -> Any:
-        parts = [CreatableTopicResult(name="a"), CreatableTopicResult(name="n", error_code=ErrorCode.NOT_CONTROLLER)]
-        return CreateTopicsResponse(topics=parts)
-
-    async def deep(request: Any, context: RequestContext, services: Any) -> Any:
-        parts = [ReassignablePartitionResponse(error_code=ErrorCode.NOT_CONTROLLER)]
-        return AlterPartitionReassignmentsResponse(responses=[ReassignableTopicResponse(name="t", partitions=parts)])
-
-    for answer in (raised, in_a_part):
-        node.controller.answer = answer
-        await assert_not_controller(links, ApiKey.CREATE_TOPICS, CREATE, 7)
-    monkeypatch.setitem(HANDLERS, ApiKey.ALTER_PARTITION_REASSIGNMENTS, deep)
+    node.controller.answer = lost
+    await assert_not_controller(links, ApiKey.CREATE_TOPICS, CREATE, 7)
     request = message_format("request", ApiKey.ALTER_PARTITION_REASSIGNMENTS).message_class()
     await assert_not_controller(links, ApiKey.ALTER_PARTITION_REASSIGNMENTS, request, 0)
 
@@ -323,7 +325,7 @@ def test_an_envelope_of_any_bytes_is_answered(request_data: bytes, principal: by
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
 
     async def run() -> EnvelopeResponse:
-        groups = RecordingGroups()
+        groups = RecordingHandler()
         groups.answer = refuse
         services = internal_over(services_over(FakeController(image_of()), FakePartitions()), FakeOffice(None), groups)
         request = EnvelopeRequest(request_data=request_data, request_principal=principal, client_host_address=address)

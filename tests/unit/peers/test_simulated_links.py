@@ -18,7 +18,8 @@ from bmq.peers.links import Links
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import decode_response, encode
 from bmq.protocol.internal_messages import DeleteBeforeRequest, DeleteBeforeResponse
-from bmq.proxy.dispatch import HANDLERS, RequestContext
+from bmq.protocol.request_context import RequestContext
+from bmq.proxy.dispatch import HANDLERS
 from bmq.proxy.services import Services
 from tests.simulation.loop import VirtualTimeLoop
 from tests.simulation.network import Network

@@ -13,7 +13,8 @@ from bmq.peers.link import Link, LinkLost
 from bmq.peers.links import Links
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.internal_messages import DeleteBeforeRequest, DeleteBeforeResponse
-from bmq.proxy.dispatch import HANDLERS, RequestContext
+from bmq.protocol.request_context import RequestContext
+from bmq.proxy.dispatch import HANDLERS
 from bmq.proxy.services import Services
 from bmq.proxy.stall_watch import StallWatch
 from tests.simulation.loop import VirtualTimeLoop

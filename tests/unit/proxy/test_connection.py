@@ -16,7 +16,8 @@ from bmq.protocol.messages.api_versions_request import ApiVersionsRequest
 from bmq.protocol.messages.api_versions_response import ApiVersionsResponse
 from bmq.protocol.messages.describe_cluster_request import DescribeClusterRequest
 from bmq.protocol.messages.metadata_request import MetadataRequest
-from bmq.proxy.dispatch import HANDLERS, RequestContext
+from bmq.protocol.request_context import RequestContext
+from bmq.proxy.dispatch import HANDLERS
 from bmq.proxy.limits import ProxyLimits
 from bmq.proxy.services import Services
 from tests.unit.proxy.conftest import StartProxy

@@ -14,8 +14,9 @@ from bmq.log.partition_log import TopicPartition
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import encode_request
 from bmq.protocol.messages.describe_cluster_request import DescribeClusterRequest
+from bmq.protocol.request_context import RequestContext
 from bmq.proxy.appender import Appender
-from bmq.proxy.dispatch import HANDLERS, RequestContext
+from bmq.proxy.dispatch import HANDLERS
 from bmq.proxy.limits import ProxyLimits
 from bmq.proxy.services import Services
 from bmq.proxy.stall_watch import StallWatch

@@ -10,12 +10,6 @@ from uuid import UUID
 
 import pytest
 
-import bmq.proxy.handlers.alter_configs
-import bmq.proxy.handlers.create_partitions
-import bmq.proxy.handlers.create_topics
-import bmq.proxy.handlers.delete_topics
-import bmq.proxy.handlers.describe_configs
-import bmq.proxy.handlers.incremental_alter_configs  # noqa: F401  (importing registers them)
 from bmq.controller.config import ControllerConfig
 from bmq.controller.runtime import Controller
 from bmq.log.partition_log import TopicPartition
@@ -24,8 +18,10 @@ from bmq.protocol.apis import APIS, ApiKey
 from bmq.protocol.codec import decode_request, decode_response, encode_request, encode_response, parse_request_header
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.delete_topics_request import DeleteTopicsRequest
+from bmq.protocol.request_context import RequestContext
 from bmq.proxy.appender import Appender
-from bmq.proxy.dispatch import HANDLERS, RequestContext
+from bmq.proxy.dispatch import HANDLERS
+from bmq.proxy.handlers import forwarded  # noqa: F401  (register)
 from bmq.proxy.producer_ids import ProducerIds
 from bmq.proxy.services import Services
 from bmq.proxy.stats import ProxyStats

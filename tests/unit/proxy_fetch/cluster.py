@@ -21,8 +21,9 @@ from bmq.protocol.codec import (
 )
 from bmq.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from bmq.protocol.record_batch import Record, batches, encode_batch
+from bmq.protocol.request_context import RequestContext
 from bmq.proxy.appender import Appender
-from bmq.proxy.dispatch import HANDLERS, HOT_HANDLERS, RequestContext
+from bmq.proxy.dispatch import HANDLERS, HOT_HANDLERS
 from bmq.proxy.fetch_config import FetchConfig
 from bmq.proxy.fetcher import Fetcher
 from bmq.proxy.handlers import delete_records, fetch, list_offsets, offset_for_leader_epoch  # noqa: F401  (register)

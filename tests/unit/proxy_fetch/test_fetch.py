@@ -17,7 +17,7 @@ from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import encode_request, parse_request_header
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.fetch_request import FetchRequest, ForgottenTopic
-from bmq.proxy.dispatch import RequestContext
+from bmq.protocol.request_context import RequestContext
 from bmq.proxy.fetch_config import FetchConfig
 from bmq.proxy.fetch_job import GATHER_S_PER_PARTITION
 from tests.unit.proxy_fetch.cluster import (

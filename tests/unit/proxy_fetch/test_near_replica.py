@@ -15,7 +15,8 @@ from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import decode_response, encode_request, parse_request_header
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.fetch_request import FetchRequest
-from bmq.proxy.dispatch import HOT_HANDLERS, RequestContext
+from bmq.protocol.request_context import RequestContext
+from bmq.proxy.dispatch import HOT_HANDLERS
 from bmq.proxy.fetch_config import FetchConfig
 from bmq.proxy.near_replica import NearReplicas
 from tests.unit.proxy_fetch.cluster import NODE, TOPIC_ID, FetchCluster, results, want

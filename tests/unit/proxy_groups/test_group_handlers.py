@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, cast
@@ -40,26 +39,12 @@ from bmq.protocol.messages.offset_fetch_request import (
     OffsetFetchRequestTopics,
 )
 from bmq.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
-from bmq.proxy.dispatch import HANDLERS, RequestContext
+from bmq.protocol.request_context import RequestContext
+from bmq.proxy.dispatch import HANDLERS
+from bmq.proxy.handlers import find_coordinator, forwarded  # noqa: F401  (register)
 from tests.unit.coordinator.cluster import Cluster
 
 pytestmark = pytest.mark.unit
-
-GROUP_APIS = (
-    ApiKey.FIND_COORDINATOR,
-    ApiKey.JOIN_GROUP,
-    ApiKey.SYNC_GROUP,
-    ApiKey.HEARTBEAT,
-    ApiKey.LEAVE_GROUP,
-    ApiKey.OFFSET_COMMIT,
-    ApiKey.OFFSET_FETCH,
-    ApiKey.OFFSET_DELETE,
-    ApiKey.LIST_GROUPS,
-    ApiKey.DESCRIBE_GROUPS,
-    ApiKey.DELETE_GROUPS,
-)
-for key in GROUP_APIS:
-    importlib.import_module(f"bmq.proxy.handlers.{key.name.lower()}")
 
 
 @dataclass(frozen=True)

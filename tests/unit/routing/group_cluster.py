@@ -14,6 +14,7 @@ from bmq.coordinator.directory import shard_of
 from bmq.log.config import LogConfig
 from bmq.log.partition_log import PartitionLog, TopicPartition
 from bmq.metadata.image import OFFSETS_TOPIC_NAME, MetadataImage, Node, PartitionImage, TopicImage
+from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.heartbeat_request import HeartbeatRequest
@@ -29,7 +30,7 @@ from bmq.protocol.messages.offset_fetch_request import (
     OffsetFetchRequestTopics,
 )
 from bmq.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
-from bmq.proxy.dispatch import RequestContext
+from bmq.protocol.request_context import RequestContext
 from bmq.routing.groups import RoutedGroups, RoutedGroupsConfig
 from tests.fakes.clock import FakeClock
 from tests.fakes.partition_log import FakePartitionLog, FakePartitions
@@ -216,14 +217,14 @@ class GroupClient:
             protocols=[JoinGroupRequestProtocol(name="range", metadata=subscription("t"))],
             **fields,
         )
-        return await self.groups.join_group(request, asking(version))
+        return await self.groups.handle(ApiKey.JOIN_GROUP, request, asking(version))
 
     async def sync(self, group_id: str, member_id: str, generation: int = 1, assigned: bytes = b"") -> Any:
         assignments = [SyncGroupRequestAssignment(member_id=member_id, assignment=assigned)] if assigned else []
         request = SyncGroupRequest(
             group_id=group_id, generation_id=generation, member_id=member_id, assignments=assignments
         )
-        return await self.groups.sync_group(request, asking(3))
+        return await self.groups.handle(ApiKey.SYNC_GROUP, request, asking(3))
 
     async def stable(self, group_id: str) -> str:
         """A group with one member that has its assignment; the member's id."""
@@ -235,7 +236,7 @@ class GroupClient:
 
     async def beat(self, group_id: str, member_id: str, generation: int = 1) -> int:
         request = HeartbeatRequest(group_id=group_id, generation_id=generation, member_id=member_id)
-        return int((await self.groups.heartbeat(request, asking(4))).error_code)
+        return int((await self.groups.handle(ApiKey.HEARTBEAT, request, asking(4))).error_code)
 
     async def commit(self, group_id: str, offset: int, member_id: str = "", generation: int = -1) -> int:
         part = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
@@ -245,14 +246,14 @@ class GroupClient:
             member_id=member_id,
             topics=[OffsetCommitRequestTopic(name="t", partitions=[part])],
         )
-        response = await self.groups.offset_commit(request, self.context or asking(9))
+        response = await self.groups.handle(ApiKey.OFFSET_COMMIT, request, self.context or asking(9))
         return int(response.topics[0].partitions[0].error_code)
 
     async def fetch(self, *group_ids: str) -> list[tuple[int, int]]:
         """(error code, offset) of each group."""
         topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=g, topics=topics) for g in group_ids])
-        response = await self.groups.offset_fetch(request, asking(8))
+        response = await self.groups.handle(ApiKey.OFFSET_FETCH, request, asking(8))
         assert [group.group_id for group in response.groups] == list(group_ids)
         return [
             (group.error_code, group.topics[0].partitions[0].committed_offset if group.topics else -1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from random import Random
@@ -25,10 +24,12 @@ from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.alter_partition_reassignments_request import AlterPartitionReassignmentsRequest
 from bmq.protocol.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
 from bmq.protocol.messages.list_partition_reassignments_request import ListPartitionReassignmentsRequest
+from bmq.protocol.request_context import RequestContext
 from bmq.routing.controller_requests import RemoteController, RemoteControllerConfig
 from tests.fakes.clock import FakeClock
 from tests.fakes.partition_log import FakePartitionLog, FakePartitions
 from tests.fakes.store import FakeStore
+from tests.support.asking import ask
 from tests.unit.controller.support import NODE, create, delete, describe, full, grow, incremental, topic
 from tests.unit.peers.looped_links import LoopedLinks, internal_services
 from tests.unit.proxy.harness import services_over
@@ -65,8 +66,14 @@ class World:
         self.claim: ControllerClaim | None = None
         self.links = LoopedLinks({})
         self.remote = RemoteController(
-            cast(Any, self.links), lambda: self.image, lambda: self.claim, node_id=NODE.node_id, config=config
+            cast(Any, self.links),
+            lambda: self.image,
+            lambda: self.claim,
+            node_id=NODE.node_id,
+            local=lambda: self.here,
+            config=config,
         )
+        self.here: Controller | None = self.controller
 
     async def start(self) -> None:
         await self.controller.start()
@@ -100,7 +107,7 @@ class World:
 
     async def has(self, *names: str) -> None:
         """Topics that are there already."""
-        await self.controller.create_topics(create(*(topic(name, 2) for name in names)), principal=PROXY)
+        await ask(self.controller, create(*(topic(name, 2) for name in names)))
         await asyncio.sleep((self.lag_s or 0) + 0.001)
 
 
@@ -124,13 +131,13 @@ def told(story: Story, config: RemoteControllerConfig | None = None) -> None:
 def test_what_was_made_is_in_the_own_image_when_the_answer_comes() -> None:
     async def story(world: World) -> None:
         world.lag_s = 0.7
-        response = await world.remote.create_topics(create(topic("a", 2), topic("b/ad")), principal=PROXY)
+        response = await ask(world.remote, create(topic("a", 2), topic("b/ad")))
         made, bad = response.topics
         assert (made.error_code, made.num_partitions, bad.error_code) == (0, 2, ErrorCode.INVALID_TOPIC_EXCEPTION)
         assert world.remote.image.topics["a"].topic_id == made.topic_id and world.now_s() >= 0.7
-        grown = await world.remote.create_partitions(grow("a", 5))
+        grown = await ask(world.remote, grow("a", 5))
         assert grown.results[0].error_code == 0 and len(world.image.topics["a"].partitions) == 5
-        deleted = await world.remote.delete_topics(delete("a"))
+        deleted = await ask(world.remote, delete("a"))
         assert deleted.responses[0].error_code == 0 and "a" not in world.image.topics
 
     told(story)
@@ -139,7 +146,7 @@ def test_what_was_made_is_in_the_own_image_when_the_answer_comes() -> None:
 def test_an_image_that_does_not_follow_is_not_waited_for_for_ever() -> None:
     async def story(world: World) -> None:
         world.lag_s = None
-        response = await world.remote.create_topics(create(topic("a")), principal=PROXY)
+        response = await ask(world.remote, create(topic("a")))
         assert response.topics[0].error_code == 0 and 5 <= world.now_s() < 5.2
         with pytest.raises(KafkaError) as caught:
             await world.remote.auto_create_topic("b")
@@ -150,9 +157,9 @@ def test_an_image_that_does_not_follow_is_not_waited_for_for_ever() -> None:
 
 def test_what_is_only_validated_is_not_waited_for() -> None:
     async def story(world: World) -> None:
-        response = await world.remote.create_topics(create(topic("a"), validate_only=True), principal=PROXY)
+        response = await ask(world.remote, create(topic("a"), validate_only=True))
         await world.has("b")
-        grown = await world.remote.create_partitions(grow("b", 3, validate_only=True))
+        grown = await ask(world.remote, grow("b", 3, validate_only=True))
         assert (response.topics[0].error_code, grown.results[0].error_code) == (0, 0)
         assert world.now_s() < 0.1 and "a" not in world.image.topics
 
@@ -162,15 +169,15 @@ def test_what_is_only_validated_is_not_waited_for() -> None:
 def test_configs_are_altered_and_described_by_the_controller() -> None:
     async def story(world: World) -> None:
         await world.has("a")
-        altered = await world.remote.incremental_alter_configs(incremental(2, "a", ("retention.ms", 0, "5")))
+        altered = await ask(world.remote, incremental(2, "a", ("retention.ms", 0, "5")))
         assert [one.error_code for one in altered.responses] == [0]
-        described = await world.remote.describe_configs(describe((2, "a", ("retention.ms",)), (2, "nono", None)))
+        described = await ask(world.remote, describe((2, "a", ("retention.ms",)), (2, "nono", None)))
         assert described.results[0].configs[0].value == "5"
         assert described.results[1].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        listed = await world.remote.list_partition_reassignments(ListPartitionReassignmentsRequest(topics=None))
+        listed = await ask(world.remote, ListPartitionReassignmentsRequest(topics=None))
         assert (listed.error_code, list(listed.topics)) == (0, [])
-        elected = await world.remote.elect_leaders(
-            ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="a", partitions=[0])])
+        elected = await ask(
+            world.remote, ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="a", partitions=[0])])
         )
         assert elected.replica_election_results[0].partition_result[0].error_code == ErrorCode.ELECTION_NOT_NEEDED
 
@@ -183,7 +190,7 @@ def test_configs_are_altered_and_described_by_the_controller() -> None:
 def test_it_is_waited_for_while_there_is_none() -> None:
     async def story(world: World) -> None:
         claim, world.claim = world.claim, None
-        asking = asyncio.create_task(world.remote.create_topics(create(topic("a"), timeout_ms=10_000), principal=PROXY))
+        asking = asyncio.create_task(ask(world.remote, create(topic("a"), timeout_ms=10_000)))
         await asyncio.sleep(3)
         assert not asking.done()
         world.claim = claim
@@ -200,7 +207,7 @@ def test_the_next_controller_is_asked(failure: str) -> None:
         new, world.claim = world.claim, stale
         if failure == "refuses":
             world.links.down.add(11)
-        asking = asyncio.create_task(world.remote.create_topics(create(topic("a")), principal=PROXY))
+        asking = asyncio.create_task(ask(world.remote, create(topic("a"))))
         await asyncio.sleep(1)
         assert not asking.done()
         world.claim = new
@@ -213,7 +220,7 @@ def test_the_next_controller_is_asked(failure: str) -> None:
 def test_a_hung_controller_is_left_when_it_is_replaced() -> None:
     async def story(world: World) -> None:
         world.links.hung.add(11)
-        asking = asyncio.create_task(world.remote.create_topics(create(topic("a"), timeout_ms=60_000), principal=PROXY))
+        asking = asyncio.create_task(ask(world.remote, create(topic("a"), timeout_ms=60_000)))
         await asyncio.sleep(2)
         world.elect(12)
         assert (await asking).topics[0].error_code == 0 and world.now_s() < 2.5
@@ -221,44 +228,70 @@ def test_a_hung_controller_is_left_when_it_is_replaced() -> None:
     told(story)
 
 
-REQUESTS: list[tuple[str, Any]] = [
-    ("create_topics", create(topic("a"), topic("b"))),
-    ("delete_topics", delete("a", UUID(int=5))),
-    ("create_partitions", grow("a", 3)),
-    ("describe_configs", describe((2, "a", None), (4, "1", None))),
-    ("incremental_alter_configs", incremental(2, "a", ("retention.ms", 0, "5"))),
-    ("alter_configs", full(2, "a", ("retention.ms", "5"))),
-    ("elect_leaders", ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="a", partitions=[0, 1])])),
-    ("elect_leaders", ElectLeadersRequest(topic_partitions=None)),
-    ("alter_partition_reassignments", AlterPartitionReassignmentsRequest()),
-    ("list_partition_reassignments", ListPartitionReassignmentsRequest()),
+REQUESTS: list[Any] = [
+    create(topic("a"), topic("b")),
+    delete("a", UUID(int=5)),
+    grow("a", 3),
+    describe((2, "a", None), (4, "1", None)),
+    incremental(2, "a", ("retention.ms", 0, "5")),
+    full(2, "a", ("retention.ms", "5")),
+    ElectLeadersRequest(topic_partitions=None),
+    AlterPartitionReassignmentsRequest(),
+    ListPartitionReassignmentsRequest(),
 ]
 
 
-def codes_in(part: Any) -> list[int]:
-    """Every error code of a response, the outermost first."""
-    if isinstance(part, (list, tuple)):
-        return [code for one in part for code in codes_in(one)]
-    if not dataclasses.is_dataclass(part):
-        return []
-    fields = [getattr(part, field.name) for field in dataclasses.fields(part)]
-    own = [part.error_code] if hasattr(part, "error_code") else []
-    return own + [code for value in fields for code in codes_in(value)]
-
-
-@pytest.mark.parametrize(("method", "request_"), REQUESTS)
-def test_when_the_time_is_over_every_part_says_so(method: str, request_: Any) -> None:
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: type(request).__name__)
+def test_when_the_time_is_over_the_request_is_refused(request_: Any) -> None:
     async def story(world: World) -> None:
         world.claim = None
-        ask = getattr(world.remote, method)
-        asked = ask(request_, principal=PROXY) if method == "create_topics" else ask(request_)
-        codes = codes_in(await asked)
-        wanted = {"create_topics": 2, "delete_topics": 2, "describe_configs": 2, "elect_leaders": 3}.get(method, 1)
-        assert codes == [ErrorCode.REQUEST_TIMED_OUT] * (
-            1 if getattr(request_, "topic_partitions", 0) is None else wanted
-        )
+        with pytest.raises(KafkaError) as refused:
+            await ask(world.remote, request_)
+        assert refused.value.code is ErrorCode.REQUEST_TIMED_OUT
         # Not sent in the last fifth: the client counts its time from an earlier moment.
         assert world.now_s() == pytest.approx(0.8 * getattr(request_, "timeout_ms", 30_000) / 1000, abs=0.1)
+
+    told(story)
+
+
+# --- a controller in this very process
+
+
+def test_a_controller_in_this_process_is_called_and_not_dialled() -> None:
+    async def story(world: World) -> None:
+        world.claim = ControllerClaim(NODE.node_id, "host", 9192, 2)
+        assert (await ask(world.remote, create(topic("a")))).topics[0].error_code == 0
+        assert (await ask(world.remote, describe((2, "a", None)))).results[0].error_code == 0
+        blocks = [await world.remote.allocate_producer_ids() for _ in range(2)]
+        assert blocks[0].stop <= blocks[1].start and world.links.calls == []
+
+    told(story)
+
+
+def test_an_elected_controller_that_has_not_begun_is_waited_for() -> None:
+    async def story(world: World) -> None:
+        world.claim = ControllerClaim(NODE.node_id, "host", 9192, 2)
+        world.here = None
+        asking = asyncio.create_task(ask(world.remote, create(topic("a"), timeout_ms=10_000)))
+        await asyncio.sleep(0.5)
+        assert not asking.done()
+        world.here = world.controller
+        assert (await asking).topics[0].error_code == 0
+
+    told(story)
+
+
+def test_a_controller_in_this_process_that_does_not_answer_is_given_up() -> None:
+    class Stuck:
+        async def handle(self, api_key: ApiKey, request: Any, context: RequestContext) -> Any:
+            await asyncio.get_running_loop().create_future()
+
+    async def story(world: World) -> None:
+        world.claim = ControllerClaim(NODE.node_id, "host", 9192, 2)
+        world.here = cast(Any, Stuck())
+        with pytest.raises(KafkaError) as refused:
+            await ask(world.remote, create(topic("a"), timeout_ms=10_000))
+        assert refused.value.code is ErrorCode.REQUEST_TIMED_OUT and world.now_s() <= 10.1
 
     told(story)
 
@@ -266,7 +299,7 @@ def test_when_the_time_is_over_every_part_says_so(method: str, request_: Any) ->
 def test_a_time_too_short_to_get_there_is_made_longer() -> None:
     async def story(world: World) -> None:
         claim, world.claim = world.claim, None
-        asking = asyncio.create_task(world.remote.create_topics(create(topic("a"), timeout_ms=0), principal=PROXY))
+        asking = asyncio.create_task(ask(world.remote, create(topic("a"), timeout_ms=0)))
         await asyncio.sleep(0.5)
         world.claim = claim
         assert (await asking).topics[0].error_code == 0
@@ -283,7 +316,7 @@ def test_a_topic_whose_creation_was_repeated_is_created() -> None:
         await world.has("old")
         world.links.lose_answers(1)
         wanted = create(topic("a", 2, configs={"retention.ms": "5"}), topic("old", 2), topic("b", -1, -1))
-        response = await world.remote.create_topics(wanted, principal=PROXY)
+        response = await ask(world.remote, wanted)
         a, old, b = response.topics
         assert (a.error_code, a.num_partitions, a.replication_factor, a.error_message) == (0, 2, 1, None)
         assert a.topic_id == world.image.topics["a"].topic_id
@@ -300,12 +333,12 @@ def test_somebody_elses_topic_is_not_ours(other: Any) -> None:
     async def story(world: World) -> None:
         async def interfere(node_id: int, api_key: ApiKey) -> None:
             world.links.before = None
-            await world.controller.create_topics(create(other), principal=PROXY)
+            await ask(world.controller, create(other))
             raise LinkLost("the connection broke")
 
         world.links.before = interfere
         wanted = create(topic("a", 2, configs={"retention.ms": "5"}))
-        response = await world.remote.create_topics(wanted, principal=PROXY)
+        response = await ask(world.remote, wanted)
         assert response.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
 
     told(story)
@@ -314,9 +347,9 @@ def test_somebody_elses_topic_is_not_ours(other: Any) -> None:
 def test_a_connection_that_was_refused_makes_nothing_doubtful() -> None:
     async def story(world: World) -> None:
         world.links.down.add(11)
-        asking = asyncio.create_task(world.remote.create_topics(create(topic("a", 2)), principal=PROXY))
+        asking = asyncio.create_task(ask(world.remote, create(topic("a", 2))))
         await asyncio.sleep(0.1)
-        await world.controller.create_topics(create(topic("a", 2)), principal=PROXY)
+        await ask(world.controller, create(topic("a", 2)))
         world.links.down.clear()
         assert (await asking).topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
 
@@ -328,7 +361,7 @@ def test_a_topic_whose_deletion_was_repeated_is_deleted() -> None:
         await world.has("a", "b")
         b = world.image.topics["b"].topic_id
         world.links.lose_answers(1)
-        response = await world.remote.delete_topics(delete("a", b, "nono"))
+        response = await ask(world.remote, delete("a", b, "nono"))
         assert [(one.name, one.error_code) for one in response.responses] == [
             ("a", 0),
             ("b", 0),
@@ -350,7 +383,7 @@ def test_a_repeated_deletion_spares_a_topic_of_that_name_that_was_made_anew() ->
             raise LinkLost("the connection broke")
 
         world.links.after = make_anew
-        response = await world.remote.delete_topics(delete("a"))
+        response = await ask(world.remote, delete("a"))
         assert (response.responses[0].error_code, response.responses[0].topic_id) == (0, first)
         assert world.image.topics["a"].topic_id != first
 
@@ -362,9 +395,9 @@ def test_a_deletion_that_waited_for_a_controller_spares_a_topic_of_that_name_tha
         await world.has("a")
         first = world.image.topics["a"].topic_id
         claim, world.claim = world.claim, None
-        deleting = asyncio.ensure_future(world.remote.delete_topics(delete("a")))
+        deleting = asyncio.ensure_future(ask(world.remote, delete("a")))
         await asyncio.sleep(2.5)
-        await world.controller.delete_topics(delete("a"))
+        await ask(world.controller, delete("a"))
         await world.has("a")
         world.claim = claim
         assert (await deleting).responses[0].topic_id == first
@@ -377,12 +410,12 @@ def test_partitions_whose_creation_was_repeated_are_created() -> None:
     async def story(world: World) -> None:
         await world.has("a")
         world.links.lose_answers(1)
-        assert (await world.remote.create_partitions(grow("a", 4))).results[0].error_code == 0
-        again = await world.remote.create_partitions(grow("a", 4))
+        assert (await ask(world.remote, grow("a", 4))).results[0].error_code == 0
+        again = await ask(world.remote, grow("a", 4))
         assert again.results[0].error_code == ErrorCode.INVALID_PARTITIONS
         for count in (3, 4):
             world.links.lose_answers(1)
-            useless = await world.remote.create_partitions(grow("a", count))
+            useless = await ask(world.remote, grow("a", count))
             assert useless.results[0].error_code == ErrorCode.INVALID_PARTITIONS
 
     told(story)
@@ -408,7 +441,7 @@ def test_topics_are_made_with_the_controllers_defaults_once_for_all_who_ask() ->
 def test_a_topic_the_own_image_has_not_heard_of_yet_is_waited_for() -> None:
     async def story(world: World) -> None:
         world.lag_s = 1.0
-        await world.controller.create_topics(create(topic("a")), principal=PROXY)
+        await ask(world.controller, create(topic("a")))
         await world.remote.auto_create_topic("a")
         assert "a" in world.image.topics and world.now_s() >= 1
 

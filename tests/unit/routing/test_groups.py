@@ -70,7 +70,7 @@ def test_a_forwarded_member_keeps_its_host() -> None:
     async def story(cluster: GroupCluster, client: GroupClient) -> None:
         group_id = cluster.group_at(2)
         await client.stable(group_id)
-        answer = await client.groups.describe_groups(DescribeGroupsRequest(groups=[group_id]), asking(5))
+        answer = await client.groups.handle(ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest(groups=[group_id]), asking(5))
         (member,) = answer.groups[0].members
         assert (member.client_id, member.client_host) == ("client", "/192.0.2.7")
 
@@ -165,11 +165,11 @@ def test_without_an_offsets_topic_nobody_is_the_coordinator() -> None:
         assert await client.beat("g", "m") == ErrorCode.NOT_COORDINATOR
         assert await client.fetch("g") == [(ErrorCode.NOT_COORDINATOR, -1)]
         assert now_s() == pytest.approx(2.0, abs=0.1)
-        described = await client.groups.describe_groups(DescribeGroupsRequest(groups=["g"]), asking(5))
+        described = await client.groups.handle(ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest(groups=["g"]), asking(5))
         assert described.groups[0].error_code == ErrorCode.NOT_COORDINATOR
-        deleted = await client.groups.delete_groups(DeleteGroupsRequest(groups_names=["g"]), asking(2))
+        deleted = await client.groups.handle(ApiKey.DELETE_GROUPS, DeleteGroupsRequest(groups_names=["g"]), asking(2))
         assert deleted.results[0].error_code == ErrorCode.NOT_COORDINATOR
-        assert (await client.groups.list_groups(ListGroupsRequest(), asking(5))).groups == ()
+        assert (await client.groups.handle(ApiKey.LIST_GROUPS, ListGroupsRequest(), asking(5))).groups == ()
         begun_s = now_s()
         waiting = asyncio.create_task(client.commit("g", 5))
         await asyncio.sleep(0.5)
@@ -368,14 +368,16 @@ def test_a_repeated_leave_and_a_repeated_deletion_are_done() -> None:
             request = LeaveGroupRequest(
                 group_id=group_id, member_id=member_id, members=[MemberIdentity(member_id=member_id)]
             )
-            left = await client.groups.leave_group(request, asking(version))
+            left = await client.groups.handle(ApiKey.LEAVE_GROUP, request, asking(version))
             assert (left.error_code, [one.error_code for one in left.members]) == (0, [0] if version > 2 else [])
             assert await client.beat(group_id, member_id) == ErrorCode.UNKNOWN_MEMBER_ID
         await client.commit(group_id, 1)
         for names, codes in (([group_id, "none"], [0, ErrorCode.GROUP_ID_NOT_FOUND]),):
             assert cluster.owner_of("none") != 2
             cluster.links.lose_answers(1)
-            deleted = await client.groups.delete_groups(DeleteGroupsRequest(groups_names=names), asking(2))
+            deleted = await client.groups.handle(
+                ApiKey.DELETE_GROUPS, DeleteGroupsRequest(groups_names=names), asking(2)
+            )
             assert [(one.group_id, one.error_code) for one in deleted.results] == list(zip(names, codes, strict=True))
         assert await client.fetch(group_id) == [(0, -1)]
 
@@ -389,9 +391,9 @@ def test_a_repeated_offset_deletion_is_done() -> None:
         wanted = [OffsetDeleteRequestTopic(name="t", partitions=[OffsetDeleteRequestPartition(partition_index=0)])]
         request = OffsetDeleteRequest(group_id=group_id, topics=wanted)
         cluster.links.lose_answers(1)
-        answer = await client.groups.offset_delete(request, asking(0))
+        answer = await client.groups.handle(ApiKey.OFFSET_DELETE, request, asking(0))
         assert (answer.error_code, answer.topics[0].partitions[0].error_code) == (0, 0)
-        again = await client.groups.offset_delete(request, asking(0))
+        again = await client.groups.handle(ApiKey.OFFSET_DELETE, request, asking(0))
         assert again.error_code == ErrorCode.GROUP_ID_NOT_FOUND, "nothing was repeated this time"
 
     told(story)
@@ -441,11 +443,13 @@ def test_requests_about_many_groups_are_split_and_put_together_in_order() -> Non
         cluster.links.calls.clear()
         assert await client.fetch(*asked) == [(0, n) for n in (*range(9), 0)]
         assert sorted(node_id for node_id, _ in cluster.links.calls) == [2, 3], "one request for each owner"
-        described = await client.groups.describe_groups(DescribeGroupsRequest(groups=[*asked, "none"]), asking(6))
+        described = await client.groups.handle(
+            ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest(groups=[*asked, "none"]), asking(6)
+        )
         assert [group.group_id for group in described.groups] == [*asked, "none"]
         assert [group.group_state for group in described.groups] == ["Empty"] * 10 + ["Dead"]
         request = DeleteGroupsRequest(groups_names=[*group_ids, "none", group_ids[0]])
-        deleted = await client.groups.delete_groups(request, asking(2))
+        deleted = await client.groups.handle(ApiKey.DELETE_GROUPS, request, asking(2))
         assert [one.group_id for one in deleted.results] == [*group_ids, "none"]
         assert [one.error_code for one in deleted.results] == [0] * 9 + [ErrorCode.GROUP_ID_NOT_FOUND]
         assert await client.fetch() == []
@@ -460,9 +464,13 @@ def test_one_owners_failure_is_told_to_its_groups_alone() -> None:
             await client.commit(group_id, number)
         cluster.kill(2)
         assert await client.fetch(*group_ids) == [(0, 0), (ErrorCode.NOT_COORDINATOR, -1), (0, 2)]
-        described = await client.groups.describe_groups(DescribeGroupsRequest(groups=group_ids), asking(5))
+        described = await client.groups.handle(
+            ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest(groups=group_ids), asking(5)
+        )
         assert [g.error_code for g in described.groups] == [0, ErrorCode.COORDINATOR_NOT_AVAILABLE, 0]
-        deleted = await client.groups.delete_groups(DeleteGroupsRequest(groups_names=group_ids), asking(2))
+        deleted = await client.groups.handle(
+            ApiKey.DELETE_GROUPS, DeleteGroupsRequest(groups_names=group_ids), asking(2)
+        )
         assert [g.error_code for g in deleted.results] == [0, ErrorCode.COORDINATOR_NOT_AVAILABLE, 0]
 
     told(story)
@@ -475,10 +483,10 @@ def test_old_offset_fetches_fail_in_their_own_form(version: int) -> None:
         await client.commit(group_id, 3)
         wanted = [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
         request = OffsetFetchRequest(group_id=group_id, topics=wanted)
-        found = await client.groups.offset_fetch(request, asking(version))
+        found = await client.groups.handle(ApiKey.OFFSET_FETCH, request, asking(version))
         assert (found.error_code, found.topics[0].partitions[0].committed_offset) == (0, 3)
         cluster.kill(2)
-        failed = await client.groups.offset_fetch(request, asking(version))
+        failed = await client.groups.handle(ApiKey.OFFSET_FETCH, request, asking(version))
         code = failed.error_code if version >= 2 else failed.topics[0].partitions[0].error_code
         assert code == ErrorCode.NOT_COORDINATOR and bool(failed.topics) == (version < 2)
 
@@ -492,16 +500,18 @@ def test_every_group_is_listed_at_one_proxy_and_by_operators_at_once() -> None:
             await client.commit(group_id, 1)
         listed: list[str] = []
         for node_id in (1, 2, 3):
-            answer = await cluster.nodes[node_id].groups.list_groups(ListGroupsRequest(), asking(5))
+            answer = await cluster.nodes[node_id].groups.handle(ApiKey.LIST_GROUPS, ListGroupsRequest(), asking(5))
             assert answer.error_code == 0
             for group in answer.groups:
                 found = await client.groups.prepare(group.group_id)
                 assert found is not None and found.node_id == node_id
             listed += [group.group_id for group in answer.groups]
         assert sorted(listed) == sorted(group_ids), "each once"
-        everything = await cluster.nodes[11].groups.list_groups(ListGroupsRequest(), asking(5))
+        everything = await cluster.nodes[11].groups.handle(ApiKey.LIST_GROUPS, ListGroupsRequest(), asking(5))
         assert {group.group_id for group in everything.groups} == group_ids
-        nothing = await cluster.nodes[11].groups.list_groups(ListGroupsRequest(states_filter=["Stable"]), asking(5))
+        nothing = await cluster.nodes[11].groups.handle(
+            ApiKey.LIST_GROUPS, ListGroupsRequest(states_filter=["Stable"]), asking(5)
+        )
         assert list(nothing.groups) == []
 
     told(story, brokers=(11, 12))
@@ -513,10 +523,10 @@ def test_groups_that_cannot_be_listed_are_an_error_beside_the_others() -> None:
             await client.commit(f"group-{number}", 1)
         cluster.kill(12)
         groups = cluster.nodes[11].groups
-        answer = await groups.list_groups(ListGroupsRequest(), asking(5))
+        answer = await groups.handle(ApiKey.LIST_GROUPS, ListGroupsRequest(), asking(5))
         assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert {cluster.owner_of(group.group_id) for group in answer.groups} == {11}
-        listing = asyncio.create_task(groups.list_groups(ListGroupsRequest(), asking(5)))
+        listing = asyncio.create_task(groups.handle(ApiKey.LIST_GROUPS, ListGroupsRequest(), asking(5)))
         await asyncio.sleep(1)
         cluster.bury(12, heir=11)
         answer = await listing
@@ -590,7 +600,9 @@ def test_a_deletion_whose_answer_was_lost_spares_what_was_committed_since() -> N
         await client.commit(group_id, 1)
         await client.commit(gone, 1)
         lose_the_answer_after(cluster, lambda: other.commit(group_id, 7))
-        deleted = await client.groups.delete_groups(DeleteGroupsRequest(groups_names=[group_id, gone]), asking(2))
+        deleted = await client.groups.handle(
+            ApiKey.DELETE_GROUPS, DeleteGroupsRequest(groups_names=[group_id, gone]), asking(2)
+        )
         assert [one.error_code for one in deleted.results] == [ErrorCode.REQUEST_TIMED_OUT, 0]
         assert await client.fetch(group_id, gone) == [(0, 7), (0, -1)]
 
@@ -604,7 +616,9 @@ def test_an_offset_deletion_whose_answer_was_lost_spares_what_was_committed_sinc
         await client.commit(group_id, 1)
         lose_the_answer_after(cluster, lambda: other.commit(group_id, 7))
         wanted = [OffsetDeleteRequestTopic(name="t", partitions=[OffsetDeleteRequestPartition(partition_index=0)])]
-        answer = await client.groups.offset_delete(OffsetDeleteRequest(group_id=group_id, topics=wanted), asking(0))
+        answer = await client.groups.handle(
+            ApiKey.OFFSET_DELETE, OffsetDeleteRequest(group_id=group_id, topics=wanted), asking(0)
+        )
         assert (answer.error_code, answer.topics[0].partitions[0].error_code) == (0, ErrorCode.REQUEST_TIMED_OUT)
         assert await client.fetch(group_id) == [(0, 7)]
 
@@ -630,7 +644,7 @@ def test_a_deletion_that_may_be_in_the_log_is_not_written_again(owner: int) -> N
 
         shard.state_log.append = append_and_be_fenced  # type: ignore[method-assign]
         request = DeleteGroupsRequest(groups_names=[group_id])
-        deleted = await client.groups.delete_groups(request, asking(2))
+        deleted = await client.groups.handle(ApiKey.DELETE_GROUPS, request, asking(2))
         assert deleted.results[0].error_code == 0, "the next owner finds nothing left"
         assert await client.fetch(group_id) == [(0, -1)]
 
@@ -648,7 +662,9 @@ def test_a_deletion_that_cannot_be_checked_is_not_told_as_a_coordinators_error()
             cluster.kill(2)
 
         lose_the_answer_after(cluster, die)
-        deleted = await client.groups.delete_groups(DeleteGroupsRequest(groups_names=[group_id]), asking(2))
+        deleted = await client.groups.handle(
+            ApiKey.DELETE_GROUPS, DeleteGroupsRequest(groups_names=[group_id]), asking(2)
+        )
         assert deleted.results[0].error_code == ErrorCode.REQUEST_TIMED_OUT
 
     told(story)

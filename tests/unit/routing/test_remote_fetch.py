@@ -27,8 +27,9 @@ from bmq.protocol.messages.offset_for_leader_epoch_request import (
     OffsetForLeaderTopic,
 )
 from bmq.protocol.record_batch import batches, decode_records
+from bmq.protocol.request_context import RequestContext
 from bmq.proxy.appender import Appender
-from bmq.proxy.dispatch import HANDLERS, HOT_HANDLERS, RequestContext
+from bmq.proxy.dispatch import HANDLERS, HOT_HANDLERS
 from bmq.proxy.fetch_config import FetchConfig
 from bmq.proxy.fetcher import Fetcher
 from bmq.proxy.handlers import delete_records, fetch, list_offsets, offset_for_leader_epoch  # noqa: F401  (register)

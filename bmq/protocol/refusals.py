@@ -1,19 +1,19 @@
-"""Answers of the controller's APIs that a proxy gives in its place: refusals in the form of each API.
+"""The answer to a request that failed as a whole, in the form of each API.
 
-An API whose response has no place for one error code gets it in every part, as from the controller itself.
+A response that has a place for one error code gets it there, those of the APIs below in every part.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, Final
 
 from bmq.protocol.apis import ApiKey
+from bmq.protocol.codec import message_format
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.alter_configs_request import AlterConfigsRequest
 from bmq.protocol.messages.alter_configs_response import AlterConfigsResourceResponse, AlterConfigsResponse
-from bmq.protocol.messages.alter_partition_reassignments_request import AlterPartitionReassignmentsRequest
-from bmq.protocol.messages.alter_partition_reassignments_response import AlterPartitionReassignmentsResponse
 from bmq.protocol.messages.create_partitions_request import CreatePartitionsRequest
 from bmq.protocol.messages.create_partitions_response import CreatePartitionsResponse, CreatePartitionsTopicResult
 from bmq.protocol.messages.create_topics_request import CreateTopicsRequest
@@ -29,13 +29,26 @@ from bmq.protocol.messages.incremental_alter_configs_response import (
     AlterConfigsResourceResponse as IncrementalResourceResponse,
 )
 from bmq.protocol.messages.incremental_alter_configs_response import IncrementalAlterConfigsResponse
-from bmq.protocol.messages.list_partition_reassignments_request import ListPartitionReassignmentsRequest
-from bmq.protocol.messages.list_partition_reassignments_response import ListPartitionReassignmentsResponse
 
 
-def refused(api_key: ApiKey, request: Any, code: ErrorCode, message: str) -> Any:
-    """The response that refuses all of the request. KeyError for an API that is not the controller's."""
-    return _REFUSALS[api_key](request, code, message)
+def refused(api_key: ApiKey, request: Any, code: int, message: str) -> Any:
+    """The response that refuses all of the request; None when it has no place for a code.
+
+    (Its handler then had to put the code into every part; a connection that gets None here is closed, as Kafka does.)
+    """
+    refuse = _REFUSALS.get(api_key)
+    return _with_one_code(api_key, code, message) if refuse is None else refuse(request, ErrorCode(code), message)
+
+
+def _with_one_code(api_key: ApiKey, code: int, message: str) -> Any:
+    response = message_format("response", api_key).message_class
+    names = {field.name for field in dataclasses.fields(response)}
+    if "error_code" not in names:
+        return None
+    filled: dict[str, Any] = {"error_code": code}
+    if "error_message" in names and message:
+        filled["error_message"] = message
+    return response(**filled)
 
 
 def _create_topics(request: CreateTopicsRequest, code: ErrorCode, message: str) -> CreateTopicsResponse:
@@ -47,8 +60,11 @@ def _create_topics(request: CreateTopicsRequest, code: ErrorCode, message: str) 
 def _delete_topics(request: DeleteTopicsRequest, code: ErrorCode, message: str) -> DeleteTopicsResponse:
     return DeleteTopicsResponse(
         responses=[
-            DeletableTopicResult(name=one.name, topic_id=one.topic_id, error_code=code, error_message=message)
-            for one in request.topics
+            *(DeletableTopicResult(name=name, error_code=code) for name in request.topic_names),
+            *(
+                DeletableTopicResult(name=one.name, topic_id=one.topic_id, error_code=code, error_message=message)
+                for one in request.topics
+            ),
         ]
     )
 
@@ -121,18 +137,6 @@ def _elect_leaders(request: ElectLeadersRequest, code: ErrorCode, message: str) 
     )
 
 
-def _alter_partition_reassignments(
-    request: AlterPartitionReassignmentsRequest, code: ErrorCode, message: str
-) -> AlterPartitionReassignmentsResponse:
-    return AlterPartitionReassignmentsResponse(error_code=code, error_message=message)
-
-
-def _list_partition_reassignments(
-    request: ListPartitionReassignmentsRequest, code: ErrorCode, message: str
-) -> ListPartitionReassignmentsResponse:
-    return ListPartitionReassignmentsResponse(error_code=code, error_message=message)
-
-
 _REFUSALS: Final[dict[ApiKey, Callable[[Any, ErrorCode, str], Any]]] = {
     ApiKey.CREATE_TOPICS: _create_topics,
     ApiKey.DELETE_TOPICS: _delete_topics,
@@ -141,6 +145,4 @@ _REFUSALS: Final[dict[ApiKey, Callable[[Any, ErrorCode, str], Any]]] = {
     ApiKey.ALTER_CONFIGS: _alter_configs,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _incremental_alter_configs,
     ApiKey.ELECT_LEADERS: _elect_leaders,
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _alter_partition_reassignments,
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: _list_partition_reassignments,
 }
