@@ -18,6 +18,7 @@ from bmq.controller.assignment import owner_nodes
 from bmq.controller.config import ControllerConfig
 from bmq.controller.config_alter import decide_alter_configs, decide_incremental_alter_configs
 from bmq.controller.config_describe import describe_configs
+from bmq.controller.config_list import list_config_resources
 from bmq.controller.decision import Decision
 from bmq.controller.decision_log import ControllerGone, DecisionLog
 from bmq.controller.leader_election import decide_elect_leaders
@@ -57,6 +58,8 @@ from bmq.protocol.messages.elect_leaders_request import ElectLeadersRequest
 from bmq.protocol.messages.elect_leaders_response import ElectLeadersResponse
 from bmq.protocol.messages.incremental_alter_configs_request import IncrementalAlterConfigsRequest
 from bmq.protocol.messages.incremental_alter_configs_response import IncrementalAlterConfigsResponse
+from bmq.protocol.messages.list_config_resources_request import ListConfigResourcesRequest
+from bmq.protocol.messages.list_config_resources_response import ListConfigResourcesResponse
 from bmq.protocol.messages.list_partition_reassignments_request import ListPartitionReassignmentsRequest
 from bmq.protocol.messages.list_partition_reassignments_response import ListPartitionReassignmentsResponse
 from bmq.protocol.metadata_records import ProducerIdsRecord
@@ -94,6 +97,7 @@ class ClientRequests:
             ApiKey.DELETE_TOPICS: self.delete_topics,
             ApiKey.CREATE_PARTITIONS: self.create_partitions,
             ApiKey.DESCRIBE_CONFIGS: self.describe_configs,
+            ApiKey.LIST_CONFIG_RESOURCES: self.list_config_resources,
             ApiKey.INCREMENTAL_ALTER_CONFIGS: self.incremental_alter_configs,
             ApiKey.ALTER_CONFIGS: self.alter_configs,
             ApiKey.ELECT_LEADERS: self.elect_leaders,
@@ -192,6 +196,12 @@ class ClientRequests:
             {"root": self._config.log_level.upper()},
             self._other_brokers(),
         )
+
+    async def list_config_resources(
+        self, request: ListConfigResourcesRequest, context: RequestContext
+    ) -> ListConfigResourcesResponse:
+        """ListConfigResources 0-1."""
+        return list_config_resources(self.image, request, context.api_version)
 
     async def incremental_alter_configs(
         self, request: IncrementalAlterConfigsRequest, context: RequestContext

@@ -41,11 +41,13 @@ class ConfigType(IntEnum):
 
 
 class ResourceType(IntEnum):
-    """What has configs. Kafka's others (client metrics, groups) are not served."""
+    """What has configs. Nobody can set those of client metrics and groups here yet, so there are none."""
 
     TOPIC = 2
     BROKER = 4
     BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
 
 
 class ConfigSource(IntEnum):

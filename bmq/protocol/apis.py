@@ -45,6 +45,7 @@ class ApiKey(IntEnum):
     BROKER_REGISTRATION = 62
     BROKER_HEARTBEAT = 63
     ALLOCATE_PRODUCER_IDS = 67
+    LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
     # Our own, between nodes; see internal_messages.py.
     METADATA_FETCH = 20_001
@@ -132,6 +133,7 @@ APIS: dict[ApiKey, Api] = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: _api(0, 0, 0, route=Route.CONTROLLER),
     ApiKey.OFFSET_DELETE: _api(0, 0, None, route=Route.GROUP),
     ApiKey.DESCRIBE_CLUSTER: _api(0, 2, 0),
+    ApiKey.LIST_CONFIG_RESOURCES: _api(0, 1, 0, route=Route.CONTROLLER),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _api(0, 0, 0),
 }
 

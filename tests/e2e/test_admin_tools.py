@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.e2e.conftest import TopicMaker, unique_name
 from tests.support.java import (
     BROKER_API_VERSIONS,
+    CLIENT_METRICS,
     CLUSTER,
     CONFIGS,
     CONSUMER_GROUPS,
@@ -131,6 +132,15 @@ def test_topic_configs_are_described_and_altered(server: Server, make_topic: Top
     refused = configs(server, "--alter", *entity, "--add-config", "retention.ms=eternity", check=False)
     assert refused.code != 0
     assert "eternity" in refused.text
+
+
+def test_what_has_configs_is_listed(server: Server, make_topic: TopicMaker) -> None:
+    """Both tools ask for a list first (ListConfigResources), and end with an error where that is not served."""
+    topic = make_topic()
+    listed = run_tool(CLIENT_METRICS, "--bootstrap-server", server.bootstrap, "--list")
+    assert (listed.code, listed.out.strip()) == (0, "")
+    described = configs(server, "--describe", "--entity-type", "client-metrics")
+    assert (described.code, topic in described.out) == (0, False)
 
 
 def test_broker_configs_are_described_and_altered(server: Server) -> None:

@@ -18,6 +18,7 @@ from bmq.protocol.apis import APIS, ApiKey
 from bmq.protocol.codec import decode_request, decode_response, encode_request, encode_response, parse_request_header
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.delete_topics_request import DeleteTopicsRequest
+from bmq.protocol.messages.list_config_resources_request import ListConfigResourcesRequest
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy.appender import Appender
 from bmq.proxy.dispatch import HANDLERS
@@ -125,6 +126,25 @@ async def test_disabled_deletion_has_the_code_each_version_knows(version: int) -
     assert result.error_code == expected
     assert "a" in server.controller.image.topics
     await server.controller.close()
+
+
+async def test_list_config_resources(server: Server) -> None:
+    await server.ask(ApiKey.CREATE_TOPICS, 7, create(topic("b"), topic("a")))
+
+    async def listed(version: int, *types: int) -> list[tuple[int, str]]:
+        request = ListConfigResourcesRequest(resource_types=types)
+        response = await server.ask(ApiKey.LIST_CONFIG_RESOURCES, version, request)
+        assert response.error_code == ErrorCode.NONE
+        return [(one.resource_type, one.resource_name) for one in response.config_resources]
+
+    assert await listed(0) == []  # client metrics alone
+    assert await listed(1) == [(8, "1"), (4, "1"), (2, "b"), (2, "a")]
+    assert await listed(1, 2, 2) == [(2, "b"), (2, "a")]
+    assert await listed(1, 16, 32, 4) == [(4, "1")]
+    for unknown in (0, 3, 64, -1):
+        request = ListConfigResourcesRequest(resource_types=(2, unknown))
+        response = await server.ask(ApiKey.LIST_CONFIG_RESOURCES, 1, request)
+        assert (response.error_code, list(response.config_resources)) == (ErrorCode.UNSUPPORTED_VERSION, [])
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.CREATE_PARTITIONS))

@@ -1,0 +1,43 @@
+"""ListConfigResourcesResponse: every field of every version served. Written by tools/generate_messages.py; do not edit."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Final
+
+from bmq.protocol.formats import Format, FormatField
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class ConfigResource:
+    resource_name: str = ""
+    resource_type: int = 16
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class ListConfigResourcesResponse:
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    config_resources: Sequence[ConfigResource] = ()
+
+
+_CONFIG_RESOURCE: Final = Format(
+    ConfigResource,
+    version_min=0,
+    version_max=1,
+    flexible_from=0,
+    fields=(
+        FormatField("resource_name", "string"),
+        FormatField("resource_type", "int8", since=1),
+    ),
+)
+FORMAT: Final = Format(
+    ListConfigResourcesResponse,
+    version_min=0,
+    version_max=1,
+    flexible_from=0,
+    fields=(
+        FormatField("throttle_time_ms", "int32"),
+        FormatField("error_code", "int16"),
+        FormatField("config_resources", entity=_CONFIG_RESOURCE, is_array=True),
+    ),
+)
