@@ -29,7 +29,7 @@ from bmq.internal.handlers import load_all
 from bmq.internal.local_roles import HereController, LocalShards, NodeReleases
 from bmq.internal.services import InternalServices
 from bmq.log.clock import Clock
-from bmq.log.partition_log import PartitionLog, TopicPartition
+from bmq.log.partition_log import ReplayableLog, TopicPartition
 from bmq.log.root import ClusterRoot
 from bmq.log.store import SegmentStore
 from bmq.membership.assignments import Assignments
@@ -357,7 +357,7 @@ class NodeServer:
         self._is_started = True
 
     def _make_controller(
-        self, log: PartitionLog, epoch: int, node: Node, cluster_id: str, configs: Mapping[str, str]
+        self, log: ReplayableLog, epoch: int, node: Node, cluster_id: str, configs: Mapping[str, str]
     ) -> Controller:
         return Controller(
             log,

@@ -27,7 +27,7 @@ from bmq.coordinator.coordinator import GroupCoordinator
 from bmq.log.clock import Clock
 from bmq.log.config import LogConfig
 from bmq.log.names import EpochListing, partition_directory
-from bmq.log.partition_log import PartitionLog, PartitionStarting, TopicPartition
+from bmq.log.partition_log import PartitionStarting, ReplayableLog, TopicPartition
 from bmq.log.store import Durability, SegmentStore
 from bmq.metadata.history import StateChangeHistory
 from bmq.metadata.image import (
@@ -82,7 +82,7 @@ class OffsetsTopic:
     def owned(self) -> range:
         return range(self.partition_count())
 
-    async def open(self, shard: int) -> PartitionLog:
+    async def open(self, shard: int) -> ReplayableLog:
         topic = self._controller.image.topics.get(OFFSETS_TOPIC_NAME)
         if topic is None:
             try:
@@ -223,7 +223,7 @@ class StandaloneServer:
         if self._groups is not None:
             self._groups.stood_still()
 
-    async def _watch_metadata(self, metadata_log: PartitionLog, controller: Controller) -> None:
+    async def _watch_metadata(self, metadata_log: ReplayableLog, controller: Controller) -> None:
         """Ends when this server cannot decide anything any more: nobody here assigns its metadata log anew.
 
         A fenced partition was taken by another server of the same root. A server at rest writes nothing that could fail,
@@ -260,7 +260,7 @@ class StandaloneServer:
     def _advertised(self, host: str, port: int) -> tuple[str, int]:
         return split_address(self._settings.advertised) if self._settings.advertised else (host, port)
 
-    async def _started_controller(self, metadata_log: PartitionLog, node: Node, cluster_id: str) -> Controller:
+    async def _started_controller(self, metadata_log: ReplayableLog, node: Node, cluster_id: str) -> Controller:
         controller = Controller(
             metadata_log,
             self._store,

@@ -17,7 +17,7 @@ from bmq.controller.config import ControllerConfig
 from bmq.controller.decision import Decision, refuse_all
 from bmq.controller.metrics import ControllerMetrics
 from bmq.log.clock import Clock
-from bmq.log.partition_log import PartitionLog
+from bmq.log.partition_log import ReplayableLog
 from bmq.log.state_log import StateLog
 from bmq.metadata.broker_configs import BrokerConfigs
 from bmq.metadata.image import MetadataImage
@@ -46,7 +46,7 @@ class DecisionLog:
 
     def __init__(
         self,
-        log: PartitionLog,
+        log: ReplayableLog,
         state: MetadataState,
         clock: Clock,
         config: ControllerConfig,
@@ -68,7 +68,7 @@ class DecisionLog:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
-    def log(self) -> PartitionLog:
+    def log(self) -> ReplayableLog:
         return self._state_log.log
 
     @property

@@ -33,7 +33,7 @@ from bmq.controller.partition_reports import FENCED, NodeLoad
 from bmq.controller.topic_deletion import TopicDeletions
 from bmq.controller.unknown_topics import report_unknown_topics, require_no_topics
 from bmq.log.clock import Clock
-from bmq.log.partition_log import PartitionLog
+from bmq.log.partition_log import ReplayableLog
 from bmq.log.store import SegmentStore
 from bmq.metadata.broker_configs import BrokerConfigs, static_configs
 from bmq.metadata.features import first_level, require_understood
@@ -82,7 +82,7 @@ class Controller(ClientRequests):
 
     def __init__(
         self,
-        log: PartitionLog,
+        log: ReplayableLog,
         store: SegmentStore,
         node: Node,
         clock: Clock,

@@ -13,7 +13,7 @@ from bmq.coordinator.config import CoordinatorConfig
 from bmq.coordinator.metrics import GroupMetrics
 from bmq.coordinator.runtime import Shard, coordinator_error
 from bmq.log.clock import Clock
-from bmq.log.partition_log import PartitionLog
+from bmq.log.partition_log import ReplayableLog
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 
@@ -29,7 +29,7 @@ class Shards(Protocol):
     def owned(self) -> Sequence[int]:
         """The partitions that are this process's to own, as far as it knows."""
 
-    async def open(self, shard: int) -> PartitionLog:
+    async def open(self, shard: int) -> ReplayableLog:
         """The partition's log, writing; one process makes the topic on first use, a cluster's node does not.
 
         Raises KafkaError (NOT_LEADER_OR_FOLLOWER: another's), StoreError.

@@ -27,7 +27,7 @@ from bmq.coordinator.offset_columns import PackedOffsets
 from bmq.coordinator.offsets import Offsets, Record
 from bmq.coordinator.snapshot import ShardState, decode_snapshot, encode_snapshot
 from bmq.log.clock import Clock
-from bmq.log.partition_log import PartitionLog
+from bmq.log.partition_log import ReplayableLog
 from bmq.log.state_log import SnapshotPolicy, StateLog
 from bmq.log.store import FencedWriter
 from bmq.protocol.error_codes import ErrorCode
@@ -97,7 +97,7 @@ class Shard:
     def __init__(
         self,
         number: int,
-        log: PartitionLog,
+        log: ReplayableLog,
         clock: Clock,
         config: CoordinatorConfig,
         metrics: GroupMetrics,

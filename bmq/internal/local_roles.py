@@ -8,7 +8,7 @@ from typing import Any
 from bmq.broker.manager import PartitionManager
 from bmq.controller.runtime import Controller, ControllerGone
 from bmq.internal.services import Office
-from bmq.log.partition_log import PartitionLog, TopicPartition
+from bmq.log.partition_log import ReplayableLog, TopicPartition
 from bmq.membership.assignments import Assignments
 from bmq.metadata.image import OFFSETS_TOPIC_NAME, MetadataImage
 from bmq.protocol.apis import ApiKey
@@ -34,7 +34,7 @@ class LocalShards:
         topic = self._image().topics.get(OFFSETS_TOPIC_NAME)
         return [] if topic is None else [p.partition for p in topic.partitions if p.leader == self._node_id]
 
-    async def open(self, shard: int) -> PartitionLog:
+    async def open(self, shard: int) -> ReplayableLog:
         """Raises KafkaError COORDINATOR_NOT_AVAILABLE (no topic yet), and what PartitionManager.leader_of does."""
         topic = self._image().topics.get(OFFSETS_TOPIC_NAME)
         if topic is None:

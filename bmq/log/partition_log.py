@@ -1,6 +1,7 @@
-"""What everybody above the log needs of one partition: append and read. The broker's runtime is one, a test's fake another.
+"""What everybody above the log needs of one partition, as two ports. The broker's runtime is both, a test's fake another.
 
-The proxy appends and reads records through it; coordinators and the controller keep their state in it.
+The proxy appends and reads clients' records through a PartitionLog, wherever the owner is. Coordinators and the controller
+keep their state in a ReplayableLog, which only the owner's process has.
 """
 
 from __future__ import annotations
@@ -121,24 +122,6 @@ class PartitionLog(Protocol):
     async def locate(self, offset: int) -> Location:
         """Where a catch-up read for `offset` starts. Raises KafkaError OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR."""
 
-    async def read(self, offset: int, length_bytes_max: int) -> WholeBatches | None:
-        """Whole batches from `offset` on, below the high watermark, for replay: from memory or from the store.
-
-        None when there is nothing at or past `offset` yet. Raises KafkaError OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
-        """
-
-    async def latest_snapshot(self) -> StateSnapshot | None:
-        """The newest state snapshot at or below the high watermark; None: the log alone has the whole state.
-
-        Raises KafkaError, StoreError; StateDamaged when the state cannot be made whole: then an operator has to decide.
-        """
-
-    async def save_snapshot(self, snapshot: StateSnapshot) -> None:
-        """Write it as a file of this epoch's directory and name it in a new manifest; older ones are dropped (rule 16).
-
-        Closed segments that end at or below `next_offset` are dropped too: for state machines the snapshot replaces them.
-        """
-
     async def offset_for_timestamp(self, timestamp_ms: int, bound_offset: int) -> tuple[int, int] | None:
         """(offset, timestamp) of the first record with a timestamp at or past this one, below the bound; None if none."""
 
@@ -159,3 +142,25 @@ class PartitionLog(Protocol):
 
     def on_advance(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` once at the next move of the high watermark, or change of state; returns how to take it back."""
+
+
+class ReplayableLog(PartitionLog, Protocol):
+    """One partition in its owner's process, with what a state machine needs to live in it."""
+
+    async def read(self, offset: int, length_bytes_max: int) -> WholeBatches | None:
+        """Whole batches from `offset` on, below the high watermark, for replay: from memory or from the store.
+
+        None when there is nothing at or past `offset` yet. Raises KafkaError OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
+        """
+
+    async def latest_snapshot(self) -> StateSnapshot | None:
+        """The newest state snapshot at or below the high watermark; None: the log alone has the whole state.
+
+        Raises KafkaError, StoreError; StateDamaged when the state cannot be made whole: then an operator has to decide.
+        """
+
+    async def save_snapshot(self, snapshot: StateSnapshot) -> None:
+        """Write it as a file of this epoch's directory and name it in a new manifest; older ones are dropped (rule 16).
+
+        Closed segments that end at or below `next_offset` are dropped too: for state machines the snapshot replaces them.
+        """

@@ -1,4 +1,4 @@
-"""How a state machine lives in a PartitionLog: records in, replayed once they are durable, and again after a restart.
+"""How a state machine lives in a ReplayableLog: records in, replayed once they are durable, and again after a restart.
 
 The rule of everything built on it: deciding returns records and changes nothing; only `apply_record` changes state, live
 and after a restart alike, in the order of the log; an answer leaves once its records are below the high watermark. So
@@ -21,7 +21,7 @@ from typing import Final
 import structlog
 
 from bmq.log.clock import Clock
-from bmq.log.partition_log import AppendResult, PartitionLog, StateSnapshot
+from bmq.log.partition_log import AppendResult, ReplayableLog, StateSnapshot
 from bmq.log.store import CorruptFile, FencedWriter
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
@@ -70,7 +70,7 @@ class StateLog:
     before the first one replayed are lost, so that later ones may speak of what is not there.
     """
 
-    def __init__(self, log: PartitionLog, clock: Clock, policy: SnapshotPolicy | None = None) -> None:
+    def __init__(self, log: ReplayableLog, clock: Clock, policy: SnapshotPolicy | None = None) -> None:
         self.log = log
         self.applied_offset = -1
         self.is_broken = False

@@ -21,7 +21,7 @@ from bmq.election.election import ControllerClaim, Election, ElectionError, Memb
 from bmq.log.config import LogConfig
 from bmq.log.damage import Damage, StateDamaged, is_accepted, require_accepted
 from bmq.log.names import EpochListing, partition_directory
-from bmq.log.partition_log import PartitionLog, TopicPartition
+from bmq.log.partition_log import ReplayableLog, TopicPartition
 from bmq.log.store import Durability, SegmentStore, StoreError
 from bmq.membership.config import ClusterSettings
 from bmq.membership.metadata_seen import NOTHING, Witness, missing_end
@@ -60,7 +60,7 @@ class ControllerOffice:
         member: Member,
         manager: PartitionManager,
         store: SegmentStore,
-        make: Callable[[PartitionLog, int], Controller],
+        make: Callable[[ReplayableLog, int], Controller],
         on_active: Callable[[Controller | None], Awaitable[None]],
         settings: ClusterSettings,
         random: Random,
@@ -179,13 +179,13 @@ class ControllerOffice:
             await self._manager.unassign(METADATA)
             _log.info("controller_ended", controller_epoch=claim.epoch)
 
-    async def _require_whole(self, log: PartitionLog, witnesses: Sequence[Witness]) -> None:
+    async def _require_whole(self, log: ReplayableLog, witnesses: Sequence[Witness]) -> None:
         """Raises StateDamaged when somebody has seen more of the log than there is (rule 25)."""
         damage = missing_end(partition_directory(METADATA), log.epoch_end_offset, log.high_watermark, witnesses)
         if damage is not None:
             await require_accepted(self._store, damage)
 
-    def _mark(self, log: PartitionLog) -> None:
+    def _mark(self, log: ReplayableLog) -> None:
         """Note how far the log goes, behind everything else: the mark may be late, never early."""
         mark = MetadataMark(log.leader_epoch, log.high_watermark)
         if mark != self._marked and (self._marking is None or self._marking.done()):
@@ -217,7 +217,7 @@ class ControllerOffice:
             f"`bmq cluster raise-epoch --to {highest} --zookeeper HOSTS --cluster-id ID` and start the controllers again"
         )
 
-    async def _until_lost(self, controller: Controller, log: PartitionLog, lost: asyncio.Future[None]) -> None:
+    async def _until_lost(self, controller: Controller, log: ReplayableLog, lost: asyncio.Future[None]) -> None:
         """A controller at rest writes nothing that could fail, so it asks whether the log is still its own."""
         gone = asyncio.ensure_future(controller.gone.wait())
         try:
@@ -227,7 +227,7 @@ class ControllerOffice:
             await asyncio.wait({gone})
 
     async def _until_any(
-        self, controller: Controller, log: PartitionLog, lost: asyncio.Future[None], gone: asyncio.Future[Any]
+        self, controller: Controller, log: ReplayableLog, lost: asyncio.Future[None], gone: asyncio.Future[Any]
     ) -> None:
         while not lost.done() and not gone.done() and controller.newer_epoch <= controller.epoch:
             self._mark(log)

@@ -22,9 +22,7 @@ from bmq.log.partition_log import (
     AppendResult,
     Location,
     PartitionStarting,
-    StateSnapshot,
     TopicPartition,
-    WholeBatches,
 )
 from bmq.peers.link import Link, LinkLost
 from bmq.peers.links import Links
@@ -297,18 +295,6 @@ class RemoteLog:
         self._mirror.learn_epochs(answer.epochs)
         self._learn(answer.log_start_offset, answer.high_watermark, answer.last_stable_offset, answer.log_end_offset)
 
-    async def read(self, offset: int, length_bytes_max: int) -> WholeBatches | None:
-        """State machines run where their log is owned."""
-        raise _not_here()
-
-    async def latest_snapshot(self) -> StateSnapshot | None:
-        """As `read`."""
-        raise _not_here()
-
-    async def save_snapshot(self, snapshot: StateSnapshot) -> None:
-        """As `read`."""
-        raise _not_here()
-
     # --- following
 
     def take(self, part: TailPart) -> None:
@@ -407,7 +393,3 @@ def _result_of(frame: bytearray) -> AppendResult:
 
 def _moved() -> KafkaError:
     return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition has another owner")
-
-
-def _not_here() -> KafkaError:
-    return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition is owned by another node")

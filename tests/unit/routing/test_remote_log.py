@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
-from bmq.log.partition_log import AppendResult, StateSnapshot
+from bmq.log.partition_log import AppendResult
 from bmq.log.segment_reader import read_whole_batches
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import encode_response
@@ -285,9 +285,6 @@ async def test_records_are_deleted_by_the_owner(cluster: Cluster) -> None:
 @on_cluster()
 async def test_state_machines_do_not_run_on_it(cluster: Cluster) -> None:
     log = await opened(cluster)
-    assert await refusal(log.read(0, 1)) is MOVED
-    assert await refusal(log.latest_snapshot()) is MOVED
-    assert await refusal(log.save_snapshot(StateSnapshot(0, b""))) is MOVED
     assert (await append(log, b"a", is_internal=True)).error_code is MOVED
 
 
