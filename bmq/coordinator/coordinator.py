@@ -15,12 +15,14 @@ from bmq.coordinator.config import CoordinatorConfig
 from bmq.coordinator.directory import ShardDirectory, Shards
 from bmq.coordinator.effects import GroupState, Joining, join_error, sync_error
 from bmq.coordinator.group import Group
+from bmq.coordinator.group_shard import GroupShard
+from bmq.coordinator.log_errors import coordinator_error, deletion_error
 from bmq.coordinator.member import Caller, distinct_protocols
 from bmq.coordinator.metrics import GroupMetrics
 from bmq.coordinator.offset_api import OffsetApi
-from bmq.coordinator.runtime import Shard, coordinator_error, deletion_error
 from bmq.coordinator.topics import CurrentTopics
 from bmq.log.clock import Clock
+from bmq.log.partition_log import ReplayableLog
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
@@ -66,7 +68,11 @@ class GroupCoordinator(OffsetApi):
         self, shards: Shards, clock: Clock, rng: Dice, config: CoordinatorConfig, image: CurrentTopics
     ) -> None:
         self.metrics = GroupMetrics(self._groups_by_state, self._offset_count)
-        super().__init__(ShardDirectory(shards, clock, config, self.metrics), clock, image, self.metrics)
+
+        def make(number: int, log: ReplayableLog, on_lost: Callable[[GroupShard], None]) -> GroupShard:
+            return GroupShard(number, log, clock, config, self.metrics, on_lost)
+
+        super().__init__(ShardDirectory(GroupShard.kind, shards, make, config), clock, image, self.metrics)
         self.config = config
         self._rng = rng
         self._loop = asyncio.get_running_loop()
@@ -308,7 +314,7 @@ class GroupCoordinator(OffsetApi):
         return sum(shard.offsets.count for shard in self.directory.ready.values())
 
 
-def _described(group_id: str, shard: Shard, api_version: int) -> DescribedGroup:
+def _described(group_id: str, shard: GroupShard, api_version: int) -> DescribedGroup:
     group = shard.groups.get(group_id)
     if group is not None:
         is_stable = group.state is GroupState.STABLE
@@ -341,7 +347,7 @@ def _described(group_id: str, shard: Shard, api_version: int) -> DescribedGroup:
     return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
 
 
-def _delete(group_id: str, shard: Shard) -> asyncio.Future[int]:
+def _delete(group_id: str, shard: GroupShard) -> asyncio.Future[int]:
     """Write the tombstones of a group and its offsets. Raises KafkaError when it may not be deleted."""
     if not shard.has_group(group_id):
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")

@@ -1,30 +1,33 @@
-"""Which shard a group belongs to, and the shards this process has: loaded when first asked for, dropped when lost."""
+"""Which shard a key belongs to, and the shards this process has: loaded when first asked for, dropped when lost."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import structlog
 
 from bmq.coordinator.config import CoordinatorConfig
-from bmq.coordinator.metrics import GroupMetrics
-from bmq.coordinator.runtime import Shard, coordinator_error
-from bmq.log.clock import Clock
+from bmq.coordinator.log_errors import coordinator_error
+from bmq.coordinator.shard import Shard
 from bmq.log.partition_log import ReplayableLog
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 
 _log = structlog.get_logger("bmq.coordinator")
 
+S = TypeVar("S", bound=Shard)
+MakeShard = Callable[[int, ReplayableLog, Callable[[S], None]], S]
+"""(number, the partition's log, to be called when the shard is lost)"""
+
 
 class Shards(Protocol):
-    """The partitions of `__consumer_offsets`, as the wiring provides them."""
+    """The partitions of the topic that a state machine lives in, as the wiring provides them."""
 
     def partition_count(self) -> int:
-        """offsets.topic.num.partitions; never changes once the topic exists."""
+        """Never changes once the topic exists."""
 
     def owned(self) -> Sequence[int]:
         """The partitions that are this process's to own, as far as it knows."""
@@ -37,9 +40,9 @@ class Shards(Protocol):
 
 
 @lru_cache(maxsize=65_536)
-def shard_of(group_id: str, count: int) -> int:
-    """Kafka's `Utils.abs(groupId.hashCode()) % count`, so that a group keeps its partition across servers."""
-    units = group_id.encode("utf-16-be", "surrogatepass")
+def shard_of(key: str, count: int) -> int:
+    """Kafka's `Utils.abs(key.hashCode()) % count`, so that a group keeps its partition across servers."""
+    units = key.encode("utf-16-be", "surrogatepass")
     value = 0
     for position in range(0, len(units), 2):
         value = (31 * value + (units[position] << 8 | units[position + 1])) & 0xFFFF_FFFF
@@ -49,40 +52,40 @@ def shard_of(group_id: str, count: int) -> int:
     return value % count
 
 
-class ShardDirectory:
-    """The shards by number."""
+class ShardDirectory(Generic[S]):
+    """The shards by number. `kind`: of what, as it stands in log lines."""
 
-    def __init__(self, shards: Shards, clock: Clock, config: CoordinatorConfig, metrics: GroupMetrics) -> None:
-        self.ready: dict[int, Shard] = {}
-        self._shards = shards
-        self._clock = clock
+    def __init__(self, kind: str, shards: Shards, make: MakeShard[S], config: CoordinatorConfig) -> None:
+        self.ready: dict[int, S] = {}
         self.config = config
-        self._metrics = metrics
-        self._loads: dict[int, asyncio.Task[Shard | ErrorCode]] = {}
+        self._kind = kind
+        self._shards = shards
+        self._make = make
+        self._loads: dict[int, asyncio.Task[S | ErrorCode]] = {}
         self._slots = asyncio.Semaphore(config.shards_loading_max)
         self._is_closed = False
         self._told: dict[int, ErrorCode] = {}  # why a shard could not be loaded, while it cannot
 
-    def number_of(self, group_id: str) -> int:
-        return shard_of(group_id, self._shards.partition_count())
+    def number_of(self, key: str) -> int:
+        return shard_of(key, self._shards.partition_count())
 
-    def find(self, group_id: str) -> Shard | None:
-        """The group's shard if it is loaded: the fast path."""
-        return self.ready.get(shard_of(group_id, self._shards.partition_count()))
+    def find(self, key: str) -> S | None:
+        """The shard of a key if it is loaded: the fast path."""
+        return self.ready.get(shard_of(key, self._shards.partition_count()))
 
-    async def get(self, group_id: str) -> Shard:
-        """The group's shard, loaded if need be. Raises KafkaError with a code for the group's client."""
-        number = self.number_of(group_id)
+    async def get(self, key: str) -> S:
+        """The shard of a key, loaded if need be. Raises KafkaError with a code for the client."""
+        number = self.number_of(key)
         return self.ready.get(number) or await self.load(number)
 
-    async def all(self) -> list[Shard]:
+    async def all(self) -> list[S]:
         """Every shard that is ours. Raises KafkaError if one cannot be loaded now."""
         shards = await asyncio.gather(*(self.load(number) for number in self._shards.owned()))
         if any(shard.is_lost for shard in shards):
             raise KafkaError(ErrorCode.NOT_COORDINATOR, "another process has a shard now")
         return shards
 
-    async def load(self, number: int) -> Shard:
+    async def load(self, number: int) -> S:
         """Wait for a shard up to `load_wait_max_ms`; loading goes on behind it. Raises KafkaError."""
         shard = self.ready.get(number)
         if shard is not None:
@@ -99,12 +102,12 @@ class ShardDirectory:
         if task.cancelled():
             if self._is_closed:
                 raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator is stopping")
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, "another process has the group's shard now")
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, "another process has the shard now")
         loaded = task.result()
         if isinstance(loaded, ErrorCode):
             raise KafkaError(loaded)
         if loaded.is_lost:  # since it was loaded, a turn of the loop ago: nobody would ever be answered there
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, "another process has the group's shard now")
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, "another process has the shard now")
         return loaded
 
     def resign(self, number: int) -> None:
@@ -128,14 +131,14 @@ class ShardDirectory:
                 try:
                     await shard.save_snapshot(force=True)
                 except BmqError as error:
-                    _log.warning("group_snapshot_failed", shard=shard.number, error=str(error))
+                    _log.warning(f"{self._kind}_snapshot_failed", shard=shard.number, error=str(error))
             shard.lose(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
-    async def _open(self, number: int) -> Shard | ErrorCode:
+    async def _open(self, number: int) -> S | ErrorCode:
         try:
             async with self._slots:
                 log = await self._shards.open(number)
-                shard = Shard(number, log, self._clock, self.config, self._metrics, self._lost)
+                shard = self._make(number, log, self._lost)
                 await shard.load()
         except BmqError as error:
             code = coordinator_error(error)
@@ -145,20 +148,20 @@ class ShardDirectory:
             # Whoever waits for the shard asks again and again.
             tell = _log.debug if self._told.get(number) is code else _log.warning
             self._told[number] = code
-            tell("group_shard_not_loaded", shard=number, error=str(error), answer=code.name)
+            tell(f"{self._kind}_shard_not_loaded", shard=number, error=str(error), answer=code.name)
             return code
         except Exception:  # a bug, or no memory: who waits hears it in a way that makes them ask again
-            _log.exception("group_shard_not_loaded", shard=number)
+            _log.exception(f"{self._kind}_shard_not_loaded", shard=number)
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         else:
             self.ready[number] = shard
             self._told.pop(number, None)
             return shard
 
-    def _loaded(self, number: int, task: asyncio.Task[Shard | ErrorCode]) -> None:
+    def _loaded(self, number: int, task: asyncio.Task[S | ErrorCode]) -> None:
         if self._loads.get(number) is task:
             del self._loads[number]
 
-    def _lost(self, shard: Shard) -> None:
+    def _lost(self, shard: S) -> None:
         if self.ready.get(shard.number) is shard:
             del self.ready[shard.number]

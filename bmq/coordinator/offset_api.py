@@ -7,9 +7,10 @@ from collections.abc import Iterable
 
 from bmq.coordinator.directory import ShardDirectory
 from bmq.coordinator.effects import GroupState
+from bmq.coordinator.group_shard import GroupShard
+from bmq.coordinator.log_errors import coordinator_error, deletion_error
 from bmq.coordinator.metrics import GroupMetrics
 from bmq.coordinator.offsets import NO_OFFSET, refused
-from bmq.coordinator.runtime import Shard, coordinator_error, deletion_error
 from bmq.coordinator.topics import OFFSETS_TOPIC, CurrentTopics
 from bmq.log.clock import Clock
 from bmq.protocol.error_codes import ErrorCode
@@ -37,7 +38,9 @@ from bmq.protocol.request_context import RequestContext
 class OffsetApi:
     """The offsets' half of GroupCoordinator."""
 
-    def __init__(self, directory: ShardDirectory, clock: Clock, image: CurrentTopics, metrics: GroupMetrics) -> None:
+    def __init__(
+        self, directory: ShardDirectory[GroupShard], clock: Clock, image: CurrentTopics, metrics: GroupMetrics
+    ) -> None:
         self.directory = directory
         self.metrics = metrics
         self._clock = clock
@@ -65,7 +68,7 @@ class OffsetApi:
                             partition.error_code = code
         return OffsetCommitResponse(topics=decided.topics)
 
-    def _check_committer(self, shard: Shard, request: OffsetCommitRequest, api_version: int) -> ErrorCode:
+    def _check_committer(self, shard: GroupShard, request: OffsetCommitRequest, api_version: int) -> ErrorCode:
         generation = request.generation_id_or_member_epoch
         group = shard.groups.get(request.group_id)
         if group is not None:
@@ -100,9 +103,9 @@ class OffsetApi:
             return failed_fetch(request.topics or (), ErrorCode(answer.error_code), context.api_version)
         return OffsetFetchResponse(topics=[_as_before_v8(topic) for topic in answer.topics])
 
-    async def _proven(self, group_ids: Iterable[str], require_stable: bool) -> dict[str, Shard | ErrorCode]:
+    async def _proven(self, group_ids: Iterable[str], require_stable: bool) -> dict[str, GroupShard | ErrorCode]:
         """Each group's shard, still ours after the request came, or an error."""
-        found: dict[str, Shard | ErrorCode] = {}
+        found: dict[str, GroupShard | ErrorCode] = {}
         for group_id in group_ids:
             if group_id in found:
                 continue
@@ -113,7 +116,7 @@ class OffsetApi:
                     await shard.settle(group_id)
             except KafkaError as error:
                 found[group_id] = fetch_error(coordinator_error(error))
-        shards = {shard for shard in found.values() if isinstance(shard, Shard)}
+        shards = {shard for shard in found.values() if isinstance(shard, GroupShard)}
         failed = {}
         for shard, outcome in zip(
             shards, await asyncio.gather(*(shard.prove() for shard in shards), return_exceptions=True), strict=True
@@ -123,12 +126,12 @@ class OffsetApi:
             elif outcome is not None:
                 raise outcome
         return {
-            group_id: failed.get(shard, shard) if isinstance(shard, Shard) else shard
+            group_id: failed.get(shard, shard) if isinstance(shard, GroupShard) else shard
             for group_id, shard in found.items()
         }
 
     def _fetched(
-        self, asked: OffsetFetchRequestGroup, shard: Shard | ErrorCode, api_version: int
+        self, asked: OffsetFetchRequestGroup, shard: GroupShard | ErrorCode, api_version: int
     ) -> OffsetFetchResponseGroup:
         if isinstance(shard, ErrorCode):
             return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=shard)
@@ -173,7 +176,7 @@ class OffsetApi:
     def _has_offsets_topic(self) -> bool:
         return OFFSETS_TOPIC in self._image().topics
 
-    async def _existing(self, group_id: str) -> Shard:
+    async def _existing(self, group_id: str) -> GroupShard:
         """The group's shard. Raises KafkaError.
 
         Without an offsets topic in our picture of the cluster nobody here can say "no such group", or "no offsets": the
@@ -186,7 +189,7 @@ class OffsetApi:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, "there is no offsets topic yet")
         return await self.directory.get(group_id)
 
-    async def _with_group(self, group_id: str) -> tuple[Shard, bool]:
+    async def _with_group(self, group_id: str) -> tuple[GroupShard, bool]:
         """The group's shard, and whether the group is there; that it is not is only said after a proof (rule 15).
 
         Raises KafkaError.

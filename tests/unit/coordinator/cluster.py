@@ -11,7 +11,7 @@ from uuid import UUID
 from bmq.coordinator.config import CoordinatorConfig
 from bmq.coordinator.coordinator import GroupCoordinator
 from bmq.coordinator.topics import OFFSETS_TOPIC
-from bmq.log.partition_log import AppendDone, AppendResult, PartitionLog, TopicPartition
+from bmq.log.partition_log import AppendDone, AppendResult, ReplayableLog, TopicPartition
 from bmq.log.store import FencedWriter
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
@@ -108,7 +108,7 @@ class FakeShards:
     def owned(self) -> range:
         return range(self._count)
 
-    async def open(self, shard: int) -> PartitionLog:
+    async def open(self, shard: int) -> ReplayableLog:
         if self.gate is not None:
             await self.gate.wait()
         if self.error is not None:
@@ -117,7 +117,7 @@ class FakeShards:
         topic_id = self._topics.add(OFFSETS_TOPIC, 999)
         if shard not in self.logs:
             self.logs[shard] = FakePartitionLog(TopicPartition(topic_id, shard))
-        return cast(PartitionLog, OwnedLog(self.logs[shard], self.leader_epoch))
+        return cast(ReplayableLog, OwnedLog(self.logs[shard], self.leader_epoch))
 
 
 class Cluster:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from bmq.coordinator.group import Group
+from bmq.coordinator.group_shard import GroupShard
 from bmq.coordinator.offsets import Offsets
-from bmq.coordinator.runtime import Shard
 from bmq.protocol.error_codes import ErrorCode
 from tests.unit.coordinator.cluster import Cluster
 from tests.unit.proxy.harness import until
@@ -33,7 +33,7 @@ def failing_once(real: Callable[..., Any], *, is_before: bool) -> Callable[..., 
     return call
 
 
-def the_shard(cluster: Cluster, group_id: str = "g") -> Shard:
+def the_shard(cluster: Cluster, group_id: str = "g") -> GroupShard:
     shard = cluster.coordinator.directory.find(group_id)
     assert shard is not None
     return shard
@@ -42,7 +42,7 @@ def the_shard(cluster: Cluster, group_id: str = "g") -> Shard:
 @pytest.mark.parametrize("is_before", [True, False], ids=["before", "after"])
 @pytest.mark.parametrize(
     ("owner", "name"),
-    [(Offsets, "replay"), (Group, "replay"), (Group, "persisted"), (Shard, "_schedule"), (Shard, "_persist")],
+    [(Offsets, "replay"), (Group, "replay"), (Group, "persisted"), (GroupShard, "_schedule"), (GroupShard, "_persist")],
     ids=lambda part: getattr(part, "__name__", part),
 )
 async def test_a_shard_that_failed_is_loaded_again(

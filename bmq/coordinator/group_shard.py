@@ -1,37 +1,33 @@
-"""One coordinator shard: performs what group.py and offsets.py decide, over one partition of `__consumer_offsets`.
+"""The group coordinator's state machine: groups and committed offsets of one partition of `__consumer_offsets`.
 
-State changes only in `_apply`, which StateLog calls with records that are durable, live and after a restart alike. One
-heap of wake-up times and one timer serve all groups of the shard: a heartbeat touches neither.
-
-A shard whose log says that another owns it now is lost: everybody who waits is sent to find the coordinator again and
-the state is thrown away. So is one in which something raised while state was changed or answers were given (rule 23):
-who asks next has it loaded from the log again.
+Performs what group.py and offsets.py decide. One heap of wake-up times serves all groups of the shard: a heartbeat
+touches neither it nor the shard's timer.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import heapq
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import ClassVar, Final
 
 import structlog
 
 from bmq.coordinator.config import CoordinatorConfig
 from bmq.coordinator.effects import Answer, Effects, GroupState, Moment, Persist
 from bmq.coordinator.group import Group
-from bmq.coordinator.member import NEVER_MS, Caller
+from bmq.coordinator.log_errors import coordinator_error
+from bmq.coordinator.member import NEVER_MS
 from bmq.coordinator.metrics import GroupMetrics
 from bmq.coordinator.offset_columns import PackedOffsets
 from bmq.coordinator.offsets import Offsets, Record
+from bmq.coordinator.shard import Shard
 from bmq.coordinator.snapshot import ShardState, decode_snapshot, encode_snapshot
 from bmq.log.clock import Clock
 from bmq.log.partition_log import ReplayableLog
-from bmq.log.state_log import SnapshotPolicy, StateLog
-from bmq.log.store import FencedWriter
+from bmq.log.state_log import SnapshotPolicy
 from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.errors import BmqError, KafkaError, MalformedMessage
+from bmq.protocol.errors import BmqError, MalformedMessage
 from bmq.protocol.group_records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -46,53 +42,14 @@ from bmq.protocol.group_records import (
 
 _log = structlog.get_logger("bmq.coordinator")
 
-_LOST: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
-
-_LATE_WAKE_MS: Final = 1_000
-"""A timer that fires so much too late says that this process was held up, and so were heartbeats it has not read yet."""
 _STALE_WAKE_UPS_MAX: Final = 64
 _PARTS_PER_TURN_MAX: Final = 2_000
-_SNAPSHOT_SHARE: Final = 8
-"""A state is saved when at least the eighth part of it may have changed."""
-
-_APPEND_ERRORS: Final = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
 
 
-_NOTHING_WRITTEN: Final = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.MESSAGE_TOO_LARGE,
-        ErrorCode.RECORD_LIST_TOO_LARGE,
-    }
-)
+class GroupShard(Shard):
+    """Groups and offsets of one partition."""
 
-
-def deletion_error(error: BmqError) -> ErrorCode:
-    """As coordinator_error, of tombstones that were handed to the log: REQUEST_TIMED_OUT where they may be in it.
-
-    After a coordinator's error a client sends the deletion again, and would delete what was committed since.
-    """
-    return coordinator_error(error) if error.code in _NOTHING_WRITTEN else ErrorCode.REQUEST_TIMED_OUT
-
-
-def coordinator_error(error: BmqError) -> ErrorCode:
-    """What a group's client is told of an error of the shard's log (GroupMetadataManager's mapping)."""
-    return _APPEND_ERRORS.get(error.code, error.code)
-
-
-class Shard:
-    """Groups and offsets of one partition. `is_lost` once another owner has it."""
+    kind: ClassVar = "group"
 
     def __init__(
         self,
@@ -101,57 +58,31 @@ class Shard:
         clock: Clock,
         config: CoordinatorConfig,
         metrics: GroupMetrics,
-        on_lost: Callable[[Shard], None],
+        on_lost: Callable[[GroupShard], None],
     ) -> None:
-        self.number = number
+        policy = SnapshotPolicy(config.snapshot_records_max, config.snapshot_bytes_max)
+        super().__init__(number, log, clock, policy, metrics, on_lost)
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets(config)
-        self.is_lost = False
-        self.state_log = StateLog(log, clock, SnapshotPolicy(config.snapshot_records_max, config.snapshot_bytes_max))
-        self._clock = clock
         self._config = config
         self._metrics = metrics
-        self._on_lost = on_lost
-        self._loop = asyncio.get_running_loop()
         self._loading: dict[str, GroupMetadataValue] | None = {}
         self._heap: list[tuple[float, str]] = []
         self._scheduled: dict[str, float] = {}
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at_ms = NEVER_MS
         self._expiry: asyncio.Handle | None = None
         self._commits: dict[str, set[asyncio.Future[int]]] = {}
-        self._tasks: dict[asyncio.Task[None], None] = {}  # ended in this order
-        self._callers: dict[Caller, None] = {}  # wait for a group's answer
 
     # ---------------------------------------------------------------- life
 
-    async def load(self) -> None:
-        """Replay the log. Raises KafkaError, StoreError."""
-        started = self._loop.time()
-        count = await self.state_log.replay(self._apply, self._apply_snapshot)
+    def begin(self) -> None:
         loading, self._loading = self._loading or {}, None
         now = self.now()
         for group_id, value in loading.items():
             group = self.groups[group_id] = Group(group_id, self._config)
             self.perform(group, group.load(value, now))
-        self._metrics.loaded_shards += 1
         self._schedule_expiry()
-        self._save_snapshot_if_due()
-        _log.info(
-            "group_shard_loaded",
-            shard=self.number,
-            records=count,
-            groups=len(self.groups),
-            offsets=self.offsets.count,
-            duration_ms=round((self._loop.time() - started) * 1000),
-        )
 
-    def lose(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
-        """Another owner has the log now, or we stop: answer who waits, forget everything."""
-        if self.is_lost:
-            return
-        self.is_lost = True
-        self.close()
+    def unload(self, error: ErrorCode) -> None:
         for group in self.groups.values():
             try:
                 for effect in group.unload(error):
@@ -159,34 +90,25 @@ class Shard:
                         _answer(effect)
             except Exception:  # the other groups' members wait as well
                 _log.exception("group_not_unloaded", shard=self.number, group=group.group_id)
-        for caller in self._callers:
-            if not caller.done():  # its group forgot it when something raised
-                caller.set_exception(KafkaError(error))
         self.groups = {}
         self.offsets = Offsets(self._config)
-        self._metrics.lost_shards += 1
-        _log.warning("group_shard_lost", shard=self.number)
-        self._on_lost(self)
-
-    def fail(self, error: BaseException) -> None:
-        """Something raised half-way, so what is in memory may differ from the log: throw it away, loudly."""
-        if not self.is_lost:
-            _log.error("group_shard_failed", shard=self.number, error=repr(error), exc_info=error)
-            self.lose()
 
     def close(self) -> None:
         """Stop timers and background writes."""
-        for handle in (self._timer, self._expiry):
-            if handle is not None:
-                handle.cancel()
-        self._timer = self._expiry = None
-        for task in self._tasks:
-            task.cancel()
+        super().close()
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+
+    @property
+    def size(self) -> int:
+        return len(self.groups) + self.offsets.count
+
+    @property
+    def facts(self) -> dict[str, int]:
+        return {"groups": len(self.groups), "offsets": self.offsets.count}
 
     # ---------------------------------------------------------------- groups
-
-    def now(self) -> Moment:
-        return Moment(self._loop.time() * 1000, self._clock.now_ms())
 
     def has_group(self, group_id: str) -> bool:
         """Also one that has nothing but offsets."""
@@ -207,14 +129,6 @@ class Shard:
         except Exception as error:
             self.fail(error)
             raise
-
-    async def answer_of(self, caller: Caller) -> Any:
-        """What the group answers, sooner or later. Raises KafkaError when the shard was lost without an answer."""
-        self._callers[caller] = None
-        try:
-            return await caller
-        finally:
-            self._callers.pop(caller, None)
 
     def _persist(self, group: Group, persist: Persist) -> None:
         key = encode_key(GroupMetadataKey(group=group.group_id))
@@ -240,12 +154,6 @@ class Shard:
 
     # ---------------------------------------------------------------- the log
 
-    def append(self, records: Sequence[Record]) -> asyncio.Future[int]:
-        """As StateLog.append; losing the log loses the shard."""
-        done = self.state_log.append(records)
-        done.add_done_callback(self._appended)
-        return done
-
     async def commit(self, group_id: str, partitions: Sequence[tuple[str, int]], records: Sequence[Record]) -> None:
         """Write a decided commit; returns when it is applied. Raises KafkaError."""
         ticket = self.offsets.begin(group_id, partitions)
@@ -270,34 +178,7 @@ class Shard:
         if waiting:
             await asyncio.wait(list(waiting))
 
-    async def prove(self) -> None:
-        """Rule 15 before an answer from memory. Raises KafkaError NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE."""
-        try:
-            await self.state_log.prove_ownership()
-        except FencedWriter as error:
-            self.lose()
-            raise KafkaError(ErrorCode.NOT_COORDINATOR) from error
-        except BmqError as error:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
-        if self.is_lost:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR)
-
-    def _appended(self, done: asyncio.Future[int]) -> None:
-        error = None if done.cancelled() else done.exception()
-        if isinstance(error, BmqError) and error.code in _LOST:
-            self.lose()
-        elif not self.is_lost:
-            if isinstance(error, BmqError) and error.code is ErrorCode.KAFKA_STORAGE_ERROR:
-                self._spawn(self._check_log())
-            self._save_snapshot_if_due()
-
-    async def _check_log(self) -> None:
-        """The store may be full, and then all goes on. Or the partition is offline: then this log never takes anything."""
-        with contextlib.suppress(BmqError):
-            await self.prove()
-
-    def _apply(self, key: bytes | None, value: bytes | None) -> None:
-        """The only place where durable state changes."""
+    def replay(self, key: bytes | None, value: bytes | None) -> None:
         if key is None:
             return
         try:
@@ -350,48 +231,23 @@ class Shard:
             self.offsets.copied(),
         )
 
-    async def save_snapshot(self, *, force: bool = False) -> bool:
-        """Save the state if the log since the last snapshot is long, or at once; whether it was. Raises BmqError."""
-        return await self.state_log.save_snapshot(lambda: encode_snapshot(self.durable_state()), force=force)
+    def snapshot(self) -> Awaitable[bytes]:
+        return encode_snapshot(self.durable_state())
 
-    async def _apply_snapshot(self, data: bytes) -> None:
+    async def restore(self, data: bytes) -> None:
         for number, part in enumerate(decode_snapshot(data), 1):
             if isinstance(part, PackedOffsets):
                 self.offsets.restore(part)
             else:
-                self._apply(*part)
+                self.replay(*part)
             if number % _PARTS_PER_TURN_MAX == 0:
                 await asyncio.sleep(0)
 
-    def _save_snapshot_if_due(self) -> None:
-        log = self.state_log
-        # A large state is not written again before a share of it may have changed: that bounds how many times over
-        # everything is written, and a failover still has only so much to replay on top of what it loads.
-        state_size = len(self.groups) + self.offsets.count
-        if not log.is_snapshot_due or log.records_since_snapshot * _SNAPSHOT_SHARE < state_size:
-            return
-
-        async def save() -> None:
-            try:
-                if await self.save_snapshot():
-                    _log.info("group_snapshot_saved", shard=self.number, next_offset=self.state_log.applied_offset)
-            except BmqError as error:
-                _log.warning("group_snapshot_failed", shard=self.number, error=str(error))
-
-        self._spawn(save())
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(work)
-        self._tasks[task] = None
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        del self._tasks[task]
-        error = None if task.cancelled() else task.exception()
-        if error is not None:  # no state rests on it: the log is only replayed from further back
-            _log.error("group_shard_task_failed", shard=self.number, error=repr(error), exc_info=error)
-
     # ---------------------------------------------------------------- time
+
+    @property
+    def wake_ms(self) -> float:
+        return self._heap[0][0] if self._heap else NEVER_MS
 
     def _schedule(self, group: Group) -> None:
         wake_ms = group.wake_ms
@@ -403,38 +259,15 @@ class Shard:
             heapq.heapify(self._heap)
         else:
             heapq.heappush(self._heap, (wake_ms, group.group_id))
-        self._arm()
-
-    def _arm(self) -> None:
-        if not self._heap or self._heap[0][0] >= self._timer_at_ms:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_at_ms = self._heap[0][0]
-        self._timer = self._loop.call_at(self._timer_at_ms / 1000, self._wake)
+        self.arm()
 
     def stood_still(self) -> None:
-        """This process stood still: members' heartbeats lie unread in the sockets, or were dropped there."""
+        """Members' heartbeats lie unread in the sockets, or were dropped there."""
         loop_ms = self.now().loop_ms
         for group in self.groups.values():
             group.stood_still(loop_ms)
 
-    def _wake(self) -> None:
-        due_ms, self._timer_at_ms = self._timer_at_ms, NEVER_MS
-        self._timer = None
-        try:
-            self._tick_groups(due_ms)
-        except Exception as error:
-            self.fail(error)
-        else:
-            self._arm()
-
-    def _tick_groups(self, due_ms: float) -> None:
-        now = self.now()
-        if now.loop_ms - due_ms > _LATE_WAKE_MS:
-            self.stood_still()
-        # The loop may run a timer a clock tick early; without this the same deadline would be armed over and over.
-        now = now._replace(loop_ms=now.loop_ms + 1)
+    def tick(self, now: Moment) -> None:
         while self._heap and self._heap[0][0] <= now.loop_ms:
             wake_ms, group_id = heapq.heappop(self._heap)
             if self._scheduled.get(group_id) != wake_ms:

@@ -1,0 +1,268 @@
+"""A shard: one partition of a replicated state machine, at the partition's owner. Subclasses are the state machines.
+
+A state machine decides in methods of its own and changes nothing by that: it appends records, and `replay` changes the
+state once they are durable, live and after a restart alike (bmq.log.state_log). What is to be answered later waits on a
+future (`answer_of`), what is to happen later says when (`wake_ms`) and happens in `tick`. The rest is done here: loading,
+snapshots, proofs of ownership, one timer, and the end.
+
+A shard whose log says that another owns it now is lost: everybody who waits is sent to find the coordinator again and
+the state is thrown away. So is one in which something raised while state was changed or answers were given (rule 23):
+who asks next has it loaded from the log again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, ClassVar, Final, Protocol
+
+import structlog
+
+from bmq.coordinator.effects import Moment
+from bmq.coordinator.log_errors import LOST
+from bmq.coordinator.member import NEVER_MS
+from bmq.log.clock import Clock
+from bmq.log.partition_log import ReplayableLog
+from bmq.log.state_log import KeyValue, SnapshotPolicy, StateLog
+from bmq.log.store import FencedWriter
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError, KafkaError
+
+_log = structlog.get_logger("bmq.coordinator")
+
+LATE_WAKE_MS: Final = 1_000
+"""A timer that fires so much too late says that this process was held up, and so were heartbeats it has not read yet."""
+_SNAPSHOT_SHARE: Final = 8
+"""A state is saved when at least the eighth part of it may have changed."""
+
+
+class ShardMetrics(Protocol):
+    """Counted here."""
+
+    loaded_shards: int
+    lost_shards: int
+
+
+class Shard(ABC):
+    """`number` is the partition's. `is_lost` once another owner has it. Make it, then `load` it, inside its event loop."""
+
+    kind: ClassVar[str]
+    """Of what it is a shard, as it stands in log lines."""
+
+    def __init__(
+        self,
+        number: int,
+        log: ReplayableLog,
+        clock: Clock,
+        policy: SnapshotPolicy,
+        metrics: ShardMetrics,
+        on_lost: Callable[[Any], None],
+    ) -> None:
+        self.number = number
+        self.is_lost = False
+        self.state_log = StateLog(log, clock, policy)
+        self._clock = clock
+        self._shard_metrics = metrics
+        self._on_lost = on_lost
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_ms = NEVER_MS
+        self._tasks: dict[asyncio.Task[None], None] = {}  # ended in this order
+        self._waiting: dict[asyncio.Future[Any], None] = {}  # for an answer
+
+    # ---------------------------------------------------------------- the state machine
+
+    @abstractmethod
+    def replay(self, key: bytes | None, value: bytes | None) -> None:
+        """The only place where durable state changes: a record that is durable. Must not raise for any bytes."""
+
+    @abstractmethod
+    async def restore(self, data: bytes) -> None:
+        """Take the state that `snapshot` gave; called once, before any `replay`. Raises MalformedMessage."""
+
+    @abstractmethod
+    def snapshot(self) -> Awaitable[bytes]:
+        """The state as it is at this call, encoded in small turns of the loop."""
+
+    @abstractmethod
+    def begin(self) -> None:
+        """All that the log holds was replayed: deadlines and answers begin to count."""
+
+    @abstractmethod
+    def unload(self, error: ErrorCode) -> None:
+        """Send who waits away with this error, and forget everything."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """How many things the state holds: a large one is saved less often."""
+
+    @property
+    def facts(self) -> dict[str, int]:
+        """What the log line says that tells of a loaded shard."""
+        return {}
+
+    @property
+    def wake_ms(self) -> float:
+        """When `tick` is wanted next, on the loop's clock; NEVER_MS: not."""
+        return NEVER_MS
+
+    def tick(self, now: Moment) -> None:  # noqa: B027  (a state machine without deadlines has nothing to do)
+        """Do what is due at `now`, and move `wake_ms` on."""
+
+    def stood_still(self) -> None:  # noqa: B027
+        """This process stood still: what clients sent lies unread in the sockets, or was dropped there."""
+
+    # ---------------------------------------------------------------- life
+
+    async def load(self) -> None:
+        """Replay the log. Raises KafkaError, StoreError."""
+        started_s = self._loop.time()
+        count = await self.state_log.replay(self.replay, self.restore)
+        self.begin()
+        self._shard_metrics.loaded_shards += 1
+        self._save_snapshot_if_due()
+        _log.info(
+            f"{self.kind}_shard_loaded",
+            shard=self.number,
+            records=count,
+            **self.facts,
+            duration_ms=round((self._loop.time() - started_s) * 1000),
+        )
+
+    def lose(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
+        """Another owner has the log now, or we stop: answer who waits, forget everything."""
+        if self.is_lost:
+            return
+        self.is_lost = True
+        self.close()
+        try:
+            self.unload(error)
+        except Exception:  # who waits here hears it all the same
+            _log.exception(f"{self.kind}_shard_not_unloaded", shard=self.number)
+        for waiting in self._waiting:
+            if not waiting.done():  # the state machine forgot it when something raised
+                waiting.set_exception(KafkaError(error))
+        self._shard_metrics.lost_shards += 1
+        _log.warning(f"{self.kind}_shard_lost", shard=self.number)
+        self._on_lost(self)
+
+    def fail(self, error: BaseException) -> None:
+        """Something raised half-way, so what is in memory may differ from the log: throw it away, loudly."""
+        if not self.is_lost:
+            _log.error(f"{self.kind}_shard_failed", shard=self.number, error=repr(error), exc_info=error)
+            self.lose()
+
+    def close(self) -> None:
+        """Stop the timer and background writes."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for task in self._tasks:
+            task.cancel()
+
+    # ---------------------------------------------------------------- for the state machine
+
+    def now(self) -> Moment:
+        return Moment(self._loop.time() * 1000, self._clock.now_ms())
+
+    def append(self, records: Sequence[KeyValue]) -> asyncio.Future[int]:
+        """As StateLog.append; losing the log loses the shard."""
+        done = self.state_log.append(records)
+        done.add_done_callback(self._appended)
+        return done
+
+    async def answer_of(self, waiting: asyncio.Future[Any]) -> Any:
+        """What the state machine answers, sooner or later. Raises KafkaError when the shard was lost without an answer."""
+        self._waiting[waiting] = None
+        try:
+            return await waiting
+        finally:
+            self._waiting.pop(waiting, None)
+
+    async def prove(self) -> None:
+        """Rule 15 before an answer from memory. Raises KafkaError NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE."""
+        try:
+            await self.state_log.prove_ownership()
+        except FencedWriter as error:
+            self.lose()
+            raise KafkaError(ErrorCode.NOT_COORDINATOR) from error
+        except BmqError as error:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
+        if self.is_lost:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+
+    def arm(self) -> None:
+        """To be called when `wake_ms` may have become earlier."""
+        wake_ms = self.wake_ms
+        if wake_ms >= self._timer_at_ms or self.is_lost:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at_ms = wake_ms
+        self._timer = self._loop.call_at(wake_ms / 1000, self._wake)
+
+    def _wake(self) -> None:
+        due_ms, self._timer_at_ms = self._timer_at_ms, NEVER_MS
+        self._timer = None
+        try:
+            now = self.now()
+            if now.loop_ms - due_ms > LATE_WAKE_MS:
+                self.stood_still()
+            # The loop may run a timer a clock tick early; without this the same deadline would be armed over and over.
+            self.tick(now._replace(loop_ms=now.loop_ms + 1))
+        except Exception as error:
+            self.fail(error)
+        else:
+            self.arm()
+
+    # ---------------------------------------------------------------- the log
+
+    def _appended(self, done: asyncio.Future[int]) -> None:
+        error = None if done.cancelled() else done.exception()
+        if isinstance(error, BmqError) and error.code in LOST:
+            self.lose()
+        elif not self.is_lost:
+            if isinstance(error, BmqError) and error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+                self._spawn(self._check_log())
+            self._save_snapshot_if_due()
+
+    async def _check_log(self) -> None:
+        """The store may be full, and then all goes on. Or the partition is offline: then this log never takes anything."""
+        with contextlib.suppress(BmqError):
+            await self.prove()
+
+    async def save_snapshot(self, *, force: bool = False) -> bool:
+        """Save the state if the log since the last snapshot is long, or at once; whether it was. Raises BmqError."""
+        return await self.state_log.save_snapshot(self.snapshot, force=force)
+
+    def _save_snapshot_if_due(self) -> None:
+        log = self.state_log
+        # A large state is not written again before a share of it may have changed: that bounds how many times over
+        # everything is written, and a failover still has only so much to replay on top of what it loads.
+        if not log.is_snapshot_due or log.records_since_snapshot * _SNAPSHOT_SHARE < self.size:
+            return
+
+        async def save() -> None:
+            try:
+                if await self.save_snapshot():
+                    _log.info(
+                        f"{self.kind}_snapshot_saved", shard=self.number, next_offset=self.state_log.applied_offset
+                    )
+            except BmqError as error:
+                _log.warning(f"{self.kind}_snapshot_failed", shard=self.number, error=str(error))
+
+        self._spawn(save())
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks[task] = None
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        del self._tasks[task]
+        error = None if task.cancelled() else task.exception()
+        if error is not None:  # no state rests on it: the log is only replayed from further back
+            _log.error(f"{self.kind}_shard_task_failed", shard=self.number, error=repr(error), exc_info=error)
