@@ -52,7 +52,7 @@ from bmq.log.producer_state import PlacedBatch, ProducerStates
 from bmq.log.refused_sequences import BEHIND_A_REFUSED_ONE, RefusedSequences
 from bmq.log.retention import is_roll_due
 from bmq.log.segment_index import IndexBuilder
-from bmq.log.store import CorruptFile, FencedWriter, StorageFull, StoreError
+from bmq.log.store import Appended, CorruptFile, FencedWriter, StorageFull, StoreError
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.record_batch import BatchHeader, parse_end_transaction_marker, producer_of
@@ -421,13 +421,13 @@ class PartitionRuntime(LogReader):
     def _write_due(self) -> None:
         self._feed(_WRITE_DUE)
 
-    def _written(self, roll: int, end_offset: int, began_s: float, answer: asyncio.Future[int]) -> None:
+    def _written(self, roll: int, end_offset: int, began_s: float, answer: Appended) -> None:
         try:
             self._report_written(roll, end_offset, began_s, answer)
         except Exception as error:
             self._fail(error)
 
-    def _report_written(self, roll: int, end_offset: int, began_s: float, answer: asyncio.Future[int]) -> None:
+    def _report_written(self, roll: int, end_offset: int, began_s: float, answer: Appended) -> None:
         error = None if answer.cancelled() else answer.exception()
         if error is None and not answer.cancelled():
             counts = self._surroundings.counts

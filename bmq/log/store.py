@@ -1,16 +1,15 @@
 """The only door to storage: what a log needs of HDFS, of a local directory or of the fake in memory.
 
-Paths are relative to the cluster's root, parts separated by "/". Every store passes tests/contract. Rules 1, 2, 3, 7, 9,
-10, 15 and 19 of docs/FENCING.md are promises of this port.
+Paths are relative to the cluster's root, parts separated by "/". Every store passes tests/unit/log_store/contract.py.
+Rules 1, 2, 3, 7, 9, 10, 15 and 19 of docs/FENCING.md are promises of this port.
 """
 
 from __future__ import annotations
 
-from asyncio import Future
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
@@ -79,6 +78,23 @@ class FileStatus:
     is_open: bool  # a writer has it, or had it and never closed it; the length may still be unknown
 
 
+class Appended(Protocol):
+    """What becomes of an append. An asyncio.Future is one; this port names none of its world, as what decides is pure."""
+
+    def done(self) -> bool: ...
+
+    def cancelled(self) -> bool: ...
+
+    def result(self) -> int:
+        """The file's durable length behind it. Raises what the append failed with."""
+
+    def exception(self) -> BaseException | None: ...
+
+    def add_done_callback(self, callback: Callable[[Any], object], /) -> None: ...
+
+    def __await__(self) -> Generator[Any, None, int]: ...
+
+
 class SegmentWriter(Protocol):
     """The write right over one new file. Not shared; all calls come from one event loop."""
 
@@ -96,7 +112,7 @@ class SegmentWriter(Protocol):
     def accepted_bytes(self) -> int:
         """Bytes handed to `append` so far, durable or not."""
 
-    def append(self, buffers: Sequence[Buffer]) -> Future[int]:
+    def append(self, buffers: Sequence[Buffer]) -> Appended:
         """Write `buffers` behind what was appended before; the result is the file's durable length after them.
 
         Any number may be outstanding; they resolve in order. Buffers must not change until then. The future may be
