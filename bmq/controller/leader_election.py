@@ -92,11 +92,11 @@ class _Elections:
         topic = self._situation.image.topics.get(name)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
-        if not 0 <= number < len(topic.partitions):
+        partition = topic.partition(number)
+        if partition is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{number}")
         if (name, number) in self._done:
             raise _not_needed()
-        partition = topic.partitions[number]
         if self._election is ElectionType.UNCLEAN:
             return self._unclean(topic.topic_id, partition)
         return self._preferred(topic.topic_id, partition)

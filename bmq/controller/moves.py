@@ -12,7 +12,6 @@ from uuid import UUID
 from bmq.controller.assignment import replicas_including
 from bmq.controller.situation import Situation
 from bmq.controller.succession import NextOwners
-from bmq.metadata.image import MetadataImage, PartitionImage
 from bmq.protocol.metadata_records import PartitionChangeRecord
 
 
@@ -35,7 +34,7 @@ def move_records(situation: Situation, moves: Iterable[Move]) -> list[PartitionC
     seen = set[tuple[UUID, int]]()
     changes = []
     for move in moves:
-        partition = partition_of(situation.image, move.topic_id, move.partition)
+        partition = situation.image.partition(move.topic_id, move.partition)
         key = (move.topic_id, move.partition)
         if partition is None or key in seen or partition.leader != move.from_node or move.to_node not in live:
             continue
@@ -45,13 +44,6 @@ def move_records(situation: Situation, moves: Iterable[Move]) -> list[PartitionC
         replicas = replicas_including(partition.replicas, move.to_node, move.from_node, live)
         changes.append(situation.new_reign(move.topic_id, partition, move.to_node, replicas, live, move.reason))
     return changes
-
-
-def partition_of(image: MetadataImage, topic_id: UUID, number: int) -> PartitionImage | None:
-    topic = image.topics_by_id.get(topic_id)
-    if topic is None or not 0 <= number < len(topic.partitions):
-        return None
-    return topic.partitions[number]
 
 
 def next_part(moves: Sequence[Move], is_in_use: Callable[[Move], bool], *, at_once: int, in_use_at_once: int) -> int:

@@ -20,7 +20,7 @@ from bmq.controller.balancer import Balancer
 from bmq.controller.config import ControllerConfig
 from bmq.controller.decision import Decision
 from bmq.controller.decision_log import DecisionLog
-from bmq.controller.moves import Move, drain_moves, move_records, next_part, partition_of
+from bmq.controller.moves import Move, drain_moves, move_records, next_part
 from bmq.controller.partition_reports import PartitionReports
 from bmq.controller.situation import Situation
 from bmq.controller.succession import replica_changes
@@ -135,7 +135,7 @@ class PartitionMover:
         return next_part(left, self._is_in_use, at_once=at_once, in_use_at_once=self._config.moves_in_use_at_once)
 
     def _is_in_use(self, move: Move) -> bool:
-        partition = partition_of(self._decisions.image, move.topic_id, move.partition)
+        partition = self._decisions.image.partition(move.topic_id, move.partition)
         now_s = asyncio.get_running_loop().time()
         return partition is not None and self._reports.is_in_use(move.topic_id, partition, now_s)
 
@@ -165,7 +165,7 @@ class PartitionMover:
                     await self._reported.wait()
 
     def _is_served(self, move: Move) -> bool:
-        partition = partition_of(self._decisions.image, move.topic_id, move.partition)
+        partition = self._decisions.image.partition(move.topic_id, move.partition)
         return partition is None or self._reports.is_served(move.topic_id, partition)
 
     async def _drain(self, node_id: int) -> None:

@@ -73,11 +73,8 @@ class PartitionReports:
         interval_s = max(interval_ms / 1000, _INTERVAL_MIN_S)
         share = 1 - exp(-interval_s / FADING_S)
         for report in reports:
-            topic = image.topics_by_id.get(report.topic_id)
-            if topic is None or not 0 <= report.partition < len(topic.partitions):
-                continue
-            partition = topic.partitions[report.partition]
-            if partition.leader != node_id or partition.leader_epoch != report.leader_epoch:
+            partition = image.partition(report.topic_id, report.partition)
+            if partition is None or partition.leader != node_id or partition.leader_epoch != report.leader_epoch:
                 continue
             known = self._reports.setdefault(report.topic_id, {})
             old = known.get(report.partition)
@@ -121,11 +118,13 @@ class PartitionReports:
         """The partitions among these whose present owner found itself fenced."""
         found = []
         for report in reports:
-            topic = image.topics_by_id.get(report.topic_id)
-            if report.high_watermark == FENCED and topic is not None and 0 <= report.partition < len(topic.partitions):
-                partition = topic.partitions[report.partition]
-                if partition.leader_epoch == report.leader_epoch:
-                    found.append((report.topic_id, partition))
+            partition = image.partition(report.topic_id, report.partition)
+            if (
+                partition is not None
+                and report.high_watermark == FENCED
+                and partition.leader_epoch == report.leader_epoch
+            ):
+                found.append((report.topic_id, partition))
         return found
 
     def is_in_use(self, topic_id: UUID, partition: PartitionImage, now_s: float) -> bool:

@@ -76,11 +76,11 @@ def _record(
     topic = situation.image.topics.get(name)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
-    if not 0 <= wanted.partition_index < len(topic.partitions):
+    partition = topic.partition(wanted.partition_index)
+    if partition is None:
         raise KafkaError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{wanted.partition_index}."
         )
-    partition = topic.partitions[wanted.partition_index]
     if wanted.replicas is None:
         raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
     replicas = tuple(wanted.replicas)

@@ -96,7 +96,7 @@ class Assignments:
     ) -> None:
         is_new_config = before is not None and before.log_config != topic.log_config
         for number, partition in enumerate(topic.partitions):
-            previous = before.partitions[number] if before is not None and number < len(before.partitions) else None
+            previous = None if before is None else before.partition(number)
             if previous is partition and self._is_registered and not is_new_config:
                 continue  # most of them, each time: a topic may have thousands
             key = TopicPartition(topic.topic_id, partition.partition)

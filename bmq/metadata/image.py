@@ -70,6 +70,10 @@ class TopicImage:
     log_config: LogConfig
     is_internal: bool = False
 
+    def partition(self, number: int) -> PartitionImage | None:
+        """None: there is none of this number."""
+        return self.partitions[number] if 0 <= number < len(self.partitions) else None
+
 
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
@@ -90,3 +94,8 @@ class MetadataImage:
     deleted_topics: frozenset[UUID] = frozenset()
     next_producer_id: int = 0
     partition_count: int = 0
+
+    def partition(self, topic_id: UUID, number: int) -> PartitionImage | None:
+        """None: there is none, or not this incarnation of the topic."""
+        topic = self.topics_by_id.get(topic_id)
+        return None if topic is None else topic.partition(number)

@@ -143,8 +143,9 @@ def topic_of(image: MetadataImage, name: str) -> TopicImage:
 
 def partition_of(topic: TopicImage, number: int) -> PartitionImage:
     """Raises UnknownSubject."""
-    if 0 <= number < len(topic.partitions):
-        return topic.partitions[number]
+    partition = topic.partition(number)
+    if partition is not None:
+        return partition
     raise UnknownSubject(f"topic {topic.name} has no partition {number}; it has {len(topic.partitions)}")
 
 

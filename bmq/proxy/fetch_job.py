@@ -360,9 +360,8 @@ class FetchJob:
         hint = None
         if code in _HINTED and self._header.api_version >= _LEADER_HINTS_FROM and interest.topic_partition is not None:
             image = self._services.controller.image
-            topic = image.topics_by_id.get(interest.topic_partition.topic_id)
-            if topic is not None and interest.partition < len(topic.partitions):
-                partition = topic.partitions[interest.partition]
+            partition = image.partition(*interest.topic_partition)
+            if partition is not None:
                 leader = client_leader(image, interest.topic_partition, partition)
                 hint = LeaderHint(leader, partition.leader_epoch)
         return FetchResult(interest.partition, code, current_leader=hint)

@@ -91,11 +91,8 @@ class NearReader:
         return found
 
     def _choose(self, key: TopicPartition) -> int:
-        topic = self._image.topics_by_id.get(key.topic_id)
-        if topic is None or not 0 <= key.partition < len(topic.partitions):
-            return NOWHERE
-        partition = topic.partitions[key.partition]
-        if client_leader(self._image, key, partition) != self._services.node.node_id:
+        partition = self._image.partition(*key)
+        if partition is None or client_leader(self._image, key, partition) != self._services.node.node_id:
             return NOWHERE
         replicas = [node for node in self._near if node.node_id in partition.replicas]
         if not replicas and self._context.client_software_name in _REPLICAS_ONLY:

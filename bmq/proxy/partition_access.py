@@ -28,7 +28,7 @@ def topic_named(services: Services, name: str) -> TopicImage:
 
 async def leader_log(services: Services, topic: TopicImage, partition: int) -> PartitionLog:
     """The partition's log, started if it was idle. Raises KafkaError."""
-    if not 0 <= partition < len(topic.partitions):
+    if topic.partition(partition) is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name} has no partition {partition}")
     topic_partition = TopicPartition(topic.topic_id, partition)
     return services.partitions.ready(topic_partition) or await services.partitions.leader_of(topic_partition)

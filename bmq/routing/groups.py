@@ -115,10 +115,8 @@ class RoutedGroups:
         self._waits.changed()
 
     def _is_ours(self, topic: TopicImage | None, number: int, leader_epoch: int) -> bool:
-        if topic is None or number >= len(topic.partitions):
-            return False
-        partition = topic.partitions[number]
-        return partition.leader == self._node_id and partition.leader_epoch == leader_epoch
+        partition = None if topic is None else topic.partition(number)
+        return partition is not None and partition.leader == self._node_id and partition.leader_epoch == leader_epoch
 
     # ---------------------------------------------------------------- where a group is
 

@@ -14,7 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from bmq.log.partition_log import PartitionLog, PartitionStarting, TopicPartition
-from bmq.metadata.image import NO_LEADER, MetadataImage, Node, PartitionImage
+from bmq.metadata.image import NO_LEADER, MetadataImage, Node
 from bmq.peers.backoff import Backoff
 from bmq.peers.link import Link
 from bmq.peers.links import Links
@@ -118,7 +118,7 @@ class Router:
     def _target(self, topic_partition: TopicPartition) -> _Target:
         """Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION."""
         image = self._image()
-        partition = _partition_in(image, topic_partition)
+        partition = image.partition(*topic_partition)
         if partition is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
         return _Target(partition.leader, partition.leader_epoch, image.nodes.get(partition.leader))
@@ -210,7 +210,7 @@ class Router:
         for key, log in tuple(self._logs.items()):
             if before.get(key.topic_id) is after.get(key.topic_id):
                 continue
-            partition = _partition_in(new, key)
+            partition = new.partition(*key)
             if partition is None or (partition.leader, partition.leader_epoch) != (log.owner, log.leader_epoch):
                 self.counts.moved += 1
                 self._let_go(log, is_owner_alive=partition is not None and log.owner in new.nodes)
@@ -275,10 +275,3 @@ class Router:
         if tasks:
             await asyncio.wait(tasks)
         await self.tails.close()
-
-
-def _partition_in(image: MetadataImage, topic_partition: TopicPartition) -> PartitionImage | None:
-    topic = image.topics_by_id.get(topic_partition.topic_id)
-    if topic is None or not 0 <= topic_partition.partition < len(topic.partitions):
-        return None
-    return topic.partitions[topic_partition.partition]

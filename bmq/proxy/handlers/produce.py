@@ -188,9 +188,9 @@ class _PendingProduce:
             return None
         image = self._services.controller.image
         found = image.topics.get(topic.name) if topic.name is not None else image.topics_by_id.get(topic.topic_id)  # type: ignore[arg-type]
-        if found is None or not 0 <= partition < len(found.partitions):
+        leader = None if found is None else found.partition(partition)
+        if found is None or leader is None:
             return None
-        leader = found.partitions[partition]
         node_id = client_leader(image, TopicPartition(found.topic_id, partition), leader)
         node = image.nodes.get(node_id)
         if node is not None:
