@@ -177,10 +177,6 @@ class PartitionManager:
             except Exception as error:  # it goes on with the settings it had
                 _report_failure("partition_config_not_taken", assignment.runtime, error)
 
-    def assigned(self) -> Mapping[TopicPartition, int]:
-        """Leader epochs of everything assigned here."""
-        return {key: assignment.leader_epoch for key, assignment in self._assignments.items()}
-
     def leader_epoch(self, topic_partition: TopicPartition) -> int | None:
         """At which epoch it is assigned here; None: not at all."""
         assignment = self._assignments.get(topic_partition)

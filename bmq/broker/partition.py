@@ -51,7 +51,6 @@ from bmq.broker.partition_events import (
     LogWalked,
     ManifestWritten,
     MendSegment,
-    NewerEpochSeen,
     OpenSegment,
     Outcome,
     OwnershipLost,
@@ -162,8 +161,6 @@ def step(state: State, event: Event) -> Step:
             return state, (Reject((batch,), STORAGE_ERROR if isinstance(state, Offline) else NOT_LEADER),)
         case State(is_final=True), Outcome():
             return state, ()
-        case _, NewerEpochSeen(epoch) if epoch > state.leader_epoch:
-            return _fenced(state)
         case _, OwnershipLost():
             return _fenced(state)
         case _, EffectFailed():

@@ -236,13 +236,6 @@ class LimitsChanged(Outcome):
 
 
 @dataclass(frozen=True, slots=True)
-class NewerEpochSeen(Outcome):
-    """Somebody else was made the owner."""
-
-    leader_epoch: int
-
-
-@dataclass(frozen=True, slots=True)
 class OwnershipLost(Outcome):
     """Our directory or the right to write a file of ours is gone; by whom is not known."""
 

@@ -20,7 +20,6 @@ SASL_NEGOTIATION: Final = 0xDF
 # Call ids that are no calls.
 SASL_CALL_ID: Final = -33
 CONTEXT_CALL_ID: Final = -3
-REFUSED_CALL_ID: Final = -1
 
 FATAL_UNAUTHORIZED: Final = 15  # RpcErrorCodeProto
 

@@ -20,7 +20,6 @@ from crc32c import crc32c
 from bmq.log.store import Buffer, CorruptFile
 
 PART_COUNT_MAX: Final = 32
-MAGIC_BYTES: Final = 8
 
 _PREFIX: Final = Struct("<8sI")
 _ENTRY: Final = Struct("<4sII")

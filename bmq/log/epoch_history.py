@@ -27,11 +27,6 @@ class EpochHistory:
         """(leader epoch, start offset), ascending."""
         return tuple(zip(self._epochs, self._starts, strict=True))
 
-    @property
-    def latest_epoch(self) -> int:
-        """-1 when there is none."""
-        return self._epochs[-1] if self._epochs else -1
-
     def assign(self, leader_epoch: int, start_offset: int) -> None:
         """The epoch begins at this offset. An epoch in which nothing was written gives way to the next one.
 
@@ -74,9 +69,3 @@ class EpochHistory:
         del self._epochs[:kept]
         del self._starts[:kept]
         self._starts[0] = log_start_offset
-
-    def truncate_tail(self, end_offset: int) -> None:
-        """Forget epochs that start at or past this offset."""
-        while self._starts and self._starts[-1] >= end_offset:
-            self._epochs.pop()
-            self._starts.pop()

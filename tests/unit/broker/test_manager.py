@@ -51,7 +51,7 @@ def test_an_assigned_partition_is_idle_until_somebody_asks() -> None:
         assert len(set(logs)) == 1 and owner.manager.ready(KEY) is logs[0]
         assert owner.manager.counts.starts == 1
         assert owner.manager.states() == {"writing": 1}
-        assert owner.manager.assigned() == {KEY: 1}
+        assert owner.manager.leader_epoch(KEY) == 1
         await owner.manager.close()
         assert owner.manager.states() == {"released": 1}
 

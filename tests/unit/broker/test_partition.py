@@ -562,20 +562,14 @@ def test_a_mended_end_below_the_high_watermark_is_loud() -> None:
         step(state, ev.SegmentMended(0, 100))
 
 
-@pytest.mark.parametrize("event", [ev.NewerEpochSeen(6), ev.OwnershipLost()])
-def test_any_sign_of_a_newer_owner_refuses_what_is_not_durable(event: ev.Event) -> None:
+def test_a_newer_owner_refuses_what_is_not_durable() -> None:
     batch = ev.Batch(1, 1)
     owned = writing()
     step(owned, ev.ProduceArrived(batch))
-    state, effects = step(owned, event)
+    state, effects = step(owned, ev.OwnershipLost())
     assert isinstance(state, Fenced)
     assert effects == (ev.Reject((batch,), ErrorCode.NOT_LEADER_OR_FOLLOWER), ev.Abandon())
     assert step(state, ev.SegmentSynced(0, 101)) == (state, ())
-
-
-def test_an_older_epoch_is_no_news() -> None:
-    state = writing()
-    assert step(state, ev.NewerEpochSeen(5)) == (state, ())
 
 
 def test_a_stop_drains_seals_and_releases() -> None:
