@@ -7,6 +7,7 @@ Error codes and the differences between versions are those of Apache Kafka's Gro
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 from uuid import UUID
@@ -90,12 +91,29 @@ class GroupCoordinator(OffsetApi):
         }
 
     async def handle(self, api_key: ApiKey, request: Any, context: RequestContext) -> Any:
-        """Answer a request of the GROUP route."""
+        """Answer a request of the GROUP route.
+
+        Raises KafkaError NOT_COORDINATOR: it was forwarded to an owner of the shard that is not this one any more, though
+        the node is the same. A commit that lay in a connection meanwhile would undo what others have taken since.
+        """
+        if context.leader_epoch >= 0:
+            await self._require_leader_epoch(getattr(request, "group_id", ""), context.leader_epoch)
         return await self._handlers[api_key](request, context)
 
     async def prepare(self, group_id: str) -> None:
         """Load the group's shard, making the offsets topic if there is none. Raises KafkaError (FindCoordinator)."""
         await self.directory.get(group_id)
+
+    async def _require_leader_epoch(self, group_id: str, leader_epoch: int) -> None:
+        shard = self.directory.find(group_id)
+        if shard is None and group_id:
+            with contextlib.suppress(KafkaError):  # said in the words of the API
+                shard = await self._existing(group_id)
+        if shard is not None and group_id and shard.state_log.log.leader_epoch != leader_epoch:
+            raise KafkaError(
+                ErrorCode.NOT_COORDINATOR,
+                f"the group's shard has the leader epoch {shard.state_log.log.leader_epoch}, not {leader_epoch}",
+            )
 
     def resign(self, shard: int) -> None:
         """The shard's partition is another's now."""

@@ -57,6 +57,7 @@ async def forward(
     *,
     timeout_s: float,
     purpose: str = "",
+    leader_epoch: int = -1,
 ) -> Any:
     """Have a node answer a client's request in the version of `context`; the response message.
 
@@ -74,6 +75,7 @@ async def forward(
         request_data=request_data,
         request_principal=encode_principal(context.principal),
         client_host_address=encode_host(context.client_host),
+        leader_epoch=leader_epoch,
     )
     response: EnvelopeResponse = await links.call(
         node_id, ApiKey.ENVELOPE, envelope, timeout_s=timeout_s, purpose=purpose

@@ -30,6 +30,7 @@ class RequestContext:
 
     `apis`: what is served where the request came in. `received_s` (the loop's time): when the request was received, at
     the latest; None where that was just now. `received`: kept for requests that another node may have to answer.
+    `leader_epoch`: of the group's shard as whoever forwarded the request knew it; -1: it was not forwarded, or names many.
     """
 
     api_version: int
@@ -42,3 +43,4 @@ class RequestContext:
     apis: Mapping[ApiKey, Api] = field(default_factory=lambda: APIS)
     received_s: float | None = None
     received: Received | None = None
+    leader_epoch: int = -1

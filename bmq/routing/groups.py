@@ -162,6 +162,11 @@ class RoutedGroups:
         leader = topic.partitions[shard].leader
         return leader if leader in self._image().nodes else _NO_OWNER
 
+    def _leader_epoch(self, group_id: str) -> int:
+        """Of the group's shard; -1 without an offsets topic."""
+        found = self._shard_key(group_id)
+        return -1 if found is None else found[0].partitions[found[1]].leader_epoch
+
     def _client_node(self, group_id: str) -> Node | None:
         found = self._shard_key(group_id)
         if found is None:
@@ -294,15 +299,25 @@ class RoutedGroups:
         message = asked.about(group_ids, places)
         if context.api_version != asked.api_version:
             context = replace(context, api_version=asked.api_version)
+        leader_epoch = self._leader_epoch(group_ids[0]) if len(group_ids) == 1 else -1
         try:
-            response = await self._send(owner, asked.api_key, message, context, may_wait=asked.waits_for_members)
+            response = await self._send(
+                owner, asked.api_key, message, context, may_wait=asked.waits_for_members, leader_epoch=leader_epoch
+            )
         except BmqError as error:
             code = _told(error)
             return _Answer([asked.refusal(group_id, code) for group_id in group_ids], isinstance(error, LinkLost))
         return _Answer(asked.parts(response), is_lost=False)
 
     async def _send(
-        self, owner: int, api_key: ApiKey, message: Any, context: RequestContext, *, may_wait: bool = False
+        self,
+        owner: int,
+        api_key: ApiKey,
+        message: Any,
+        context: RequestContext,
+        *,
+        may_wait: bool = False,
+        leader_epoch: int = -1,
     ) -> Any:
         """One try. Raises LinkLost when it may have been carried out, another BmqError when it was not."""
         if owner == _NO_OWNER:
@@ -316,14 +331,22 @@ class RoutedGroups:
             self._require_young(context, may_wait)
             return await self._local.handle(api_key, message, context)
         if may_wait:
-            return await self._send_waiting(owner, api_key, message, context)
+            return await self._send_waiting(owner, api_key, message, context, leader_epoch)
         await self._reach(owner, "")
         self._require_young(context, may_wait)
         return await forward(
-            self._links, owner, api_key, message, context, timeout_s=self._config.answer_wait_ms / 1000
+            self._links,
+            owner,
+            api_key,
+            message,
+            context,
+            timeout_s=self._config.answer_wait_ms / 1000,
+            leader_epoch=leader_epoch,
         )
 
-    async def _send_waiting(self, owner: int, api_key: ApiKey, message: Any, context: RequestContext) -> Any:
+    async def _send_waiting(
+        self, owner: int, api_key: ApiKey, message: Any, context: RequestContext, leader_epoch: int
+    ) -> Any:
         """On a link of their own and no more than that takes: what waits for members must not hold heartbeats up."""
         if self._waiting[owner] >= self._config.members_waiting_max:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"too many members wait at node {owner}")
@@ -333,7 +356,14 @@ class RoutedGroups:
             self._require_young(context, may_wait=True)
             timeout_s = self._config.rebalance_wait_max_ms / 1000
             return await forward(
-                self._links, owner, api_key, message, context, timeout_s=timeout_s, purpose=REBALANCE_PURPOSE
+                self._links,
+                owner,
+                api_key,
+                message,
+                context,
+                timeout_s=timeout_s,
+                purpose=REBALANCE_PURPOSE,
+                leader_epoch=leader_epoch,
             )
         finally:
             self._waiting[owner] -= 1

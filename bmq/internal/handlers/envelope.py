@@ -40,7 +40,9 @@ async def envelope(request: EnvelopeRequest, context: RequestContext, services: 
         principal = parse_principal(request.request_principal or b"")
     except MalformedMessage:
         return EnvelopeResponse(error_code=ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE)
-    asking = RequestContext(header.api_version, header.client_id, client_host, principal=principal)
+    asking = RequestContext(
+        header.api_version, header.client_id, client_host, principal=principal, leader_epoch=request.leader_epoch
+    )
     return await _answer(header, message, asking, services)
 
 

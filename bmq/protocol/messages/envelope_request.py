@@ -11,6 +11,7 @@ class EnvelopeRequest:
     request_data: bytes = b""
     request_principal: bytes | None = None
     client_host_address: bytes = b""
+    leader_epoch: int = -1
 
 
 FORMAT: Final = Format(
@@ -22,5 +23,6 @@ FORMAT: Final = Format(
         FormatField("request_data", "bytes"),
         FormatField("request_principal", "bytes", nullable_since=0),
         FormatField("client_host_address", "bytes"),
+        FormatField("leader_epoch", "int32", tag=10000, default=-1),
     ),
 )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
 from bmq.coordinator.effects import GroupState
+from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.delete_groups_request import DeleteGroupsRequest
@@ -15,12 +17,18 @@ from bmq.protocol.messages.describe_groups_request import DescribeGroupsRequest
 from bmq.protocol.messages.heartbeat_request import HeartbeatRequest
 from bmq.protocol.messages.leave_group_request import LeaveGroupRequest
 from bmq.protocol.messages.list_groups_request import ListGroupsRequest
+from bmq.protocol.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from bmq.protocol.messages.offset_fetch_request import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
 from bmq.protocol.messages.sync_group_request import SyncGroupRequest
+from bmq.protocol.request_context import RequestContext
 from tests.unit.coordinator.cluster import Cluster, FakeContext
 from tests.unit.proxy.harness import until
 
@@ -181,3 +189,32 @@ async def test_without_an_offsets_topic_nobody_here_is_the_coordinator(old: Clus
     assert (listed.error_code, list(listed.groups)) == (0, [])
     await coordinator.prepare("g")
     assert await beat(old, "m") == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+async def test_what_was_forwarded_to_an_earlier_leader_epoch_of_the_same_node_is_refused(old: Cluster) -> None:
+    """A commit that lay in a connection while the shard went away and came back would undo what was committed since."""
+    await old.commit("g", {("t", 0): 41})
+    shard = old.coordinator.directory.find("g")
+    assert shard is not None
+    current = shard.state_log.log.leader_epoch
+    request = OffsetCommitRequest(
+        group_id="g",
+        generation_id_or_member_epoch=-1,
+        topics=[
+            OffsetCommitRequestTopic(
+                name="t", partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=7)]
+            )
+        ],
+    )
+    context = RequestContext(9, "client", "127.0.0.1")
+    for leader_epoch in (current + 1, current + 5):
+        with pytest.raises(KafkaError) as refused:
+            await old.coordinator.handle(ApiKey.OFFSET_COMMIT, request, replace(context, leader_epoch=leader_epoch))
+        assert refused.value.code is ErrorCode.NOT_COORDINATOR
+    assert await old.fetch("g", "t", 0) == (0, 41)
+    for leader_epoch in (current, -1):
+        answer = await old.coordinator.handle(
+            ApiKey.OFFSET_COMMIT, request, replace(context, leader_epoch=leader_epoch)
+        )
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+    assert await old.fetch("g", "t", 0) == (0, 7)
