@@ -23,6 +23,8 @@ from random import Random
 from types import TracebackType
 from typing import Final, Self
 
+import structlog
+
 from bmq.dev.class_archive import ClassArchive
 from bmq.dev.cluster import Order
 from bmq.dev.daemon import POLL_INTERVAL_S, Daemon, DaemonFailed
@@ -55,6 +57,8 @@ FORMATTED_MARK: Final = "formatted"
 _NAMENODE: Final = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 _DATANODE: Final = "org.apache.hadoop.hdfs.server.datanode.DataNode"
 _REPORTED: Final = re.compile(r"Successfully sent block report .* to namenode: \S*:(\d+),")
+
+_log = structlog.get_logger("bmq.dev")
 
 
 class ClusterFailed(BmqError):
@@ -127,7 +131,8 @@ class HdfsCluster:
                 daemon.spawn()
             await together(daemon.wait_ready() for daemon in self._namenodes)
             if self.is_ha:
-                await self.transition_to_active(0)
+                # Every NameNode of a pair starts as a standby: none has to step back, or to be killed if it is slow to.
+                await become_active(self.plan.namenodes[0].rpc, ACTIVE_WAIT_S)
             await together(daemon.wait_ready() for daemon in self._datanodes)
             await self.wait_live(len(self._datanodes))
         except BaseException:
@@ -191,7 +196,8 @@ class HdfsCluster:
                 if daemon.is_paused:
                     raise TransitionFailed(f"{daemon.name} is paused")
                 await become_standby(node.rpc, STANDBY_WAIT_S)
-            except TransitionFailed:
+            except TransitionFailed as failure:
+                _log.warning("namenode_killed", name=daemon.name, reason=str(failure))
                 await daemon.kill()
         await become_active(self.plan.namenodes[index].rpc, timeout_s)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import getpass
 import os
+import time
 import uuid
 from typing import Final
 
@@ -21,6 +23,7 @@ from bmq.protocol.errors import BmqError
 
 HA_PROTOCOL: Final = "org.apache.hadoop.ha.HAServiceProtocol"
 CONNECT_WAIT_S: Final = 2.0
+RETRY_PAUSE_S: Final = 0.05
 
 
 class TransitionFailed(BmqError):
@@ -28,36 +31,42 @@ class TransitionFailed(BmqError):
 
 
 async def become_active(rpc: Address, timeout_s: float) -> None:
-    """It reads the edits to their end first. Raises TransitionFailed."""
+    """It reads the edits to their end first. Raises TransitionFailed, after `timeout_s` at the latest."""
     await _transition(rpc, "transitionToActive", timeout_s)
 
 
 async def become_standby(rpc: Address, timeout_s: float) -> None:
-    """Raises TransitionFailed."""
+    """Raises TransitionFailed, after `timeout_s` at the latest."""
     await _transition(rpc, "transitionToStandby", timeout_s)
 
 
 async def _transition(rpc: Address, method: str, timeout_s: float) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while True:
+        try:
+            await _call(rpc, method, max(0.0, deadline_s - time.monotonic()))
+            return
+        except (RemoteError, StoreError) as error:
+            # It names its role a moment before it takes calls; until then it answers that it is still not started.
+            is_starting = isinstance(error, RemoteError) and error.name == "RetriableException"
+            if not is_starting or time.monotonic() + RETRY_PAUSE_S > deadline_s:
+                raise TransitionFailed(f"{method} of the NameNode at {rpc} failed: {error}") from error
+        await asyncio.sleep(RETRY_PAUSE_S)
+
+
+async def _call(rpc: Address, method: str, timeout_s: float) -> None:
     # Only the user who runs the NameNode may do this; daemons take their user's name from the same two places.
     user = os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
     # Stepping back is asked for with a message of the same shape.
     request = TransitionToActiveRequest(
         req_info=StateChangeRequestInfo(req_source=StateChangeRequestInfo.REQUEST_BY_USER)
     )
+    connection = await RpcConnection.open(
+        rpc, HA_PROTOCOL, SimpleAuthentication(user), client_id=uuid.uuid4().bytes, timeout_s=CONNECT_WAIT_S
+    )
     try:
-        connection = await RpcConnection.open(
-            rpc, HA_PROTOCOL, SimpleAuthentication(user), client_id=uuid.uuid4().bytes, timeout_s=CONNECT_WAIT_S
+        await connection.call(
+            method, request, TransitionToActiveResponse, call_id=0, retry_count=0, timeout_s=timeout_s
         )
-        try:
-            await connection.call(
-                method,
-                request,
-                TransitionToActiveResponse,
-                call_id=0,
-                retry_count=0,
-                timeout_s=timeout_s,
-            )
-        finally:
-            connection.close()
-    except (RemoteError, StoreError) as error:
-        raise TransitionFailed(f"{method} of the NameNode at {rpc} failed: {error}") from error
+    finally:
+        connection.close()
