@@ -11,6 +11,8 @@ from bmq.hdfs.config import Address
 from tests.support.servers import BmqServer
 
 MIB: Final = 1024 * 1024
+# As long as the server itself waits for a store that does not answer (start_wait_ms), and its own start.
+READY_TIMEOUT_S: Final = 75.0
 COUNTERS: Final = (
     "bmq_segment_rolls",
     "bmq_segment_mends",
@@ -22,6 +24,8 @@ COUNTERS: Final = (
 
 class HdfsBmqServer(BmqServer):
     """`counters`: sums over the incarnations that were asked before they ended; `memory_mib`: resident size over time."""
+
+    ready_timeout_s = READY_TIMEOUT_S
 
     def __init__(
         self, directory: Path, namenode: Address, root: str, environment: Mapping[str, str] | None = None

@@ -104,6 +104,7 @@ class BmqServer(Server):
 
     name = "bmq"
     stop_timeout_s = STOP_TIMEOUT_S
+    ready_timeout_s = READY_TIMEOUT_S
     rest_port = 0
 
     def __init__(self, directory: Path, environment: Mapping[str, str] | None = None, *, store: str = "") -> None:
@@ -111,8 +112,8 @@ class BmqServer(Server):
         self.store = store
 
     def wait_until_ready(self) -> None:
-        deadline = time.monotonic() + READY_TIMEOUT_S
-        ready = self.process.wait_for_line(READY_LINE, READY_TIMEOUT_S)
+        deadline = time.monotonic() + self.ready_timeout_s
+        ready = self.process.wait_for_line(READY_LINE, self.ready_timeout_s)
         self.port, self.rest_port = int(ready[1]), int(ready[2])
         while self.get("/v1/health")[0] != 200:
             if time.monotonic() > deadline or not self.is_running:
