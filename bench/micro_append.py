@@ -89,6 +89,9 @@ class InstantStore:
     async def status(self, path: str) -> FileStatus | None:
         return FileStatus(path, True, 0, 0, False) if path in self._files else None
 
+    async def prove(self, path: str) -> FileStatus | None:
+        return await self.status(path)
+
     async def rename(self, source: str, target: str) -> None:
         self._files[target] = self._files.pop(source)
 
@@ -102,6 +105,9 @@ class InstantStore:
         if path not in self._files:
             raise FileMissing(path)
         return self._files[path]
+
+    def append_alignment_bytes(self, durability: Durability) -> int:
+        return 1
 
     async def create_segment(
         self, path: str, *, holder: str, durability: Durability, segment_bytes: int

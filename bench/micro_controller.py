@@ -17,10 +17,10 @@ from uuid import UUID
 
 from bmq.controller.assignment import new_partition, place
 from bmq.controller.balancer import equalize
+from bmq.controller.decision_context import DecisionContext
 from bmq.controller.moves import move_records
 from bmq.controller.node_registration import decide_fencing
 from bmq.controller.node_sessions import Overdue
-from bmq.controller.situation import Situation
 from bmq.metadata.broker_configs import static_configs
 from bmq.metadata.image import Node
 from bmq.metadata.state import MetadataState, partition_record
@@ -62,8 +62,8 @@ class BigCluster:
         self.offset += len(records)
 
     @property
-    def situation(self) -> Situation:
-        return Situation(
+    def context(self) -> DecisionContext:
+        return DecisionContext(
             self.state.image_at(self.offset),
             self.state.registrations,
             self.state.features,
@@ -78,13 +78,13 @@ class BigCluster:
         self.state.image_at(self.offset)
 
     def fence_one(self) -> None:
-        self.take(decide_fencing(self.situation, [Overdue(3, 0, "was silent for 2 s")]).records)
+        self.take(decide_fencing(self.context, [Overdue(3, 0, "was silent for 2 s")]).records)
         self.state.image_at(self.offset)
 
     def even_out(self) -> None:
-        situation = self.situation
-        moves = equalize(situation.image, situation.owners, lambda key: True, situation.image.partition_count)
-        self.take(move_records(situation, moves))
+        context = self.context
+        moves = equalize(context.image, context.owners, lambda key: True, context.image.partition_count)
+        self.take(move_records(context, moves))
         self.state.image_at(self.offset)
 
 

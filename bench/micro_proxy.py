@@ -31,13 +31,13 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from bmq.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from bmq.protocol.record_batch import Record, encode_batch
-from bmq.proxy.appender import Appender
-from bmq.proxy.fetch_config import FetchConfig
+from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.fetcher import Fetcher
 from bmq.proxy.limits import ProxyLimits
 from bmq.proxy.producer_ids import ProducerIds
 from bmq.proxy.server import KafkaServer
 from bmq.proxy.services import Services
+from bmq.proxy.starting_appender import StartingAppender
 from bmq.proxy.stats import ProxyStats
 
 TOPIC_ID = UUID(int=0xB)
@@ -119,8 +119,8 @@ async def _serve(pipe: Pipe) -> None:
         controller=controller,  # type: ignore[arg-type]
         groups=None,  # type: ignore[arg-type]
         clock=None,  # type: ignore[arg-type]
-        appender=Appender(partitions),
-        fetcher=Fetcher(store, FetchConfig(), random=Random(1)),
+        appender=StartingAppender(partitions),
+        fetcher=Fetcher(store, FetchSettings(), random=Random(1)),
         producer_ids=ProducerIds(controller.allocate_producer_ids),
         stats=stats,
         loop=loop,
