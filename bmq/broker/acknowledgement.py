@@ -20,12 +20,12 @@ _log = structlog.get_logger("bmq.broker")
 class PendingBatch(Batch):
     """A checked batch, its bytes, and the callbacks of its produce.
 
-    `done` is None for all but the last batch of an append that carries several; `first` is the append's first batch.
+    Of an append with several batches only the last one has `done`, and `first`, the first of them.
     `followers` are produces of the same batch sent again while it was on its way (rule 11). `position` is its place in
     the segment file it was written to last.
     """
 
-    __slots__ = ("append_bytes", "append_time_ms", "done", "first", "followers", "header", "position", "view")
+    __slots__ = ("append_time_ms", "done", "first", "followers", "header", "position", "view")
 
     def __init__(
         self, view: memoryview, header: BatchHeader, done: AppendDone | None, append_time_ms: int, is_acks_all: bool
@@ -38,7 +38,6 @@ class PendingBatch(Batch):
         self.header = header
         self.done = done
         self.append_time_ms = append_time_ms
-        self.append_bytes = self.size_bytes
         self.first: PendingBatch | None = None
         self.followers: list[AppendDone] | None = None
         self.position = -1
@@ -63,7 +62,7 @@ def call(done: AppendDone, result: AppendResult) -> None:
 
 
 class Waiters:
-    """Who wants to hear of the next move of the high watermark, or of a change of state. Each is called once."""
+    """Callbacks for the next advance of the high watermark or change of state. Each is called once."""
 
     __slots__ = ("_wakes",)
 
@@ -71,7 +70,7 @@ class Waiters:
         self._wakes: dict[object, Callable[[], None]] = {}
 
     def add(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """How to take it back is returned."""
+        """Register `wake`; calling the returned function withdraws it."""
         key = object()
         self._wakes[key] = wake
 

@@ -31,9 +31,9 @@ from bmq.log.store import AlreadyExists, FencedWriter, FileMissing, FileStatus, 
 
 @dataclass(frozen=True, slots=True)
 class OpenFile:
-    """A file of an older owner that was never closed, or of which it is not certain that it is on disk where it should be.
+    """A file of an older owner that was never closed, or, with hsync, that may not have been synced.
 
-    `holder` None: not one owner's name stands in its directory.
+    `holder` None: its directory does not name exactly one owner.
     """
 
     path: str
@@ -120,14 +120,14 @@ async def find_open_files(
 ) -> tuple[OpenFile, ...]:
     """Every file that an older owner left open: empty ones and half-written indexes too (rule 3).
 
-    `older_epochs` newest first. A manifest, even an unfinished one, is only ever begun when everything older that its owner
-    found is closed, so what lies behind the newest epoch with one needs no look, unless it was `just_sealed`. A directory
-    that was made after its owner had looked holds at most a name: that claim is fenced. It may have been left open; the
-    walk, which goes on behind an unfinished manifest, has it closed when it comes to it.
+    `older_epochs`: newest first. An owner begins its manifest only once every older file it found is closed, so epochs
+    older than the newest one with a manifest (even an unfinished one) are skipped, unless `just_sealed`. A directory
+    made after that owner's listing holds at most an owner file, because its claim was fenced. That file may still be
+    open; the walk, which continues past an unfinished manifest, then raises FilesLeftOpen and the file is closed.
 
-    `is_synced`: what an owner serves has to be on disk first (rule 26). One that died after it had closed a file, and before
-    its manifest, may not have come to that: so the closed segments without an index are found, too (an index is only made
-    of a segment that is on disk).
+    `is_synced`: what an owner serves has to be on disk first (rule 26). An owner that died between closing a file and
+    writing its manifest may not have synced the file, so closed segments without an index are returned too (an index is
+    only written for a segment that is on disk).
     """
     found: list[OpenFile] = []
     is_rest_closed = False

@@ -101,15 +101,15 @@ class PartitionManager:
         self._on_owned = tell
 
     def expect(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
-        """It will be assigned here at this epoch, once its present owner has let go: who asks for it waits for that.
+        """Announce an assignment at this epoch; until it comes, `leader_of` waits, at most `start_wait_max_s`.
 
-        To be followed by `assign` or `expect_no_more`.
+        Called while the present owner still releases the partition; `assign` or `expect_no_more` must follow.
         """
         self.expect_no_more(topic_partition)
         self._expected[topic_partition] = leader_epoch, self._loop.create_future()
 
     def expect_no_more(self, topic_partition: TopicPartition, leader_epoch: int | None = None) -> None:
-        """Who waits may look; with an epoch: unless it is expected at another one by now."""
+        """Withdraw `expect` and wake its waiters. With `leader_epoch`: only if that epoch is still the expected one."""
         expected = self._expected.get(topic_partition)
         if expected is not None and leader_epoch in (None, expected[0]):
             del self._expected[topic_partition]
@@ -123,9 +123,9 @@ class PartitionManager:
         config: LogConfig,
         high_watermark_floor: int = 0,
     ) -> None:
-        """Make the partition known at this epoch, idle. An older reign of it here ends at once; same epoch: no news.
+        """Make the partition known at this epoch, idle. A runtime at an older epoch is given up at once.
 
-        `high_watermark_floor`: what was acknowledged for certain (rule 5).
+        Ignored unless the epoch is newer than the known one. `high_watermark_floor`: acknowledged up to here (rule 5).
         """
         known = self._assignments.get(topic_partition)
         if known is not None:
@@ -181,6 +181,20 @@ class PartitionManager:
         """At which epoch it is assigned here; None: not at all."""
         assignment = self._assignments.get(topic_partition)
         return None if assignment is None else assignment.leader_epoch
+
+    def high_watermark_floor(self, topic_partition: TopicPartition) -> int | None:
+        """What it was assigned with as acknowledged for certain (rule 5); None: it is not assigned here."""
+        assignment = self._assignments.get(topic_partition)
+        return None if assignment is None else assignment.floor
+
+    def runtime(self, topic_partition: TopicPartition) -> PartitionRuntime | None:
+        """The partition's runtime, from the beginning of its start on; None before, or when it is not assigned here."""
+        assignment = self._assignments.get(topic_partition)
+        return None if assignment is None else assignment.runtime
+
+    def runtimes(self) -> Iterable[PartitionRuntime]:
+        """The runtimes of all assigned partitions that were ever started, in whatever state."""
+        return tuple(one.runtime for one in self._assignments.values() if one.runtime is not None)
 
     def owned(self) -> Iterable[PartitionRuntime]:
         """The partitions that are owned here and started."""
@@ -301,14 +315,14 @@ class PartitionManager:
     # --- everything at once
 
     def states(self) -> Mapping[str, int]:
-        """How many partitions are in which state; `idle`: assigned, never needed since."""
+        """How many partitions are in which state; `unopened`: assigned, never needed since."""
         return Counter(
-            "idle" if assignment.runtime is None else assignment.runtime.state_name
+            "unopened" if assignment.runtime is None else assignment.runtime.state_name
             for assignment in self._assignments.values()
         )
 
     def unserved(self) -> Iterable[PartitionRuntime]:
-        """Assigned partitions whose reign ended by itself: offline (an operator has to decide) or fenced."""
+        """Assigned partitions whose log ended by itself: offline (an operator has to decide) or fenced."""
         return tuple(self._unserved)
 
     def fenced(self) -> tuple[TopicPartition, ...]:

@@ -1,4 +1,4 @@
-"""One segment file of this reign: its writer, how far it is written, and its index while it grows."""
+"""One segment file of this leader epoch: its writer, how far it is written, and its index while it grows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One partition's log: start -> recover -> write, mend, rest, hand over, or fenced. Decisions only.
+"""One partition's log: start -> recover -> write, mend, idle, hand over, or fenced. Decisions only.
 
 `step(state, event)` returns the next state and the effects, in order; runtime.py performs them and reports each outcome
 as an event. The same events always give the same effects. The rules named here are those of docs/FENCING.md.
@@ -9,8 +9,8 @@ Recovering          every file still open under an older epoch is being closed, 
 Opening             our manifest is being made; until it and the first segment are confirmed we own nothing (rule 6)
 Writing             normal; the next segment is opened ahead of need
 Mending             the writer broke and its file is being closed at a length that every replica has
-Between             one segment is full or mended, the next is not open yet or the store is away; batches wait
-Resting             nothing was produced for long: no segment is open, the next batch opens one
+AwaitingSegment     one segment is full or mended, the next is not open yet or the store is away; batches wait
+Idle                nothing was produced for long: no segment is open, the next batch opens one
 Blocked             the store has no room: batches are refused, opening is tried again
 Draining, Closing, Releasing, Released     a planned stop: batches, segment, directory, over (rule 8)
 Fenced              a newer epoch exists; nothing is accepted any more
@@ -20,8 +20,8 @@ Offline             acknowledged data is missing, or what we know may differ fro
 A segment on fewer nodes than `min.insync.replicas` is *short*: acks=all is refused before it is written, or told of it
 after. One on fewer than the store wants is given up for another that has more, as soon as there is one.
 
-What an owner has accepted but not yet made durable is in one `Unsynced` queue that is changed in place: a tuple copied
-for each batch would cost more than the batch.
+What an owner has accepted but not yet made durable is in one `InFlightBatches` queue that is changed in place: a tuple
+copied for each batch would cost more than the batch.
 """
 
 from __future__ import annotations
@@ -81,13 +81,15 @@ from bmq.broker.partition_events import (
     WriterBroken,
 )
 from bmq.broker.partition_states import (
-    Between,
+    AwaitingSegment,
     Blocked,
     Claiming,
     Closing,
     Draining,
     Fenced,
     Following,
+    Idle,
+    InFlightBatches,
     Mending,
     Offline,
     Opening,
@@ -95,10 +97,8 @@ from bmq.broker.partition_states import (
     Recovering,
     Released,
     Releasing,
-    Resting,
     Sealing,
     State,
-    Unsynced,
     Wish,
     WithSegment,
     Writing,
@@ -173,7 +173,7 @@ def step(state: State, event: Event) -> Step:
             return _step_start(state, event)
         case Writing() | Mending(), _:
             return _step_write(state, event)
-        case Between() | Resting() | Blocked(), _:
+        case AwaitingSegment() | Idle() | Blocked(), _:
             return _step_between(state, event)
         case Draining() | Closing() | Releasing(), _:
             return _step_leave(state, event)
@@ -181,9 +181,9 @@ def step(state: State, event: Event) -> Step:
 
 
 def offline(state: State) -> Step:
-    """Acknowledged data is missing, or what we know may differ from the files: refuse what is left, touch nothing more.
+    """Acknowledged data is missing, or memory may differ from the files: reject in-flight batches, touch nothing more.
 
-    What was written may be in the log all the same, so the producers are told as when we are fenced: ask again.
+    The batches may be in the log all the same, so they are rejected with NOT_LEADER_OR_FOLLOWER, as when fenced.
     """
     left = state.log.take_all() if isinstance(state, Owning) else ()
     return Offline(state.leader_epoch, state.limits), (Reject(left, NOT_LEADER), Abandon())
@@ -242,7 +242,7 @@ def _begin(state: Opening, replicas: int) -> Step:
     writing = Writing(
         state.leader_epoch,
         state.limits,
-        Unsynced(state.end_offset),
+        InFlightBatches(state.end_offset),
         state.unindexed,
         first,
         replicas=replicas,
@@ -266,7 +266,7 @@ def _step_write(state: State, event: Event) -> Step:
             following = Following.ABSENT if state.following is Following.FAILED else state.following
             return _write(replace(state, following=following, wish=Wish.MORE_REPLICAS))
         case Writing(segment=segment), IdleDue(roll) if roll == segment.roll and _is_quiet(state):
-            resting = Resting(
+            idle = Idle(
                 state.leader_epoch,
                 state.limits,
                 state.log,
@@ -274,7 +274,7 @@ def _step_write(state: State, event: Event) -> Step:
                 _next_roll(state),
                 skipped_rolls=_next_roll(state) - roll - 1,
             )
-            return resting, _seal_current(state)
+            return idle, _seal_current(state)
         case Writing(log=log, segment=segment), StopRequested():
             return _drain(state)
         case Mending(log=log, segment=segment), SegmentMended(roll, end_offset, replicas) if roll == segment.roll:
@@ -336,7 +336,7 @@ def _is_quiet(state: Writing) -> bool:
     return not state.log.written and not state.log.waiting and state.following is not Following.ASKED
 
 
-def _synced(state: Writing, log: Unsynced, end_offset: int) -> Step:
+def _synced(state: Writing, log: InFlightBatches, end_offset: int) -> Step:
     if end_offset > log.log_end_offset:
         raise ImpossibleEvent(state, end_offset)
     acknowledge = Acknowledge(log.take_synced(end_offset), log.high_watermark, state.is_short)
@@ -381,7 +381,7 @@ def _weigh(state: Writing) -> tuple[Writing, Effects]:
     return replace(state, following=Following.ABSENT, skipped_rolls=state.skipped_rolls + 1), (discard,)
 
 
-def _take_fitting(log: Unsynced, limits: Limits) -> tuple[Batch, ...]:
+def _take_fitting(log: InFlightBatches, limits: Limits) -> tuple[Batch, ...]:
     """Move what fits into the segment from waiting to written. An empty segment takes a batch of any size."""
     waiting = log.waiting
     room = limits.segment_bytes - log.segment_bytes
@@ -414,7 +414,7 @@ def _roll(state: Writing) -> Step:
         after, effects = _enter(state, unindexed, state.following_roll, state.following_replicas)
     else:
         after, effects = _ask(
-            Between(
+            AwaitingSegment(
                 state.leader_epoch,
                 state.limits,
                 log,
@@ -461,12 +461,12 @@ def _mended(state: Mending, end_offset: int, replicas: int) -> Step:
     elif is_ready:
         after, more = _enter(state, unindexed, roll, state.following_replicas)
     else:
-        after, more = _ask(Between(*common, roll, is_asked, skipped))
+        after, more = _ask(AwaitingSegment(*common, roll, is_asked, skipped))
     return after, (*effects, *more)
 
 
 def _enter(state: Owning, unindexed: Iterable[int], roll: int, replicas: int) -> Step:
-    """Start writing to segment `roll`, which is open, empty and looked after (rule 7)."""
+    """Start writing to segment `roll`, which is open and empty; our directory was verified after that (rule 7)."""
     log, limits = state.log, state.limits
     log.segment_bytes = 0
     segment = Segment(state.leader_epoch, roll, log.high_watermark)
@@ -484,33 +484,33 @@ def _enter(state: Owning, unindexed: Iterable[int], roll: int, replicas: int) ->
 
 def _step_between(state: State, event: Event) -> Step:
     match state, event:
-        case Between(log=log), ProduceArrived(batch):
+        case AwaitingSegment(log=log), ProduceArrived(batch):
             log.place(batch)
             return state, ()
-        case Resting(epoch, limits, log, unindexed, roll), ProduceArrived(batch):
+        case Idle(epoch, limits, log, unindexed, roll), ProduceArrived(batch):
             log.place(batch)
-            return _ask(Between(epoch, limits, log, unindexed, roll, skipped_rolls=state.skipped_rolls))
+            return _ask(AwaitingSegment(epoch, limits, log, unindexed, roll, skipped_rolls=state.skipped_rolls))
         case Blocked(), ProduceArrived(batch):
             return state, (Reject((batch,), STORAGE_ERROR),)
-        case ((Between(roll=roll) | Blocked(roll=roll)), SegmentOpened(opened, replicas)) if opened == roll:
+        case ((AwaitingSegment(roll=roll) | Blocked(roll=roll)), SegmentOpened(opened, replicas)) if opened == roll:
             return _enter(state, state.unindexed, roll, replicas)
-        case ((Between(roll=roll) | Blocked(roll=roll)), SegmentOpenFailed(failed, is_full)) if failed == roll:
+        case ((AwaitingSegment(roll=roll) | Blocked(roll=roll)), SegmentOpenFailed(failed, is_full)) if failed == roll:
             # What was done for this roll may still be carried out: it is not used again (rule 21).
             passed = replace(state, roll=roll + 1, is_asked=False, skipped_rolls=state.skipped_rolls + 1)
             return _block(passed) if is_full else _wait(passed)
-        case Between(is_asked=False), SegmentSealFailed(_, True):
+        case AwaitingSegment(is_asked=False), SegmentSealFailed(_, True):
             return _block(state)
-        case Between(log=log), WaitExpired():
+        case AwaitingSegment(log=log), WaitExpired():
             return state, (Reject(log.take_waiting(), STORAGE_ERROR),)
-        case Between(is_asked=False), RetryDue():
+        case AwaitingSegment(is_asked=False), RetryDue():
             return _ask(state)
-        case ((Between() | Resting() | Blocked()), SegmentSealed(roll)):
+        case ((AwaitingSegment() | Idle() | Blocked()), SegmentSealed(roll)):
             sealed = replace(state, unindexed=state.unindexed - {roll})
-            return _ask(sealed) if isinstance(sealed, Between) else (sealed, ())
+            return _ask(sealed) if isinstance(sealed, AwaitingSegment) else (sealed, ())
         case Blocked(is_asked=False), RetryDue():
             asked, effects = _ask(state)
             return asked, effects or (RetryLater(),)
-        case ((Between() | Resting() | Blocked()), StopRequested()):
+        case ((AwaitingSegment() | Idle() | Blocked()), StopRequested()):
             rejected = Reject(state.log.take_waiting(), NOT_LEADER)
             closing = Closing(state.leader_epoch, state.limits, state.log, state.unindexed)
             after, effects = _release(closing)
@@ -520,14 +520,14 @@ def _step_between(state: State, event: Event) -> Step:
     raise ImpossibleEvent(state, event)
 
 
-def _ask(state: Between | Blocked) -> Step:
+def _ask(state: AwaitingSegment | Blocked) -> Step:
     if state.is_asked or any(roll < state.last_roll for roll in state.unindexed):  # rule 4
         return state, ()
     return replace(state, is_asked=True), (OpenSegment(state.roll),)
 
 
-def _block(state: Between | Blocked) -> Step:
-    """There is no room: who asks hears it at once."""
+def _block(state: AwaitingSegment | Blocked) -> Step:
+    """The store is full: batches are refused at once, not kept waiting, while opening is retried."""
     refused = log.take_waiting() if (log := state.log).waiting else ()
     blocked = Blocked(
         state.leader_epoch, state.limits, log, state.unindexed, state.roll, skipped_rolls=state.skipped_rolls
@@ -535,9 +535,9 @@ def _block(state: Between | Blocked) -> Step:
     return blocked, (Reject(refused, STORAGE_ERROR), RetryLater()) if refused else (RetryLater(),)
 
 
-def _wait(state: Between | Blocked) -> Step:
+def _wait(state: AwaitingSegment | Blocked) -> Step:
     """The store does not answer: batches wait, and opening is tried again."""
-    waiting = Between(
+    waiting = AwaitingSegment(
         state.leader_epoch, state.limits, state.log, state.unindexed, state.roll, skipped_rolls=state.skipped_rolls
     )
     return waiting, (RetryLater(),)

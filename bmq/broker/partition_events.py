@@ -14,7 +14,7 @@ from bmq.protocol.error_codes import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One file of this reign. `roll` is its number in the epoch's directory, `base_offset` the first it may hold."""
+    """One file of this leader epoch. `roll`: its number in the directory. `base_offset`: the first it may hold."""
 
     leader_epoch: int
     roll: int
@@ -60,7 +60,7 @@ class Limits:
 
 
 RECOVERED: Final = -1
-"""In the place of a roll: the segments of earlier reigns whose index is rebuilt."""
+"""In the place of a roll: the segments of earlier epochs whose index is rebuilt."""
 
 
 # --- events: what happened
@@ -310,7 +310,7 @@ class WriteBatches(Effect):
 class Acknowledge(Effect):
     """These batches are durable, and so is everything below `high_watermark`.
 
-    `is_short`: but on fewer nodes than `min.insync.replicas`, which who asked for acks=all has to hear.
+    `is_short`: on fewer nodes than `min.insync.replicas`; acks=all is answered NOT_ENOUGH_REPLICAS_AFTER_APPEND.
     """
 
     batches: tuple[Batch, ...]

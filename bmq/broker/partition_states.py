@@ -10,11 +10,11 @@ from typing import ClassVar
 from bmq.broker.partition_events import Batch, Limits, Segment
 
 
-class Unsynced:
+class InFlightBatches:
     """Batches placed but not durable, oldest first: `written` to the current segment, `waiting` to be written.
 
     `append_ends` has one end offset for each append that is on its way. `segment_bytes` have been written to the segment.
-    `taken` is what was taken out last: were the step to fail behind that, nobody else would know of these batches.
+    `taken`: the batches removed last; if the step fails afterwards, they can still be answered from here (rule 23).
     """
 
     __slots__ = ("append_ends", "high_watermark", "log_end_offset", "segment_bytes", "taken", "waiting", "written")
@@ -69,7 +69,7 @@ class Unsynced:
         return batches
 
     def take_acks_all(self) -> tuple[Batch, ...]:
-        """Of what waits the first batch with acks=all and all behind it: their offsets are placed one after the other."""
+        """Remove the first waiting batch with acks=all and all after it, because their offsets are consecutive."""
         waiting = self.waiting
         kept = next((index for index, batch in enumerate(waiting) if batch.is_acks_all), len(waiting))
         self.taken = batches = tuple(waiting)[kept:]
@@ -137,7 +137,7 @@ class Recovering(State):
 
 @dataclass(frozen=True, slots=True)
 class Opening(State):
-    """`unindexed`: as in `Owning`, of earlier reigns. `is_recorded`: our manifest is durable. The rest: as before."""
+    """`unindexed`: as in `Owning`, of earlier epochs. `is_recorded`: our manifest is durable. The rest: as before."""
 
     end_offset: int
     unindexed: frozenset[int] = frozenset()
@@ -150,7 +150,7 @@ class Opening(State):
 class Owning(State):
     """Base of the states in which we own the partition. `unindexed`: closed segments whose index is not durable yet."""
 
-    log: Unsynced
+    log: InFlightBatches
     unindexed: frozenset[int]
 
 
@@ -208,12 +208,12 @@ class WithoutSegment(Owning):
 
 
 @dataclass(frozen=True, slots=True)
-class Between(WithoutSegment):
+class AwaitingSegment(WithoutSegment):
     pass
 
 
 @dataclass(frozen=True, slots=True)
-class Resting(WithoutSegment):
+class Idle(WithoutSegment):
     pass
 
 

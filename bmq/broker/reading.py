@@ -11,7 +11,7 @@ import structlog
 from bmq.broker.own_segment import OwnSegment
 from bmq.broker.partition_events import Event, OwnershipLost, RollDue
 from bmq.broker.partition_load import PartitionLoad
-from bmq.broker.segment_keeper import SegmentKeeper
+from bmq.broker.segment_lifecycle import SegmentLifecycle
 from bmq.broker.surroundings import Surroundings
 from bmq.broker.tail_cache import PartitionTail
 from bmq.log.config import LogConfig
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 READ_TRIES_MAX: Final = 3
 SNAPSHOT_ROLL_BYTES_MIN: Final = 2 * 1024 * 1024
-"""A state machine's segment that holds this much is rolled behind a snapshot: less is read again than rolling costs."""
+"""A snapshot rolls the open segment if it holds at least this much; replaying less is cheaper than rolling."""
 
 _log = structlog.get_logger("bmq.broker")
 
@@ -42,7 +42,7 @@ class LogReader(ABC):
     config: LogConfig
     load: PartitionLoad
     _surroundings: Surroundings
-    _keeper: SegmentKeeper
+    _lifecycle: SegmentLifecycle
     _tail: PartitionTail
     _files: PartitionFiles | None
     _producers: ProducerStates
@@ -114,7 +114,7 @@ class LogReader(ABC):
             return await self._reading(lambda files: files.latest_snapshot(self.high_watermark))
         except StateDamaged as error:
             try:
-                await self._keeper.look()
+                await self._lifecycle.look()
             except FencedWriter as fenced:
                 # A newer owner has begun, and deletes what we read.
                 self._feed(OwnershipLost())
@@ -141,7 +141,7 @@ class LogReader(ABC):
 
     @property
     def epoch_starts(self) -> Sequence[tuple[int, int]]:
-        """(leader epoch, first offset) of every epoch the log knows of, ascending; this reign's is the last one."""
+        """(leader epoch, first offset) of every epoch the log knows of, ascending; this leader's is the last one."""
         return () if self._files is None else self._files.epochs.entries
 
     async def prove_ownership(self) -> None:
@@ -151,17 +151,17 @@ class LogReader(ABC):
         segment = self._open_segment_now()
         try:
             if segment is None:
-                await self._keeper.look()
+                await self._lifecycle.look()
             else:
                 try:
                     await segment.writer.prove_ownership()
                 except WriterBroken:
-                    await self._keeper.look()  # no block of ours is open any more
+                    await self._lifecycle.look()  # no block of ours is open any more
                 except FencedWriter:
                     if self._open_segment_now() is segment:
                         raise
                     # The segment was empty and was rolled meanwhile, and its writer given up.
-                    await self._keeper.look()
+                    await self._lifecycle.look()
         except FencedWriter:
             self._feed(OwnershipLost())
             raise
@@ -221,7 +221,10 @@ class LogReader(ABC):
         self._surroundings.trash.put(paths, self.config.file_delete_delay_ms / 1000)
 
     async def _reading(self, action: Callable[[PartitionFiles], Coroutine[Any, Any, T]]) -> T:
-        """Raises KafkaError for whatever goes wrong: NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR."""
+        """Run `action`; FencedWriter and StoreError become KafkaError NOT_LEADER_OR_FOLLOWER and KAFKA_STORAGE_ERROR.
+
+        StateDamaged and other errors (OFFSET_OUT_OF_RANGE, BadBatch) are raised as they are.
+        """
         tries = 0
         while True:
             files = self._own_files()

@@ -11,38 +11,40 @@ answered with an error, and news of appends made before is ignored: memory may b
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import structlog
 
 from bmq.broker import partition_events as ev
 from bmq.broker.acknowledgement import ENDS_THE_PROCESS, PendingBatch, Waiters, call
 from bmq.broker.admission import Admission
+from bmq.broker.min_insync_tracker import MinInsyncTracker, replicas_min
 from bmq.broker.own_directory import OwnDirectory
 from bmq.broker.own_segment import OwnSegment
 from bmq.broker.partition import offline, start, step
 from bmq.broker.partition_load import PartitionLoad
 from bmq.broker.partition_states import (
-    Between,
+    AwaitingSegment,
     Draining,
     Fenced,
+    InFlightBatches,
     Mending,
     Offline,
     Opening,
     Owning,
     Recovering,
     State,
-    Unsynced,
     Writing,
 )
 from bmq.broker.reading import LogReader
-from bmq.broker.replication import Replication, replicas_min
-from bmq.broker.segment_keeper import SegmentKeeper
+from bmq.broker.segment_lifecycle import SegmentLifecycle
 from bmq.broker.starting import Start
 from bmq.broker.surroundings import Surroundings
+from bmq.broker.tail_cache import PartitionTail
 from bmq.log.config import LogConfig
 from bmq.log.damage import Damage, StateDamaged
 from bmq.log.names import PartitionPaths, partition_directory
@@ -53,9 +55,10 @@ from bmq.log.refused_sequences import BEHIND_A_REFUSED_ONE, RefusedSequences
 from bmq.log.retention import is_roll_due
 from bmq.log.segment_index import IndexBuilder
 from bmq.log.store import Appended, CorruptFile, FencedWriter, StorageFull, StoreError
+from bmq.protocol.control_batch import parse_end_transaction_marker
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
-from bmq.protocol.record_batch import BatchHeader, parse_end_transaction_marker, producer_of
+from bmq.protocol.record_batch import BatchHeader, producer_of
 
 INDEX_ENTRIES_MAX: Final = 1_000_000
 LOOKS_MAX: Final = 64  # repeated batches whose replicas are being counted
@@ -89,6 +92,17 @@ class PartitionOffline(KafkaError):
         self.damage = damage
 
 
+class RuntimeParts(NamedTuple):
+    """What a runtime is made of, for whoever looks at it from outside. `files`: None until it owns the partition."""
+
+    paths: PartitionPaths
+    start: Start
+    lifecycle: SegmentLifecycle
+    tail: PartitionTail
+    min_insync: MinInsyncTracker
+    files: PartitionFiles | None
+
+
 class PartitionRuntime(LogReader):
     """See the module's head. `on_change` is called when it begins to own the partition and when it comes to its end."""
 
@@ -116,7 +130,7 @@ class PartitionRuntime(LogReader):
         self._paths = PartitionPaths(partition_directory(topic_partition), leader_epoch)
         self._admission = Admission(config)
         self._directory = OwnDirectory(surroundings.store, self._paths.own)
-        self._keeper = SegmentKeeper(
+        self._lifecycle = SegmentLifecycle(
             surroundings,
             self._paths,
             self._directory,
@@ -133,16 +147,16 @@ class PartitionRuntime(LogReader):
             durability=config.durability,
         )
         self._tail = surroundings.tail_cache.partition()
-        self._log: Unsynced | None = None
+        self._log: InFlightBatches | None = None
         self._files: PartitionFiles | None = None
         self._producers = ProducerStates()
         self._refused = RefusedSequences()
         self._current: OwnSegment | None = None
         self._waiters = Waiters()
         self._is_guarded = False  # acks=all may have to be refused for want of replicas
-        self._replication = Replication(surroundings)
+        self._min_insync = MinInsyncTracker(surroundings)
         self._oldest_waiting: tuple[ev.Batch | None, float] = (None, 0.0)
-        self._open_failures = 0
+        self._open_backoff = surroundings.backoff()
         self._started_s = 0.0
         self._offline_reason = ""
         self._offline_damage: Damage | None = None
@@ -170,17 +184,20 @@ class PartitionRuntime(LogReader):
 
     # --- what it is
 
+    def inspect(self) -> RuntimeParts:
+        return RuntimeParts(self._paths, self._start, self._lifecycle, self._tail, self._min_insync, self._files)
+
     @property
     def state(self) -> State:
         return self._state
 
     @property
     def state_name(self) -> str:
-        """For metrics: the machine's state in lower case."""
-        return type(self._state).__name__.lower()
+        """For people and metrics: the machine's state in lower case, `awaiting_segment`."""
+        return re.sub(r"\B(?=[A-Z])", "_", type(self._state).__name__).lower()
 
     def offline_error(self) -> PartitionOffline:
-        """What is said to whoever needs it while it is offline."""
+        """The error for callers while the partition is offline."""
         return PartitionOffline(self._offline_reason, self._offline_damage)
 
     @property
@@ -273,13 +290,13 @@ class PartitionRuntime(LogReader):
         call(done, refusal)
 
     def _note_refused(self, records: memoryview, code: ErrorCode) -> None:
-        """So that what an unknown producer sent behind this batch is not taken for its first one."""
+        """Remember the refusal, so that an unknown producer's next batch is not taken for its first one."""
         producer = producer_of(records)
         if producer is not None and self._producers.entry(producer[0]) is None:
             self._refused.add(self.topic_partition, records, self._loop.time(), code)
 
     def _is_behind_a_refused_one(self, records: memoryview) -> bool:
-        """Of a producer that is known its last sequence number says what comes next."""
+        """Only for unknown producers: a known one's last sequence number shows which batch comes next."""
         producer = producer_of(records)
         if producer is None or self._producers.entry(producer[0]) is not None:
             return False
@@ -291,7 +308,7 @@ class PartitionRuntime(LogReader):
         self._refuse(AppendResult(ErrorCode.UNKNOWN_SERVER_ERROR), done)
 
     async def _refuse_as_owner(self, refusal: AppendResult, done: AppendDone) -> None:
-        """Rule 15: what a producer sent last may have gone to the next owner, and this refusal ends the producer."""
+        """Prove ownership before a refusal that is fatal to the producer: the next owner may know better (rule 15)."""
         answer = AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         try:
             async with asyncio.timeout(self._surroundings.settings.storage_wait_max_s):
@@ -342,21 +359,21 @@ class PartitionRuntime(LogReader):
         call(done, AppendResult(ErrorCode.REQUEST_TIMED_OUT, message=message))
 
     def _has_too_few_replicas(self, records: memoryview) -> bool:
-        """The open segment lies on too few nodes; or the same producer's batch before this one does.
+        """Whether the open segment is on too few nodes, or an earlier batch of the same producer is unconfirmed.
 
-        Of a producer the last few batches are known. If others went on past one that is not safe yet, that one, sent again
-        once more, could not be told from one that is out of order.
+        Only a producer's last few batches are remembered. If more were written after an unconfirmed one, the next retry
+        of that one could no longer be told from a batch that is out of order.
         """
         if isinstance(self._state, Writing) and self._state.is_short:
             return True
-        if not self._replication.unconfirmed:
+        if not self._min_insync.unconfirmed:
             self._is_guarded = False
             return False
         try:
             header = BatchHeader.parse(records)
         except BmqError:
             return False  # the usual checks say why
-        if not self._replication.is_unconfirmed(header, self._loop.time()):
+        if not self._min_insync.is_unconfirmed(header, self._loop.time()):
             return False
         try:
             return self._producers.check(header) is None
@@ -367,7 +384,7 @@ class PartitionRuntime(LogReader):
         """Nothing was written. A new segment is tried until there are nodes again."""
         self._note_refused(records, ErrorCode.NOT_ENOUGH_REPLICAS)
         self._surroundings.counts.refused_batches += 1
-        self._replication.has_refused = True
+        self._min_insync.has_refused = True
         call(done, AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS, message=TOO_FEW_REPLICAS))
 
     def _answer_repeated(self, header: BatchHeader, repeated: PlacedBatch, done: AppendDone, is_acks_all: bool) -> None:
@@ -385,21 +402,21 @@ class PartitionRuntime(LogReader):
                     return
         answer = AppendResult(ErrorCode.NONE, repeated.base_offset, -1, self.log_start_offset)
         minimum = self._state.limits.replicas_min
-        if not is_acks_all or minimum == 1 or repeated.base_offset >= self._replication.assured_offset:
+        if not is_acks_all or minimum == 1 or repeated.base_offset >= self._min_insync.assured_offset:
             call(done, answer)
             return
         # Its original was acknowledged to nobody, or by another owner: it may still lie on too few nodes.
         assert self._files is not None
-        self._replication.note_unconfirmed(header, repeated.base_offset, self._loop.time())
+        self._min_insync.note_unconfirmed(header, repeated.base_offset, self._loop.time())
         self._is_guarded = True
-        if self._replication.looks >= LOOKS_MAX:
+        if self._min_insync.looks >= LOOKS_MAX:
             call(done, answer._replace(error_code=ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
             return
-        self._spawn(self._replication.answer(self._files, header, answer, done, minimum))
+        self._spawn(self._min_insync.answer(self._files, header, answer, done, minimum))
 
     def _write(self, effect: ev.WriteBatches) -> None:
         batches = cast("tuple[PendingBatch, ...]", effect.batches)
-        segment = self._keeper.segments[effect.segment.roll]
+        segment = self._lifecycle.segments[effect.segment.roll]
         if segment.index is None:
             files = self._files
             assert files is not None
@@ -448,7 +465,7 @@ class PartitionRuntime(LogReader):
         add, keep, tell = segment.index.add, self._tail.append, self._outbox.append
         if effect.is_short:
             tell = self._tell_of_shortage
-            self._replication.assured_offset = effect.high_watermark
+            self._min_insync.assured_offset = effect.high_watermark
         size_bytes = 0
         for batch in batches:
             base_offset = batch.base_offset
@@ -462,7 +479,8 @@ class PartitionRuntime(LogReader):
         counts.appended_bytes += size_bytes
         self.load.bytes_in += size_bytes
         self.load.requests += len(batches)
-        self._open_failures = 0
+        if self._open_backoff.failures:
+            self._open_backoff.reset()
         self._is_wake_due = True
         if self._log is not None:
             self._log.taken = ()  # all of it is in the outbox
@@ -473,13 +491,13 @@ class PartitionRuntime(LogReader):
         batch, code = entry
         if batch.is_acks_all:
             code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-            self._replication.note_unconfirmed(batch.header, batch.base_offset, self._loop.time())
+            self._min_insync.note_unconfirmed(batch.header, batch.base_offset, self._loop.time())
             self._is_guarded = True
         self._outbox.append((batch, code))
 
     def _reject(self, effect: ev.Reject) -> None:
         if effect.error_code is ErrorCode.NOT_ENOUGH_REPLICAS:
-            self._replication.has_refused = True
+            self._min_insync.has_refused = True
         batches = cast("tuple[PendingBatch, ...]", effect.batches)
         for batch in batches:
             self._surroundings.counts.refused_batches += 1
@@ -516,7 +534,7 @@ class PartitionRuntime(LogReader):
             if after is not before:
                 self._state = after
                 is_short = isinstance(after, Writing) and after.is_short
-                self._is_guarded = is_short or bool(self._replication.unconfirmed)
+                self._is_guarded = is_short or bool(self._min_insync.unconfirmed)
                 if type(after) is not type(before):
                     self._changed(before, after)
             self._perform(effects)
@@ -561,7 +579,7 @@ class PartitionRuntime(LogReader):
     def _changed(self, before: State, after: State) -> None:
         if isinstance(after, Owning) and not isinstance(before, Owning):
             self._log = after.log
-            self._replication.assured_offset = after.log.high_watermark
+            self._min_insync.assured_offset = after.log.high_watermark
             self._surroundings.counts.starts += 1
             self._is_wake_due = True
             if not self.started.done():
@@ -627,7 +645,7 @@ class PartitionRuntime(LogReader):
 
     async def _persist(self, action: Callable[[], Awaitable[ev.Event | None]]) -> None:
         """An effect of the start: tried again, with growing pauses, until it ends in an event or we have lost."""
-        failures = 0
+        backoff = self._surroundings.backoff()
         while not self._state.is_final:
             try:
                 event: ev.Event | None = await action()
@@ -637,10 +655,9 @@ class PartitionRuntime(LogReader):
                 raise
             except StoreError as error:
                 # Also what a store says for the first time: a partition that goes on trying can still be helped.
-                if failures == 0:
+                if backoff.failures == 0:
                     _log.warning("partition_start_waits", **self._names(), reason=f"{type(error).__name__}: {error}")
-                await asyncio.sleep(self._surroundings.backoff_s(failures))
-                failures += 1
+                await backoff.pause()
                 if await self._is_directory_lost():
                     self._feed(ev.OwnershipLost())
                 continue
@@ -652,7 +669,7 @@ class PartitionRuntime(LogReader):
         if self._directory.file_id is None:
             return False  # not claimed yet
         try:
-            await self._keeper.look()
+            await self._lifecycle.look()
         except FencedWriter:
             return True
         except StoreError:
@@ -664,19 +681,19 @@ class PartitionRuntime(LogReader):
         try:
             event = await self._start.walk()
         except CorruptFile:
-            await self._keeper.look()
+            await self._lifecycle.look()
             raise
         if event.end_offset < self._floor:
-            await self._keeper.look()
+            await self._lifecycle.look()
         files = self._start.files
         assert files is not None
-        self._keeper.files = files
+        self._lifecycle.files = files
         self._producers = files.producers
         return event
 
     async def _record(self) -> ev.Event:
         event = await self._start.record()
-        self._files = self._keeper.files
+        self._files = self._lifecycle.files
         recovered = self._start.recovered
         if recovered is not None and recovered.unnamed_directories:
             self._remove_later(recovered.unnamed_directories)
@@ -684,30 +701,28 @@ class PartitionRuntime(LogReader):
 
     def _open_segment(self, effect: ev.OpenSegment) -> None:
         if isinstance(self._state, Recovering | Opening):
-            self._spawn(self._persist(self._keeper.open_first))
+            self._spawn(self._persist(self._lifecycle.open_first))
         else:
-            self._spawn(self._keeper.open_or_report(effect.roll))
+            self._spawn(self._lifecycle.open_or_report(effect.roll))
 
     def _mend(self, effect: ev.MendSegment) -> None:
         state = self._state
         assert isinstance(state, Mending)
         written = cast("deque[PendingBatch]", state.log.written)
-        self._spawn(self._keeper.mend(effect.segment, written, is_full=state.is_full))
+        self._spawn(self._lifecycle.mend(effect.segment, written, is_full=state.is_full))
 
     def _seal(self, effect: ev.SealSegment) -> None:
-        self._keeper.end(effect.segment.roll)
-        self._spawn(self._keeper.seal(effect.segment, effect.end_offset))
+        self._lifecycle.end(effect.segment.roll)
+        self._spawn(self._lifecycle.seal(effect.segment, effect.end_offset))
 
     def _discard(self, effect: ev.DiscardSegment) -> None:
-        self._keeper.end(effect.roll)
-        self._keeper.throw_away(effect.roll)
+        self._lifecycle.end(effect.roll)
+        self._lifecycle.throw_away(effect.roll)
 
     def _retry_later(self, _: ev.RetryLater) -> None:
-        if self._open_failures == 0:
+        if self._open_backoff.failures == 0:
             _log.warning("partition_blocked", **self._names(), reason="the store takes nothing now; trying again")
-        delay_s = self._surroundings.backoff_s(self._open_failures)
-        self._open_failures += 1
-        self._retry = self._loop.call_later(delay_s, self._feed, ev.RetryDue())
+        self._retry = self._loop.call_later(self._open_backoff.next_s(), self._feed, ev.RetryDue())
 
     def _abandon(self, _: ev.Abandon) -> None:
         """The machine has come to its end. Never raises: whatever fails here, the rest is let go of and everybody is told."""
@@ -739,12 +754,12 @@ class PartitionRuntime(LogReader):
 
     def _abandon_writers(self) -> None:
         try:
-            self._keeper.abandon()
+            self._lifecycle.abandon()
         except Exception:
             # The first that fails keeps no other one: abandoning twice does no harm.
-            for segment in self._keeper.segments.values():
+            for segment in self._lifecycle.segments.values():
                 self._attempt(segment.writer.abandon)
-            self._keeper.segments.clear()
+            self._lifecycle.segments.clear()
             raise
 
     # --- orders from the manager
@@ -762,20 +777,20 @@ class PartitionRuntime(LogReader):
         """Raises only before anything has changed."""
         self._admission = Admission(config)
         self.config = config
-        self._keeper.config = config
+        self._lifecycle.config = config
         self._feed(ev.LimitsChanged(limits_of(config, self._surroundings)))
 
     def upkeep(self, now_s: float, now_ms: int) -> None:
         """Called every second or so: roll by age, close a segment that nobody writes to, look for lost replicas."""
         state = self._state
         if type(state) is not Writing:
-            if isinstance(state, Between | Mending):
+            if isinstance(state, AwaitingSegment | Mending):
                 self._limit_wait(state.log, now_s)
             return
-        segment = self._keeper.segments.get(state.segment.roll)
+        segment = self._lifecycle.segments.get(state.segment.roll)
         if segment is None:
             return
-        if self._replication.is_search_due(state, segment, now_s):
+        if self._min_insync.is_search_due(state, segment, now_s):
             self._feed(ev.ReplicasDue(segment.roll))
             return
         index, config = segment.index, self.config
@@ -791,7 +806,7 @@ class PartitionRuntime(LogReader):
         elif now_s - segment.last_append_s >= config.segment_idle_close_ms / 1000:
             self._feed(ev.IdleDue(segment.roll))
 
-    def _limit_wait(self, log: Unsynced, now_s: float) -> None:
+    def _limit_wait(self, log: InFlightBatches, now_s: float) -> None:
         oldest, since_s = self._oldest_waiting
         if not log.waiting or oldest is not log.waiting[0]:
             self._oldest_waiting = (log.waiting[0] if log.waiting else None, now_s)
@@ -831,7 +846,7 @@ class PartitionRuntime(LogReader):
         """The segment whose writer is in use; None while there is none."""
         state = self._state
         if isinstance(state, Writing | Draining):
-            return self._keeper.segments.get(state.segment.roll)
+            return self._lifecycle.segments.get(state.segment.roll)
         return None
 
 
@@ -846,11 +861,11 @@ _PERFORMERS: Final[dict[type[ev.Effect], Callable[[PartitionRuntime, Any], objec
     ev.WriteBatches: PartitionRuntime._write,
     ev.Acknowledge: PartitionRuntime._acknowledge,
     ev.Reject: PartitionRuntime._reject,
-    ev.SaveRecoveredIndexes: lambda self, _: self._spawn(self._keeper.save_recovered()),
+    ev.SaveRecoveredIndexes: lambda self, _: self._spawn(self._lifecycle.save_recovered()),
     ev.MendSegment: PartitionRuntime._mend,
     ev.SealSegment: PartitionRuntime._seal,
     ev.DiscardSegment: PartitionRuntime._discard,
     ev.RetryLater: PartitionRuntime._retry_later,
-    ev.SealOwnDirectory: lambda self, _: self._spawn(self._keeper.release()),
+    ev.SealOwnDirectory: lambda self, _: self._spawn(self._lifecycle.release()),
     ev.Abandon: PartitionRuntime._abandon,
 }

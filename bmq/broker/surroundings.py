@@ -6,12 +6,13 @@ import asyncio
 from dataclasses import dataclass, field
 from random import Random
 
+from bmq.aio.backoff import Backoff
+from bmq.broker.append_batcher import AppendBatcher
 from bmq.broker.append_budget import AppendBudget
 from bmq.broker.metrics import PartitionCounts
 from bmq.broker.search_pace import SearchPace
 from bmq.broker.tail_cache import TailCache
 from bmq.broker.trash import Trash
-from bmq.broker.write_turns import WriteTurns
 from bmq.log.clock import Clock
 from bmq.log.index_cache import INDEX_CACHE_BYTES_MAX, IndexCache
 from bmq.log.store import Durability, SegmentStore
@@ -67,7 +68,7 @@ class Surroundings:
     indexes: IndexCache = field(init=False)
     counts: PartitionCounts = field(init=False)
     trash: Trash = field(init=False)
-    turns: WriteTurns = field(init=False)
+    turns: AppendBatcher = field(init=False)
     searches: SearchPace = field(init=False)
     urgent_searches: SearchPace = field(init=False)
 
@@ -76,7 +77,7 @@ class Surroundings:
         self.budget = AppendBudget(self.settings.append_bytes_max)
         self.indexes = IndexCache(self.settings.index_cache_bytes_max)
         self.counts = PartitionCounts()
-        self.turns = WriteTurns(asyncio.get_running_loop())
+        self.turns = AppendBatcher(asyncio.get_running_loop())
         self.searches = SearchPace(self.settings.replicas_searches_per_s)
         self.urgent_searches = SearchPace(self.settings.min_insync_searches_per_s)
         self.trash = Trash(self.store, self.settings.deletions_max)
@@ -85,8 +86,6 @@ class Surroundings:
         """What appends are padded to a multiple of (rule 27); 1: they are not."""
         return self.store.append_alignment_bytes(durability) if self.may_pad else 1
 
-    def backoff_s(self, failures: int) -> float:
-        """How long to wait after this many failures in a row; spread, so that partitions do not try all at once."""
-        settings = self.settings
-        longest = min(settings.backoff_max_s, settings.backoff_first_s * 2.0 ** min(failures, 30))
-        return longest * (0.5 + 0.5 * self.random.random())
+    def backoff(self) -> Backoff:
+        """For one sequence of tries of the store."""
+        return Backoff(self.random, first_s=self.settings.backoff_first_s, max_s=self.settings.backoff_max_s)

@@ -1,6 +1,6 @@
-"""Deletes what no manifest names any more, after a while and a few at a time. Readers may still hold old pictures.
+"""Deletes files no manifest names any more, a few at a time and after a delay: readers may still use older manifests.
 
-What is left when the process ends is found again: the next start of the partition sees directories nobody names.
+Pending deletions are lost when the process ends. The partition's next start deletes whole directories nobody names.
 """
 
 from __future__ import annotations

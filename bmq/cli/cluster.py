@@ -3,31 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
-from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Annotated, Any, Final
-from urllib.parse import quote
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
-from rich.text import Text
 
-from bmq.cli.cluster_client import ClusterClient, ClusterUnreachable, TaskFailed
+from bmq.cli.cluster_client import ClusterClient, ClusterUnreachable
+from bmq.cli.cluster_output import (
+    add_row,
+    follow,
+    history_table,
+    ids_text,
+    is_terminal,
+    owner_text,
+    print_json,
+    print_plan,
+    print_steps,
+    print_table,
+    quoted,
+    rate_text,
+    state_text,
+    when_text,
+)
 from bmq.election.zookeeper import ZooKeeperElection
 
 cluster_app = typer.Typer(no_args_is_help=True, help="Look at a running cluster, and drain, move, scale, rebalance.")
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
-_MOVES_SHOWN_MAX: Final = 20
+_NO_NODE: Final = -1
 _PAGE: Final = 500
-_LINE_CHARACTERS_MAX: Final = 250
-_NOBODY: Final = -1
 
 Rest = Annotated[
     str, typer.Option("--rest", envvar="BMQ_REST_URL", metavar="URL", help="REST address of any node of the cluster")
@@ -58,7 +65,7 @@ def raise_epoch(
 
 
 async def _raise_epoch(zookeeper: str, cluster_id: str, to: int) -> int:
-    election = ZooKeeperElection(zookeeper, node_id=_NOBODY)
+    election = ZooKeeperElection(zookeeper, node_id=_NO_NODE)
     await election.start(cluster_id)
     try:
         return await election.raise_epoch(to)
@@ -75,21 +82,21 @@ def status(rest: Rest = DEFAULT_URL, as_json: AsJson = False) -> None:
     with ClusterClient(rest) as client:
         cluster = client.get("/v1/cluster")
         if as_json:
-            _print_json(cluster)
+            print_json(cluster)
             return
         names = {node["node_id"]: node["rest"] for node in cluster["nodes"]}
         controller = cluster["controller_id"]
         where = f" at {names[controller]}" if names.get(controller) else ""
         table = Table(box=None, pad_edge=False, show_header=False)
-        _add(table, "cluster", cluster["cluster_id"])
-        _add(table, "controller", "none now" if controller not in names else f"node {controller}{where}")
+        add_row(table, "cluster", cluster["cluster_id"])
+        add_row(table, "controller", "none now" if controller not in names else f"node {controller}{where}")
         draining = sum(node["is_draining"] for node in cluster["nodes"])
-        _add(table, "nodes", f"{len(cluster['nodes'])}" + (f", {draining} draining" if draining else ""))
-        _add(table, "topics", f"{cluster['topics']}")
+        add_row(table, "nodes", f"{len(cluster['nodes'])}" + (f", {draining} draining" if draining else ""))
+        add_row(table, "topics", f"{cluster['topics']}")
         without = cluster["partitions_without_leader"]
-        _add(table, "partitions", f"{cluster['partitions']}" + (f", {without} without an owner" if without else ""))
-        _add(table, "metadata offset", f"{cluster['metadata_offset']}")
-        _print(table)
+        add_row(table, "partitions", f"{cluster['partitions']}" + (f", {without} without an owner" if without else ""))
+        add_row(table, "metadata offset", f"{cluster['metadata_offset']}")
+        print_table(table)
 
 
 @cluster_app.command("nodes")
@@ -103,7 +110,7 @@ def nodes(rest: Rest = DEFAULT_URL, as_json: AsJson = False) -> None:
         with suppress(ClusterUnreachable), ClusterClient(cluster["controller_rest"]) as client:
             found = client.get("/v1/nodes")
     if as_json:
-        _print_json(found)
+        print_json(found)
         return
     table = Table("node", "roles", "rack", "clients", "REST", "leads", "in/s", "out/s", "", box=None, pad_edge=False)
     for node in found:
@@ -111,7 +118,7 @@ def nodes(rest: Rest = DEFAULT_URL, as_json: AsJson = False) -> None:
         marks = [
             word for word, is_so in (("controller", node["is_controller"]), ("draining", node["is_draining"])) if is_so
         ]
-        _add(
+        add_row(
             table,
             str(node["node_id"]),
             ",".join(node["roles"]),
@@ -119,11 +126,11 @@ def nodes(rest: Rest = DEFAULT_URL, as_json: AsJson = False) -> None:
             "-" if node["port"] is None else f"{node['host']}:{node['port']}",
             node["rest"] or "",
             str(node["partitions_led"]),
-            _rate(load and load["bytes_in_s"]),
-            _rate(load and load["bytes_out_s"]),
+            rate_text(load and load["bytes_in_s"]),
+            rate_text(load and load["bytes_out_s"]),
             ", ".join(marks),
         )
-    _print(table)
+    print_table(table)
 
 
 @cluster_app.command("topics")
@@ -142,13 +149,13 @@ def topics(
             found += page["topics"]
             after = page["next_after"]
     if as_json:
-        _print_json(found)
+        print_json(found)
         return
     table = Table("topic", "partitions", "replication", "id", box=None, pad_edge=False)
     for topic in found:
         name = f"{topic['name']} (internal)" if topic["is_internal"] else topic["name"]
-        _add(table, name, str(topic["partitions"]), str(topic["replication_factor"]), topic["topic_id"])
-    _print(table)
+        add_row(table, name, str(topic["partitions"]), str(topic["replication_factor"]), topic["topic_id"])
+    print_table(table)
     if after is not None:
         sys.stderr.write(f"there are more than these {len(found)}; see --limit and --prefix\n")
 
@@ -157,22 +164,22 @@ def topics(
 def partition(topic: TopicName, number: PartitionNumber, rest: Rest = DEFAULT_URL, as_json: AsJson = False) -> None:
     """One partition: its owner, who may own it, and who owned it before."""
     with ClusterClient(rest) as client:
-        found = client.get(f"/v1/topics/{_quoted(topic)}/partitions/{number}")
+        found = client.get(f"/v1/topics/{quoted(topic)}/partitions/{number}")
     if as_json:
-        _print_json(found)
+        print_json(found)
         return
     table = Table(box=None, pad_edge=False, show_header=False)
-    _add(table, "partition", f"{found['topic']}-{found['partition']}")
-    _add(table, "owner", _owner(found["owner"]))
-    _add(table, "leader epoch", str(found["leader_epoch"]))
-    _add(table, "may own it", _ids(found["replicas"]))
-    _add(table, "of them alive", _ids(found["isr"]))
+    add_row(table, "partition", f"{found['topic']}-{found['partition']}")
+    add_row(table, "owner", owner_text(found["owner"]))
+    add_row(table, "leader epoch", str(found["leader_epoch"]))
+    add_row(table, "may own it", ids_text(found["replicas"]))
+    add_row(table, "of them alive", ids_text(found["isr"]))
     known = found["high_watermark"]
-    _add(table, "high watermark", f"at least {found['high_watermark_floor']}" if known is None else str(known))
-    _print(table)
+    add_row(table, "high watermark", f"at least {found['high_watermark_floor']}" if known is None else str(known))
+    print_table(table)
     if found["history"]:
         sys.stdout.write("\n")
-        _print(_history_table(found["history"], has_partition=False))
+        print_table(history_table(found["history"], has_partition=False))
 
 
 @cluster_app.command("segments")
@@ -188,18 +195,18 @@ def segments(
     skip: int | None = 0
     with ClusterClient(rest) as client:
         while skip is not None and len(found) < limit:
-            path = f"/v1/topics/{_quoted(topic)}/partitions/{number}/segments"
+            path = f"/v1/topics/{quoted(topic)}/partitions/{number}/segments"
             page = client.get(path, skip=skip, limit=min(_PAGE, limit - len(found)))
             found += page["segments"]
             skip = page["next_skip"]
     if as_json:
-        _print_json(found)
+        print_json(found)
         return
     table = Table("epoch", "roll", "offsets", "bytes", "state", "DataNodes", "file", box=None, pad_edge=False)
     for segment in found:
         base = "-" if segment["base_offset"] is None else segment["base_offset"]
         end = "…" if segment["end_offset"] is None else segment["end_offset"]
-        _add(
+        add_row(
             table,
             str(segment["leader_epoch"]),
             str(segment["roll"]),
@@ -209,7 +216,7 @@ def segments(
             " ".join(segment["nodes"]),
             segment["path"],
         )
-    _print(table)
+    print_table(table)
 
 
 @cluster_app.command("history")
@@ -224,9 +231,9 @@ def history(
     with ClusterClient(rest) as client:
         found = client.get("/v1/history", topic=topic, partition=number, limit=limit)
     if as_json:
-        _print_json(found)
+        print_json(found)
     else:
-        _print(_history_table(found["changes"], has_partition=True))
+        print_table(history_table(found["changes"], has_partition=True))
 
 
 @cluster_app.command("tasks")
@@ -239,20 +246,20 @@ def tasks(
     with ClusterClient(rest) as client:
         found = client.get("/v1/tasks", limit=limit)
     if as_json:
-        _print_json(found)
+        print_json(found)
         return
     table = Table("task", "what", "state", "done", "since", "error", box=None, pad_edge=False)
     for each in found["tasks"]:
-        _add(
+        add_row(
             table,
             each["id"],
             f"{each['kind']} {each['subject']}",
             each["state"],
             f"{each['progress']:.0%}",
-            _when(each["started_at"]),
+            when_text(each["started_at"]),
             each["error"] or "",
         )
-    _print(table)
+    print_table(table)
 
 
 @cluster_app.command("task")
@@ -264,14 +271,14 @@ def task(
 ) -> None:
     """One task and its steps. With --follow exit code 1 when it fails."""
     with ClusterClient(rest) as client:
-        found = client.get(f"/v1/tasks/{_quoted(task_id)}")
+        found = client.get(f"/v1/tasks/{quoted(task_id)}")
         if is_followed:
-            _follow(client, found, as_json=as_json)
+            follow(client, found, as_json=as_json)
         elif as_json:
-            _print_json(found)
+            print_json(found)
         else:
-            _print_steps(found, 0)
-            sys.stdout.write(f"{_state(found)}\n")
+            print_steps(found, 0)
+            sys.stdout.write(f"{state_text(found)}\n")
 
 
 # -- Orders --------------------------------------------------------------------------------------------------------
@@ -339,7 +346,7 @@ def move(
     as_json: AsJson = False,
 ) -> None:
     """Give one partition to a node."""
-    path = f"/v1/topics/{_quoted(topic)}/partitions/{number}/move"
+    path = f"/v1/topics/{quoted(topic)}/partitions/{number}/move"
     _order(path, {"to": to}, rest, is_dry_run, is_sure, no_wait, as_json)
 
 
@@ -353,155 +360,25 @@ def _order(
     as_json: bool,
 ) -> None:
     with ClusterClient(rest) as client:
-        is_asked = not is_sure and not as_json and _is_terminal()
+        is_asked = not is_sure and not as_json and is_terminal()
         if is_dry_run or is_asked:
             plan = client.order(path, body, is_dry_run=True)
             if as_json:
-                _print_json(plan)
+                print_json(plan)
             else:
-                _print_plan(plan)
+                print_plan(plan)
             if is_dry_run:
                 return
             typer.confirm("Go ahead?", abort=True)
         begun = client.order(path, body)
         if not no_wait:
-            _follow(client, begun, as_json=as_json)
+            follow(client, begun, as_json=as_json)
         elif as_json:
-            _print_json(begun)
+            print_json(begun)
         else:
             sys.stdout.write(
                 f"task {begun['id']} has begun; follow it with `bmq cluster task {begun['id']} --follow`\n"
             )
 
 
-def _follow(client: ClusterClient, begun: Any, *, as_json: bool) -> None:
-    """Show what happens until the task has ended. Raises TaskFailed with its sentence."""
-    if as_json:
-        ended = _last(client.follow(begun))
-        _print_json(ended)
-    elif _is_terminal():
-        ended = _follow_with_bar(client, begun)
-    else:
-        ended, shown = begun, 0
-        for ended in client.follow(begun):
-            shown = _print_steps(ended, shown)
-    if ended["state"] == "failed":
-        raise TaskFailed(f"task {ended['id']} ({ended['kind']} {ended['subject']}) failed: {ended['error']}")
-    if not as_json:
-        sys.stdout.write(f"{_state(ended)}\n")
-
-
-def _follow_with_bar(client: ClusterClient, begun: Any) -> Any:
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    ended, shown = begun, 0
-    with Progress(*columns, console=_console()) as progress:
-        bar = progress.add_task(f"{begun['kind']} {begun['subject']}", total=1.0)
-        for ended in client.follow(begun):
-            progress.update(bar, completed=ended["progress"])
-            shown = _print_steps(ended, shown)
-    return ended
-
-
-def _last(states: Iterable[Any]) -> Any:
-    return deque(states, maxlen=1).pop()
-
-
 # -- Printing ------------------------------------------------------------------------------------------------------
-
-
-def _print_steps(task: Any, shown: int) -> int:
-    """Print the steps numbered `shown` and higher; the number of the next one."""
-    for step in task["steps"]:
-        if step["number"] >= shown:
-            sys.stdout.write(f"{_when(step['at'])}  {step['text']}\n")
-            shown = step["number"] + 1
-    sys.stdout.flush()
-    return shown
-
-
-def _print_plan(plan: Any) -> None:
-    sys.stdout.write(f"{plan['summary']}\n")
-    for what, node_ids in (("start", plan["start"]), ("stop", plan["stop"])):
-        if node_ids:
-            sys.stdout.write(f"{what}: {_ids(node_ids)}\n")
-    if not plan["moves"]:
-        return
-    table = Table("partition", "from", "to", "because", box=None, pad_edge=False)
-    for move in plan["moves"][:_MOVES_SHOWN_MAX]:
-        name = f"{move['topic']}-{move['partition']}"
-        _add(table, name, _owner(move["from_node"]), _owner(move["to_node"]), move["reason"])
-    _print(table)
-    if plan["move_count"] > _MOVES_SHOWN_MAX:
-        sys.stdout.write(f"… and {plan['move_count'] - _MOVES_SHOWN_MAX} more moves; --json lists them\n")
-
-
-def _history_table(changes: Sequence[Any], *, has_partition: bool) -> Table:
-    names = ("at", "partition", "owner", "epoch", "because") if has_partition else ("at", "owner", "epoch", "because")
-    table = Table(*names, box=None, pad_edge=False)
-    for change in changes:
-        partition = (f"{change['topic']}-{change['partition']}",) if has_partition else ()
-        _add(
-            table,
-            _when(change["at"]),
-            *partition,
-            _owner(change["leader"]),
-            str(change["leader_epoch"]),
-            change["reason"],
-        )
-    return table
-
-
-def _state(task: Any) -> str:
-    done = f"{task['progress']:.0%} done"
-    text = f"task {task['id']} ({task['kind']} {task['subject']}) {task['state']}, {done}"
-    return text if task["error"] is None else f"{text}: {task['error']}"
-
-
-def _when(at: str) -> str:
-    """UTC, to the millisecond."""
-    moment = datetime.fromisoformat(at).astimezone(UTC)
-    return f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03}Z"
-
-
-def _owner(node_id: int) -> str:
-    return "nobody" if node_id == _NOBODY else f"node {node_id}"
-
-
-def _ids(node_ids: Sequence[int]) -> str:
-    return ", ".join(str(node_id) for node_id in node_ids) or "none"
-
-
-def _rate(bytes_s: float | None) -> str:
-    if bytes_s is None:
-        return "-"
-    for unit in ("B", "kB", "MB"):
-        if bytes_s < 1_000:
-            return f"{bytes_s:.0f} {unit}"
-        bytes_s /= 1_000
-    return f"{bytes_s:.1f} GB"
-
-
-def _add(table: Table, *cells: str) -> None:
-    """As they are: what others wrote may look like markup."""
-    table.add_row(*(Text(cell) for cell in cells))
-
-
-def _print_json(document: Any) -> None:
-    sys.stdout.write(f"{json.dumps(document, indent=2)}\n")
-
-
-def _print(table: Table) -> None:
-    _console().print(table)
-
-
-def _console() -> Console:
-    # A line belongs to a node or a file, however narrow the terminal is; a pipe has no width at all.
-    return Console(soft_wrap=True) if _is_terminal() else Console(width=_LINE_CHARACTERS_MAX, soft_wrap=True)
-
-
-def _is_terminal() -> bool:
-    return sys.stdin.isatty() and sys.stdout.isatty()
-
-
-def _quoted(name: str) -> str:
-    return quote(name, safe="")

@@ -93,7 +93,7 @@ _UP_PROPERTIES: Final = {"dfs.namenode.safemode.extension": "0"}
 def _plan(
     before: ClusterPlan | None, data: Path, datanodes: int | None, is_ha: bool | None, port: int | None
 ) -> ClusterPlan:
-    """The ports of before where there was a before; its files are tied to the number of daemons, not to their ports."""
+    """The plan of the last run, if any: its files fit that number of daemons. Raises BadParameter for other options."""
     if before is not None:
         had = before
         for what, wanted, is_so in (

@@ -90,7 +90,7 @@ def up(
 
 
 def _hdfs_plan(before: ClusterPlan | None, data: Path, datanodes: int | None) -> ClusterPlan:
-    """As before where there was a before: its files are tied to the number of daemons."""
+    """The plan of the last run, if any: its files fit that number of daemons. Raises BadParameter for another one."""
     if before is None:
         count = datanodes or 3
         return ClusterPlan.of_ports(pick_ports(HOST, 2 + 3 * count, Random()), namenodes=1, datanodes=count)

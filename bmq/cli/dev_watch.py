@@ -61,7 +61,7 @@ class ClusterWatch:
 
 
 def changes(servers: tuple[ServerPlan, ...], before: dict[str, NodeReport], now: dict[str, NodeReport]) -> list[str]:
-    """A line for each node that is not what it was: its state, its office, how much it owns."""
+    """A line for each node that is not what it was: its state, its role, how much it owns."""
     return [
         f"{server.name}: {_summary(server, now[server.name])}"
         for server in servers
@@ -98,7 +98,7 @@ def render(cluster: BmqCluster, reports: dict[str, NodeReport]) -> Table:
 
 
 def _scaled(servers: tuple[ServerPlan, ...], reports: dict[str, NodeReport]) -> list[Mapping[str, Any]]:
-    """Nodes that were started later, by an order to scale, as the node sees them that knows of most."""
+    """Nodes that were started later by scaling, as reported by the node that knows of the most nodes."""
     planned = {server.node_id for server in servers}
     nodes = max((report.nodes for report in reports.values()), key=len, default=())
     return [node for node in nodes if node["node_id"] not in planned]

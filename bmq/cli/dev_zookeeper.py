@@ -56,7 +56,7 @@ def up(
 
 
 def _plan(before: ZooKeeperPlan | None, data: Path, port: int | None) -> ZooKeeperPlan:
-    """The port of before where there was a before."""
+    """The plan of the last run, if any. Raises BadParameter for another port."""
     if before is None:
         return ZooKeeperPlan.of_port(port or ZOOKEEPER_PORT)
     if port not in (None, before.server.client.port):

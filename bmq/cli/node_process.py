@@ -16,6 +16,7 @@ from prometheus_client import REGISTRY
 from bmq.cli.live_summary import live_summary
 from bmq.cli.node import NodeServer
 from bmq.cli.node_rest import NodeRest
+from bmq.cli.node_roles import NodeHooks
 from bmq.cli.process import (
     AddressInUse,
     SystemClock,
@@ -79,7 +80,16 @@ async def _serve(settings: Settings) -> None:
         session_timeout_s=settings.cluster.zookeeper_session_ms / 1000,
         start_wait_s=settings.start_wait_ms / 1000,
     )
-    server = NodeServer(settings, store, election, clock, rng, rest=rest_address, elapsed_s=elapsed_s)
+    server = NodeServer(
+        settings,
+        store,
+        election,
+        clock,
+        rng,
+        rest=rest_address,
+        elapsed_s=elapsed_s,
+        hooks=NodeHooks(on_controller_ended=lambda: pages.operations.controller_lost()),
+    )
     pages = NodeRest(server, settings, store, clock, rng, REGISTRY)
     try:
         await rest.start(pages.application)

@@ -13,7 +13,8 @@ from bmq.cli.settings import Settings, split_address
 from bmq.log.clock import Clock
 from bmq.log.store import SegmentStore
 from bmq.operations.drivers.settings import NodeCommand, driver_of
-from bmq.operations.operations import NodeLoad, Operations, OperationsConfig, StateChanges
+from bmq.operations.operations import Operations, OperationsConfig
+from bmq.operations.ports import NodeLoad, StateChanges
 from bmq.operations.rest.application import RestSources, rest_application
 
 
@@ -40,7 +41,6 @@ class NodeRest:
         self.operations = Operations(
             lambda: server.controller, driver, clock, rng, OperationsConfig(roles=settings.scale.roles)
         )
-        server.on_controller_ended = self.operations.controller_lost
         self.application: FastAPI = rest_application(
             RestSources(
                 lambda: server.is_serving,

@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 log = structlog.get_logger("bmq.cli")
 
-_ASKED_AGAIN_S: Final = 0.5  # sooner it is the same signal, sent to the process and to its group
+_ASKED_AGAIN_S: Final = 0.5  # a signal sooner than this is the same one, sent to the process and to its group
 _M_TRIM_THRESHOLD: Final = -1  # malloc.h
 _M_MMAP_THRESHOLD: Final = -3
 
@@ -52,7 +52,7 @@ class Replaced(BmqError):
 elapsed_s: Final[Callable[[], float]] = (
     partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
 )
-"""A clock for noticing that the process stood still: it goes on while the machine sleeps, where there is such a one."""
+"""A clock to detect that the process stood still; where CLOCK_BOOTTIME exists it includes time asleep."""
 
 
 class SystemClock:

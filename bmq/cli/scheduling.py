@@ -13,7 +13,7 @@ log = structlog.get_logger("bmq.cli")
 
 
 def run_in_batches() -> None:
-    """From here on a request that arrives interrupts nobody who runs: it waits for this process's turn (SCHED_BATCH).
+    """Use SCHED_BATCH from here on: when woken by a request, this process does not preempt running ones.
 
     On idle processors that is no wait at all. On busy ones a server that is woken for each request handles them one by
     one; woken a little later it finds several, and they share a packet to the DataNodes, a reply, a turn of the loop.

@@ -26,14 +26,14 @@ from bmq.broker.surroundings import BrokerSettings
 from bmq.cli.machine_memory import CACHE_SHARE, cache_bytes, memory_bytes
 from bmq.hdfs.config import HdfsSettings
 from bmq.hdfs.location import is_hdfs
-from bmq.membership.config import ClusterSettings
+from bmq.membership.settings import ClusterSettings
 from bmq.metadata.image import ALL_ROLES
 from bmq.operations.drivers.settings import ScaleSettings
 from bmq.protocol.errors import BmqError
-from bmq.proxy.fetch_config import FetchConfig
+from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.limits import ProxyLimits
 from bmq.proxy.stall_watch import LOOP_STALL_MAX_MS
-from bmq.routing.config import RouterConfig
+from bmq.routing.settings import RouterSettings
 
 DEFAULT_FILE: Final = Path("bmq.toml")
 FILE_VARIABLE: Final = "BMQ_CONFIG"
@@ -112,8 +112,8 @@ class Settings(BaseSettings):
     stop_timeout_ms: int = Field(5_000, ge=0, description="how long a clean stop may take")
     kafka: dict[str, str] = Field(default_factory=dict, description="broker configs under Kafka's own names")
     proxy: ProxyLimits = ProxyLimits()
-    fetch: FetchConfig = FetchConfig()
-    router: RouterConfig = RouterConfig()
+    fetch: FetchSettings = FetchSettings()
+    router: RouterSettings = RouterSettings()
     broker: BrokerSettings = BrokerSettings()
     hdfs: HdfsSettings = HdfsSettings()
     cluster: ClusterSettings = ClusterSettings()

@@ -9,7 +9,9 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
 
 import structlog
 from prometheus_client import CollectorRegistry
@@ -21,79 +23,56 @@ from bmq.cli.live_summary import Summary
 from bmq.cli.own_root import new_holder, open_own_root
 from bmq.cli.patience import Patience, is_log_silent, is_store_silent
 from bmq.cli.settings import Settings, split_address
+from bmq.cli.state_topic import StateTopic
 from bmq.controller.config import ControllerConfig
 from bmq.controller.runtime import Controller
 from bmq.coordinator.coordinator import GroupCoordinator
 from bmq.log.clock import Clock
-from bmq.log.config import LogConfig
 from bmq.log.names import EpochListing, partition_directory
 from bmq.log.partition_log import PartitionStarting, ReplayableLog, TopicPartition
-from bmq.log.store import Durability, SegmentStore
+from bmq.log.store import SegmentStore
+from bmq.membership.controller_leadership import METADATA, METADATA_LOG
 from bmq.metadata.history import StateChangeHistory
 from bmq.metadata.image import (
-    METADATA_TOPIC_ID,
     METADATA_TOPIC_NAME,
     OFFSETS_TOPIC_NAME,
     MetadataImage,
     Node,
     TopicImage,
 )
-from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.errors import BmqError, KafkaError
-from bmq.proxy.appender import Appender
+from bmq.protocol.errors import BmqError
 from bmq.proxy.fetcher import Fetcher
 from bmq.proxy.producer_ids import ProducerIds
 from bmq.proxy.server import KafkaServer
 from bmq.proxy.services import Services
 from bmq.proxy.stall_watch import StallWatch
+from bmq.proxy.starting_appender import StartingAppender
 from bmq.proxy.stats import ProxyStats
 
 log = structlog.get_logger("bmq.cli")
 
 _SUCCESSOR_CHECK_S: Final = 1.0
-_METADATA: Final = TopicPartition(METADATA_TOPIC_ID, 0)
-# Synced: where no topic is known any more, what the topics' own logs have on disk is of no use.
-_METADATA_LOG: Final = LogConfig(
-    segment_bytes=64 * 1024 * 1024, retention_ms=-1, segment_idle_close_ms=2**62, durability=Durability.HSYNC
-)
 
 
 class MetadataOffline(BmqError):
     """No topic can be changed here any more. Nothing is lost: the next start recovers the metadata from its log."""
 
 
-class Closing(Protocol):
-    async def close(self) -> None: ...
+@dataclass(frozen=True, slots=True)
+class StandaloneRoles:
+    """Everything that serves, complete once the metadata is there."""
 
+    controller: Controller
+    groups: GroupCoordinator
+    fetcher: Fetcher
+    services: Services
 
-class OffsetsTopic:
-    """The shards of the group coordinator: partitions of `__consumer_offsets`, made when first needed."""
-
-    def __init__(self, controller: Controller, partitions: PartitionManager) -> None:
-        self._controller = controller
-        self._partitions = partitions
-
-    def partition_count(self) -> int:
-        topic = self._controller.image.topics.get(OFFSETS_TOPIC_NAME)
-        if topic is not None:
-            return len(topic.partitions)
-        return self._controller.broker_configs.number("offsets.topic.num.partitions")
-
-    def owned(self) -> range:
-        return range(self.partition_count())
-
-    async def open(self, shard: int) -> ReplayableLog:
-        topic = self._controller.image.topics.get(OFFSETS_TOPIC_NAME)
-        if topic is None:
-            try:
-                await self._controller.auto_create_topic(OFFSETS_TOPIC_NAME)
-            except BmqError as error:
-                if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                    raise
-            topic = self._controller.image.topics.get(OFFSETS_TOPIC_NAME)
-        if topic is None:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC_NAME} could not be made")
-        return await self._partitions.leader_of(TopicPartition(topic.topic_id, shard))
+    async def close(self) -> None:
+        """Save what is worth it, and take nothing more to the partitions."""
+        self.services.appender.stop()
+        await self.fetcher.close()
+        await self.groups.close()
+        await self.controller.close()
 
 
 class StandaloneServer:
@@ -118,14 +97,12 @@ class StandaloneServer:
         self._stats = ProxyStats()
         self._stalls = StallWatch(settings.loop_stall_max_ms, elapsed_s)
         self._stalls.on_stall(self._stood_still)
-        self._partitions: PartitionManager | None = None
-        self._controller: Controller | None = None
-        self._groups: GroupCoordinator | None = None
-        self._fetcher: Fetcher | None = None
-        self._appender: Appender | None = None
-        self._proxy: KafkaServer | None = None
-        self._starting: asyncio.Task[int] | None = None
-        self._watch: asyncio.Task[None] | None = None
+        self._proxy = KafkaServer(
+            settings.proxy, self._stats, is_debug=settings.log_level == "debug", stalls=self._stalls
+        )
+        self._manager: PartitionManager | None = None
+        self._roles: StandaloneRoles | None = None
+        self._tasks: tuple[asyncio.Task[Any], ...] = ()
         self._started_s = asyncio.get_running_loop().time()
         self.replaced: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when a newer server has fenced this one: nothing is left for it to do."""
@@ -133,134 +110,142 @@ class StandaloneServer:
         """Gets MetadataOffline when only a new start helps."""
 
     # --- what others look at
+    def inspect(self) -> StandaloneRoles | None:
+        """Everything that serves here; None until the metadata is there."""
+        return self._roles
+
+    @property
+    def manager(self) -> PartitionManager | None:
+        """The partitions that are owned here; None until any can be."""
+        return self._manager
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """Of requests that are not answered yet."""
+        return self._stats.in_flight_bytes
+
     @property
     def image(self) -> MetadataImage:
-        return MetadataImage() if self._controller is None else self._controller.image
+        return MetadataImage() if self._roles is None else self._roles.controller.image
 
     @property
     def history(self) -> StateChangeHistory | None:
         """When this server, or one before it, took which partition, and why."""
-        return None if self._controller is None else self._controller.history
+        return None if self._roles is None else self._roles.controller.history
 
     def high_watermark(self, topic_partition: TopicPartition) -> int | None:
         """Of a partition that is started."""
-        log = None if self._partitions is None else self._partitions.ready(topic_partition)
+        log = None if self._manager is None else self._manager.ready(topic_partition)
         return None if log is None else log.high_watermark
 
     def partition_states(self) -> Mapping[str, int]:
-        return {} if self._partitions is None else self._partitions.states()
+        return {} if self._manager is None else self._manager.states()
 
     def summary(self) -> Summary:
         return Summary.of(self._stats, len(self.image.topics), self.partition_states())
 
     def register_metrics(self, registry: CollectorRegistry) -> None:
         """Show everything this server counts on /metrics; after `start`."""
-        assert self._partitions is not None and self._controller is not None and self._groups is not None
-        assert self._fetcher is not None
+        assert self._manager is not None and self._roles is not None
         registry.register(self._stats)
-        registry.register(self._partitions.collector)
-        registry.register(self._fetcher.collector)
-        self._controller.metrics.register(registry)
-        self._groups.metrics.register(registry)
+        registry.register(self._manager.collector)
+        registry.register(self._roles.fetcher.collector)
+        self._roles.controller.metrics.register(registry)
+        self._roles.groups.metrics.register(registry)
 
     # --- start
     async def start(self) -> tuple[str, int]:
         """Serve; the address clients reach. Raises OSError (the port), RootError, StoreError, KafkaError."""
         settings, loop = self._settings, asyncio.get_running_loop()
         holder = new_holder(settings.node_id, self._rng)
-        self._proxy = KafkaServer(
-            settings.proxy, self._stats, is_debug=settings.log_level == "debug", stalls=self._stalls
-        )
         host, port = await self._proxy.bind(*split_address(settings.listen))
         node = Node(settings.node_id, *self._advertised(host, port), settings.rack)
         patience = Patience(settings.start_wait_ms)
         root = await open_own_root(self._store, settings, holder, self._rng, patience)
-        partitions = PartitionManager(
-            self._store, holder, self._clock, self._rng, settings.broker, may_pad=root.may_pad
-        )
-        self._partitions = partitions
-        await patience.until_done(lambda: self._assign_metadata(partitions), may_pass=is_store_silent)
+        manager = PartitionManager(self._store, holder, self._clock, self._rng, settings.broker, may_pad=root.may_pad)
+        self._manager = manager
+        await patience.until_done(lambda: self._assign_metadata(manager), may_pass=is_store_silent)
         metadata_log = await patience.until_done(
-            lambda: partitions.leader_of(_METADATA), may_pass=lambda error: isinstance(error, PartitionStarting)
+            lambda: manager.leader_of(METADATA), may_pass=lambda error: isinstance(error, PartitionStarting)
         )
         controller = await patience.until_done(
-            lambda: self._started_controller(metadata_log, node, root.cluster_id), may_pass=is_log_silent
+            lambda: self._started_controller(manager, metadata_log, node, root.cluster_id), may_pass=is_log_silent
         )
-        self._groups = GroupCoordinator(
-            OffsetsTopic(controller, partitions),
+        roles = self._roles = self._build(node, manager, controller)
+        self._stalls.start()
+        await self._proxy.serve(roles.services)
+        # Whoever asks for a partition starts it; the others follow behind, those that were not sealed cleanly first.
+        self._tasks = (
+            loop.create_task(self._watch_metadata(manager, metadata_log, controller)),
+            loop.create_task(manager.start_all()),
+        )
+        log.info("roles_started", cluster_id=root.cluster_id, seconds=round(loop.time() - self._started_s, 3))
+        return host, port
+
+    def _build(self, node: Node, manager: PartitionManager, controller: Controller) -> StandaloneRoles:
+        groups = GroupCoordinator(
+            StateTopic(OFFSETS_TOPIC_NAME, controller, manager),
             self._clock,
             self._rng,
             coordinator_config(controller.broker_configs),
             lambda: controller.image,
         )
-        self._fetcher = Fetcher(
-            self._store, settings.fetch, random=self._rng, produce_times=(self._stats.produce_times,)
+        fetcher = Fetcher(
+            self._store, self._settings.fetch, random=self._rng, produce_times=(self._stats.produce_times,)
         )
-        self._appender = Appender(partitions)
         services = Services(
             node=node,
             store=self._store,
-            partitions=partitions,
+            partitions=manager,
             controller=controller,
-            groups=self._groups,
+            groups=groups,
             clock=self._clock,
-            appender=self._appender,
-            fetcher=self._fetcher,
+            appender=StartingAppender(manager),
+            fetcher=fetcher,
             producer_ids=ProducerIds(controller.allocate_producer_ids),
             stats=self._stats,
-            loop=loop,
+            loop=asyncio.get_running_loop(),
             is_auto_create_enabled=controller.broker_configs.value_of("auto.create.topics.enable") == "true",
         )
-        self._stalls.start()
-        await self._proxy.serve(services)
-        # Whoever asks for a partition starts it; the others follow behind, those that were not sealed cleanly first.
-        self._starting = loop.create_task(partitions.start_all())
-        self._watch = loop.create_task(self._watch_metadata(metadata_log, controller))
-        log.info("roles_started", cluster_id=root.cluster_id, seconds=round(loop.time() - self._started_s, 3))
-        return host, port
+        return StandaloneRoles(controller, groups, fetcher, services)
 
     def _stood_still(self, stall_s: float) -> None:
-        if self._groups is not None:
-            self._groups.stood_still()
+        if self._roles is not None:
+            self._roles.groups.stood_still()
 
-    async def _watch_metadata(self, metadata_log: ReplayableLog, controller: Controller) -> None:
+    async def _watch_metadata(
+        self, manager: PartitionManager, metadata_log: ReplayableLog, controller: Controller
+    ) -> None:
         """Ends when this server cannot decide anything any more: nobody here assigns its metadata log anew.
 
         A fenced partition was taken by another server of the same root. A server at rest writes nothing that could fail,
         so it asks whether the metadata log is still its own. In a cluster the next controller recovers a metadata log that
         went offline; here a start does (rule 23).
         """
-        assert self._partitions is not None
         fenced_before = 0
         while True:
             await asyncio.sleep(_SUCCESSOR_CHECK_S)
             with contextlib.suppress(BmqError):
                 await metadata_log.prove_ownership()
-            fenced = self._partitions.counts.fenced
+            fenced = manager.counts.fenced
             # Deleted topics are given up the same way, so the count only says when it is worth looking.
-            if fenced != fenced_before and self._partitions.fenced():
-                log.error("replaced_by_another_server", partitions=len(self._partitions.fenced()))
+            if fenced != fenced_before and manager.fenced():
+                log.error("replaced_by_another_server", partitions=len(manager.fenced()))
                 self.replaced.set_result(None)
                 return
             fenced_before = fenced
-            if (reason := self._metadata_failure(controller)) is not None:
+            if (reason := _metadata_failure(manager, controller)) is not None:
                 log.error("metadata_offline", reason=reason)
                 self.failed.set_exception(MetadataOffline(f"{reason}; start the server again, which recovers it"))
                 self.failed.exception()  # whoever waits still gets it; nobody may
                 return
 
-    def _metadata_failure(self, controller: Controller) -> str | None:
-        """Why no decision can be written here; None: it can. The server is not fenced."""
-        assert self._partitions is not None
-        for runtime in self._partitions.unserved():
-            if runtime.topic_partition == _METADATA and isinstance(runtime.state, Offline):
-                return f"the metadata log failed ({runtime.offline_error()})"
-        return "the metadata could not be applied as it was written" if controller.gone.is_set() else None
-
     def _advertised(self, host: str, port: int) -> tuple[str, int]:
         return split_address(self._settings.advertised) if self._settings.advertised else (host, port)
 
-    async def _started_controller(self, metadata_log: ReplayableLog, node: Node, cluster_id: str) -> Controller:
+    async def _started_controller(
+        self, manager: PartitionManager, metadata_log: ReplayableLog, node: Node, cluster_id: str
+    ) -> Controller:
         controller = Controller(
             metadata_log,
             self._store,
@@ -268,61 +253,66 @@ class StandaloneServer:
             self._clock,
             self._rng,
             ControllerConfig(cluster_id=cluster_id, broker_configs=kafka_configs(self._settings, STANDALONE_DEFAULTS)),
-            self._image_changed,
+            partial(self._image_changed, manager),
         )
-        self._controller = controller
-        await controller.start()
+        try:
+            await controller.start()
+        except BaseException:
+            await controller.close()
+            raise
         return controller
 
     async def _assign_metadata(self, partitions: PartitionManager) -> None:
         """Own `__cluster_metadata` at an epoch above every one its directory shows."""
-        directory = partition_directory(_METADATA)
+        directory = partition_directory(METADATA)
         await self._store.make_directories(directory)
         listing = EpochListing.of(await self._store.list_directory(directory))
         epoch = 1 + max(listing.open_epochs | listing.sealed_epochs, default=0)
-        partitions.assign(_METADATA, epoch, METADATA_TOPIC_NAME, _METADATA_LOG)
+        partitions.assign(METADATA, epoch, METADATA_TOPIC_NAME, METADATA_LOG)
 
-    def _image_changed(self, old: MetadataImage, new: MetadataImage) -> None:
+    def _image_changed(self, manager: PartitionManager, old: MetadataImage, new: MetadataImage) -> None:
         """Hand the broker what it owns now. Called for each new image, before anybody is told of it."""
-        assert self._partitions is not None
         for topic_id, topic in new.topics_by_id.items():
             before = old.topics_by_id.get(topic_id)
             if before is not topic:
-                self._topic_changed(before, topic)
+                self._topic_changed(manager, before, topic)
         gone = [topic for topic_id, topic in old.topics_by_id.items() if topic_id not in new.topics_by_id]
         for topic in gone:
             for partition in topic.partitions:
-                self._partitions.drop(TopicPartition(topic.topic_id, partition.partition))
-        if gone and self._groups is not None:
-            self._groups.topics_deleted([topic.name for topic in gone if topic.name not in new.topics])
+                manager.drop(TopicPartition(topic.topic_id, partition.partition))
+        if gone and self._roles is not None:
+            self._roles.groups.topics_deleted([topic.name for topic in gone if topic.name not in new.topics])
 
-    def _topic_changed(self, before: TopicImage | None, topic: TopicImage) -> None:
-        assert self._partitions is not None
+    def _topic_changed(self, manager: PartitionManager, before: TopicImage | None, topic: TopicImage) -> None:
         has_new_config = before is not None and before.log_config != topic.log_config
         for partition in topic.partitions:
             key = TopicPartition(topic.topic_id, partition.partition)
             if partition.leader == self._settings.node_id:
-                self._partitions.assign(key, partition.leader_epoch, topic.name, topic.log_config)
+                manager.assign(key, partition.leader_epoch, topic.name, topic.log_config)
                 if has_new_config:
-                    self._partitions.update_config(key, topic.log_config)
+                    manager.update_config(key, topic.log_config)
             else:
-                self._partitions.drop(key)
+                manager.drop(key)
 
     # --- stop
     async def stop(self) -> None:
         """Answer what has begun, save checkpoints, seal every epoch. Fine after a start that failed half-way."""
         self._stalls.close()
-        for task in (self._watch, self._starting):
-            if task is not None:
-                task.cancel()
-                await asyncio.wait({task})
-        if self._fetcher is not None:
-            self._fetcher.stop_waiting()  # a long max_wait must not hold the stop up
-        if self._proxy is not None:
-            await self._proxy.stop(self._settings.stop_timeout_ms / 1000 / 2)
-        closing: list[Closing | None] = [self._fetcher, self._groups, self._controller, self._partitions]
-        if self._appender is not None:
-            self._appender.stop()
-        for role in closing:
-            if role is not None:
-                await role.close()
+        for task in self._tasks:
+            task.cancel()
+            await asyncio.wait({task})
+        if self._roles is not None:
+            self._roles.fetcher.stop_waiting()  # a long max_wait must not hold the stop up
+        await self._proxy.stop(self._settings.stop_timeout_ms / 1000 / 2)
+        if self._roles is not None:
+            await self._roles.close()
+        if self._manager is not None:
+            await self._manager.close()
+
+
+def _metadata_failure(manager: PartitionManager, controller: Controller) -> str | None:
+    """Why no decision can be written here; None: it can. The server is not fenced."""
+    for runtime in manager.unserved():
+        if runtime.topic_partition == METADATA and isinstance(runtime.state, Offline):
+            return f"the metadata log failed ({runtime.offline_error()})"
+    return "the metadata could not be applied as it was written" if controller.gone.is_set() else None

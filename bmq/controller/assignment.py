@@ -3,7 +3,7 @@
 A partition's replicas are the nodes that may own it, the preferred one first; none of them holds data, so any node can
 take any partition over at once. The first owner is the first replica that lives. A node's new incarnation is a new owner:
 its partitions get a new leader epoch even when nothing else changes, because an epoch is never used twice. Who follows an
-owner among many nodes is in succession.py.
+owner among many nodes is in failover.py.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def owner_nodes(nodes: Mapping[int, Node]) -> dict[int, Node]:
 
 
 def willing_nodes(owners: Mapping[int, Node]) -> dict[int, Node]:
-    """Those that take partitions on: all but the ones that are being emptied; these too when there are no others."""
+    """Nodes that accept new partitions: all that are not draining; the draining ones too when there are no others."""
     willing = {node_id: node for node_id, node in owners.items() if not node.is_draining}
     return willing or dict(owners)
 
@@ -53,9 +53,9 @@ def place(nodes: Mapping[int, Node], count: int, replication_factor: int, shift:
 def replicas_including(
     replicas: tuple[int, ...], owner: int, leaving: int, nodes: Mapping[int, Node]
 ) -> tuple[int, ...]:
-    """`replicas` with `owner` among them, as many as before; as the preferred one when it was not there yet.
+    """`replicas` with `owner` among them, as many as before; a new owner becomes the preferred replica.
 
-    Who makes room: a node that does not live, or one in a rack that stays covered, `leaving` rather than others.
+    It replaces a dead node, or one whose rack stays covered by the others; of several candidates, `leaving`.
     """
     if owner in replicas:
         return replicas
@@ -93,7 +93,7 @@ def new_partition(number: int, replicas: tuple[int, ...], live: Mapping[int, Nod
     return PartitionImage(number, first_live(willing or replicas, live), 0, replicas, isr)
 
 
-def reign_changes(
+def leader_changes(
     image: MetadataImage,
     live: Mapping[int, Node],
     incarnation_of: int | None = None,

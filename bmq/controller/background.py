@@ -16,7 +16,7 @@ _log = structlog.get_logger("bmq.controller")
 async def keep_running(name: str, run: Callable[[], Awaitable[None]]) -> None:
     """Await `run()` until it returns or this is cancelled. Each failure costs an error line and a pause.
 
-    What such a loop has to do stands in the metadata, so a new round finds what the failed one left.
+    The loops derive their work from the metadata, so the next run finds what the failed one left undone.
     """
     while True:
         try:

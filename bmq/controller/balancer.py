@@ -41,7 +41,7 @@ class BalancerLimits:
     relief_bytes_s_min: float = 1_000_000.0  # above the average; less is not worth a move
     relief_moves_max: int = 4
     relief_interval_s: float = 5.0
-    relief_pause_s: float = 10.0  # after a relief: averages have to follow what was moved
+    relief_pause_s: float = 10.0  # after a relief: the fading averages need time to show it
 
 
 class Balancer:
@@ -49,18 +49,18 @@ class Balancer:
 
     def __init__(self, limits: BalancerLimits) -> None:
         self._limits = limits
-        self._resting_until_s: dict[Key, float] = {}
+        self._cooldown_until_s: dict[Key, float] = {}
         self._is_relieving = False
         self._next_relief_s: float | None = None
 
     def plan(self, image: MetadataImage, nodes: Mapping[int, Node], rates_of: RatesOf, now_s: float) -> Sequence[Move]:
         """The moves of this round, `nodes` being those that take partitions on. Call `moved` with what was carried out."""
         limits = self._limits
-        self._resting_until_s = {key: until_s for key, until_s in self._resting_until_s.items() if now_s < until_s}
+        self._cooldown_until_s = {key: until_s for key, until_s in self._cooldown_until_s.items() if now_s < until_s}
         moves_max = max(limits.moves_min, int(image.partition_count * limits.moves_share))
 
         def is_movable(key: Key) -> bool:
-            return key not in self._resting_until_s
+            return key not in self._cooldown_until_s
 
         moves = equalize(image, nodes, is_movable, moves_max)
         if moves:
@@ -76,11 +76,11 @@ class Balancer:
     def moved(self, moves: Sequence[Move], now_s: float) -> None:
         """These were carried out."""
         for move in moves:
-            self._resting_until_s[move.topic_id, move.partition] = now_s + self._limits.cooldown_s
+            self._cooldown_until_s[move.topic_id, move.partition] = now_s + self._limits.cooldown_s
 
     def placed(self, keys: Iterable[Key], now_s: float) -> None:
         """An operator wants these where they are now."""
-        self._resting_until_s.update((key, now_s + self._limits.operator_cooldown_s) for key in keys)
+        self._cooldown_until_s.update((key, now_s + self._limits.operator_cooldown_s) for key in keys)
 
 
 # --- numbers
@@ -189,8 +189,8 @@ def _by_fitness(
     is_movable: IsMovable,
     taken: set[Key],
 ) -> Iterator[tuple[TopicImage, PartitionImage]]:
-    """What `giver` owns, in the order in which `taker` should get it: to its preferred node, to a replica, to any node;
-    among those from where a topic is dense to where it is not. A topic's place in the order changes with every move."""
+    """What `giver` owns, best move to `taker` first: `taker` is the preferred replica, then any replica, then neither.
+    Among equals come topics of which `giver` owns many more partitions than `taker`; every move changes that order."""
     groups: dict[tuple[int, UUID], list[tuple[TopicImage, PartitionImage]]] = {}
     for topic, partition in reversed(owned):
         if is_movable((topic.topic_id, partition.partition)):

@@ -6,7 +6,7 @@ The deciding is in pure modules, one for each kind of request; a request that on
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from random import Random
 from typing import Any, Final
@@ -20,25 +20,25 @@ from bmq.controller.config_alter import decide_alter_configs, decide_incremental
 from bmq.controller.config_describe import describe_configs
 from bmq.controller.config_list import list_config_resources
 from bmq.controller.decision import Decision
+from bmq.controller.decision_context import DecisionContext
 from bmq.controller.decision_log import ControllerGone, DecisionLog
 from bmq.controller.leader_election import decide_elect_leaders
 from bmq.controller.partition_counts import decide_create_partitions
 from bmq.controller.partition_reports import PartitionReports
 from bmq.controller.reassignment import decide_alter_partition_reassignments, list_partition_reassignments
-from bmq.controller.situation import Situation
 from bmq.controller.topics import NO_VALUE, decide_create_topics, decide_delete_topics
 from bmq.log.clock import Clock
 from bmq.metadata.broker_configs import BrokerConfigs, static_configs
 from bmq.metadata.image import (
+    INTERNAL_TOPIC_CONFIGS,
     INTERNAL_TOPICS,
     METADATA_TOPIC_ID,
-    OFFSETS_TOPIC_NAME,
     MetadataImage,
     Node,
     PartitionImage,
 )
 from bmq.metadata.state import CLUSTER_WIDE
-from bmq.protocol.apis import APIS, ApiKey
+from bmq.protocol.apis import ApiKey
 from bmq.protocol.delete_topics_versions import as_version_knows, with_topic_states
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
@@ -63,15 +63,12 @@ from bmq.protocol.messages.list_config_resources_response import ListConfigResou
 from bmq.protocol.messages.list_partition_reassignments_request import ListPartitionReassignmentsRequest
 from bmq.protocol.messages.list_partition_reassignments_response import ListPartitionReassignmentsResponse
 from bmq.protocol.metadata_records import ProducerIdsRecord
-from bmq.protocol.request_context import RequestContext
+from bmq.protocol.request_context import RequestContext, RequestMethod, by_itself
 
 _log = structlog.get_logger("bmq.controller")
 
 PRODUCER_IDS_PER_BLOCK: Final = 1_000
 _RESERVED_IDS: Final = frozenset({UUID(int=0), METADATA_TOPIC_ID})
-_BY_ITSELF: Final = RequestContext(APIS[ApiKey.CREATE_TOPICS].version_max, "bmq", "", principal="User:bmq")
-
-_Handler = Callable[[Any, RequestContext], Coroutine[Any, Any, Any]]
 
 
 class ClientRequests:
@@ -92,7 +89,7 @@ class ClientRequests:
         self._config = config
         self._reports = PartitionReports()
         self._auto_creations: dict[str, asyncio.Task[None]] = {}
-        self._handlers: Final[Mapping[ApiKey, _Handler]] = {
+        self._handlers: Final[Mapping[ApiKey, RequestMethod]] = {
             ApiKey.CREATE_TOPICS: self.create_topics,
             ApiKey.DELETE_TOPICS: self.delete_topics,
             ApiKey.CREATE_PARTITIONS: self.create_partitions,
@@ -122,9 +119,9 @@ class ClientRequests:
         """What holds for this node now."""
         return self._decisions.broker_configs
 
-    def _situation(self) -> Situation:
+    def _decision_context(self) -> DecisionContext:
         decisions = self._decisions
-        return Situation(
+        return DecisionContext(
             decisions.image,
             decisions.state.registrations,
             decisions.state.features,
@@ -229,7 +226,7 @@ class ClientRequests:
         """ElectLeaders 0-2 (KIP-460): an error for the whole request is in its error code, which versions from 1 on have."""
         try:
             return await self._decisions.answer(
-                lambda image, broker: decide_elect_leaders(self._situation(), request, self._reports.is_offline),
+                lambda image, broker: decide_elect_leaders(self._decision_context(), request, self._reports.is_offline),
                 request.timeout_ms,
                 lambda response: (one for topic in response.replica_election_results for one in topic.partition_result),
             )
@@ -243,7 +240,7 @@ class ClientRequests:
     ) -> AlterPartitionReassignmentsResponse:
         """AlterPartitionReassignments 0-1 (KIP-455)."""
         return await self._decisions.answer(
-            lambda image, broker: decide_alter_partition_reassignments(self._situation(), request),
+            lambda image, broker: decide_alter_partition_reassignments(self._decision_context(), request),
             request.timeout_ms,
             lambda response: (one for topic in response.responses for one in topic.partitions),
         )
@@ -282,7 +279,7 @@ class ClientRequests:
     async def _auto_create(self, name: str) -> None:
         topic = self._internal_topic(name) if name in INTERNAL_TOPICS else _topic_with_defaults(name)
         request = CreateTopicsRequest(topics=(topic,), timeout_ms=self._config.internal_request_wait_max_ms)
-        result = (await self.create_topics(request, _BY_ITSELF)).topics[0]
+        result = (await self.create_topics(request, by_itself(ApiKey.CREATE_TOPICS))).topics[0]
         if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             raise KafkaError(ErrorCode(result.error_code), result.error_message or "")
 
@@ -295,7 +292,7 @@ class ClientRequests:
 
     def _internal_topic(self, name: str) -> CreatableTopic:
         """Compacted, in smaller segments, on as many nodes as wanted or as there are: replicas hold no data."""
-        prefix = "offsets.topic" if name == OFFSETS_TOPIC_NAME else "transaction.state.log"
+        prefix = INTERNAL_TOPIC_CONFIGS[name]
         segment_bytes = self.broker_configs.value_of("offsets.topic.segment.bytes") or ""
         configs = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": segment_bytes}
         return CreatableTopic(

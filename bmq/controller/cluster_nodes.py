@@ -16,7 +16,9 @@ import structlog
 from bmq.controller.background import keep_running
 from bmq.controller.config import ControllerConfig
 from bmq.controller.decision import Decision
+from bmq.controller.decision_context import DecisionContext
 from bmq.controller.decision_log import ControllerGone, DecisionLog
+from bmq.controller.failover import decide_failovers
 from bmq.controller.node_registration import (
     decide_draining,
     decide_fencing,
@@ -24,8 +26,6 @@ from bmq.controller.node_registration import (
     decide_registration,
 )
 from bmq.controller.node_sessions import NodeSessions, Overdue, Peer
-from bmq.controller.situation import Situation
-from bmq.controller.succession import decide_successions
 from bmq.metadata.broker_configs import BrokerConfigs
 from bmq.metadata.image import MetadataImage
 from bmq.protocol.error_codes import ErrorCode
@@ -40,21 +40,21 @@ _log = structlog.get_logger("bmq.controller")
 
 
 class ClusterNodes:
-    """`situation` is asked within each decision. `on_stopping(node_id)`: a node will be drained because it stops.
+    """`context` is asked within each decision. `on_stopping(node_id)`: a node will be drained because it stops.
 
-    `is_handing_over(node_id)`: what it owned was given to others a moment ago, and not all of them serve yet.
+    `is_handing_over(node_id)`: moves away from the node are still under way.
     """
 
     def __init__(
         self,
         decisions: DecisionLog,
-        situation: Callable[[], Situation],
+        context: Callable[[], DecisionContext],
         config: ControllerConfig,
         on_stopping: Callable[[int], None],
         is_handing_over: Callable[[int], bool],
     ) -> None:
         self._decisions = decisions
-        self._situation = situation
+        self._decision_context = context
         self._config = config
         self._on_stopping = on_stopping
         self._is_handing_over = is_handing_over
@@ -67,13 +67,13 @@ class ClusterNodes:
         self._look_now = asyncio.Event()
         self._watch: asyncio.Task[None] | None = None
         self._fencing: asyncio.Task[None] | None = None
-        self._succession: asyncio.Task[None] | None = None
-        self._is_succession_due = True  # the controller before this one may have died over it
+        self._failover: asyncio.Task[None] | None = None
+        self._is_failover_due = True  # the controller before this one may have died over it
         self._fenced_for: dict[int, str] = {}
-        """Why those nodes were fenced of whose partitions some may still be without a next owner."""
+        """Fencing reasons by node id, kept until every partition of these nodes has a new owner."""
 
     def start(self) -> None:
-        """Every node that takes part has the session timeout to be heard of; it need not register again."""
+        """Give every unfenced node one session timeout to send a heartbeat; it need not register again."""
         now_s = self._now_s()
         for node_id, registration in self._decisions.state.registrations.items():
             if not registration.fenced:
@@ -88,8 +88,8 @@ class ClusterNodes:
 
     @property
     def are_settled(self) -> bool:
-        """Whether nobody has still to be heard of, or to come back, and nothing is without an owner that lives."""
-        return self._sessions.are_settled and not self._is_succession_due and not self._is_succeeding
+        """Whether every session has had a heartbeat and none is in doubt, and no failover is due or running."""
+        return self._sessions.are_settled and not self._is_failover_due and not self._is_succeeding
 
     # --- what nodes say
 
@@ -98,7 +98,7 @@ class ClusterNodes:
 
         def decide(image: MetadataImage, broker: BrokerConfigs) -> Decision[RegisterBrokerRecord]:
             is_alive = self._sessions.is_alive(request.broker_id, self._now_s())
-            return decide_registration(self._situation(), request, is_alive=is_alive)
+            return decide_registration(self._decision_context(), request, is_alive=is_alive)
 
         try:
             registration = await self._decisions.decide(decide, self._config.internal_request_wait_max_ms)
@@ -119,7 +119,7 @@ class ClusterNodes:
         """A sign of life. It waits for the metadata log only when something changes for the node."""
         if not self._decisions.is_active:
             return BrokerHeartbeatResponse(error_code=ErrorCode.NOT_CONTROLLER)
-        seen = decide_heartbeat(self._situation(), request)
+        seen = decide_heartbeat(self._decision_context(), request)
         if seen.response.error_code != ErrorCode.NONE:
             return seen.response
         node_id = request.broker_id
@@ -131,13 +131,13 @@ class ClusterNodes:
         registration = self._decisions.state.registrations[node_id]
         is_let_go = seen.response.should_shut_down and not registration.fenced
         if node_id in self._changing or (is_let_go and self._is_handing_over(node_id)):
-            # What an earlier heartbeat asked for is being written, or next owners are asking the node to let go: until
-            # then all is as it was.
+            # An earlier heartbeat's records are being written, or the node's partitions are being handed over: answer
+            # with the present state until that is done.
             return BrokerHeartbeatResponse(is_caught_up=seen.response.is_caught_up, is_fenced=registration.fenced)
         self._changing.add(node_id)
         try:
             response = await self._decisions.decide(
-                lambda image, broker: decide_heartbeat(self._situation(), request),
+                lambda image, broker: decide_heartbeat(self._decision_context(), request),
                 self._config.internal_request_wait_max_ms,
             )
         except BmqError as error:
@@ -151,7 +151,7 @@ class ClusterNodes:
         return response
 
     def gone(self, node_id: int) -> None:
-        """Whoever else watches the nodes thinks that this one is dead."""
+        """The election or the peer links think that this node is dead."""
         self._sessions.gone(node_id, "lost its session with the election", self._now_s())
         self._look_now.set()
 
@@ -162,7 +162,7 @@ class ClusterNodes:
     async def set_draining(self, node_id: int, is_draining: bool) -> None:
         """Raises KafkaError."""
         await self._decisions.decide(
-            lambda image, broker: decide_draining(self._situation(), node_id, is_draining),
+            lambda image, broker: decide_draining(self._decision_context(), node_id, is_draining),
             self._config.internal_request_wait_max_ms,
         )
 
@@ -181,8 +181,8 @@ class ClusterNodes:
             now_s = self._now_s()
             if self._sessions.look(now_s) and (self._fencing is None or self._fencing.done()):
                 self._fencing = self._decisions.spawn(self._fence())
-            if self._is_succession_due and not self._is_succeeding:
-                self._succession = self._decisions.spawn(self._succeed())
+            if self._is_failover_due and not self._is_succeeding:
+                self._failover = self._decisions.spawn(self._succeed())
             self._look_now.clear()
             # In a task of its own: a slow metadata log must not look like a late look.
             with contextlib.suppress(TimeoutError):
@@ -194,7 +194,7 @@ class ClusterNodes:
 
         def decide(image: MetadataImage, broker: BrokerConfigs) -> Decision[list[int]]:
             overdue[:] = self._sessions.overdue(self._now_s())
-            return decide_fencing(self._situation(), overdue, self._config.successions_at_first)
+            return decide_fencing(self._decision_context(), overdue, self._config.failovers_at_first)
 
         try:
             fenced = await self._decisions.decide(decide, self._config.internal_request_wait_max_ms)
@@ -212,38 +212,38 @@ class ClusterNodes:
 
     @property
     def _is_succeeding(self) -> bool:
-        return self._succession is not None and not self._succession.done()
+        return self._failover is not None and not self._failover.done()
 
     def _look_for_orphans(self) -> None:
-        self._is_succession_due = True
+        self._is_failover_due = True
         self._look_now.set()
 
     async def _succeed(self) -> None:
-        """Owners for all that have none which lives, in batches that grow."""
-        count = self._config.successions_at_first
-        self._is_succession_due = False
+        """Name new owners for all partitions without a live one, in batches that double in size."""
+        count = self._config.failovers_at_first
+        self._is_failover_due = False
         try:
             while not await self._decisions.decide(
-                partial(self._decide_successions, count), self._config.internal_request_wait_max_ms
+                partial(self._decide_failovers, count), self._config.internal_request_wait_max_ms
             ):
-                if count == self._config.successions_at_first:
-                    # The first next owners take over what is in use; thousands of news would hold them up.
-                    await asyncio.sleep(self._config.idle_succession_delay_ms / 1000)
+                if count == self._config.failovers_at_first:
+                    # Partitions in use come first: let their new owners start before thousands of others follow.
+                    await asyncio.sleep(self._config.idle_failover_delay_ms / 1000)
                 count *= 2
         except ControllerGone:
             return
         except BmqError as error:
             _log.warning("owners_not_named", error=str(error))
-            self._is_succession_due = True  # the next look tries again
+            self._is_failover_due = True  # the next look tries again
             return
         except Exception:
-            self._is_succession_due = True
+            self._is_failover_due = True
             raise
-        if not self._is_succession_due:
+        if not self._is_failover_due:
             self._fenced_for.clear()
 
-    def _decide_successions(self, count_max: int, image: MetadataImage, broker: BrokerConfigs) -> Decision[bool]:
-        return decide_successions(self._situation(), self._fenced_for, count_max)
+    def _decide_failovers(self, count_max: int, image: MetadataImage, broker: BrokerConfigs) -> Decision[bool]:
+        return decide_failovers(self._decision_context(), self._fenced_for, count_max)
 
     @staticmethod
     def _now_s() -> float:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bmq.controller.balancer import BalancerLimits
-from bmq.controller.succession import IDLE_SUCCESSION_DELAY_MS, SUCCESSIONS_AT_FIRST
+from bmq.controller.failover import FAILOVERS_AT_FIRST, IDLE_FAILOVER_DELAY_MS
 from bmq.controller.topics import TopicLimits
 
 
@@ -35,11 +35,11 @@ class ControllerConfig:
     node_link_grace_ms: int = 100
     """A node whose connection was lost has so long to be back."""
     node_look_interval_ms: int = 250
-    """How often it is looked who is overdue, at least."""
-    successions_at_first: int = SUCCESSIONS_AT_FIRST
+    """Longest pause between two checks for overdue nodes."""
+    failovers_at_first: int = FAILOVERS_AT_FIRST
     """So many of a dead node's partitions get their next owners at once, those in use before others."""
-    idle_succession_delay_ms: int = IDLE_SUCCESSION_DELAY_MS
-    """The others get theirs so much later."""
+    idle_failover_delay_ms: int = IDLE_FAILOVER_DELAY_MS
+    """Pause after one more batch of that size, before the remaining partitions get theirs."""
 
     balancer_enabled: bool = True
     balancer_interval_ms: int = 1_000
@@ -47,16 +47,18 @@ class ControllerConfig:
     moves_at_once: int = 50
     """Planned moves go in parts of so many, or of a twentieth of them all: idle partitions cost metadata only."""
     moves_in_use_at_once: int = 2
-    """So many partitions of a part may be in use. Each is started anew at once, and those of one part wait for each other."""
+    """How many partitions of one part may be in use; the next part waits until these are served again."""
     move_pause_max_ms: int = 1_000
     """The next part goes when what was in use is served by its new owners, or after this long."""
     replica_changes_at_once: int = 1_000
     """Of partitions that keep their owners: these are not urgent, and written in parts."""
 
+    snapshot_records_max: int = 50_000
+    """A snapshot of the metadata is due when this many records follow the last one."""
     metadata_fetch_wait_max_ms: int = 30_000
     metadata_fetch_bytes_max: int = 8 * 1024 * 1024
     metadata_fetches_max: int = 10_000
-    """That wait at the same time."""
+    """Metadata fetches that may wait in a long poll; further ones get REQUEST_TIMED_OUT."""
     snapshot_age_records_max: int = 5_000
     """An encoded snapshot is handed out again while this many records at most have followed it."""
 

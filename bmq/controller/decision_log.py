@@ -18,7 +18,7 @@ from bmq.controller.decision import Decision, refuse_all
 from bmq.controller.metrics import ControllerMetrics
 from bmq.log.clock import Clock
 from bmq.log.partition_log import ReplayableLog
-from bmq.log.state_log import StateLog
+from bmq.log.state_log import SnapshotPolicy, StateLog
 from bmq.metadata.broker_configs import BrokerConfigs
 from bmq.metadata.image import MetadataImage
 from bmq.metadata.state import ImpossibleRecord, MetadataState
@@ -57,7 +57,7 @@ class DecisionLog:
         self.broker_configs = state.broker_configs_of({})
         self.gone = asyncio.Event()
         self.metrics = ControllerMetrics(lambda: self.image, lambda: self.is_active)
-        self._state_log = StateLog(log, clock)
+        self._state_log = StateLog(log, clock, SnapshotPolicy(records_max=config.snapshot_records_max))
         self._config = config
         self._on_image = on_image
         self._turn = asyncio.Lock()
@@ -135,7 +135,7 @@ class DecisionLog:
         except ControllerGone:
             raise
         except BmqError as error:
-            # Without a turn there is no decision: what the request would have had says which parts were good.
+            # It never got its turn: decide on the present image only to see which results would have succeeded.
             response = decided[-1] if decided else decide(self.image, self.broker_configs).response
             refuse_all(results_of(response), error.code, str(error))
             return response
@@ -220,9 +220,9 @@ class DecisionLog:
         self._on_image(old, new)
 
     async def _begin_here(self) -> None:
-        """From here on the state is whole again, as it is now: for the next controller, and for nodes that have another.
+        """Close the gap: save a snapshot of the present state and delete the log below it.
 
-        Once the log begins here, no node can go on from what it had before the loss.
+        The next controller then replays from the snapshot; nodes with metadata from before the loss have to load it.
         """
         offset = self._state_log.applied_offset
         try:

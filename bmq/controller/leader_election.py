@@ -2,7 +2,7 @@
 
 Checks, codes and words are those of Kafka's ReplicationControlManager.electLeaders (4.3). Any node can serve any partition
 here, so the one thing an unclean election can decide is rule 5's: the present owner found less in the store than was
-acknowledged and stays offline, until an operator accepts that loss, by name, and a new reign starts without the floor.
+acknowledged and stays offline, until an operator accepts that loss, by name: a new leader epoch starts without the floor.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Final
 from uuid import UUID
 
 from bmq.controller.decision import Decision
-from bmq.controller.situation import Situation
-from bmq.controller.succession import NextOwners
+from bmq.controller.decision_context import DecisionContext
+from bmq.controller.failover import NextOwners
 from bmq.metadata.image import NO_LEADER, PartitionImage
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
@@ -35,7 +35,7 @@ class ElectionType(IntEnum):
 
 
 def decide_elect_leaders(
-    situation: Situation, request: ElectLeadersRequest, is_offline: Callable[[UUID, PartitionImage], bool]
+    context: DecisionContext, request: ElectLeadersRequest, is_offline: Callable[[UUID, PartitionImage], bool]
 ) -> Decision[ElectLeadersResponse]:
     """Every partition by itself; with no topics named, all of them, and only what was done or failed is answered.
 
@@ -45,10 +45,10 @@ def decide_elect_leaders(
         election = ElectionType(request.election_type)
     except ValueError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}") from error
-    elections = _Elections(situation, election, is_offline, is_by_name=request.topic_partitions is not None)
+    elections = _Elections(context, election, is_offline, is_by_name=request.topic_partitions is not None)
     results = []
     if request.topic_partitions is None:
-        for topic in situation.image.topics.values():
+        for topic in context.image.topics.values():
             done = [elections.elect(topic.name, partition.partition) for partition in topic.partitions]
             done = [result for result in done if result.error_code != ErrorCode.ELECTION_NOT_NEEDED]
             if done:
@@ -65,14 +65,14 @@ class _Elections:
 
     def __init__(
         self,
-        situation: Situation,
+        context: DecisionContext,
         election: ElectionType,
         is_offline: Callable[[UUID, PartitionImage], bool],
         *,
         is_by_name: bool,
     ) -> None:
         self.records: list[PartitionChangeRecord] = []
-        self._situation = situation
+        self._decision_context = context
         self._election = election
         self._is_offline = is_offline
         self._is_by_name = is_by_name
@@ -89,7 +89,7 @@ class _Elections:
         return PartitionResult(partition_id=number)
 
     def _record(self, name: str, number: int) -> PartitionChangeRecord:
-        topic = self._situation.image.topics.get(name)
+        topic = self._decision_context.image.topics.get(name)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
         partition = topic.partition(number)
@@ -102,7 +102,7 @@ class _Elections:
         return self._preferred(topic.topic_id, partition)
 
     def _preferred(self, topic_id: UUID, partition: PartitionImage) -> PartitionChangeRecord:
-        live = self._situation.owners
+        live = self._decision_context.owners
         preferred = partition.replicas[0] if partition.replicas else NO_LEADER
         if partition.leader == preferred:
             raise _not_needed()
@@ -113,19 +113,21 @@ class _Elections:
                 if preferred not in live
                 else f"The preferred leader, node {preferred}, is being drained.",
             )
-        return self._situation.new_reign(topic_id, partition, preferred, partition.replicas, live, PREFERRED_ELECTION)
+        return self._decision_context.new_leader_epoch(
+            topic_id, partition, preferred, partition.replicas, live, PREFERRED_ELECTION
+        )
 
     def _unclean(self, topic_id: UUID, partition: PartitionImage) -> PartitionChangeRecord:
-        live = self._situation.owners
+        live = self._decision_context.owners
         if not live:
             raise KafkaError(
                 ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "Eligible topic partition leaders are not available."
             )
         if partition.leader not in live:
             # Nobody has looked yet at what is in the store, so there is no loss to accept.
-            self._next_owners = self._next_owners or NextOwners(self._situation.image, live)
+            self._next_owners = self._next_owners or NextOwners(self._decision_context.image, live)
             owner, replicas = self._next_owners.choose(partition)
-            return self._situation.new_reign(topic_id, partition, owner, replicas, live, UNCLEAN_ELECTION)
+            return self._decision_context.new_leader_epoch(topic_id, partition, owner, replicas, live, UNCLEAN_ELECTION)
         if not self._is_offline(topic_id, partition):
             raise _not_needed()
         if not self._is_by_name:
@@ -133,7 +135,7 @@ class _Elections:
                 ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
                 "Its log ends before what was acknowledged; name the partition to accept that loss.",
             )
-        return self._situation.new_reign(
+        return self._decision_context.new_leader_epoch(
             topic_id, partition, partition.leader, partition.replicas, live, LOSS_ACCEPTED, floor=0
         )
 

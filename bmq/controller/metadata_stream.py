@@ -46,7 +46,7 @@ class MetadataStream:
         """
         response = MetadataFetchResponse(controller_id=self._controller_id, controller_epoch=self._epoch)
         try:
-            self._require_office(request)
+            self._require_leadership(request)
             await self._fill(request, response)
         except BmqError as error:
             response.error_code, response.error_message = error.code, str(error)
@@ -59,7 +59,7 @@ class MetadataStream:
             if not waiting.done():
                 waiting.set_result(None)
 
-    def _require_office(self, request: MetadataFetchRequest) -> None:
+    def _require_leadership(self, request: MetadataFetchRequest) -> None:
         if request.controller_epoch > self._epoch:
             self.newer_epoch = max(self.newer_epoch, request.controller_epoch)
             if not self._decisions.gone.is_set():
@@ -86,7 +86,7 @@ class MetadataStream:
             )
             offset = NOTHING
         elif self._decisions.has_gap and 0 <= request.offset_epoch < self._epoch:
-            offset = NOTHING  # the node's state has a beginning that ours has not, by an operator's decision
+            offset = NOTHING  # the node's state may have a beginning that an operator gave up as lost here
         if offset >= max(log.log_start_offset, 0):
             if offset >= log.high_watermark:
                 await self._until_more(offset, request.max_wait_ms)
@@ -112,7 +112,7 @@ class MetadataStream:
         response.is_snapshot = True
 
     def _is_other_history(self, request: MetadataFetchRequest) -> bool:
-        """Whether the node has records that this log has not: past its end, or past that of the reign they came from."""
+        """Whether the node has records that this log has not: past its end, or past that of the epoch they came from."""
         log = self._decisions.log
         _, end_offset = log.epoch_end_offset(request.offset_epoch)
         return request.offset > (log.log_end_offset if end_offset < 0 else end_offset)
@@ -135,7 +135,7 @@ class MetadataStream:
                 withdraw()
                 self._waiting.discard(waiting)
             if log.high_watermark <= offset:
-                # A log that has ended wakes at once, again and again, until the office finds out that it is another's.
+                # A log that has ended wakes us at once every time: do not spin until we learn of its new owner.
                 await asyncio.sleep(min(_PAUSE_S, max(end_s - loop.time(), 0)))
 
     @property

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from bmq.controller.assignment import replicas_including
-from bmq.controller.situation import Situation
-from bmq.controller.succession import NextOwners
+from bmq.controller.decision_context import DecisionContext
+from bmq.controller.failover import NextOwners
 from bmq.protocol.metadata_records import PartitionChangeRecord
 
 
@@ -27,14 +27,14 @@ class Move:
     reason: str
 
 
-def move_records(situation: Situation, moves: Iterable[Move]) -> list[PartitionChangeRecord]:
+def move_records(context: DecisionContext, moves: Iterable[Move]) -> list[PartitionChangeRecord]:
     """What carries these moves out. Those that the cluster has left behind (topic gone, other owner, dead target) are left
     out, and so is a second move of one partition."""
-    live = situation.owners
+    live = context.owners
     seen = set[tuple[UUID, int]]()
     changes = []
     for move in moves:
-        partition = situation.image.partition(move.topic_id, move.partition)
+        partition = context.image.partition(move.topic_id, move.partition)
         key = (move.topic_id, move.partition)
         if partition is None or key in seen or partition.leader != move.from_node or move.to_node not in live:
             continue
@@ -42,7 +42,7 @@ def move_records(situation: Situation, moves: Iterable[Move]) -> list[PartitionC
             continue
         seen.add(key)
         replicas = replicas_including(partition.replicas, move.to_node, move.from_node, live)
-        changes.append(situation.new_reign(move.topic_id, partition, move.to_node, replicas, live, move.reason))
+        changes.append(context.new_leader_epoch(move.topic_id, partition, move.to_node, replicas, live, move.reason))
     return changes
 
 
@@ -56,15 +56,15 @@ def next_part(moves: Sequence[Move], is_in_use: Callable[[Move], bool], *, at_on
     return min(len(moves), at_once)
 
 
-def drain_moves(situation: Situation, node_id: int, reason: str) -> list[Move]:
+def drain_moves(context: DecisionContext, node_id: int, reason: str) -> list[Move]:
     """Moves that leave the node nothing; to live replicas where there are any, evenly. Empty when nobody else would take
     anything on."""
-    others = {other: node for other, node in situation.owners.items() if other != node_id and not node.is_draining}
+    others = {other: node for other, node in context.owners.items() if other != node_id and not node.is_draining}
     if not others:
         return []
-    next_owners = NextOwners(situation.image, others)
+    next_owners = NextOwners(context.image, others)
     moves = []
-    for topic in situation.image.topics_by_id.values():
+    for topic in context.image.topics_by_id.values():
         for partition in topic.partitions:
             if partition.leader == node_id:
                 to_node, _ = next_owners.choose(partition)

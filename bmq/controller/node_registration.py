@@ -2,9 +2,9 @@
 
 As in KIP-631: a process registers once (an *incarnation* of its node id), gets the metadata log's offset as its epoch, is
 fenced at first, and takes part from the heartbeat on that says it knows of its own registration. Registrations are in the
-log, so they hold over a change of controllers. Other than in Kafka nobody waits for a dead node's partitions: fencing and
-naming the next owners of what is in use is one batch of records. What a node owned whose place a new process takes ends with
-that process's registration, all of it: nothing goes on under epochs that another one was given (rule 1).
+log, so they survive a controller failover. Unlike in Kafka, one batch of records fences a dead node and names the next
+owners of its partitions in use. When a new incarnation registers, the same batch gives every partition of the previous
+one a new leader epoch: no process goes on under an epoch that was given to another (rule 1).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from bmq.controller.decision import Decision
-from bmq.controller.situation import Situation
-from bmq.controller.succession import SUCCESSIONS_AT_FIRST, abandonments, owns_any, successions
+from bmq.controller.decision_context import DecisionContext
+from bmq.controller.failover import FAILOVERS_AT_FIRST, abandonments, failovers, owns_any
 from bmq.metadata.features import require_supported
 from bmq.metadata.image import ALL_ROLES, ROLE_BROKER, ROLE_PROXY, Node
 from bmq.metadata.state import (
@@ -56,24 +56,24 @@ class _FencedNode(Protocol):
 
 
 def decide_registration(
-    situation: Situation, request: BrokerRegistrationRequest, *, is_alive: bool
+    context: DecisionContext, request: BrokerRegistrationRequest, *, is_alive: bool
 ) -> Decision[RegisterBrokerRecord]:
     """The registration that holds then. `is_alive`: whether this controller hears of the incarnation it knows.
 
     Raises KafkaError INCONSISTENT_CLUSTER_ID, INVALID_REGISTRATION, DUPLICATE_BROKER_REGISTRATION, and UnsupportedVersion.
     """
     node_id = request.broker_id
-    cluster_id = situation.image.cluster_id
+    cluster_id = context.image.cluster_id
     if request.cluster_id != cluster_id:
         raise KafkaError(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
             f"node {node_id} belongs to cluster {request.cluster_id or 'without an id'}, this is cluster {cluster_id}",
         )
-    wanted = _registration(request, situation.next_offset)
-    require_supported(node_id, wanted.features, situation.features)
-    known = situation.registrations.get(node_id)
+    wanted = _registration(request, context.next_offset)
+    require_supported(node_id, wanted.features, context.features)
+    known = context.registrations.get(node_id)
     if known is None:
-        if len(situation.registrations) >= NODES_MAX:
+        if len(context.registrations) >= NODES_MAX:
             raise KafkaError(ErrorCode.INVALID_REGISTRATION, f"there are {NODES_MAX} nodes, no more are allowed")
         return Decision(wanted, (wanted,))
     if known.incarnation_id == request.incarnation_id:
@@ -89,16 +89,16 @@ def decide_registration(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
             f"another living process has node id {node_id} ({_address(known)}): give this one an id of its own",
         )
-    return Decision(wanted, (wanted, *_end_of_incarnation(situation, node_id)))
+    return Decision(wanted, (wanted, *_end_of_incarnation(context, node_id)))
 
 
-def decide_heartbeat(situation: Situation, request: BrokerHeartbeatRequest) -> Decision[BrokerHeartbeatResponse]:
+def decide_heartbeat(context: DecisionContext, request: BrokerHeartbeatRequest) -> Decision[BrokerHeartbeatResponse]:
     """What follows from what a node says of itself, and what it is told.
 
     A node that wants to stop is told to once it leads nothing, and is fenced then; at once when nobody could take
     anything over. STALE_BROKER_EPOCH: it has to register (again).
     """
-    known = situation.registrations.get(request.broker_id)
+    known = context.registrations.get(request.broker_id)
     if known is None or known.broker_epoch != request.broker_epoch:
         return Decision(BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
     is_caught_up = request.current_metadata_offset >= known.broker_epoch
@@ -106,19 +106,19 @@ def decide_heartbeat(situation: Situation, request: BrokerHeartbeatRequest) -> D
     should_shut_down = False
     is_fenced = known.fenced
     if request.want_shut_down:
-        if is_fenced or _can_stop(situation, known.broker_id):
+        if is_fenced or _can_stop(context, known.broker_id):
             should_shut_down = is_fenced = True
             if not known.fenced:
-                records = _fence(situation, {known.broker_id: CONTROLLED_SHUTDOWN})
+                records = _fence(context, {known.broker_id: CONTROLLED_SHUTDOWN})
         elif not known.in_controlled_shutdown:
             records = (_change(known, in_controlled_shutdown=_YES),)
     elif request.want_fence:
         if not is_fenced:
             is_fenced = True
-            records = _fence(situation, {known.broker_id: f"node {known.broker_id} asked to be fenced"})
+            records = _fence(context, {known.broker_id: f"node {known.broker_id} asked to be fenced"})
     elif is_fenced and is_caught_up:
         is_fenced = False
-        records = _unfence(situation, known)
+        records = _unfence(context, known)
     response = BrokerHeartbeatResponse(
         is_caught_up=is_caught_up, is_fenced=is_fenced, should_shut_down=should_shut_down
     )
@@ -126,23 +126,23 @@ def decide_heartbeat(situation: Situation, request: BrokerHeartbeatRequest) -> D
 
 
 def decide_fencing(
-    situation: Situation, overdue: Sequence[_FencedNode], successions_max: int = SUCCESSIONS_AT_FIRST
+    context: DecisionContext, overdue: Sequence[_FencedNode], failovers_max: int = FAILOVERS_AT_FIRST
 ) -> Decision[list[int]]:
     """Fence those that are not fenced yet, all at once, and name the next owners of what they owned; which they are.
 
-    Of more than `successions_max` partitions the idle ones are left to `decide_successions`.
+    Of more than `failovers_max` partitions the idle ones are left to `decide_failovers`.
     """
     reasons = {}
     for node in overdue:
-        known = situation.registrations.get(node.node_id)
+        known = context.registrations.get(node.node_id)
         if known is not None and known.broker_epoch == node.broker_epoch and not known.fenced:
             reasons[node.node_id] = f"node {node.node_id} {node.why}"
-    return Decision(list(reasons), _fence(situation, reasons, successions_max) if reasons else ())
+    return Decision(list(reasons), _fence(context, reasons, failovers_max) if reasons else ())
 
 
-def decide_draining(situation: Situation, node_id: int, is_draining: bool) -> Decision[None]:
+def decide_draining(context: DecisionContext, node_id: int, is_draining: bool) -> Decision[None]:
     """Whether a node gives away what it owns and takes nothing on. Raises KafkaError BROKER_ID_NOT_REGISTERED."""
-    known = situation.registrations.get(node_id)
+    known = context.registrations.get(node_id)
     if known is None:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no node {node_id}")
     if known.in_controlled_shutdown == is_draining:
@@ -151,32 +151,32 @@ def decide_draining(situation: Situation, node_id: int, is_draining: bool) -> De
 
 
 def _fence(
-    situation: Situation, reasons: Mapping[int, str], successions_max: int = SUCCESSIONS_AT_FIRST
+    context: DecisionContext, reasons: Mapping[int, str], failovers_max: int = FAILOVERS_AT_FIRST
 ) -> tuple[MetadataRecord, ...]:
-    live = {node_id: node for node_id, node in situation.owners.items() if node_id not in reasons}
-    fenced = (_change(situation.registrations[node_id], fenced=_YES) for node_id in reasons)
-    return (*fenced, *successions(situation, live, reasons, successions_max))
+    live = {node_id: node for node_id, node in context.owners.items() if node_id not in reasons}
+    fenced = (_change(context.registrations[node_id], fenced=_YES) for node_id in reasons)
+    return (*fenced, *failovers(context, live, reasons, failovers_max))
 
 
-def _unfence(situation: Situation, known: RegisterBrokerRecord) -> tuple[MetadataRecord, ...]:
+def _unfence(context: DecisionContext, known: RegisterBrokerRecord) -> tuple[MetadataRecord, ...]:
     node = node_of(known)
-    live: dict[int, Node] = dict(situation.owners)
+    live: dict[int, Node] = dict(context.owners)
     if ROLE_BROKER in node.roles:
         live[node.node_id] = node
-    return (_change(known, fenced=_NO), *successions(situation, live, {}))
+    return (_change(known, fenced=_NO), *failovers(context, live, {}))
 
 
-def _end_of_incarnation(situation: Situation, node_id: int) -> Sequence[MetadataRecord]:
+def _end_of_incarnation(context: DecisionContext, node_id: int) -> Sequence[MetadataRecord]:
     """What the node owned belongs to a process that is gone; nothing must go on under its epochs (rule 1)."""
     reason = f"node {node_id} was started again"
-    live = {other: node for other, node in situation.owners.items() if other != node_id}
-    return successions(situation, live, {node_id: reason}) if live else abandonments(situation, node_id, reason)
+    live = {other: node for other, node in context.owners.items() if other != node_id}
+    return failovers(context, live, {node_id: reason}) if live else abandonments(context, node_id, reason)
 
 
-def _can_stop(situation: Situation, node_id: int) -> bool:
-    """Nodes that are being emptied count for nothing: when all of a cluster stops, nobody waits for anybody."""
-    others = [node for other, node in situation.owners.items() if other != node_id and not node.is_draining]
-    return not others or not owns_any(situation.image, node_id)
+def _can_stop(context: DecisionContext, node_id: int) -> bool:
+    """Whether it owns nothing or nobody could take over. Draining nodes do not count, so a whole cluster can stop."""
+    others = [node for other, node in context.owners.items() if other != node_id and not node.is_draining]
+    return not others or not owns_any(context.image, node_id)
 
 
 def _change(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 LATE_LOOK_S: Final = 1.0
-"""Who looks this much later than planned was held up, and so were the heartbeats that it has not read yet."""
+"""A check this late means that this process was held up and may have unread heartbeats."""
 
 
 class Peer(Protocol):
@@ -73,7 +73,7 @@ class NodeSessions:
             self._hasten(session, now_s + self._link_grace_s, "lost its connection to the controller")
 
     def gone(self, node_id: int, why: str, now_s: float) -> None:
-        """Somebody else thinks that the node is dead; a connection that is still there is believed more."""
+        """Another source thinks that the node is dead; ignored while the node's connection here is open."""
         session = self._sessions.get(node_id)
         if session is not None and session.peer is None:
             self._hasten(session, now_s, why)
@@ -86,7 +86,7 @@ class NodeSessions:
                 session.deadline_s = max(session.deadline_s, now_s + self._timeout_s)
 
     def forget(self, overdue: Overdue, now_s: float) -> None:
-        """It was fenced, or never mattered; unless it was heard of while that was being written."""
+        """Drop the session of a node that was fenced, unless a heartbeat came while that was being written."""
         session = self._sessions.get(overdue.node_id)
         if session is not None and session.broker_epoch == overdue.broker_epoch and session.deadline_s <= now_s:
             del self._sessions[overdue.node_id]
@@ -98,7 +98,7 @@ class NodeSessions:
 
     @property
     def are_settled(self) -> bool:
-        """Whether there is nobody who has still to be heard of, or to come back."""
+        """Whether every session has had a heartbeat and none is in doubt."""
         return all(session.is_heard and not session.is_doubted for session in self._sessions.values())
 
     def look(self, now_s: float) -> list[Overdue]:

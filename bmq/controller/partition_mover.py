@@ -19,11 +19,11 @@ from bmq.controller.background import keep_running
 from bmq.controller.balancer import Balancer
 from bmq.controller.config import ControllerConfig
 from bmq.controller.decision import Decision
+from bmq.controller.decision_context import DecisionContext
 from bmq.controller.decision_log import DecisionLog
+from bmq.controller.failover import replica_changes
 from bmq.controller.moves import Move, drain_moves, move_records, next_part
 from bmq.controller.partition_reports import PartitionReports
-from bmq.controller.situation import Situation
-from bmq.controller.succession import replica_changes
 from bmq.metadata.broker_configs import BrokerConfigs
 from bmq.metadata.image import MetadataImage, Node
 from bmq.protocol.errors import BmqError
@@ -40,13 +40,13 @@ class PartitionMover:
     def __init__(
         self,
         decisions: DecisionLog,
-        situation: Callable[[], Situation],
+        context: Callable[[], DecisionContext],
         reports: PartitionReports,
         config: ControllerConfig,
         is_settled: Callable[[], bool],
     ) -> None:
         self._decisions = decisions
-        self._situation = situation
+        self._decision_context = context
         self._reports = reports
         self._config = config
         self._is_settled = is_settled
@@ -75,7 +75,7 @@ class PartitionMover:
             await asyncio.wait(tasks)
 
     def nodes_changed(self) -> None:
-        """Somebody came or went, or is to be drained: everything it owns moves away until it is empty or drains no more."""
+        """Nodes came, went or began to drain. Partitions leave a draining node until it owns none or is undrained."""
         self._replicas_changed.set()
         self._balance_now.set()
         for node_id, node in self._decisions.image.nodes.items():
@@ -121,7 +121,7 @@ class PartitionMover:
         self._balancer.placed(changed, asyncio.get_running_loop().time())
 
     def is_handing_over(self, node_id: int) -> bool:
-        """Whether partitions are on their way from the node: not over before the last of them is served."""
+        """Whether the node's drain still runs; it waits, for a bounded time, until new owners serve what is in use."""
         return node_id in self._draining
 
     def explain_drain(self, node_id: int, reason: str) -> None:
@@ -141,7 +141,7 @@ class PartitionMover:
 
     async def _apply_part(self, moves: Sequence[Move]) -> Sequence[Move]:
         def decide(image: MetadataImage, broker: BrokerConfigs) -> Decision[Sequence[Move]]:
-            records = move_records(self._situation(), moves)
+            records = move_records(self._decision_context(), moves)
             made = {(record.topic_id, record.partition_id) for record in records}
             return Decision([move for move in moves if (move.topic_id, move.partition) in made], records)
 
@@ -172,7 +172,7 @@ class PartitionMover:
         moved = 0
         while self._is_draining(node_id):
             reason = self._drain_reasons.get(node_id, f"node {node_id} is being drained")
-            moves = drain_moves(self._situation(), node_id, reason)
+            moves = drain_moves(self._decision_context(), node_id, reason)
             if not moves:
                 break
             size = self._part_size(moves, moved + len(moves))
@@ -215,7 +215,7 @@ class PartitionMover:
                 await asyncio.sleep(_RETRY_S)
 
     def _takers(self) -> dict[int, Node]:
-        return {node_id: node for node_id, node in self._situation().owners.items() if not node.is_draining}
+        return {node_id: node for node_id, node in self._decision_context().owners.items() if not node.is_draining}
 
     async def _follow_replicas(self) -> None:
         while True:
@@ -236,5 +236,5 @@ class PartitionMover:
                 raise
 
     def _replica_changes(self, image: MetadataImage, broker: BrokerConfigs) -> Decision[bool]:
-        records = replica_changes(self._situation(), self._config.replica_changes_at_once)
+        records = replica_changes(self._decision_context(), self._config.replica_changes_at_once)
         return Decision(bool(records), records)

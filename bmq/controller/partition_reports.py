@@ -23,7 +23,7 @@ IN_USE_PER_S: Final = 0.02
 OFFLINE: Final = -2
 """The high watermark that an owner reports of a partition it cannot serve: its log ends below the floor (rule 5)."""
 FENCED: Final = -3
-"""The same of one whose directory an epoch above its own has taken: it needs a new reign."""
+"""The same of one whose directory an epoch above its own has taken: it needs a new leader epoch."""
 UNKNOWN: Final = -1
 """The high watermark of an owner that has not begun to write."""
 _TROUBLES: Final = (OFFLINE, FENCED)
@@ -51,7 +51,7 @@ class Rates:
 
 @dataclass(slots=True)
 class _Report:
-    """`high_watermark`: the highest of this reign that was reported. `trouble`: OFFLINE, FENCED, or UNKNOWN for none."""
+    """`high_watermark`: the highest that this leader epoch reported. `trouble`: OFFLINE, FENCED, or UNKNOWN for none."""
 
     leader_epoch: int
     high_watermark: int
@@ -69,7 +69,7 @@ class PartitionReports:
     def take(
         self, image: MetadataImage, node_id: int, interval_ms: int, reports: Iterable[PartitionReport], now_s: float
     ) -> None:
-        """A report of what this node owns. Parts about another reign than the present one come too late to matter."""
+        """A report of what this node owns. Parts about another leader epoch than the present one are late: ignored."""
         interval_s = max(interval_ms / 1000, _INTERVAL_MIN_S)
         share = 1 - exp(-interval_s / FADING_S)
         for report in reports:
@@ -85,7 +85,7 @@ class PartitionReports:
                 faded.bytes_out + max(report.bytes_out, 0) * scale,
                 faded.requests + max(report.requests, 0) * scale,
             )
-            # A reign that ended badly has acknowledged what it had acknowledged.
+            # Keep OFFLINE and FENCED apart from the high watermark: what the leader acknowledged before still counts.
             trouble = report.high_watermark if report.high_watermark in _TROUBLES else UNKNOWN
             high_watermark = max(report.high_watermark, UNKNOWN)
             if old is not None and old.leader_epoch == report.leader_epoch:

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from bmq.controller.assignment import first_live
 from bmq.controller.decision import Decision
-from bmq.controller.situation import Situation
+from bmq.controller.decision_context import DecisionContext
 from bmq.metadata.image import NO_LEADER, ROLE_BROKER, PartitionImage
 from bmq.metadata.state import node_of
 from bmq.protocol.error_codes import ErrorCode
@@ -35,7 +35,7 @@ REASSIGNED: Final = "partition reassignment"
 
 
 def decide_alter_partition_reassignments(
-    situation: Situation, request: AlterPartitionReassignmentsRequest
+    context: DecisionContext, request: AlterPartitionReassignmentsRequest
 ) -> Decision[AlterPartitionReassignmentsResponse]:
     """Every partition succeeds or fails by itself. The owner stays when it is among the new replicas."""
     records: list[PartitionChangeRecord] = []
@@ -52,7 +52,7 @@ def decide_alter_partition_reassignments(
                         f"Partition {topic.name}:{wanted.partition_index} appears more than once.",
                     )
                 seen.add((topic.name, wanted.partition_index))
-                record = _record(situation, topic.name, wanted, request.allow_replication_factor_change)
+                record = _record(context, topic.name, wanted, request.allow_replication_factor_change)
                 if record is not None:
                     records.append(record)
             except KafkaError as error:
@@ -71,9 +71,9 @@ def list_partition_reassignments(_: ListPartitionReassignmentsRequest) -> ListPa
 
 
 def _record(
-    situation: Situation, name: str, wanted: ReassignablePartition, is_factor_free: bool
+    context: DecisionContext, name: str, wanted: ReassignablePartition, is_factor_free: bool
 ) -> PartitionChangeRecord | None:
-    topic = situation.image.topics.get(name)
+    topic = context.image.topics.get(name)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
     partition = topic.partition(wanted.partition_index)
@@ -84,15 +84,15 @@ def _record(
     if wanted.replicas is None:
         raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
     replicas = tuple(wanted.replicas)
-    _require_valid(situation, replicas)
+    _require_valid(context, replicas)
     if not is_factor_free and len(replicas) != len(partition.replicas):
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"The replication factor is changed from {len(partition.replicas)} to {len(replicas)}",
         )
     if partition.leader in replicas:
-        return _same_owner(situation, topic.topic_id, partition, replicas)
-    live = situation.owners
+        return _same_owner(context, topic.topic_id, partition, replicas)
+    live = context.owners
     willing = [node for node in replicas if node in live and not live[node].is_draining]
     owner = first_live(willing or replicas, live)
     if owner == NO_LEADER:
@@ -100,11 +100,11 @@ def _record(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"None of the brokers of the manual partition assignment is alive: {_listed(replicas)}.",
         )
-    return situation.new_reign(topic.topic_id, partition, owner, replicas, live, REASSIGNED)
+    return context.new_leader_epoch(topic.topic_id, partition, owner, replicas, live, REASSIGNED)
 
 
 def _same_owner(
-    situation: Situation, topic_id: UUID, partition: PartitionImage, replicas: tuple[int, ...]
+    context: DecisionContext, topic_id: UUID, partition: PartitionImage, replicas: tuple[int, ...]
 ) -> PartitionChangeRecord | None:
     if replicas == partition.replicas:
         return None
@@ -112,13 +112,13 @@ def _same_owner(
         partition_id=partition.partition,
         topic_id=topic_id,
         replicas=replicas,
-        isr=tuple(node for node in replicas if node in situation.owners),
+        isr=tuple(node for node in replicas if node in context.owners),
     )
 
 
-def _require_valid(situation: Situation, replicas: Sequence[int]) -> None:
+def _require_valid(context: DecisionContext, replicas: Sequence[int]) -> None:
     """Fenced nodes are fine, as in Kafka; nodes that could never own a partition are not."""
-    registered = situation.registrations
+    registered = context.registrations
     if not replicas:
         why = "The manual partition assignment includes an empty replica list."
     elif unknown := [node for node in replicas if node not in registered]:

@@ -16,7 +16,7 @@ from uuid import UUID
 
 import structlog
 
-from bmq.controller.assignment import reign_changes
+from bmq.controller.assignment import leader_changes
 from bmq.controller.balancer import equalize
 from bmq.controller.client_requests import ClientRequests
 from bmq.controller.cluster_nodes import ClusterNodes
@@ -105,8 +105,10 @@ class Controller(ClientRequests):
         self._is_cluster = is_cluster
         self._deletions = TopicDeletions(store, config, self._forget_topic)
         self._stream = MetadataStream(decisions, node.node_id, epoch, config)
-        self._nodes = ClusterNodes(decisions, self._situation, config, self._node_stops, self._is_handing_over)
-        self._mover = PartitionMover(decisions, self._situation, self._reports, config, lambda: self._nodes.are_settled)
+        self._nodes = ClusterNodes(decisions, self._decision_context, config, self._node_stops, self._is_handing_over)
+        self._mover = PartitionMover(
+            decisions, self._decision_context, self._reports, config, lambda: self._nodes.are_settled
+        )
 
     # --- life
 
@@ -179,7 +181,7 @@ class Controller(ClientRequests):
                 for node_id, registration in sorted(state.registrations.items())
                 if node_id not in live and not registration.fenced
             ),
-            *reign_changes(before, live, self._node.node_id, reason=reason, now_ms=self._clock.now_ms()),
+            *leader_changes(before, live, self._node.node_id, reason=reason, now_ms=self._clock.now_ms()),
         ]
 
     # --- nodes
@@ -220,10 +222,10 @@ class Controller(ClientRequests):
         self._beginning = None
 
     async def _begin_anew(self, request: ReportPartitionsRequest) -> None:
-        """An owner that was fenced by an epoch nobody here gave needs a higher one, or the partition serves nobody."""
+        """Give a new leader epoch to owners fenced by an epoch we did not assign; else nobody could serve them."""
 
         def decide(image: MetadataImage, broker: BrokerConfigs) -> Decision[None]:
-            situation = self._situation()
+            context = self._decision_context()
             owned = [
                 (topic_id, partition)
                 for topic_id, partition in self._reports.fenced(image, request.partitions)
@@ -231,7 +233,9 @@ class Controller(ClientRequests):
             ]
             reason = f"node {request.node_id} was fenced by an epoch above its own"
             records = [
-                situation.new_reign(topic_id, partition, partition.leader, partition.replicas, situation.owners, reason)
+                context.new_leader_epoch(
+                    topic_id, partition, partition.leader, partition.replicas, context.owners, reason
+                )
                 for topic_id, partition in owned
             ]
             return Decision(None, records)
@@ -261,7 +265,7 @@ class Controller(ClientRequests):
     # --- where partitions are
 
     async def elect_leaders(self, request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
-        """As a client asked for it: the balancer does not take it back at once."""
+        """Elect leaders as in ClientRequests; the balancer leaves them in place for a while."""
         before = self.image
         response = await super().elect_leaders(request, context)
         self._mover.placed(before, self.image)
@@ -270,7 +274,7 @@ class Controller(ClientRequests):
     async def alter_partition_reassignments(
         self, request: AlterPartitionReassignmentsRequest, context: RequestContext
     ) -> AlterPartitionReassignmentsResponse:
-        """The same."""
+        """Reassign as in ClientRequests; the balancer leaves moved partitions in place for a while."""
         before = self.image
         response = await super().alter_partition_reassignments(request, context)
         self._mover.placed(before, self.image)
@@ -286,11 +290,11 @@ class Controller(ClientRequests):
 
     def drain_plan(self, node_id: int) -> Sequence[Move]:
         """What draining the node would move now."""
-        return drain_moves(self._situation(), node_id, f"node {node_id} is being drained")
+        return drain_moves(self._decision_context(), node_id, f"node {node_id} is being drained")
 
     def rebalance_plan(self) -> Sequence[Move]:
         """What would make the nodes' numbers of partitions even now, all at once."""
-        takers = {node_id: node for node_id, node in self._situation().owners.items() if not node.is_draining}
+        takers = {node_id: node for node_id, node in self._decision_context().owners.items() if not node.is_draining}
         return equalize(self.image, takers, lambda key: True, self.image.partition_count)
 
     async def apply_moves(self, moves: Sequence[Move], reason: str) -> None:
@@ -314,7 +318,7 @@ class Controller(ClientRequests):
     # --- in the background
 
     def _image_changed(self, old: MetadataImage, new: MetadataImage) -> None:
-        """What it rests on is written and applied, so a failure here is not the request's."""
+        """Tell all listeners. The records are durable and applied, so a failure here must not fail the request."""
         try:
             self._tell_of(old, new)
         except Exception:

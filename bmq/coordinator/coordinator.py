@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 from uuid import UUID
 
@@ -46,14 +46,12 @@ from bmq.protocol.messages.list_groups_request import ListGroupsRequest
 from bmq.protocol.messages.list_groups_response import ListedGroup, ListGroupsResponse
 from bmq.protocol.messages.sync_group_request import SyncGroupRequest
 from bmq.protocol.messages.sync_group_response import SyncGroupResponse
-from bmq.protocol.request_context import RequestContext
+from bmq.protocol.request_context import RequestContext, RequestMethod
 
 CLASSIC: Final = "classic"
 AUTHORIZED_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 """READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS (AclOperation's numbers): there are no ACLs to say less."""
 _CLOSE_SNAPSHOT_RECORDS_MIN: Final = 1_000
-
-_Handler = Callable[[Any, RequestContext], Coroutine[Any, Any, Any]]
 
 
 class Dice(Protocol):
@@ -77,7 +75,7 @@ class GroupCoordinator(OffsetApi):
         self.config = config
         self._rng = rng
         self._loop = asyncio.get_running_loop()
-        self._handlers: Final[Mapping[ApiKey, _Handler]] = {
+        self._handlers: Final[Mapping[ApiKey, RequestMethod]] = {
             ApiKey.JOIN_GROUP: self.join_group,
             ApiKey.SYNC_GROUP: self.sync_group,
             ApiKey.HEARTBEAT: self.heartbeat,
@@ -93,8 +91,8 @@ class GroupCoordinator(OffsetApi):
     async def handle(self, api_key: ApiKey, request: Any, context: RequestContext) -> Any:
         """Answer a request of the GROUP route.
 
-        Raises KafkaError NOT_COORDINATOR: it was forwarded to an owner of the shard that is not this one any more, though
-        the node is the same. A commit that lay in a connection meanwhile would undo what others have taken since.
+        Raises KafkaError NOT_COORDINATOR when it was forwarded for another leader epoch of the shard than the present
+        one: a commit that was delayed on a connection could overwrite newer ones.
         """
         if context.leader_epoch >= 0:
             await self._require_leader_epoch(getattr(request, "group_id", ""), context.leader_epoch)
@@ -216,7 +214,7 @@ class GroupCoordinator(OffsetApi):
                 shard = await self._existing(group_id)
             except KafkaError as error:
                 code = coordinator_error(error)
-                # The member may well be alive in there: it is not told to rejoin because we load.
+                # The member may be in the state that is being loaded, so it must not be told to rejoin.
                 return HeartbeatResponse(
                     error_code=ErrorCode.NONE if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else code
                 )

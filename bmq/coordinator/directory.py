@@ -106,12 +106,12 @@ class ShardDirectory(Generic[S]):
         loaded = task.result()
         if isinstance(loaded, ErrorCode):
             raise KafkaError(loaded)
-        if loaded.is_lost:  # since it was loaded, a turn of the loop ago: nobody would ever be answered there
+        if loaded.is_lost:  # lost right after loading: requests to it would never be answered
             raise KafkaError(ErrorCode.NOT_COORDINATOR, "another process has the shard now")
         return loaded
 
     def resign(self, number: int) -> None:
-        """Give a shard up, loaded or being loaded: its partition is another's now. Who waits hears NOT_COORDINATOR."""
+        """Give up a shard, loaded or loading: its partition has another owner. Waiting requests get NOT_COORDINATOR."""
         task = self._loads.pop(number, None)  # whoever asks from now on is not to wait for this one
         if task is not None:
             task.cancel()
@@ -150,7 +150,7 @@ class ShardDirectory(Generic[S]):
             self._told[number] = code
             tell(f"{self._kind}_shard_not_loaded", shard=number, error=str(error), answer=code.name)
             return code
-        except Exception:  # a bug, or no memory: who waits hears it in a way that makes them ask again
+        except Exception:  # a bug, or no memory: this code makes waiting clients retry
             _log.exception(f"{self._kind}_shard_not_loaded", shard=number)
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         else:

@@ -329,7 +329,7 @@ class Group:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Also when it cannot be known, for consumers."""
+        """For consumers also True when their subscriptions are not known."""
         return self.uses_consumer_protocol if self.topics is None else topic in self.topics
 
     def _join_new(self, joining: Joining, now: Moment) -> Effects:
@@ -355,7 +355,7 @@ class Group:
             self._has_new_member = True
         self._add(member)
         self.members.wait(member, joining.caller)
-        # It has no member id yet and cannot send heartbeats; if it went away it must not hold up rebalances for ever.
+        # It sends no heartbeats before JoinGroup is answered; if it went away it must not hold up rebalances for ever.
         member.deadline_ms = self._wake_by(now.loop_ms + self._config.group_new_member_join_timeout_ms)
         return self._rebalance_or_complete(now)
 
@@ -494,7 +494,7 @@ class Group:
         return effects
 
     def _expire_syncs(self, now: Moment) -> Effects:
-        """Some members never asked for their assignment: they are out, and the others share theirs."""
+        """Remove the members that sent no SyncGroup in time, and rebalance the others."""
         self._sync_deadline_ms = NEVER_MS
         if not self._unsynced or self.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
             return []

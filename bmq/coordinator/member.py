@@ -76,9 +76,9 @@ class Member:
         return not self.is_new and (self.join_caller is not None or self.sync_caller is not None)
 
     def touch(self, loop_ms: float) -> None:
-        """It lives. A deadline is only ever moved back, so that no wake-up has to be set for it.
+        """A sign of life: extend the session. The deadline only gets later, so no earlier wake-up is needed.
 
-        A new member keeps its longer one, and one that waits with no deadline gets its next with its answer.
+        A new member keeps its longer join deadline; a member without a deadline gets the next one with its answer.
         """
         if not self.is_new and self.deadline_ms != NEVER_MS:
             self.deadline_ms = loop_ms + self.session_timeout_ms

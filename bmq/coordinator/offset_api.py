@@ -136,7 +136,7 @@ class OffsetApi:
         if isinstance(shard, ErrorCode):
             return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=shard)
         if shard.is_lost:
-            # While another shard's proof was waited for; what it had is forgotten, which is not "no offsets".
+            # Lost while we waited for another shard's proof. Its offsets are dropped, so do not answer "no offsets".
             return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=ErrorCode.NOT_COORDINATOR)
         self.metrics.fetches += 1
         topics = self._image()

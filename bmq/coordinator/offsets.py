@@ -47,8 +47,8 @@ class Commit(NamedTuple):
 class Offsets:
     """group -> topic -> partition -> what was committed last.
 
-    What comes from a snapshot stays packed until somebody asks for the group: most of a shard that was just taken over is
-    not asked for at once, and who asks does not wait for the rest.
+    Offsets restored from a snapshot stay packed until their group is first used, so that requests after a failover do
+    not wait until all groups are unpacked.
     """
 
     def __init__(self, config: CoordinatorConfig) -> None:

@@ -5,9 +5,9 @@ state once they are durable, live and after a restart alike (bmq.log.state_log).
 future (`answer_of`), what is to happen later says when (`wake_ms`) and happens in `tick`. The rest is done here: loading,
 snapshots, proofs of ownership, one timer, and the end.
 
-A shard whose log says that another owns it now is lost: everybody who waits is sent to find the coordinator again and
-the state is thrown away. So is one in which something raised while state was changed or answers were given (rule 23):
-who asks next has it loaded from the log again.
+A shard is lost when its log reports another owner: waiting requests get NOT_COORDINATOR, and the state is dropped. It
+is lost too when an exception is raised while state changes or answers are given (rule 23). The owner loads it again
+from the log at the next request.
 """
 
 from __future__ import annotations
@@ -21,19 +21,18 @@ from typing import Any, ClassVar, Final, Protocol
 import structlog
 
 from bmq.coordinator.effects import Moment
-from bmq.coordinator.log_errors import LOST
 from bmq.coordinator.member import NEVER_MS
 from bmq.log.clock import Clock
 from bmq.log.partition_log import ReplayableLog
 from bmq.log.state_log import KeyValue, SnapshotPolicy, StateLog
 from bmq.log.store import FencedWriter
-from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.error_codes import OTHER_LEADER, ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 
 _log = structlog.get_logger("bmq.coordinator")
 
 LATE_WAKE_MS: Final = 1_000
-"""A timer that fires so much too late says that this process was held up, and so were heartbeats it has not read yet."""
+"""A timer this late means that this process was held up and may have unread heartbeats: deadlines are extended."""
 _SNAPSHOT_SHARE: Final = 8
 """A state is saved when at least the eighth part of it may have changed."""
 
@@ -92,7 +91,7 @@ class Shard(ABC):
 
     @abstractmethod
     def unload(self, error: ErrorCode) -> None:
-        """Send who waits away with this error, and forget everything."""
+        """Answer all waiting requests with this error, and drop the state."""
 
     @property
     @abstractmethod
@@ -101,7 +100,7 @@ class Shard(ABC):
 
     @property
     def facts(self) -> dict[str, int]:
-        """What the log line says that tells of a loaded shard."""
+        """Additional fields of the log line that reports a loaded shard."""
         return {}
 
     @property
@@ -140,10 +139,10 @@ class Shard(ABC):
         self.close()
         try:
             self.unload(error)
-        except Exception:  # who waits here hears it all the same
+        except Exception:  # requests in `answer_of` are failed below all the same
             _log.exception(f"{self.kind}_shard_not_unloaded", shard=self.number)
         for waiting in self._waiting:
-            if not waiting.done():  # the state machine forgot it when something raised
+            if not waiting.done():  # `unload` did not answer it
                 waiting.set_exception(KafkaError(error))
         self._shard_metrics.lost_shards += 1
         _log.warning(f"{self.kind}_shard_lost", shard=self.number)
@@ -222,7 +221,7 @@ class Shard(ABC):
 
     def _appended(self, done: asyncio.Future[int]) -> None:
         error = None if done.cancelled() else done.exception()
-        if isinstance(error, BmqError) and error.code in LOST:
+        if isinstance(error, BmqError) and error.code in OTHER_LEADER:
             self.lose()
         elif not self.is_lost:
             if isinstance(error, BmqError) and error.code is ErrorCode.KAFKA_STORAGE_ERROR:

@@ -32,7 +32,7 @@ class ShardState(NamedTuple):
 
 
 async def encode_snapshot(state: ShardState) -> bytes:
-    """The loop runs in between, so that nobody waits for a big one."""
+    """The state as bytes; yields to the event loop in between, so that a large state does not block it."""
     out = bytearray()
     done = 0
     for group_id, value in state.groups:

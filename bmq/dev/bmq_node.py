@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import httpx
+
 from bmq.dev.bmq_plan import ServerPlan
 from bmq.dev.daemon import Daemon, DaemonFailed
 from bmq.dev.http_get import http_get
@@ -77,7 +79,7 @@ class BmqNode:
             is_registered = any(node["node_id"] == self.plan.node_id for node in nodes)
             state = "running" if is_registered else "not registered"
             return NodeReport(state, int(seen["controller_id"]), seen["partition_states"], nodes)
-        except (TimeoutError, OSError, EOFError, ValueError, KeyError, TypeError, AttributeError):
+        except (TimeoutError, httpx.HTTPError, ValueError, KeyError, TypeError, AttributeError):
             return NodeReport("silent")
 
     async def _probe(self) -> str | None:
@@ -86,6 +88,6 @@ class BmqNode:
                 await http_get(self.plan.rest, "/v1/health")
         except TimeoutError:
             return "it does not answer"
-        except (OSError, EOFError, ValueError) as error:
+        except httpx.HTTPError as error:
             return str(error)
         return None

@@ -7,6 +7,8 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
+import httpx
+
 from bmq.dev.http_get import http_get
 from bmq.hdfs.config import Address
 
@@ -53,7 +55,7 @@ async def jmx_bean(http: Address, name: str) -> dict[str, Any]:
         beans = json.loads(body)["beans"]
     except TimeoutError:
         raise NoStatus(f"{http} did not answer within {ANSWER_WAIT_S:g} s") from None
-    except (OSError, EOFError, KeyError, TypeError, ValueError) as error:
+    except (httpx.HTTPError, KeyError, TypeError, ValueError) as error:
         raise NoStatus(f"no status from {http}: {error}") from None
     if not beans or not isinstance(beans[0], dict):
         raise NoStatus(f"{http} has no {name} yet")

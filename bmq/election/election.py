@@ -1,7 +1,7 @@
 """Who is alive and who is the active controller: the port that ZooKeeper implements, and a fake in tests.
 
-All methods are called on the event loop. Losing the service behind it stops elections, never traffic: what was known
-last goes on being told, and sessions are made anew when it is back.
+All methods are called on the event loop. Losing the service behind it stops elections, never traffic: the last known
+leader and members remain visible, and sessions are re-established when it is back.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Election(Protocol):
     async def join(self, member: Member) -> None:
         """Be seen as alive until `close` or death; kept up over lost sessions. Raises DuplicateNode, ElectionUnavailable.
 
-        An entry that a dead earlier process of this node left behind is waited for at most one session timeout.
+        The entry of an earlier, dead process of this node may take a session timeout to expire; this waits for it.
         """
 
     @property
@@ -83,16 +83,16 @@ class Election(Protocol):
     def on_members(self, changed: Callable[[Mapping[int, Member]], None]) -> None: ...
 
     async def campaign(self, member: Member) -> ControllerClaim:
-        """Wait until nobody holds the office, take it under an epoch never used before, and return it. Cancellable."""
+        """Wait until nobody leads, take the leadership under an epoch never used before, and return it. Cancellable."""
 
     def on_lost(self, claim: ControllerClaim, lost: Callable[[], None]) -> None:
         """Call once when the claim is known to be gone (session expired, deposed). Not called while it is only doubtful."""
 
     async def resign(self, claim: ControllerClaim) -> None:
-        """Give the office up if it is still ours."""
+        """Give the leadership up if it is still ours."""
 
     async def depose(self, claim: ControllerClaim) -> None:
-        """Take the office from a controller that is thought dead, if it is still this claim; a wrong guess does no harm:
+        """Take the leadership from a controller that is thought dead, if it is still this claim. A wrong guess does no harm:
         the next one has a higher epoch (rule 17)."""
 
     async def raise_epoch(self, minimum: int) -> int:

@@ -1,8 +1,9 @@
 """The election in ZooKeeper: implements bmq.election.election.Election over kazoo.
 
-While ZooKeeper is away everything that was known is told on; when it is back the root, the own entry and all watches are
-made again, whether the session survived or not. One task, the keeper, does that; zookeeper_office.py and
-zookeeper_members.py say what it looks at, zookeeper_session.py keeps kazoo's threads off the loop.
+While ZooKeeper is away the last known leader and members remain visible. When it is back the root and this process's
+entry are checked and all watches set again, whether the session survived or not. One task, the keeper, does that;
+zookeeper_leadership.py and zookeeper_members.py say what it looks at, zookeeper_session.py keeps kazoo's threads off
+the loop.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from bmq.election.election import (
 )
 from bmq.election.zookeeper_address import ZooKeeperAddress
 from bmq.election.zookeeper_layout import Layout
+from bmq.election.zookeeper_leadership import ZooKeeperLeadership
 from bmq.election.zookeeper_members import ZooKeeperMembers
-from bmq.election.zookeeper_office import ZooKeeperOffice
 from bmq.election.zookeeper_session import Interrupted, SessionClosed, ZooKeeperSession
 
 SESSION_TIMEOUT_S: Final = 6.0
@@ -34,7 +35,7 @@ START_WAIT_S: Final = 15.0
 TOLD_AFTER_S: Final = 1.0
 # Before an order is given again; the keeper looks at the root first.
 INTERRUPTED_PAUSE_S: Final = 0.02
-# After something ZooKeeper refused: not a matter of moments.
+# Pause after ZooKeeper refused a request: an immediate retry would not help.
 REFUSED_PAUSE_S: Final = 1.0
 
 T = TypeVar("T")
@@ -66,13 +67,13 @@ class ZooKeeperElection:
         self._cluster_id = ""
         self._stale = asyncio.Event()
         self._session = ZooKeeperSession(self._address.servers, session_timeout_s, self._session_changed)
-        self._office = ZooKeeperOffice(self._session, self._layout, self._stale.set)
+        self._leadership = ZooKeeperLeadership(self._session, self._layout, self._stale.set)
         self._members = ZooKeeperMembers(self._session, self._layout, session_timeout_s, self._stale.set)
         self._session_number = 0
         # The connection and the session in which the root was last seen to be ours.
         self._bound_connection = 0
         self._bound_number = 0
-        self._keeper: asyncio.Task[None] | None = None
+        self._lifecycle: asyncio.Task[None] | None = None
         self._complaint = ""
 
     # -- A session's life --------------------------------------------------------------------------------------------
@@ -89,12 +90,12 @@ class ZooKeeperElection:
             raise
         finally:
             told.cancel()
-        self._keeper = asyncio.create_task(self._keep(), name="zookeeper-keeper")
+        self._lifecycle = asyncio.create_task(self._keep(), name="zookeeper-keeper")
 
     async def close(self) -> None:
-        """The own entry and the office end with the session: at once, or when its time is up if ZooKeeper is away."""
-        keeper, self._keeper = self._keeper, None
-        self._office.close_for(ElectionUnavailable("the session with ZooKeeper was closed"))
+        """The own entry and the leadership end with the session: at once, or when its time is up if ZooKeeper is away."""
+        keeper, self._lifecycle = self._lifecycle, None
+        self._leadership.close_for(ElectionUnavailable("the session with ZooKeeper was closed"))
         self._members.close()
         if keeper is not None:
             keeper.cancel()
@@ -113,10 +114,10 @@ class ZooKeeperElection:
 
     @property
     def leader(self) -> ControllerClaim | None:
-        return self._office.leader
+        return self._leadership.leader
 
     def on_leader(self, changed: Callable[[ControllerClaim | None], None]) -> None:
-        self._office.on_leader(changed)
+        self._leadership.on_leader(changed)
 
     @property
     def members(self) -> Mapping[int, Member]:
@@ -127,34 +128,34 @@ class ZooKeeperElection:
 
     async def campaign(self, member: Member) -> ControllerClaim:
         with self._said_in_a_sentence():
-            return await self._office.campaign(member)
+            return await self._leadership.campaign(member)
 
     def on_lost(self, claim: ControllerClaim, lost: Callable[[], None]) -> None:
-        self._office.on_lost(claim, lost)
+        self._leadership.on_lost(claim, lost)
 
     async def resign(self, claim: ControllerClaim) -> None:
         """While ZooKeeper is away: given up as soon as it is back."""
         with self._said_in_a_sentence():
-            await self._office.resign(claim)
+            await self._leadership.resign(claim)
 
     async def depose(self, claim: ControllerClaim) -> None:
-        await self._ordered(lambda: self._office.depose(claim))
+        await self._ordered(lambda: self._leadership.depose(claim))
 
     async def raise_epoch(self, minimum: int) -> int:
-        return await self._ordered(lambda: self._office.raise_epoch(minimum))
+        return await self._ordered(lambda: self._leadership.raise_epoch(minimum))
 
     async def metadata_mark(self) -> MetadataMark | None:
-        return await self._ordered(self._office.metadata_mark)
+        return await self._ordered(self._leadership.metadata_mark)
 
     async def raise_metadata_mark(self, mark: MetadataMark) -> None:
-        await self._ordered(lambda: self._office.raise_metadata_mark(mark))
+        await self._ordered(lambda: self._leadership.raise_metadata_mark(mark))
 
     # -- Keeping up --------------------------------------------------------------------------------------------------
 
     def _session_changed(self) -> None:
         if self._session_number != self._session.number:
             self._session_number = self._session.number
-            self._office.session_lost()
+            self._leadership.session_lost()
         self._stale.set()
 
     async def _keep(self) -> None:
@@ -171,7 +172,7 @@ class ZooKeeperElection:
                 return
             except ForeignElection as error:
                 # It lost its data and another cluster was quicker. Nothing is done there until it is ours again.
-                self._office.close_for(error)
+                self._leadership.close_for(error)
                 self._complain(str(error))
                 await self._pause()
             except ZookeeperError as error:
@@ -180,7 +181,7 @@ class ZooKeeperElection:
                 await self._pause()
 
     def _complain(self, reason: str) -> None:
-        """Once, however often it is tried."""
+        """Log a reason once, not at every retry."""
         if reason != self._complaint:
             self._complaint = reason
             self._log.error("zookeeper_unusable", servers=str(self._address), reason=reason)
@@ -193,7 +194,7 @@ class ZooKeeperElection:
     async def _look(self) -> None:
         if not self._bound_connection or self._bound_connection != self._session.connection_number:
             await self._bind()
-        await self._office.look(self._bound_number)
+        await self._leadership.look(self._bound_number)
         await self._members.look(self._bound_number)
 
     async def _bind(self) -> None:
@@ -221,13 +222,13 @@ class ZooKeeperElection:
             )
         await create(self._layout.controller_epoch, b"0")
         await create(self._layout.nodes, b"")
-        self._office.close_for(None)
+        self._leadership.close_for(None)
         self._bound_connection, self._bound_number = connection_number, number
 
     # -- Patience ----------------------------------------------------------------------------------------------------
 
     async def _ordered(self, order: Callable[[], Awaitable[T]], wait_s: float | None = None) -> T:
-        """Its outcome; it is begun again when the connection is lost on the way. Raises ElectionError."""
+        """The result of `order`, which is repeated when the connection is lost. Raises ElectionError."""
         wait_s = self._start_wait_s if wait_s is None else wait_s
         with self._said_in_a_sentence():
             try:

@@ -137,7 +137,7 @@ class ZooKeeperMembers:
     async def join(self, member: Member) -> None:
         """Returns once the entry is there; it is kept up from then on. Raises DuplicateNode.
 
-        Time counts while ZooKeeper is there: a server that comes back gives every session its full time again.
+        Each connection restarts the wait for an old entry: a restarted server gives sessions their full timeout again.
         """
         self._own = member
         self._look_again()

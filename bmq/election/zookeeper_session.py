@@ -148,8 +148,8 @@ class ZooKeeperSession:
             if state == KazooState.CONNECTED:
                 self._on_loop(self._on_connected, client.client_id[0])
                 return
-            # A server that lost its data would turn away for ever who has seen more than it knows. What this protects
-            # from, seeing an older state than before, `sync` does after each connection.
+            # A server that lost its data would reject us for ever, because we have seen a higher zxid than it has. What
+            # that check prevents, reading an older state than before, `sync` prevents after each connection.
             client.last_zxid = 0
             self._on_loop(self._on_lost, client, state == KazooState.LOST)
 

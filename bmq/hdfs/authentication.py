@@ -73,7 +73,7 @@ def sasl_demanded(server: str, message: RpcSasl) -> AuthenticationRequired:
 
 
 def refusal(server: str, error: RemoteError, error_detail: int) -> StoreError | None:
-    """The error for a connection that was refused for who we are; None when it was for something else."""
+    """The error for a connection refused because of the user or the authentication; None for any other reason."""
     if error.name == "AuthorizationException":
         return PermissionRefused(f"{server} does not let this user in: {error.message} ({error.name})")
     if error_detail == FATAL_UNAUTHORIZED:

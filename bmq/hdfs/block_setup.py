@@ -45,10 +45,10 @@ def write_operation(
     targets: Sequence[DataNode],
     reserved_bytes: int = 0,
 ) -> OpWriteBlock:
-    """What a connection begins with. `targets`: whom the DataNode passes the packets on to, first one first.
+    """The WRITE_BLOCK request that opens a connection. `targets`: the DataNodes downstream in the pipeline, in order.
 
-    `reserved_bytes`: room the DataNode sets aside for a new block until it is closed; it takes 0 for its own dfs.blocksize
-    (DataXceiver.writeBlock), which is 128 MiB for the smallest file.
+    `reserved_bytes`: disk space the DataNode reserves for a new block until it is closed. 0 stands for its own
+    dfs.blocksize (DataXceiver.writeBlock): 128 MiB even for the smallest file.
     """
     base = BaseHeader(block=located.block.with_length(located.block.length_bytes or reserved_bytes).message())
     if located.token.IsInitialized():
@@ -109,7 +109,10 @@ def chain_of(nodes: Sequence[DataNode]) -> str:
 
 
 def _culprit(located: LocatedBlock, refused: SetupRefused) -> DataNode | None:
-    """Which node of a chain is to blame, when its first one tells. Without an answer it may be any of them."""
+    """The node of a pipeline that is to blame: the one its first node names, else the first node itself.
+
+    None when the first node took the connection but did not answer in time: any of them may hang.
+    """
     if refused.bad_link:
         return next((node for node in located.nodes if str(node.transfer) == refused.bad_link), None)
     is_anybodys = refused.is_connected and refused.is_unreachable

@@ -2,8 +2,8 @@
 
 Fan-out has a connection to each DataNode; in a pipeline the first one passes everything on and collects the answers of
 all. Either way a byte counts when every node of the generation has acknowledged it. The first failure ends the stream:
-`acked` stays what every node, the failed one included, had acknowledged until then, and everything else fails. What only
-the survivors hold is not acknowledged from here (rule 9): a new generation has to say so.
+`acked` keeps what every node, the failed one included, had acknowledged by then, and all other bytes fail. Bytes that
+only the survivors hold are not acknowledged here (rule 9) but under a new generation, when that has them.
 """
 
 from __future__ import annotations
@@ -153,9 +153,10 @@ class BlockStream:
     ) -> BlockStream:
         """Connect to every node of `located` and set the block up there.
 
-        `located.block` has the generation that the nodes know; a recovery stage puts `new_stamp` in its place. The
-        stream begins at position 0 and reserves `reserved_bytes`; a recovered one is told where to go on by `send_at`. `on_lost` hears of nodes that
-        hang or report errors, not of closed connections: that is also what a takeover by a new owner looks like.
+        `located.block` has the generation that the nodes know; a recovery stage replaces it with `new_stamp`. The
+        stream begins at position 0; on a recovered block `send_at` sets the position. `reserved_bytes`: see
+        `write_operation`. `on_lost` is called for nodes that hang or report errors, not for closed connections: a
+        takeover by a new owner closes them, too.
         Raises StreamOpenFailed. A node without an answer after `config.connect_timeout_s` has failed.
         """
         if not located.nodes:
@@ -198,11 +199,11 @@ class BlockStream:
     # --- writing
 
     def send(self, buffers: Sequence[Buffer], *, is_sync: bool = False) -> Future[int]:
-        """Write behind what was sent; the answer is the block's length after it, once every node has acknowledged it.
+        """Append `buffers`. The future gets the block's length after them, once every node has acknowledged them.
 
-        With `is_sync` once it is on every disk: at most one syncing packet is under way, the next one covers all that
-        was sent meanwhile. The first of a turn of the loop goes out at once, unless there is a packet's worth on its
-        way already; the others of that turn go out together at its end. Never raises.
+        With `is_sync` once every node has them on disk: at most one syncing packet is in flight, and the next one
+        covers all that was sent meanwhile. The first call in a turn of the event loop is sent at once, unless a
+        packet's worth is unacknowledged already; the others of that turn are sent together at its end. Never raises.
         """
         answer: Future[int] = self._loop.create_future()
         if self.failure is not None:
@@ -229,11 +230,11 @@ class BlockStream:
         return answer
 
     def send_at(self, position: int, data: Buffer) -> Future[int]:
-        """Write again from a position that begins a chunk, and go on behind it; the answer is `position + len(data)`.
+        """Write from `position`, where a checksum chunk begins, and go on; resolves with `position + len(data)`.
 
-        On a recovered block this says where the stream stands: without data any position will do, as if everything
-        before it had been sent here, and then only `finish` may follow an unfinished chunk. Raises ValueError for data
-        at a position inside a chunk.
+        On a recovered block this sets the stream's position. Without data any position will do: everything before it
+        counts as sent here, and if it lies inside a chunk only `finish` may follow. Raises ValueError for data at a
+        position inside a chunk.
         """
         answer: Future[int] = self._loop.create_future()
         if self.failure is not None:
@@ -380,7 +381,7 @@ class BlockStream:
         self._round = None
         if not answered.done():
             answered.set_result(None)
-        # Behind the last packet nothing may be sent; its acknowledgement answers those who wait.
+        # Nothing may be sent after the last packet; its acknowledgement also answers the waiting heartbeats.
         if self._next_round is not None and self._finished is None:
             waiting, self._next_round = self._next_round, None
             self._begin_round()
@@ -433,7 +434,7 @@ class BlockStream:
             if self._pending_answers:
                 self._flush()
         if self._finished is not None and not sent:
-            # The last packet went out after anybody could ask for a heartbeat, and every node has answered it.
+            # No heartbeat can be requested after the last packet, so its acknowledgement answers all pending ones.
             for waiting in (self._finished, self._round, self._next_round):
                 if waiting is not None and not waiting.done():
                     waiting.set_result(None)
@@ -505,7 +506,7 @@ class BlockStream:
             raise failure
 
     def _fail(self, culprits: dict[DataNode, str], *, reason: str = "", is_suspect: bool) -> None:
-        """`is_suspect`: worth remembering about a node; a closed connection alone is not."""
+        """`is_suspect`: report the culprits to `on_lost`; a closed connection alone is no reason to."""
         if self._is_over:
             return
         self.failed.update(culprits)

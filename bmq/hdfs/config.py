@@ -34,9 +34,8 @@ class HdfsSettings:
     """What an operator may tune. `user` empty: HADOOP_USER_NAME, else the operating system's user.
 
     `retry_max_s`: how long a NameNode call is tried again (standby, safe mode, unreachable) before StorageUnavailable.
-    `ack_timeout_s`: a DataNode that leaves a packet
-    unanswered this long counts as hung. `idle_heartbeat_s` stays well below the DataNodes' read timeout (60 s),
-    `lease_renewal_s` below the soft limit of a lease (60 s).
+    `ack_timeout_s`: a DataNode that leaves a packet unanswered this long counts as hung. `idle_heartbeat_s` stays well
+    below the DataNodes' read timeout (60 s), `lease_renewal_s` below the soft limit of a lease (60 s).
     """
 
     user: str = ""

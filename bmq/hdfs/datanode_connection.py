@@ -41,7 +41,7 @@ class SetupRefused(Exception):
 
 
 class Listener(Protocol):
-    """Who hears of acknowledgements. Nothing is told after `lost` or after the connection was aborted."""
+    """Receives a connection's acknowledgements. Not called any more once the connection is closed or aborted."""
 
     def heard(self, connection: DataNodeConnection) -> None:
         """Something was acknowledged; the connection's counters say what."""
@@ -206,7 +206,7 @@ class DataNodeConnection(asyncio.Protocol):
             self._listener.lost(self, reason)
 
     def _take_setup_reply(self, data: bytes) -> int:
-        """Where the reply ends; everything is kept while it is not all there."""
+        """Where the setup reply ends; the end of `data` when it is incomplete (kept for the next call) or malformed."""
         assert self._ready is not None
         try:
             length_bytes, at = read_varint(data, 0)

@@ -58,7 +58,7 @@ class NotADirectory(StoreError):
 
 
 class DirectoryNotEmpty(StoreError):
-    """Removing a directory that has entries without asking for its content to go, too."""
+    """A non-recursive delete of a directory that has entries."""
 
 
 class QuotaExceeded(StorageFull):

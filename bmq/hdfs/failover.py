@@ -30,7 +30,7 @@ log = structlog.get_logger("bmq.hdfs")
 CLIENT_PROTOCOL: Final = "org.apache.hadoop.hdfs.protocol.ClientProtocol"
 CALLS_IN_FLIGHT_MAX: Final = 256  # more wait here: a NameNode's own queue is short, and it turns callers away
 CALLS_WAITING_MAX: Final = 16_384
-# What a NameNode that was replaced still answers, and what it cannot: a change that goes into the edit log every time.
+# LOGGED calls always write to the edit log, which a NameNode that was replaced cannot. It still answers READS.
 LOGGED: Final = frozenset({"setTimes", "create", "append", "rename2", "addBlock", "updateBlockForPipeline"})
 READS: Final = frozenset({"getLocatedFileInfo", "getListing", "getBlockLocations", "isFileClosed"})
 UNCHANGED: Final = (1 << 64) - 1  # a time that `setTimes` leaves as it is: -1 as an unsigned number
@@ -163,7 +163,7 @@ class Failover:
         raise self._given_up(method, path, patience_s, troubles)
 
     async def call_at(self, index: int, method: str, request: Message, response_type: type[M], *, path: str) -> M:
-        """Make the call once, at this NameNode and no other. Raises as `call`; StorageUnavailable for any trouble of it."""
+        """Make the call once, at this NameNode only. Raises as `call`; StorageUnavailable if it cannot answer now."""
         loop = asyncio.get_running_loop()
         call = Call(self._new_call_id(), method, request, response_type)
         await self._wait_for_slot(method, path, loop.time() + self._config.rpc_timeout_s)
@@ -187,9 +187,9 @@ class Failover:
             endpoint.close()
 
     async def _prove(self, index: int, timeout_s: float) -> None:
-        """A NameNode that we turn to has to change something first, or it might be an old one that does not know it.
+        """Have a NameNode log a change before we read from it: it may have been replaced without knowing it.
 
-        See `NameNode.prove`. From then on its reads are at least as new as what we knew when we turned to it.
+        See `NameNode.prove`. From then on its reads are at least as new as what we knew when we switched to it.
         """
         request = SetTimesRequest(src=self._config.root, mtime=time.time_ns() // 1_000_000, atime=UNCHANGED)
         call = Call(self._new_call_id(), "setTimes", request, SetTimesResponse)

@@ -1,7 +1,7 @@
 """Closes a file that its writer left open, acting under the writer's name: a new generation stamp on its block cuts the
 writer off, its replicas are made equal, and the file is closed at exactly that length.
 
-Both a new owner (takeover.py) and an owner whose stream broke (repair.py) do this. One try is: stamp, equalize,
+Both a new owner (takeover.py) and an owner whose stream broke (mending.py) do this. One try is: stamp, equalize,
 updatePipeline, finish, complete; then look again, because a successful complete() proves nothing. The NameNode goes by the
 writer's name alone, so rivals (the old writer itself, another taker) can interfere at any point; each interference makes
 the try fail, and the next one starts from a fresh look under a still newer stamp. Nothing here ever abandons a block.
@@ -21,6 +21,7 @@ from typing import Final
 
 import structlog
 
+from bmq.aio.backoff import Backoff
 from bmq.hdfs.bad_nodes import BadNodes
 from bmq.hdfs.block_stream import BlockStream, Stage, StreamOpenFailed
 from bmq.hdfs.blocks import Block, DataNode, FileBlocks, LocatedBlock
@@ -51,7 +52,7 @@ from bmq.log.store import CorruptFile, FileMissing, StorageUnavailable, StoreErr
 
 TRIES_MAX: Final = 10
 BACKOFF_FIRST_S: Final = 0.005
-BACKOFF_LONGEST_S: Final = 0.16
+BACKOFF_MAX_S: Final = 0.16
 COMPLETE_WAITS_S: Final = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256)
 RECOVERED_BYTES_MOST: Final = 1 << 50  # no replica is too long to be recovered
 
@@ -63,7 +64,8 @@ class LeaseRecoveryNeeded(StoreError):
 
 
 class AcknowledgedBytesGone(CorruptFile):
-    """All DataNodes answer, and none has what was acknowledged. Nothing was closed. `length_bytes`: of the longest replica."""
+    """What was acknowledged is in no replica. Nothing was closed. `length_bytes`: of the longest replica, as the DataNodes
+    say, or of the block, as the NameNode does where it is complete."""
 
     def __init__(self, reason: str, length_bytes: int) -> None:
         super().__init__(reason)
@@ -91,11 +93,11 @@ class Closed:
 
 
 class FileClosing:
-    """One file being closed; used once. `holder`: under whose name it was written. `own_holder`: who closes it.
+    """One file being closed; used once. `holder`: the client name it was written under; `own_holder`: our own.
 
-    `file_id`: 0 for whichever file is found first. `least_bytes`: what every replica of its block is known to have; one
-    with less is not used, and the file is not closed below it. `is_sync`: what the replicas have is to be on their disks in
-    the end. `nodes`: those that had the block, if the caller knows.
+    `file_id`: 0 for the file that the path names at first. `least_bytes`: the acknowledged length; shorter replicas are
+    not used, and the file is not closed below it. `is_sync`: the closed file must be on the disks of its DataNodes.
+    `nodes`: DataNodes that had the block, if the caller knows.
     """
 
     def __init__(
@@ -135,7 +137,7 @@ class FileClosing:
         CorruptFile (the NameNode counts other bytes than the replicas have), AcknowledgedBytesGone.
         """
         reason = ""
-        failures = 0
+        backoff = Backoff(self._random, first_s=BACKOFF_FIRST_S, max_s=BACKOFF_MAX_S)
         for _ in range(TRIES_MAX):
             blocks = await self.look()
             if not blocks.is_open:
@@ -152,8 +154,7 @@ class FileClosing:
                 reason = str(error)
                 _log.info("closing_is_tried_again", path=self._path, reason=reason)
                 if not self.survey.has_learned:
-                    await self._back_off(failures)
-                    failures += 1
+                    await backoff.pause()
         return await self.recover(reason)
 
     async def recover(self, reason: str) -> Closed:
@@ -207,10 +208,6 @@ class FileClosing:
                 f"{self._path} was closed at {self._expected_bytes} bytes, the NameNode says {length_bytes}"
             )
         return Closed(length_bytes, blocks.last, self._nodes)
-
-    async def _back_off(self, failures: int) -> None:
-        delay_s = min(BACKOFF_FIRST_S * 2**failures, BACKOFF_LONGEST_S)
-        await asyncio.sleep(delay_s * (0.5 + self._random.random()))
 
     # --- one try
 
@@ -334,7 +331,7 @@ class FileClosing:
             raise
 
     async def _close_settled(self, old: LocatedBlock, agreement: Agreement, stamp: int) -> tuple[DataNode, ...]:
-        """Those that took the stamp. One that did not is left out: the others have its bytes."""
+        """Finalize the settled replicas under `stamp`; the nodes that did. If one fails, the others have its bytes."""
         results = await asyncio.gather(
             *(
                 close_replica(
@@ -363,7 +360,7 @@ class FileClosing:
     async def _end(
         self, last: LocatedBlock, new: Block, stream: BlockStream, nodes: Sequence[DataNode], length_bytes: int
     ) -> None:
-        """All replicas on `nodes` have `length_bytes` and the new stamp: make them the ones that count, and close."""
+        """All replicas on `nodes` have `length_bytes` and the new stamp: update the pipeline, finish and complete."""
         block = new.with_length(length_bytes)
         await self._namenode.update_pipeline(holder=self._holder, old=last.block, new=block, nodes=nodes)
         await stream.finish(is_sync=self._is_sync)
@@ -371,7 +368,7 @@ class FileClosing:
         self._nodes = tuple(nodes)
 
     async def _complete_committed(self, last: LocatedBlock) -> None:
-        """The NameNode settled the length already; it must be that of every replica before we call it the end."""
+        """The block is COMMITTED: complete the file if all replicas have that length. Raises LeaseRecoveryNeeded."""
         length_bytes = last.block.length_bytes
         self._check_least(length_bytes)
         nodes = self.survey.answering(last)
@@ -385,7 +382,7 @@ class FileClosing:
     async def _complete(
         self, last: Block | None, expected_bytes: int, *, waits_s: Sequence[float] = COMPLETE_WAITS_S
     ) -> None:
-        """`expected_bytes`: the file's length afterwards. Raises WriterBroken when the NameNode goes on saying: not yet."""
+        """`expected_bytes`: the file's length afterwards. Raises WriterBroken when complete() stays False."""
         for wait_s in (*waits_s, None):
             if await self._namenode.complete(self._path, holder=self._holder, file_id=self._file_id, last=last):
                 self._expected_bytes = expected_bytes

@@ -1,7 +1,7 @@
-"""The strong, slow way to close a file: the NameNode takes the lease away and has a DataNode settle the block.
+"""Lease recovery, the slow last resort: the NameNode revokes the lease and has a DataNode recover the block.
 
-One to three seconds with healthy DataNodes (the order rides on a heartbeat). The old writer is acknowledged until its
-connections are closed, shortly before the file shows as closed: what it got acknowledged is in the file.
+Takes one to three seconds with healthy DataNodes (the command waits for a heartbeat). The old writer's packets are
+acknowledged until its connections are closed, shortly before the file shows as closed; those bytes are in the file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ REPEAT_S: Final = 10.0  # a recovery whose DataNode died has to be asked for aga
 
 
 async def recover_lease(path: str, *, own_holder: str, namenode: NameNode, config: HdfsConfig) -> None:
-    """Until the file is closed. Raises FileMissing; StorageUnavailable after `config.lease_recovery_max_s`."""
+    """Recover the lease and wait until the file is closed.
+
+    Raises FileMissing; StorageUnavailable after `config.lease_recovery_max_s`.
+    """
     loop = asyncio.get_running_loop()
     start_s = loop.time()
     asked_s = start_s

@@ -232,7 +232,7 @@ class NameNode:
     async def update_pipeline(
         self, *, holder: str, old: Block, new: Block, nodes: Sequence[DataNode], retry_max_s: float | None = None
     ) -> None:
-        """Make `new`, of at least the known length, on `nodes` the block that counts. Raises LeaseLost."""
+        """Replace `old` with `new`, at least as long as the NameNode knows it, on `nodes`. Raises LeaseLost."""
         request = UpdatePipelineRequest(
             client_name=holder,
             old_block=old.message(),

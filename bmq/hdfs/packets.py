@@ -280,7 +280,7 @@ def read_ack(data: bytes, start: int, node_count: int) -> tuple[int, int]:
 
 
 def decode_ack(data: bytes, start: int, end: int) -> Ack:
-    """The same with everything in it. Raises BadAck."""
+    """The whole acknowledgement between `start` and `end`, decoded by protobuf. Raises BadAck."""
     try:
         _, at = read_varint(data, start)
         message = PipelineAck.FromString(data[at:end])

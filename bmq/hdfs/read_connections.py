@@ -102,7 +102,7 @@ class ReadConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         receiver = self._receiver
         if receiver is None:
-            # Nothing was asked, so nothing may come: who speaks now would be taken for the answer to the next read.
+            # No read is under way: these bytes would be taken for the answer to the next one.
             self.abort()
             return
         if self.answered_s is None:
@@ -137,7 +137,7 @@ class ReadConnection(asyncio.BufferedProtocol):
             self._transport.abort()
         if answer is not None and not answer.done():
             answer.set_exception(error)
-            answer.exception()  # marks it as seen: who no longer listens needs no log line about it
+            answer.exception()  # marks it as retrieved, so that asyncio does not log it if nobody waits
 
 
 class ReadConnections:

@@ -24,7 +24,7 @@ from bmq.hdfs.replica_race import ReplicaKey, ReplicaReads, ReplicasFailed, Visi
 from bmq.log.store import CorruptFile, FileMissing, StorageUnavailable, StoreError
 
 READS_AT_ONCE_MAX: Final = 128
-SECOND_TRY_SHARE: Final = 0.25  # of read_timeout_s, at least, when the first try failed quickly enough
+SECOND_TRY_SHARE: Final = 0.25  # of read_timeout_s: the least a second try gets; there is none after a timeout
 _BY_FILE_ID: Final = "/.reserved/.inodes/"  # a file by its id, whatever its path is now
 
 

@@ -35,7 +35,10 @@ _NO_LISTENER: Final = _NoListener()
 async def close_replica(
     located: LocatedBlock, node: DataNode, *, holder: str, new_stamp: int, length_bytes: int, config: HdfsConfig
 ) -> None:
-    """`located.block` has a stamp at or below the replica's. Raises SetupRefused (datanode_connection.py): another length or state, or no answer."""
+    """Finalize the replica on `node` at `length_bytes`. `located.block` has a stamp at or below the replica's.
+
+    Raises SetupRefused (datanode_connection.py): another length or state, or no answer.
+    """
     base = BaseHeader(block=located.block.with_length(length_bytes).message())
     if located.token.IsInitialized():
         base.token.CopyFrom(located.token)

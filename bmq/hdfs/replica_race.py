@@ -290,7 +290,7 @@ class _Race:
 
     def _wake(self, answer: Future[BlockReceiver]) -> None:
         if not answer.cancelled():
-            answer.exception()  # marks it as seen: who lost the race needs no log line about it
+            answer.exception()  # marks it as retrieved, so that asyncio does not log the failure of a loser
         self._nudge()
 
     def _nudge(self) -> None:
@@ -309,7 +309,7 @@ class _Race:
             self._news = None
 
     def _hurry(self) -> float:
-        """Ask one more DataNode if it is time for that; when to look again. Raises ReplicasFailed at the deadline."""
+        """Ask one more DataNode if it is time; the time of the next check. Raises ReplicasFailed at the deadline."""
         now_s = self._loop.time()
         for attempt in self._running:
             attempt.note_progress(now_s)
@@ -341,7 +341,7 @@ class _Race:
     # --- ending
 
     def _settle(self) -> _Attempt | None:
-        """Take out the attempts that are done; the first good one. A failed one's place is taken by the next node."""
+        """Remove finished attempts; the first good one. After a failure, ask the next node unless one is sending."""
         winner: _Attempt | None = None
         for attempt in tuple(self._running):
             if not attempt.answer.done():

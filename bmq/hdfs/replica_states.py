@@ -1,7 +1,7 @@
-"""What is left of a block whose writer is gone or broken, and what closes it. Decisions only.
+"""Decides how to close a block whose writer is gone or broken, from the states of its replicas. Pure.
 
-A writer has every byte acknowledged by all DataNodes of the current generation. So each of their replicas is a prefix of
-one and the same stream, each holds every acknowledged byte, and the longest of any of them is right to close at.
+A byte counts as acknowledged when all DataNodes of the current generation have acknowledged it. So each of their
+replicas is a prefix of the same stream and holds every acknowledged byte, and the longest one's length is right.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class ReplicaState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """`length_bytes` and `is_bumped` (it has a newer stamp than the NameNode knows) are told for SETTLED only.
+    """`length_bytes` and `is_bumped` (it has a newer stamp than the NameNode knows) are set for SETTLED only.
 
-    `is_listed`: the NameNode names the node in its newest answer. One that it named earlier, when this closing began, may
-    have missed what a rival moved on to, so it is filled up from the others and never relied upon.
+    `is_listed`: the NameNode's newest answer lists the node. A node that was only listed when this closing began may
+    have been left out by a rival's newer generation, so it is used only together with listed ones.
     """
 
     node: DataNode
@@ -48,11 +48,11 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class Renew:
-    """A new generation stamp on `writable`, which are made equal, and on those of `settled` that have that length.
+    """Put a new generation stamp on `writable`, make them equal, and stamp those of `settled` that have that length.
 
-    A finalized replica takes any higher stamp, even while somebody else completes the file under its present one; then
-    the file is closed and the replica corrupt. So it is only given one together with a replica that is being written:
-    who holds that one knows that nobody else can complete the file.
+    A finalized replica accepts any higher stamp, even while a rival completes the file under the present one; then the
+    file is closed and this replica corrupt. So it gets one only together with a replica that is being written: while we
+    hold that one, nobody else can complete the file.
     """
 
     writable: tuple[DataNode, ...]
@@ -61,9 +61,9 @@ class Renew:
 
 @dataclass(frozen=True, slots=True)
 class CompleteAsIs:
-    """Every replica is finalized at this length: the NameNode only has to be told.
+    """The settled replicas all have this length: only the call of complete() is missing.
 
-    Nothing can be appended any more, and the old writer may be about to tell it the same.
+    Nothing can be appended any more, and the old writer may be about to make the same call.
     """
 
     nodes: tuple[DataNode, ...]

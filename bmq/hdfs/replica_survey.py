@@ -1,6 +1,7 @@
-"""What the DataNodes of one open block say about their replicas, as far as somebody had a reason to ask.
+"""What is known about the replicas of one open block, from its DataNodes' answers.
 
-Nobody asks beforehand: every replica is presumed to be being written, as nearly all are, until its node refuses.
+They are not asked in advance: every replica is presumed WRITABLE, as nearly all are, until its node refuses a new
+generation stamp.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ class ReplicaSurvey:
                 self.has_learned = True
 
     def _seen(self, replica: Replica, stamp: int, wanted: int) -> bool:
-        """Whether it was seen like this so many times in a row."""
+        """Count a sighting; whether the replica was now seen unchanged under this stamp `wanted` times in a row."""
         uuid = replica.node.uuid
         seen_stamp, seen, times = self._sightings.get(uuid, (0, replica, 0))
         times = times + 1 if (seen_stamp, seen) == (stamp, replica) else 1
@@ -127,7 +128,7 @@ class ReplicaSurvey:
         return lengths
 
     async def holders(self, nodes: Sequence[DataNode], block: Block, *, is_open: bool = False) -> tuple[DataNode, ...]:
-        """Which of the nodes have all of a closed block, under its stamp; with `is_open` those that can be written on."""
+        """The nodes that hold a whole closed block under its stamp; with `is_open`, a usable replica of any length."""
         answers = await asyncio.gather(*(self._visible_bytes(node, block) for node in nodes), return_exceptions=True)
         for answer in answers:
             if isinstance(answer, BaseException) and not isinstance(answer, StoreError):

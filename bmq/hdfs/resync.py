@@ -2,7 +2,7 @@
 
 HDFS has no call for that. But a file may be opened again at its end, and the last packet of an append may ask each
 DataNode to sync its whole replica before it finalizes it. So: append nothing, under a new stamp, and close. The file shows
-as open for some 10 ms meanwhile; whoever reads it reads on.
+as open for some 10 ms meanwhile; readers are not affected.
 
 It is appended to under our own name and not under its writer's: after lease recovery that one is fenced for good, and stays
 so. Should we die in between, the next owner has only lease recovery left for this file.
@@ -32,7 +32,7 @@ _log = structlog.get_logger("bmq.hdfs")
 
 @dataclass(frozen=True, slots=True)
 class Resync:
-    """One closed file. `holder`: under whose name it is opened again. `length_bytes`: what each replica has."""
+    """One closed file. `holder`: the client name that reopens it. `length_bytes`: the length it was closed at."""
 
     path: str
     file_id: int

@@ -3,8 +3,8 @@
     connection = await RpcConnection.open(address, CLIENT_PROTOCOL, SimpleAuthentication("bmq"), client_id=…, timeout_s=1.0)
     response = await connection.call("getFileInfo", request, GetFileInfoResponse, call_id=7, retry_count=0, timeout_s=5.0)
 
-A connection fails as a whole: whatever drops it, a peer that speaks something else included, reaches every call under way.
-Connecting again and trying again are the business of `Endpoint` (rpc_endpoint.py) and of what stands above it.
+A connection fails as a whole: whatever breaks it, a malformed answer included, fails every call in flight. Reconnecting
+and retrying are left to `Endpoint` (rpc_endpoint.py) and its callers.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class RpcConnection(asyncio.Protocol):
         return len(self._waiting)
 
     def silent_s(self) -> float:
-        """For how long something has been waited for and nothing was heard. 0 when nothing is owed to us."""
+        """Seconds since we last heard from the server while an answer was outstanding; 0 when none is."""
         return 0.0 if self._unheard_since_s is None else self._loop.time() - self._unheard_since_s
 
     async def call(

@@ -1,11 +1,11 @@
 """Opens segment files: creates one, has the NameNode place its block, and connects to every node of it.
 
-A node that cannot be connected is left out by starting again with a new file: a block is never abandoned (rule 9), and a
-file in our own directory that nobody has written to may be deleted. The new file takes the same name only after the NameNode
-has answered the deletion of the one before: a call that was answered is carried out once (its retries carry one call id,
-which the NameNode's retry cache knows). When a deletion gets no answer, the opening fails, and its caller uses the name no
-more (rule 21). With fewer healthy nodes than wanted a segment is
-opened on those that are left; its owner compares `replicas` with what it needs.
+If a node cannot be connected, the file is deleted and created again without that node: a block is never abandoned (rule
+9), but an unwritten file in our own directory may be deleted. The new file takes the same name only after the NameNode
+has answered the deletion: a call that was answered was carried out once (its retries carry one call id, which the
+NameNode's retry cache knows). When a deletion gets no answer, the opening fails, and its caller does not use the name
+again (rule 21). With fewer healthy nodes than wanted a segment is opened on those that are left; its owner compares
+`replicas` with what it needs.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from bmq.hdfs.blocks import Block, DataNode, LocatedBlock
 from bmq.hdfs.config import BLOCK_BYTES_MIN, HdfsConfig
 from bmq.hdfs.errors import NoDataNodes
 from bmq.hdfs.lease_renewal import LeaseRenewal
-from bmq.hdfs.writer import Completing, HdfsWriter, Mending
+from bmq.hdfs.writer import Completing, HdfsWriter, Mender
 from bmq.log.store import Durability, FencedWriter, FileMissing, StorageUnavailable, StoreError, WriterBroken
 
 OPEN_TRIES_MAX: Final = 6  # with another DataNode left out each time
 
-# A NameNode names fewer DataNodes than there are while it takes some for busier than the average, which changes with their
-# next heartbeats, or for full. Two of three are settled for. A single one, whose loss would lose the data, only after these
-# pauses, which outlast the usual heartbeat interval, and then for a while without asking again.
+# A NameNode offers fewer DataNodes than there are while it considers some full, or busier than average (until their
+# next heartbeats). Two of three are accepted at once. A single one, whose loss would lose the data, is accepted only
+# after these pauses, which outlast the usual heartbeat interval; then, for SINGLE_EXPIRY_S, without asking again.
 SINGLE_PAUSES_S: Final = (0.5, 1.0, 1.6)
 SINGLE_EXPIRY_S: Final = 30.0
 
@@ -64,7 +64,7 @@ class SegmentOpening:
         namenode: Creating,
         bad_nodes: BadNodes,
         leases: LeaseRenewal,
-        repair: Mending,
+        mender: Mender,
         *,
         single_pauses_s: Sequence[float] = SINGLE_PAUSES_S,
     ) -> None:
@@ -73,7 +73,7 @@ class SegmentOpening:
         self._namenode = namenode
         self._bad_nodes = bad_nodes
         self._leases = leases
-        self._repair = repair
+        self._mender = mender
         self._single_pauses_s = single_pauses_s
         self._single_until_s = 0.0
 
@@ -106,7 +106,7 @@ class SegmentOpening:
             stream=stream,
             durability=durability,
             namenode=self._namenode,
-            repair=self._repair,
+            mender=self._mender,
             complete_max_s=self._config.retry_max_s,
             on_end=end,
         )
@@ -190,8 +190,8 @@ class SegmentOpening:
         return (max(segment_bytes, BLOCK_BYTES_MIN) // chunk_bytes + spare_chunks) * chunk_bytes
 
     async def _give_back(self, stream: BlockStream, absolute_path: str, holder: str, file_id: int) -> None:
-        """Remove the file in good order. A block that no DataNode ever reports counts as space in use for 10 minutes, so
-        that asking again and again would itself be why there are too few DataNodes.
+        """Close the file, then delete it. A block that no DataNode ever reports counts as space in use for 10 minutes,
+        so repeated attempts would themselves make DataNodes look full.
         """
         try:
             await stream.finish()

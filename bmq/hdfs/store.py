@@ -5,7 +5,7 @@
 
 One segment is one block, so that the NameNode places each on DataNodes of its own. Decided here is only how paths, files
 and errors of HDFS look through the port; how a block is opened, written, read, mended and taken over stands in
-segment_opening.py, writer.py, reader.py, repair.py and takeover.py.
+segment_opening.py, writer.py, reader.py, mending.py and takeover.py.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from bmq.hdfs.datanode_rpc import DataNodeRpc
 from bmq.hdfs.errors import LeaseLost, NotADirectory
 from bmq.hdfs.file_closing import ClosingTools
 from bmq.hdfs.lease_renewal import LeaseRenewal
+from bmq.hdfs.mending import SegmentMender
 from bmq.hdfs.metrics import HdfsCollector
 from bmq.hdfs.namenode import NameNode, is_open
 from bmq.hdfs.proto.hdfs_pb2 import HdfsFileStatus
 from bmq.hdfs.read_counts import ReadCounts
 from bmq.hdfs.reader import BlockReader
-from bmq.hdfs.repair import Repair
 from bmq.hdfs.replica_survey import ReplicaSurvey
 from bmq.hdfs.segment_opening import SegmentOpening
 from bmq.hdfs.takeover import take_over
@@ -58,8 +58,8 @@ class HdfsStore:
         self._leases = LeaseRenewal(self.namenode, config.lease_renewal_s)
         self._reader = BlockReader(self.namenode, self._datanodes, config, self.bad_nodes, random, self.read_counts)
         tools = ClosingTools(self.namenode, self._datanodes, self._reader, config, self.bad_nodes)
-        self._opening = SegmentOpening(config, self.namenode, self.bad_nodes, self._leases, Repair(tools))
-        self._own_name = f"bmq-{random.getrandbits(64):016x}"  # whose files are recovered under no other name
+        self._opening = SegmentOpening(config, self.namenode, self.bad_nodes, self._leases, SegmentMender(tools))
+        self._own_name = f"bmq-{random.getrandbits(64):016x}"  # our client name for lease recovery and resync
         self.collector = HdfsCollector(self.read_counts, self.bad_nodes, self._opening.writers)
 
     @classmethod
@@ -184,7 +184,7 @@ class HdfsStore:
 
     @asynccontextmanager
     async def _removed_unless_done(self, path: str) -> AsyncIterator[None]:
-        """Inside, a file that was made is finished, or removed. The removal may be carried out late (rule 21)."""
+        """Removes the file if the body fails, unless we are fenced. The removal may be carried out late (rule 21)."""
         try:
             yield
         except (FencedWriter, FileMissing):

@@ -7,10 +7,10 @@ from typing import Any
 
 from bmq.broker.manager import PartitionManager
 from bmq.controller.runtime import Controller, ControllerGone
-from bmq.internal.services import Office
+from bmq.internal.services import Leadership
 from bmq.log.partition_log import ReplayableLog, TopicPartition
 from bmq.membership.assignments import Assignments
-from bmq.metadata.image import OFFSETS_TOPIC_NAME, MetadataImage
+from bmq.metadata.image import MetadataImage
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
@@ -19,26 +19,29 @@ from bmq.protocol.request_context import RequestContext
 
 
 class LocalShards:
-    """The partitions of the offsets topic that this node owns (bmq.coordinator.directory.Shards)."""
+    """The partitions of an internal topic that this node owns (bmq.coordinator.directory.Shards)."""
 
-    def __init__(self, node_id: int, manager: PartitionManager, image: Callable[[], MetadataImage]) -> None:
+    def __init__(
+        self, topic_name: str, node_id: int, manager: PartitionManager, image: Callable[[], MetadataImage]
+    ) -> None:
+        self._name = topic_name
         self._node_id = node_id
         self._manager = manager
         self._image = image
 
     def partition_count(self) -> int:
-        topic = self._image().topics.get(OFFSETS_TOPIC_NAME)
+        topic = self._image().topics.get(self._name)
         return 1 if topic is None else len(topic.partitions)
 
     def owned(self) -> Sequence[int]:
-        topic = self._image().topics.get(OFFSETS_TOPIC_NAME)
+        topic = self._image().topics.get(self._name)
         return [] if topic is None else [p.partition for p in topic.partitions if p.leader == self._node_id]
 
     async def open(self, shard: int) -> ReplayableLog:
         """Raises KafkaError COORDINATOR_NOT_AVAILABLE (no topic yet), and what PartitionManager.leader_of does."""
-        topic = self._image().topics.get(OFFSETS_TOPIC_NAME)
+        topic = self._image().topics.get(self._name)
         if topic is None:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"there is no {OFFSETS_TOPIC_NAME} yet")
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"there is no {self._name} yet")
         return await self._manager.leader_of(TopicPartition(topic.topic_id, shard))
 
 
@@ -55,8 +58,8 @@ class NodeReleases:
 class HereController:
     """bmq.proxy.services.Controller: the active controller if it is here, else ControllerGone. `image` is the node's."""
 
-    def __init__(self, office: Office, image: Callable[[], MetadataImage]) -> None:
-        self._office = office
+    def __init__(self, leadership: Leadership, image: Callable[[], MetadataImage]) -> None:
+        self._leadership = leadership
         self._image = image
 
     @property
@@ -64,7 +67,7 @@ class HereController:
         return self._image()
 
     def _active(self) -> Controller:
-        active = self._office.active
+        active = self._leadership.active
         if active is None:
             raise ControllerGone
         return active

@@ -1,4 +1,4 @@
-"""From what another node names to the log that is owned here, at the epoch the other one believes in."""
+"""Finds the log owned here that another node's request names, at the leader epoch that node expects."""
 
 from __future__ import annotations
 

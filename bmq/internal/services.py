@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bmq.broker.manager import PartitionManager
 
 
-class Office(Protocol):
+class Leadership(Protocol):
     """Whether the active controller is in this process."""
 
     @property
@@ -39,7 +39,7 @@ class Releases(Protocol):
 class InternalServices(Services):
     """`partitions`, `groups` and `controller` of Services are this process's own ones here."""
 
-    office: Office
+    leadership: Leadership
     manager: PartitionManager
     releases: Releases
     known: KnownController

@@ -1,9 +1,9 @@
 """What one proxy is told of the partitions it follows here: their offsets and the newest batches. Decisions only.
 
-The proxy names partitions and where it stands; the feed remembers how far each was sent. Partitions that moved take turns:
-whoever did not fit into an answer comes first in the next one. What is not in memory any more is skipped, and the proxy
-reads it from the store. The high watermark that is told is never past the batches that were sent or skipped: a reader at
-the end waits for the rest of them instead of fetching it from the store.
+The proxy names partitions and its offset in each; the feed remembers how far each was sent. Partitions that moved take
+turns: those that did not fit into an answer come first in the next one. Batches no longer in memory are skipped: the
+proxy reads them from the store. The high watermark sent is never past the batches sent or skipped, so that a reader at
+the end waits for the next answer instead of reading from the store.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class Leases:
 
     @contextmanager
     def borrowed(self, path: str) -> Iterator[None]:
-        """Held for the length of a rename or a takeover, by this process anyway or for the moment. Raises LeaseHeld."""
+        """Take the lock for a rename or takeover, unless this process holds it. Raises LeaseHeld, FileMissing."""
         with self._mutex:
             # Two files of one directory may be taken over at once, and a second lock of our own would be refused too.
             descriptor, users = self._borrowed.get(path, (-1, 0))

@@ -117,9 +117,9 @@ async def _newest_manifest(store: SegmentStore, paths: PartitionPaths, directory
 async def _is_newer_one_lost(
     store: SegmentStore, paths: PartitionPaths, epoch: int, newer_number: int, manifest: Manifest
 ) -> bool:
-    """Files that the older manifest names are deleted only once the newer one is finished: so it was, if one is gone.
+    """Whether the newer manifest, now cut short, was once whole: only then are files that the older one names deleted.
 
-    Then the loss of the newer one was accepted, or this raises StateDamaged.
+    If one is gone, an operator must have accepted the loss of the newer manifest; raises StateDamaged otherwise.
     """
     missing = await _missing_files(store, paths, manifest)
     if not missing:

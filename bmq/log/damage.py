@@ -47,7 +47,7 @@ class Damage:
 
     @property
     def command(self) -> str:
-        """With which an operator accepts it. An end that others know to be too low shows in no file, so it is named."""
+        """The command to accept the loss. No file shows that a log's end is too low, so that is given as an option."""
         options = f" --end {int(self.name.removeprefix(_END))}" if self.name.startswith(_END) else ""
         return f"bmq log accept-loss {self.partition}{options}"
 

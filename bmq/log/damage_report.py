@@ -1,7 +1,7 @@
-"""What is damaged of a partition, and what would be left without it: recovery as an onlooker, which changes nothing.
+"""What is damaged in a partition, and what would be left without it: a recovery that only reads.
 
-For an operator who has to decide (rule 25). It runs the very code of a start over the directory as it is, with every loss
-taken as accepted, and says which ones that took.
+For an operator who has to decide (rule 25). It runs the recovery code of a start over the directory as it is, treats
+every loss as accepted, and reports which losses those were.
 """
 
 from __future__ import annotations
@@ -95,9 +95,9 @@ class _PathsAsTheyAre(PartitionPaths):
 
 
 class _Onlooker:
-    """A store with some more losses `accepted`, and open files as if they had been closed as they are.
+    """A view of a store with more losses `accepted`, which shows open files as closed at their visible length.
 
-    Manifests that are being written are left out.
+    Manifests that are still being written are hidden.
     """
 
     def __init__(self, store: SegmentStore) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import Final
+
+from cachetools import LRUCache
 
 from bmq.log.segment_index import SegmentIndex
 
@@ -12,36 +13,29 @@ IndexKey = tuple[str, int, int]  # partition's directory, leader epoch, roll
 
 
 class IndexCache:
-    """At most about `bytes_max`, but always the newest one."""
+    """Keeps about `bytes_max`, and always the newest index: one larger than the whole budget counts as `bytes_max`."""
 
     def __init__(self, bytes_max: int = INDEX_CACHE_BYTES_MAX) -> None:
-        self._bytes_max = bytes_max
-        self._indexes: OrderedDict[IndexKey, SegmentIndex] = OrderedDict()
-        self.held_bytes = 0
+        self._indexes: LRUCache[IndexKey, SegmentIndex] = LRUCache(
+            bytes_max, getsizeof=lambda index: min(index.memory_bytes, bytes_max)
+        )
 
     def __len__(self) -> int:
         return len(self._indexes)
 
+    @property
+    def held_bytes(self) -> float:
+        return self._indexes.currsize
+
     def get(self, key: IndexKey) -> SegmentIndex | None:
-        index = self._indexes.get(key)
-        if index is not None:
-            self._indexes.move_to_end(key)
-        return index
+        return self._indexes.get(key)
 
     def put(self, key: IndexKey, index: SegmentIndex) -> None:
         """The producer state is left out: nobody who reads needs it."""
-        self.drop(key)
-        kept = index.without_producers()
-        self._indexes[key] = kept
-        self.held_bytes += kept.memory_bytes
-        while self.held_bytes > self._bytes_max and len(self._indexes) > 1:
-            _, oldest = self._indexes.popitem(last=False)
-            self.held_bytes -= oldest.memory_bytes
+        self._indexes[key] = index.without_producers()
 
     def drop(self, key: IndexKey) -> None:
-        index = self._indexes.pop(key, None)
-        if index is not None:
-            self.held_bytes -= index.memory_bytes
+        self._indexes.pop(key, None)
 
     def drop_partition(self, partition_directory: str) -> None:
         """Forget everything of a partition that is served here no more."""

@@ -125,8 +125,9 @@ class Manifest:
     """Everything older than segment `next_roll` of `leader_epoch`: the offsets below `end_offset`.
 
     `extents` are in the order of the log and follow each other without a gap; the first may begin below
-    `log_start_offset`, which may lie past `end_offset` too (in a segment that follows). `cuts` say what was found behind the end, or cut from this epoch's own files. `epoch_history`:
-    (leader epoch, start offset). `producers` None: the index of the last extent has the producer state.
+    `log_start_offset`, which may lie past `end_offset` too (in a segment that follows). `cuts`: what recovery found
+    past the log's end, and torn tails of this epoch's own segments. `epoch_history`: (leader epoch, start offset).
+    `producers` None: the index of the last extent has the producer state.
     """
 
     leader_epoch: int

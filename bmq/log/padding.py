@@ -5,8 +5,8 @@ chunk's. When the power fails while that is on its way to the disk, bytes that w
 DataNode cuts the whole chunk off (BlockPoolSlice.validateIntegrityAndSetLength). So an append that is to stay on the disk
 ends where a chunk ends.
 
-Padding is known by itself, whatever a store's chunks are: the place of a batch's length is zero there, which no batch has, and
-it goes on to a multiple of UNIT_BYTES. It may be cut off anywhere.
+Readers recognise padding without knowing the store's chunk size: a batch's length field would be zero there, which no
+batch has, and padding extends to a multiple of UNIT_BYTES. It may be cut off anywhere.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ _log = structlog.get_logger("bmq.log")
 
 @dataclass(slots=True)
 class _OwnSegment:
-    """A segment of this reign that is no extent yet.
+    """A segment of this leader epoch that is no extent yet.
 
     `producers`: the state at its end, once it has ended; `saved`: its index, once that is durable.
     """
@@ -134,7 +134,7 @@ class PartitionFiles:
     # --- own segments
 
     def begin_segment(self, builder: IndexBuilder) -> None:
-        """The next segment of this reign; its batches are counted in through `builder.add`."""
+        """The next segment of this leader epoch; its batches are counted in through `builder.add`."""
         self._own.append(_OwnSegment(builder))
 
     def end_segment(self, roll: int) -> None:

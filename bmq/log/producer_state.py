@@ -22,9 +22,10 @@ from crc32c import crc32c
 from bmq.log.aborted_transactions import AbortedEntry, AbortedTransactions
 from bmq.log.checksummed_parts import CorruptParts
 from bmq.log.store import Buffer
+from bmq.protocol.control_batch import ControlType, EndTransactionMarker
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
-from bmq.protocol.record_batch import BatchHeader, ControlType, EndTransactionMarker
+from bmq.protocol.record_batch import BatchHeader
 
 BATCHES_KEPT: Final = 5
 NO_EPOCH: Final = -1

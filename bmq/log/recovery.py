@@ -1,14 +1,14 @@
 """Finds out what a partition's log holds: from the newest valid manifest through as many segments as follow (rule 4).
 
 To be called when every older directory is sealed and every file in it closed. Segments whose index is trusted (rule 12)
-are taken over unread; only those behind the last checkpoint are read, batch by batch, to the first bad one. The log goes
-on in the next segment only if that begins exactly where the good part of this one ends: so a torn tail that its own
-owner cut and wrote again is passed, and nothing is ever read across a gap. Offsets tell a gap, rolls do not: a roll whose
-creation ended uncertainly is never used again (rule 21), so rolls may be missing, or stand there empty, that never held a
-batch. A segment that did hold batches and is missing leaves a hole in the offsets, because these are dense and a batch has
-at least one; so the next segment with a batch begins too late and is cut. What lies behind is cut, and the caller
-records that in its manifest before it serves anything. Indexes rebuilt on the way are handed back, to be written to the
-own directory (rule 2) once the partition serves again, so that the next owner does not read those segments again.
+are taken over unread; the others are read, batch by batch, to the first bad one. The log continues in the next segment
+only if that begins exactly at the offset where the valid part of this one ends: so a torn tail that its own owner wrote
+again in the next segment is skipped, and nothing is ever read across a gap. Gaps are found by offsets, not by rolls: a
+roll whose creation ended uncertainly is never used again (rule 21), so rolls that never held a batch may be missing or
+empty. A missing segment that did hold batches leaves a hole in the offsets, because these are dense and a batch has at
+least one; the next segment with a batch then begins too late and is cut with all that follows. The caller records the
+cuts in its manifest before it serves anything. Rebuilt indexes are returned, to be written to the own directory
+(rule 2) once the partition serves again, so that the next owner need not read those segments again.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from bmq.log.store import (
     StorageUnavailable,
     StoreError,
 )
-from bmq.protocol.record_batch import parse_end_transaction_marker
+from bmq.protocol.control_batch import parse_end_transaction_marker
 
 MANIFEST_TRIES_MAX: Final = 16
 
@@ -54,7 +54,7 @@ _log = structlog.get_logger("bmq.log")
 
 
 class ManifestNumbersTaken(StorageUnavailable):
-    """By earlier tries whose fate is unknown. Those behind them are free."""
+    """Earlier tries, whose outcome is unknown, have taken the next manifest numbers. A retry goes on to higher ones."""
 
 
 @dataclass(slots=True)
@@ -160,7 +160,7 @@ async def write_index(
 ) -> None:
     """Make it durable in the own directory, beside its segment or as a rebuilt one. Fine when it is there already.
 
-    `attempt`: never the same twice in one reign. The index's name is fixed by what it describes, so it is not written, and
+    `attempt`: never the same twice in one epoch. The index's name is fixed by what it describes, so it is not written, and
     never deleted, under that name: a whole draft is renamed to it. Whatever an earlier try left behind, and whatever of it
     is carried out late, concerns its own draft, or makes the same whole index appear (rule 21).
     Raises FencedWriter when the own directory is gone.
@@ -306,7 +306,10 @@ class _Walk:
         return self._producers
 
     async def _producers_of_extents(self) -> ProducerStates:
-        """The manifest leaves the producer state to the last extent's index. Without that: from the last one there is."""
+        """The producer state, for a manifest that leaves it to the last extent's index.
+
+        If that one is missing, the newest index that has it is used, and the segments after it are read.
+        """
         start = len(self.extents)
         producers: ProducerStates | None = None
         while start > 0 and producers is None:

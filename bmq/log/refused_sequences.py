@@ -1,12 +1,12 @@
-"""Numbered batches that were refused a moment ago: later ones of the same producer must not get past them.
+"""Sequence numbers of batches that were refused a moment ago: later batches of the producer must not overtake them.
 
-An owner takes any sequence number of a producer that it does not know as its first one, for it may have forgotten the
-producer. So if a producer's first batch is refused, and those that its client had sent behind it reach the next owner, they
-are written without it, and the first one, sent again, is out of order for good. Kafka has this gap for as long as requests
-are under way; here requests wait for partitions that start or move, so it would be wider. So proxies remember what they
-refused, and so does an owner: between two batches that it gets a moment after each other, a segment on enough nodes may open.
+An owner accepts any first sequence number from a producer it does not know, because it may have forgotten the producer.
+So if a producer's first batch is refused, and batches sent after it reach the next owner, these are written without it,
+and its retry is out of order for good. In Kafka this can happen while requests are in flight; here requests wait for
+partitions that start or move, which would make it likelier. So proxies remember what they refused, and owners do too:
+an owner may refuse one batch for want of replicas, open a segment on enough nodes, and then receive the next batch.
 
-What is remembered ends when the batch comes again or after `FORGOTTEN_S`.
+An entry ends when its batch comes again, or after `FORGOTTEN_S` seconds.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class _Refused(NamedTuple):
 
 
 class RefusedSequences:
-    """False while nothing is remembered, so that nobody has to look at a header.
+    """Falsy while empty, so that callers need not parse headers.
 
-    A partition may be named by anything that is the same for all of its batches.
+    `partition` may be any key that is the same for all of a partition's batches.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class RefusedSequences:
         now_s: float,
         error_code: ErrorCode,
     ) -> None:
-        """It was refused with this. Nothing is remembered unless its client is going to send it again."""
+        """Remember a batch refused with `error_code`, if a client retries after that code."""
         producer = producer_of(records) if error_code in _SENT_AGAIN else None
         if producer is None:
             return
@@ -68,7 +68,7 @@ class RefusedSequences:
             self._refused[key] = _Refused(sequence, now_s + FORGOTTEN_S)
 
     def is_passed_by(self, partition: Hashable, records: memoryview, now_s: float) -> bool:
-        """Whether this batch stands behind one that was refused. The refused one itself may pass, and others behind it."""
+        """Whether this batch would overtake a refused one. The refused batch itself may pass, and ends the entry."""
         producer = producer_of(records)
         if producer is None:
             return False

@@ -4,8 +4,8 @@ The rule of everything built on it: deciding returns records and changes nothing
 and after a restart alike, in the order of the log; an answer leaves once its records are below the high watermark. So
 an append that fails leaves nothing to undo, and what is in memory is never more than what is in the log.
 
-When `apply_record` raises for a durable record the state is neither before it nor after it (rule 23): nothing more is
-applied, appended, proved or saved, and everybody hears what they hear when the log is another's: load the state again.
+If `apply_record` raises for a durable record, that record may be half applied (rule 23): nothing more is applied,
+appended, proved or saved, and callers get the errors of a lost log, after which the state has to be loaded again.
 
 Records appended in one turn of the event loop share a record batch; one append's records are never split (they are
 applied all or none). A snapshot is the state after everything applied, encoded in the same turn.
@@ -66,8 +66,8 @@ class StateLog:
     """One state machine's log. All calls come from the event loop of the log's owner; `replay` comes first, once.
 
     `applied_offset` is the offset that follows the last record applied. `is_broken`: a record could not be applied.
-    `has_gap`: an operator accepted that records
-    before the first one replayed are lost, so that later ones may speak of what is not there.
+    `has_gap`: an operator accepted that records before the first one replayed are lost, so later ones may refer to
+    missing state.
     """
 
     def __init__(self, log: ReplayableLog, clock: Clock, policy: SnapshotPolicy | None = None) -> None:
@@ -134,9 +134,9 @@ class StateLog:
     def append(self, records: Sequence[KeyValue]) -> asyncio.Future[int]:
         """Write these records together; the result is the offset that follows the last one, after they were applied.
 
-        Fails with KafkaError of the append's error code, and then nothing was applied; but NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        says that they are in the log, so they were. After NOT_LEADER_OR_FOLLOWER the log is another's and the state is to
-        be thrown away.
+        Fails with KafkaError of the append's error code. Then nothing was applied, except after
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND: those records are in the log and were applied. After NOT_LEADER_OR_FOLLOWER
+        discard the state: another owner has the log, or a record was applied in part.
         """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[int] = loop.create_future()

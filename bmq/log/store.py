@@ -79,7 +79,7 @@ class FileStatus:
 
 
 class Appended(Protocol):
-    """What becomes of an append. An asyncio.Future is one; this port names none of its world, as what decides is pure."""
+    """The pending result of an append. An asyncio.Future fits; asyncio is not named here, so users stay pure."""
 
     def done(self) -> bool: ...
 
@@ -116,9 +116,9 @@ class SegmentWriter(Protocol):
         """Write `buffers` behind what was appended before; the result is the file's durable length after them.
 
         Any number may be outstanding; they resolve in order. Buffers must not change until then. The future may be
-        done already. Fails with FencedWriter, WriterBroken or StorageFull, and then so does every later one. A writer may
-        only know that its connections broke: WriterBroken, and `mend` tells whether a newer owner is behind it. Never
-        raises itself.
+        done already. Fails with FencedWriter, WriterBroken or StorageFull, and then so does every later one. A
+        writer that only knows that its connections broke fails with WriterBroken; `mend` then shows whether a newer
+        owner caused that. Never raises itself.
         """
 
     async def prove_ownership(self) -> None:
@@ -168,9 +168,9 @@ class SegmentStore(Protocol):
         """A look that began after the call (rule 7); None when nothing is there."""
 
     async def prove(self, path: str) -> FileStatus | None:
-        """As `status`, and no answer from a server that was replaced and does not know it (rule 15). May cost a disk write.
+        """As `status`, but never answered by a server that was replaced and does not know it (rule 15).
 
-        For looks that prove ownership: behind a `status` there may be an old NameNode's memory.
+        For looks that prove ownership; a plain `status` may come from an old NameNode's memory. May cost a disk write.
         """
 
     async def rename(self, source: str, target: str) -> None:

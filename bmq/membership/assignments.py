@@ -14,8 +14,8 @@ import structlog
 
 from bmq.broker.manager import PartitionManager
 from bmq.log.partition_log import TopicPartition
-from bmq.membership.config import ClusterSettings
-from bmq.metadata.image import OFFSETS_TOPIC_NAME, MetadataImage, TopicImage
+from bmq.membership.settings import ClusterSettings
+from bmq.metadata.image import MetadataImage, TopicImage
 from bmq.peers.links import Links
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
@@ -28,15 +28,15 @@ _log = structlog.get_logger("bmq.membership")
 
 
 class Assignments:
-    """`on_shard_lost(number)`: a partition of the offsets topic is not ours any more. `changed()`: what is assigned here
-    changed after the image had: who waits for a partition may look again."""
+    """`on_shard_lost`: by the topic that a state machine lives in, called with the number of a partition of it that is not
+    ours any more. `changed()`: what is assigned here changed after the image had: who waits for a partition may look again."""
 
     def __init__(
         self,
         node_id: int,
         manager: PartitionManager,
         links: Links,
-        on_shard_lost: Callable[[int], None],
+        on_shard_lost: Mapping[str, Callable[[int], None]],
         changed: Callable[[], None],
         settings: ClusterSettings,
     ) -> None:
@@ -50,7 +50,7 @@ class Assignments:
         self._wanted: dict[TopicPartition, int] = {}
         """Leader epochs the image gives us; what is not here is not to be assigned, whatever was asked before."""
         self._released: dict[TopicPartition, int] = {}
-        """Epochs that a later owner was promised: never assigned again, even if our image is behind."""
+        """Leader epochs of later owners we released to: never assigned at lower ones again, even by an old image."""
         self._image = MetadataImage()
         self._is_registered = False
         self._releasing: dict[TopicPartition, asyncio.Task[None]] = {}
@@ -127,7 +127,7 @@ class Assignments:
             self._spawn(self._start_behind(key))
 
     async def _start_behind(self, key: TopicPartition) -> None:
-        """What a dead owner left open is closed soon, also when nobody asks for it; who asks does not wait for this."""
+        """Start a dead owner's partition after a delay, to close its open files even if unused."""
         await asyncio.sleep(self._settings.takeover_delay_ms / 1000)
         async with self._takeovers:
             if key in self._wanted and self._manager.ready(key) is None:
@@ -170,13 +170,13 @@ class Assignments:
         return self._wanted.pop(key, None) is not None
 
     def _let_go(self, key: TopicPartition, topic_name: str) -> asyncio.Task[None] | None:
-        """Hand over what is assigned now; None when nothing is and nothing is being handed over."""
+        """Release the partition if it is assigned; the task of this or else of an earlier release, or None."""
         earlier = self._releasing.get(key)
         if self._manager.leader_epoch(key) is None:
             return earlier
-        if topic_name == OFFSETS_TOPIC_NAME:
-            self._on_shard_lost(key.partition)
-        # An earlier reign may still be draining when this one, which came after it, is to end too.
+        if topic_name in self._on_shard_lost:
+            self._on_shard_lost[topic_name](key.partition)
+        # An earlier epoch's log may still be draining when this one, which came after it, is to end too.
         task = self._releasing[key] = self._spawn(self._release(key, earlier))
         task.add_done_callback(lambda done: self._forget_release(key, done))
         return task
@@ -226,6 +226,11 @@ class Assignments:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             _log.error("assignment_failed", reason=repr(error), exc_info=error)
+
+    @property
+    def released(self) -> Mapping[TopicPartition, int]:
+        """Leader epochs that a later owner was promised."""
+        return self._released
 
     async def close(self) -> None:
         """Assign nothing more. The manager is closed by its owner."""

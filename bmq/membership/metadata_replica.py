@@ -13,14 +13,14 @@ from uuid import UUID
 
 import structlog
 
+from bmq.aio.backoff import Backoff
 from bmq.election.election import ControllerClaim, MetadataMark
-from bmq.membership.config import ClusterSettings
 from bmq.membership.known_controller import KnownController
+from bmq.membership.settings import ClusterSettings
 from bmq.metadata.broker_configs import BrokerConfigs
 from bmq.metadata.history import StateChangeHistory
 from bmq.metadata.image import MetadataImage
 from bmq.metadata.state import MetadataState
-from bmq.peers.backoff import Backoff
 from bmq.peers.link import LinkLost
 from bmq.peers.links import Links
 from bmq.protocol.apis import ApiKey
@@ -61,7 +61,7 @@ class MetadataReplica:
         self._on_image = on_image
         self._static_configs = static_configs
         self._settings = settings
-        self._backoff = Backoff(random, min_ms=settings.retry_min_ms, max_ms=settings.retry_max_ms)
+        self._backoff = Backoff(random, first_s=settings.retry_min_ms / 1000, max_s=settings.retry_max_ms / 1000)
         self._state = self._new_state()
         self._wake = asyncio.Event()
         self.offset = -1
@@ -76,7 +76,7 @@ class MetadataReplica:
 
     @property
     def seen(self) -> MetadataMark:
-        """How far this copy goes, and of whose reign."""
+        """How far this copy goes, and of which controller's epoch."""
         return MetadataMark(self.controller_epoch, self.offset)
 
     @property

@@ -21,7 +21,7 @@ from bmq.protocol.errors import BmqError
 from bmq.protocol.internal_messages import MetadataFetchRequest, MetadataFetchResponse
 
 WITNESS_WAIT_S: Final = 0.5
-"""A node that does not answer in this time is not waited for: the controller that it just lost may have been there."""
+"""Nodes that do not answer within this time are skipped: the old controller's node, for one, may be dead."""
 LINK_PURPOSE: Final = "metadata-seen"
 NOTHING: Final = MetadataMark(-1, -1)
 

@@ -1,8 +1,8 @@
 """Which nodes seem to be dead from here, some moments before the controller has said so.
 
-A connection is kept to every node that clients may be sent to. Its end makes the node suspect until it can be reached
-again, or the metadata image has no such node any more. Clients are then sent elsewhere: a proxy in its place keeps what
-they produce until the partition has its next owner. A wrong guess costs a hop.
+A connection is kept to every other node of the metadata image. When it ends, the node is suspect until it can be
+reached again, or has left the image. Meanwhile clients are sent elsewhere: a stand-in proxy queues their produces until
+the partition has a new owner. A wrong guess costs a hop.
 
 A node that was started again is shown as returning for a while: clients that tried to reach it while it was away wait
 before they try again, librdkafka for up to 10 s (reconnect.backoff.max.ms), however soon it is back.
@@ -30,8 +30,8 @@ _log = structlog.get_logger("bmq.membership")
 
 
 class PeerWatch:
-    """`image`: the newest one. `node_id` is ours and never suspect. `on_unreachable(node_id)`: its connection was lost and
-    could not be made again; called for every attempt."""
+    """`image`: the newest one. `node_id` is ours and never suspect. `on_unreachable(node_id)`: called after each
+    failed attempt to connect to a node."""
 
     def __init__(
         self,
@@ -93,7 +93,8 @@ class PeerWatch:
         for node_id, node in nodes.items():
             if self._epochs.setdefault(node_id, node.epoch) != node.epoch:
                 self._epochs[node_id] = node.epoch
-                self._returned(node_id)
+                if node_id != self._node_id:
+                    self._returned(node_id)
             if node_id != self._node_id and node_id not in self._watches:
                 self._watches[node_id] = (node.epoch, self._loop.create_task(self._watch(node_id)))
 
@@ -108,7 +109,7 @@ class PeerWatch:
             await asyncio.wait(tasks)
 
     def _trusted(self, nodes: Mapping[int, Node]) -> Mapping[int, Node]:
-        """One object for each pair of nodes and suspects: what is made from it is kept by its identity."""
+        """One object for as long as neither the nodes nor the doubts change: what is made from it is kept by its identity."""
         known = self._nodes
         if known is None or known[0] is not nodes or known[1] != self._doubts:
             kept = {
@@ -124,12 +125,11 @@ class PeerWatch:
         return known[2]
 
     def _returned(self, node_id: int) -> None:
-        """It has another incarnation than the one we knew; our own only if we are told late that we have one."""
+        """It has another incarnation than the one we knew."""
         earlier = self._returning.pop(node_id, None)
         if earlier is not None:
             earlier.cancel()
-        if node_id != self._node_id:
-            self._returning[node_id] = self._loop.call_later(RETURNING_S, self._settled, node_id)
+        self._returning[node_id] = self._loop.call_later(RETURNING_S, self._settled, node_id)
         self._doubts += 1
 
     def _settled(self, node_id: int) -> None:

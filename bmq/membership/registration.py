@@ -2,7 +2,7 @@
 
 One connection carries all of it, so that its end tells the controller at once that the node died. The other way round a
 controller whose connection ends and cannot be made again, or that does not answer, is reported as silent: candidates for
-the office then depose it. A wrong guess costs an election and nothing else.
+the leadership then depose it. A wrong guess costs an election and nothing else.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from uuid import UUID
 
 import structlog
 
+from bmq.aio.backoff import Backoff
 from bmq.election.election import ControllerClaim
-from bmq.membership.config import ClusterSettings
-from bmq.peers.backoff import Backoff
+from bmq.membership.settings import ClusterSettings
 from bmq.peers.link import Link, LinkLost, LinkTimeout
 from bmq.peers.links import Links
 from bmq.protocol.apis import ApiKey
@@ -82,7 +82,7 @@ class Registration:
         self._reports = reports
         self._on_silent = on_silent
         self._settings = settings
-        self._backoff = Backoff(random, min_ms=settings.retry_min_ms, max_ms=settings.retry_max_ms)
+        self._backoff = Backoff(random, first_s=settings.retry_min_ms / 1000, max_s=settings.retry_max_ms / 1000)
         self._loop = asyncio.get_running_loop()
         self._link: Link | None = None
         self._wake = asyncio.Event()
@@ -156,7 +156,7 @@ class Registration:
         if link is not self._link:
             self._link = link
             link.on_lost(self.hurry)  # what it means is found out at once, not with the next heartbeat
-        # A registration, and being let in, wait for the metadata log; that one is slow does not make the controller silent.
+        # Registering and unfencing wait for the metadata log: a slow log does not make the controller silent.
         is_quick = self.is_unfenced and not self._is_shutting_down
         timeout_ms = self._settings.heartbeat_timeout_ms if is_quick else self._settings.registration_timeout_ms
         timeout_s = timeout_ms / 1000

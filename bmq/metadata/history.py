@@ -96,7 +96,7 @@ class StateChangeHistory:
         self._count -= sum(len(kept) for kept in self._topics.pop(topic_id, {}).values())
 
     def _thin_out(self) -> None:
-        """Make room: fewer changes for every partition, in the end none for those that changed first."""
+        """Halve the changes kept per partition as often as needed, then drop whole partitions in insertion order."""
         wanted = int(self._changes_max * _KEPT_SHARE)
         keep = self._per_partition_max
         while self._count > wanted and keep > 1:

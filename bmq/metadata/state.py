@@ -178,19 +178,19 @@ class MetadataState:
         old = topic.partitions.get(record.partition_id)
         if old is None:
             raise ImpossibleRecord(f"a change of partition {topic.name}-{record.partition_id}, which does not exist")
-        has_new_reign = record.leader != LEADER_UNCHANGED
+        has_new_leader_epoch = record.leader != LEADER_UNCHANGED
         floor = record.high_watermark_floor
         topic.partitions[record.partition_id] = PartitionImage(
             old.partition,
-            record.leader if has_new_reign else old.leader,
-            old.leader_epoch + has_new_reign,
+            record.leader if has_new_leader_epoch else old.leader,
+            old.leader_epoch + has_new_leader_epoch,
             old.replicas if record.replicas is None else tuple(record.replicas),
             old.isr if record.isr is None else tuple(record.isr),
             old.partition_epoch + 1,
             old.high_watermark_floor if floor == FLOOR_UNCHANGED else floor,
         )
         self._changed_topics[record.topic_id] = None
-        if has_new_reign:
+        if has_new_leader_epoch:
             change = StateChange(record.timestamp_ms, record.leader, old.leader_epoch + 1, record.reason)
             self.history.add(record.topic_id, record.partition_id, change)
 
@@ -294,7 +294,7 @@ class MetadataState:
         defaults: Mapping[str, str],
         known: dict[tuple[tuple[str, str], ...], LogConfig],
     ) -> TopicImage:
-        """`known`: what became of configs in this image already: most of many topics have the same."""
+        """`known`: log configs computed for this image so far, by topic configs; most topics share the same ones."""
         partitions = tuple(topic.partitions[number] for number in sorted(topic.partitions))
         if before is not None and topic.topic_id not in self._reconfigured_topics:
             return replace(before, partitions=partitions)

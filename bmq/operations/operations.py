@@ -8,12 +8,11 @@ controller, goes on from there.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
-from typing import Final, Protocol
-from uuid import UUID
+from typing import Final
 
 import structlog
 
@@ -45,6 +44,7 @@ from bmq.operations.orders import (
     subject_of,
     topic_of,
 )
+from bmq.operations.ports import ClusterController
 from bmq.operations.tasks import Task, TaskBook, TooBusy
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
@@ -64,59 +64,6 @@ class NotActiveController(BmqError):
 
 class OperationFailed(BmqError):
     """It was begun and could not be brought to its end."""
-
-
-class StateChange(Protocol):
-    """An owner that a partition had, from `timestamp_ms` on, and why."""
-
-    @property
-    def timestamp_ms(self) -> int: ...
-    @property
-    def leader(self) -> int: ...
-    @property
-    def leader_epoch(self) -> int: ...
-    @property
-    def reason(self) -> str: ...
-
-
-class StateChanges(Protocol):
-    def of(self, topic_id: UUID, partition: int) -> Sequence[StateChange]:
-        """Newest last; bounded."""
-
-
-class NodeLoad(Protocol):
-    """What a node does, measured over the last reports."""
-
-    @property
-    def partitions(self) -> int: ...
-    @property
-    def bytes_in_s(self) -> float: ...
-    @property
-    def bytes_out_s(self) -> float: ...
-    @property
-    def requests_s(self) -> float: ...
-
-
-class ClusterController(Protocol):
-    """What operations need of bmq.controller.runtime.Controller."""
-
-    @property
-    def image(self) -> MetadataImage: ...
-
-    @property
-    def history(self) -> StateChanges: ...
-
-    def loads(self) -> Mapping[int, NodeLoad]: ...
-
-    async def set_draining(self, node_id: int, is_draining: bool, reason: str) -> None:
-        """A draining node's partitions are given away from then on, without another word."""
-
-    def drain_plan(self, node_id: int) -> Sequence[Move]: ...
-
-    def rebalance_plan(self) -> Sequence[Move]: ...
-
-    async def apply_moves(self, moves: Sequence[Move], reason: str) -> None:
-        """Returns when the new owners serve, or were waited for long enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,7 +272,7 @@ class Operations:
                 await self._scale(task, controller, plan)
 
     async def _emptied(self, task: Task, controller: ClusterController, node_id: int, until: float = 1.0) -> None:
-        """Wait until a draining node leads nothing, which is `until` of the task's way. Raises OperationFailed.
+        """Wait until a draining node leads nothing; progress approaches `until` meanwhile. Raises OperationFailed.
 
         The controller gives away what a draining node has; nothing is to be done for it here.
         """

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from bmq.controller.assignment import owner_nodes
 from bmq.controller.balancer import equalize
+from bmq.controller.failover import NextOwners
 from bmq.controller.moves import Move
-from bmq.controller.succession import NextOwners
 from bmq.metadata.image import ROLE_BROKER, MetadataImage, Node, PartitionImage, TopicImage
 from bmq.protocol.errors import BmqError
 
@@ -188,8 +188,8 @@ def choose_to_stop(
 ) -> tuple[int, ...]:
     """The `count` nodes to give up, in the order to stop them, of those that the driver manages.
 
-    Those that lead least go first, drained ones before others; the active controller's node only when there is no other
-    way, and last. `is_in_order`: the driver can only stop the highest id. Raises OrderRefused when too few are managed.
+    Those that lead least go first, on a tie drained ones; the active controller's node goes last. `is_in_order`: the
+    driver stops only the highest id, so only ids count. Raises OrderRefused when too few are managed.
     """
     if count > len(managed):
         ids = ", ".join(str(node_id) for node_id in sorted(managed)) or "none"

@@ -24,7 +24,7 @@ class UnknownTask(BmqError):
 
 
 class TooBusy(BmqError):
-    """As many tasks run, or follow one, as may."""
+    """Too many tasks are running, or too many requests follow one task."""
 
 
 class TaskState(StrEnum):

@@ -3,10 +3,10 @@
     link = await Link.open("10.0.0.2", 9192, client_id="node-1")
     response = await link.call(ApiKey.BROKER_HEARTBEAT, request, timeout_s=2.0)
 
-A link fails as a whole: whatever ends it, a peer that sends something else than answers included, reaches every request
-under way, exactly once, and their outcome is unknown. Opening another one is the business of `Links` (links.py).
+A link fails as a whole: whatever ends it (also malformed data from the peer), every request in flight fails exactly
+once, and its outcome is unknown. `Links` (links.py) opens a new one.
 
-What one turn of the event loop sends leaves in one write. A peer that hangs is noticed by the requests' own timeouts; the
+What one turn of the event loop sends leaves in one write. A peer that hangs is noticed by the requests' timeouts; the
 link stays open, since one slow answer says nothing about the others.
 """
 
@@ -18,11 +18,12 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import version as package_version
+from math import inf
 from typing import Any, Final, Self, cast
 
 import structlog
 
-from bmq.peers.timeouts import Timeouts
+from bmq.aio.deadlines import Deadlines
 from bmq.protocol.apis import ALL_APIS, ApiKey
 from bmq.protocol.codec import decode_response, encode, is_flexible
 from bmq.protocol.error_codes import ErrorCode
@@ -34,7 +35,7 @@ from bmq.protocol.wire import Buffer
 from bmq.proxy.stall_watch import StallWatch
 
 FRAME_BYTES_MAX: Final = 128 * 1024 * 1024
-"""A longer answer is none: the largest there are, snapshots of the metadata, stay far below."""
+"""A longer answer closes the link as malformed; the largest valid ones, metadata snapshots, stay far below."""
 UNSENT_BYTES_MAX: Final = 256 * 1024 * 1024
 """A peer that has not taken so much is not worth more memory. Callers stop long before (`unsent_bytes`)."""
 
@@ -94,7 +95,7 @@ class Link(asyncio.BufferedProtocol):
         self._splitter = FrameSplitter(receive_buffer, FRAME_BYTES_MAX, _FRAME_BYTES_AT_FIRST_MAX)
         self._versions: dict[ApiKey, int] = {}
         self._waiting: dict[int, Answered] = {}  # by correlation id, in the order of sending
-        self._timeouts = Timeouts(self._loop, self._waiting, self._expire)
+        self._deadlines: Deadlines[_Call] = Deadlines(self._loop, self._expire)
         self._last_id = -1
         self._out: list[Buffer] = []
         self._out_bytes = 0
@@ -157,6 +158,16 @@ class Link(asyncio.BufferedProtocol):
             return 0
         return self._out_bytes + self._transport.get_write_buffer_size()
 
+    @property
+    def waiting_count(self) -> int:
+        """Requests that are not answered yet."""
+        return len(self._waiting)
+
+    @property
+    def deadline_count(self) -> int:
+        """Those of them that have a timeout."""
+        return len(self._deadlines)
+
     def on_lost(self, lost: Callable[[], None]) -> None:
         """Call once when the link is lost or closed, after all its requests have failed; soon if it is already."""
         if self._reason is None:
@@ -172,10 +183,11 @@ class Link(asyncio.BufferedProtocol):
         """
         version = self.version(api_key)
         future: asyncio.Future[Any] = self._loop.create_future()
-        call = _Call(self, api_key, version, future)
+        call = _Call(self, api_key, version, future, timeout_s)
         correlation_id = self._write(api_key, version, (encode("request", api_key, version, request),), call)
         if correlation_id is not None:
-            self._timeouts.add(correlation_id, timeout_s)
+            call.correlation_id = correlation_id
+            self._deadlines.add(call, self._loop.time() + timeout_s)
         return future
 
     def send_frame(self, api_key: ApiKey, body: Sequence[Buffer], answered: Answered) -> None:
@@ -295,10 +307,9 @@ class Link(asyncio.BufferedProtocol):
         """A callback's own fault, with which the others have nothing to do."""
         _log.error("link_callback_failed", peer=self._peer, error=repr(error), exc_info=True)
 
-    def _expire(self, correlation_id: int, timeout_s: float) -> None:
-        call = self._waiting.pop(correlation_id, None)
-        if isinstance(call, _Call):
-            call.fail(LinkTimeout(f"{self._peer} has not answered {call.api_key.name} within {timeout_s:g} s"))
+    def _expire(self, call: _Call) -> None:
+        self._waiting.pop(call.correlation_id, None)
+        call.fail(LinkTimeout(f"{self._peer} has not answered {call.api_key.name} within {call.timeout_s:g} s"))
 
     def failure(self) -> LinkLost:
         """Why. A new one each time: an exception raised in several tasks would collect all their tracebacks."""
@@ -315,9 +326,9 @@ class Link(asyncio.BufferedProtocol):
             return
         self._reason = reason
         if self._transport is not None:
-            # What is still unsent is not worth waiting for: a peer that hangs would keep it, and us, for ever.
+            # Abort rather than close: a hung peer would never take the unsent bytes, and closing would wait for ever.
             self._transport.abort()
-        self._timeouts.close()
+        self._deadlines.close()
         self._out, self._out_bytes = [], 0
         waiting = tuple(self._waiting.values())
         self._waiting.clear()
@@ -338,7 +349,7 @@ class Link(asyncio.BufferedProtocol):
         request = ApiVersionsRequest(client_software_name="bmq", client_software_version=_software_version())
         body = encode("request", ApiKey.API_VERSIONS, _API_VERSIONS_VERSION, request)
         future: asyncio.Future[Any] = self._loop.create_future()
-        call = _Call(self, ApiKey.API_VERSIONS, _API_VERSIONS_VERSION, future, _decode_api_versions)
+        call = _Call(self, ApiKey.API_VERSIONS, _API_VERSIONS_VERSION, future, decode=_decode_api_versions)
         self._write(ApiKey.API_VERSIONS, _API_VERSIONS_VERSION, (body,), call)
         response: ApiVersionsResponse = await future
         if response.error_code:
@@ -351,7 +362,7 @@ class Link(asyncio.BufferedProtocol):
 class _Call:
     """Who waits for a message: the `answered` of a request that was sent with a future."""
 
-    __slots__ = ("_decode", "_future", "_link", "_version", "api_key")
+    __slots__ = ("_decode", "_future", "_link", "_version", "api_key", "correlation_id", "timeout_s")
 
     def __init__(
         self,
@@ -359,8 +370,11 @@ class _Call:
         api_key: ApiKey,
         version: int,
         future: asyncio.Future[Any],
+        timeout_s: float = inf,
         decode: Callable[[int, int, Buffer], tuple[int, Any]] = decode_response,
     ) -> None:
+        self.correlation_id = -1
+        self.timeout_s = timeout_s
         self._link = link
         self.api_key = api_key
         self._version = version
@@ -368,6 +382,7 @@ class _Call:
         self._decode = decode
 
     def __call__(self, frame: bytearray | None) -> None:
+        self._link._deadlines.discard(self)
         if self._future.done():
             return  # cancelled
         if frame is None:

@@ -14,15 +14,15 @@ from typing import Any, Final
 
 import structlog
 
-from bmq.peers.backoff import Backoff
+from bmq.aio.backoff import Backoff
 from bmq.peers.link import Link, LinkLost, LinkTimeout
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.errors import UnsupportedVersion
 from bmq.protocol.frames import ReceiveBuffer
 from bmq.proxy.stall_watch import StallWatch
 
-_BACKOFF_MIN_MS: Final = 20
-_BACKOFF_MAX_MS: Final = 500
+_BACKOFF_FIRST_S: Final = 0.02
+_BACKOFF_MAX_S: Final = 0.5
 _STEADY_S: Final = 1.0
 """A link that did not last so long is one more failed attempt."""
 _RECEIVE_BUFFER_BYTES: Final = 256 * 1024
@@ -72,7 +72,7 @@ class Links:
         kept = self._kept.get((node_id, purpose))
         if kept is None:
             kept = self._kept[node_id, purpose] = _Kept(
-                Backoff(self._random, min_ms=_BACKOFF_MIN_MS, max_ms=_BACKOFF_MAX_MS)
+                Backoff(self._random, first_s=_BACKOFF_FIRST_S, max_s=_BACKOFF_MAX_S)
             )
         if kept.link is not None:
             return kept.link

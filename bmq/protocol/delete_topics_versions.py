@@ -1,4 +1,4 @@
-"""DeleteTopics in the words of each version, so that who decides knows one form only."""
+"""Translates DeleteTopics between versions, so that the controller handles one form only."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _DELETION_DISABLED_FROM_VERSION: Final = 3
 
 
 def with_topic_states(request: DeleteTopicsRequest, api_version: int) -> DeleteTopicsRequest:
-    """With `topics`, as from version 6 on (by name or id, KIP-516); before it there are names alone."""
+    """The request with `topics`, as version 6 sends it (name or id, KIP-516); older versions send names only."""
     if api_version >= TOPIC_STATES_FROM_VERSION:
         return request
     return replace(request, topics=[DeleteTopicState(name=name) for name in request.topic_names])
 
 
 def as_version_knows(response: DeleteTopicsResponse, api_version: int) -> DeleteTopicsResponse:
-    """Changes it: TOPIC_DELETION_DISABLED is unknown before version 3, which gets INVALID_REQUEST."""
+    """Changes `response` in place: versions below 3 get INVALID_REQUEST instead of TOPIC_DELETION_DISABLED."""
     if api_version < _DELETION_DISABLED_FROM_VERSION:
         for result in response.responses:
             if result.error_code == ErrorCode.TOPIC_DELETION_DISABLED:

@@ -183,3 +183,8 @@ RETRIABLE: Final = frozenset(
         ErrorCode.SHARE_SESSION_LIMIT_REACHED,
     }
 )
+
+OTHER_LEADER: Final = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH))
+"""Somebody else leads the partition; clients are told who (KIP-951)."""
+NOT_LEADER_AT_EPOCH: Final = OTHER_LEADER | {ErrorCode.UNKNOWN_LEADER_EPOCH}
+"""What a node says that does not lead the partition at the epoch asked for (KIP-320)."""

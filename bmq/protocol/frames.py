@@ -48,7 +48,7 @@ class FrameSplitter:
         if frame is None:
             return self._shared
         if self._filled == len(frame):
-            # Only now, so that a connection that is not read does not grow; a new one, since the old may be exported.
+            # Grow only here, so that a paused connection does not; a new bytearray, as views of the old one may exist.
             larger = bytearray(min(self._needed, 2 * len(frame)))
             larger[: self._filled] = frame
             frame = self._frame = larger

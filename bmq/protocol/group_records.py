@@ -29,9 +29,9 @@ _TOPIC_IDS_MAX: Final = 4_096
 
 
 class OffsetCommitKey(NamedTuple):
-    """Whose offset, of what. Key types 0 and 1 are laid out alike; 1 is what is written.
+    """Key of a committed offset. Key types 0 and 1 have the same layout; 1 is what is written.
 
-    A tuple, as its value is: a failover makes very many of both, and everybody in the shard waits for it.
+    A tuple for speed, like its value: a failover makes very many of both while all groups of the shard wait.
     """
 
     group: str
@@ -201,7 +201,7 @@ def decode_value(key: GroupKey, data: Buffer | None) -> GroupValue | None:
 
 
 def _offset_commit_key(data: Buffer) -> OffsetCommitKey | None:
-    """The same as its format says, sooner; None for what has to be looked at closely."""
+    """Fast decoder of key types 0 and 1; None when `data` needs the compiled codec."""
     size = len(data)
     if size < 12 or data[0] or data[2] > 127:
         return None

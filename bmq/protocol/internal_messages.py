@@ -23,7 +23,7 @@ VERSION_MAX: Final = 0
 class MetadataFetchRequest:
     """A node asks for what follows `offset` of the metadata log; -1: it has nothing, and wants all of it.
 
-    `offset_epoch`: of the controller whom it has that from (-1: a node of a release that does not say).
+    `offset_epoch`: epoch of the controller it got that state from (-1: sent by older releases, which do not say).
     """
 
     node_id: int = -1
@@ -39,7 +39,7 @@ class MetadataFetchResponse:
     """Whole record batches below the metadata log's high watermark, from the offset asked for on.
 
     `is_snapshot`: `data` is all of the state instead (`MetadataState.snapshot`). `end_offset`: what the receiver has then.
-    `seen_epoch`, `seen_offset`: what the answering node itself has replayed, and of whose reign (rule 25).
+    `seen_epoch`, `seen_offset`: what the answering node itself has replayed, and of which epoch (rule 25).
     """
 
     error_code: int = 0
@@ -123,7 +123,7 @@ class ForgottenTail:
 
 @dataclass(slots=True, kw_only=True)
 class TailFetchRequest:
-    """`added` and `forgotten` change what this connection follows; the answer comes when something of it moved."""
+    """`added` and `forgotten` change what this connection follows; answered on news, or after `max_wait_ms`."""
 
     max_wait_ms: int = 0
     bytes_max: int = 0
@@ -142,7 +142,7 @@ class TailPart:
     """A partition as its owner has it, and the whole batches below its high watermark that follow what was sent before.
 
     `base_offset`: of the first batch in `records`; when it is past what was sent before, the gap is to be read from the
-    store. `epochs` is there when the partition was added. An error code ends the following.
+    store. `epochs` is there when the partition was added. A partition with an error code is no longer followed.
     """
 
     topic_id: UUID = NO_UUID

@@ -1,9 +1,9 @@
 """Records of `__cluster_metadata`: topics, partitions, configs, nodes, producer ids and features, as KRaft writes them.
 
 A record value is three unsigned varints (frame version 1, API key, version) and then the message; keys are not used.
-Numbers and layouts are KRaft's, at its newest versions; what a controller without ZooKeeper migration, log directories
-or eligible leader replicas never says keeps its default and costs at most a byte. Our own tagged fields count from 10,000;
-logs that were written before there were any read as their defaults.
+Numbers and layouts are KRaft's, at its newest versions. Fields for ZooKeeper migration, log directories and eligible
+leader replicas, which this controller does not have, keep their defaults and cost at most a byte each. Our own tagged
+fields are numbered from 10,000; in logs written before a field existed it reads as its default.
 Source: metadata/src/main/resources/common/metadata of Apache Kafka, MetadataRecordSerde.
 """
 
@@ -22,7 +22,7 @@ FRAME_VERSION: Final = 1
 OWN_API_KEYS_FROM: Final = 10_000
 """Records that KRaft does not have count from here."""
 OWN_TAGS_FROM: Final = 10_000
-"""So do fields of KRaft's records that are ours alone."""
+"""Tags of our own fields in KRaft's records count from here."""
 LEADER_UNCHANGED: Final = -2
 FLOOR_UNCHANGED: Final = -1
 NO_TIMESTAMP_MS: Final = -1
@@ -156,10 +156,10 @@ class PartitionChangeRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateChangesRecord:
-    """In snapshots: who led partitions of one topic before, column by column. Not one of KRaft's.
+    """In snapshots: the leader history of one topic's partitions, stored as columns. Not one of KRaft's.
 
-    `counts[n]` changes belong to `partitions[n]`, oldest first, one after the other in the four columns of changes;
-    `reason_numbers` point into `reasons`.
+    `timestamps_ms`, `leaders`, `leader_epochs` and `reason_numbers` (indexes into `reasons`) have one entry per change:
+    first `counts[0]` changes of `partitions[0]`, oldest first, then `counts[1]` of `partitions[1]`, and so on.
     """
 
     topic_id: UUID

@@ -41,8 +41,6 @@ _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 _UINT32: Final = Struct(">I")
 _INT64: Final = Struct(">q")
-_INT16_PAIR: Final = Struct(">hh")
-_END_MARKER_VALUE: Final = Struct(">hi")
 _OLD_MESSAGE_BYTES_MIN: Final = 14  # of formats 0 and 1, not counting offset and length
 _LENGTH_POSITION: Final = 8
 _LEADER_EPOCH_POSITION: Final = 12
@@ -461,75 +459,3 @@ def _append_record(out: bytearray, record: Record, offset_delta: int, timestamp_
         _append_nullable(body, content)
     _append_varint(out, len(body))
     out += body
-
-
-class ControlType(IntEnum):
-    """Kind of a control record (Kafka's ControlRecordType), in the second int16 of its key."""
-
-    ABORT = 0
-    COMMIT = 1
-    LEADER_CHANGE = 2
-    SNAPSHOT_HEADER = 3
-    SNAPSHOT_FOOTER = 4
-    KRAFT_VERSION = 5
-    KRAFT_VOTERS = 6
-
-
-class EndTransactionMarker(NamedTuple):
-    """What the control record that ends a transaction says. `control_type` is COMMIT or ABORT."""
-
-    control_type: ControlType
-    coordinator_epoch: int
-
-
-def encode_end_transaction_marker(
-    marker: EndTransactionMarker,
-    *,
-    producer_id: int,
-    producer_epoch: int,
-    timestamp_ms: int,
-    base_offset: int = 0,
-    leader_epoch: int = NO_LEADER_EPOCH,
-) -> bytearray:
-    """The control batch with one marker that WriteTxnMarkers appends (MemoryRecords.withEndTransactionMarker)."""
-    key = _INT16_PAIR.pack(0, marker.control_type)
-    value = _END_MARKER_VALUE.pack(0, marker.coordinator_epoch)
-    return encode_batch(
-        (Record(key, value, timestamp_ms=timestamp_ms),),
-        base_offset=base_offset,
-        leader_epoch=leader_epoch,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        is_transactional=True,
-        is_control=True,
-    )
-
-
-def control_type_of(record: Record) -> ControlType | None:
-    """The kind of a control batch's record; None for one this version does not know. Raises CorruptRecords."""
-    if record.key is None or len(record.key) < _INT16_PAIR.size:
-        raise CorruptRecords("a control record without a whole key")
-    version, number = _INT16_PAIR.unpack_from(record.key)
-    if version < 0:
-        raise CorruptRecords(f"a control record with key version {version}")
-    return ControlType(number) if number in ControlType._value2member_map_ else None
-
-
-def parse_end_transaction_marker(batch: Buffer, position: int = 0) -> EndTransactionMarker | None:
-    """The marker in the control batch at `position`; None when it is another kind of control batch.
-
-    Raises CorruptRecords. A newer value version parses as the one known here, as Kafka does.
-    """
-    records = decode_records(batch, position)
-    if not records:
-        return None
-    control_type = control_type_of(records[0])
-    if control_type not in (ControlType.ABORT, ControlType.COMMIT):
-        return None
-    value = records[0].value
-    if value is None or len(value) < _END_MARKER_VALUE.size:
-        raise CorruptRecords("an end-of-transaction marker without a whole value")
-    version, coordinator_epoch = _END_MARKER_VALUE.unpack_from(value)
-    if version < 0:
-        raise CorruptRecords(f"an end-of-transaction marker with value version {version}")
-    return EndTransactionMarker(control_type, coordinator_epoch)

@@ -1,6 +1,6 @@
 """The answer to a request that failed as a whole, in the form of each API.
 
-A response that has a place for one error code gets it there, those of the APIs below in every part.
+A response with one error code for all gets it there; those of the APIs in `_REFUSALS` get it in every part.
 """
 
 from __future__ import annotations

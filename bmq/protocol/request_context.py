@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -13,7 +13,7 @@ class Peer(Protocol):
     """The connection a request came over."""
 
     def on_lost(self, lost: Callable[[], None]) -> None:
-        """Call once when it is closed, from whichever side; soon if it is already."""
+        """Call `lost` once when the connection is closed, by either side; if it is closed already, soon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,8 @@ class Received:
 class RequestContext:
     """Who asks, and in which version. `peer` is None where a request did not come over a connection of its own.
 
-    `apis`: what is served where the request came in. `received_s` (the loop's time): when the request was received, at
-    the latest; None where that was just now. `received`: kept for requests that another node may have to answer.
+    `apis`: what is served where the request came in. `received_s` (the loop's time): the request was not
+    received before; None: it was received just now. `received`: kept for requests that another node may have to answer.
     `leader_epoch`: of the group's shard as whoever forwarded the request knew it; -1: it was not forwarded, or names many.
     """
 
@@ -44,3 +44,12 @@ class RequestContext:
     received_s: float | None = None
     received: Received | None = None
     leader_epoch: int = -1
+
+
+RequestMethod = Callable[[Any, RequestContext], Coroutine[Any, Any, Any]]
+"""Answers one API: (request, context) -> response."""
+
+
+def by_itself(api_key: ApiKey) -> RequestContext:
+    """The context of a request that the server makes itself, without a client; newest version."""
+    return RequestContext(APIS[api_key].version_max, "bmq", "", principal="User:bmq")

@@ -19,7 +19,7 @@ from bmq.log.store import FileMissing
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.record_batch import HEADER_BYTES, LENGTH_OVERHEAD_BYTES, CorruptRecords
-from bmq.proxy.fetch_config import FetchConfig
+from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.read_cache import ReadCache
 
 _HEAD: Final = Struct(">qi11xi")  # base offset, length, last offset delta
@@ -182,7 +182,7 @@ class ExtentWalk:
 class CatchUp:
     """Reads what the tail cache no longer has."""
 
-    def __init__(self, cache: ReadCache, config: FetchConfig) -> None:
+    def __init__(self, cache: ReadCache, config: FetchSettings) -> None:
         self._cache = cache
         self._read_ahead_chunks_max = config.read_ahead_chunks_max
         self._cursors_max = config.read_cursors_max

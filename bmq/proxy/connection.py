@@ -12,9 +12,9 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 import structlog
 
@@ -29,21 +29,56 @@ from bmq.protocol.codec import (
     unsupported_api_versions_response,
 )
 from bmq.protocol.errors import BmqError, MalformedMessage, UnsupportedVersion
-from bmq.protocol.frames import FrameSplitter
+from bmq.protocol.frames import FrameSplitter, ReceiveBuffer
 from bmq.protocol.refusals import refused
 from bmq.protocol.request_context import Received, RequestContext
 from bmq.proxy.dispatch import HANDLERS, HOT_HANDLERS, EncodedBody, Handler
-
-if TYPE_CHECKING:
-    from bmq.proxy.server import KafkaServer
+from bmq.proxy.limits import ProxyLimits
+from bmq.proxy.services import Services
+from bmq.proxy.stall_watch import StallWatch
+from bmq.proxy.stats import ProxyStats
 
 log = structlog.get_logger("bmq.proxy")
 
 _NO_ANSWER: Final[Sequence[Buffer]] = ()
 
 
+class Listener(Protocol):
+    """What connections need of the listener that accepted them; bmq.proxy.server.KafkaServer says what each part is."""
+
+    limits: ProxyLimits
+    loop: asyncio.AbstractEventLoop
+    stats: ProxyStats
+    stalls: StallWatch
+    services: Services
+    receive_buffer: ReceiveBuffer
+    apis: Mapping[ApiKey, Api]
+    served: Mapping[int, tuple[ApiKey, Api]]
+    is_ordered: bool
+    is_debug: bool
+
+    def admit(self, connection: Connection) -> bool: ...
+
+    def forget(self, connection: Connection) -> None: ...
+
+    def note_bad(self, connection: Connection, reason: str) -> None: ...
+
+    @property
+    def is_full(self) -> bool: ...
+
+    def take(self, size_bytes: int) -> None: ...
+
+    def give_back(self, size_bytes: int) -> None: ...
+
+    def may_overdraw(self, connection: Connection) -> bool: ...
+
+    def end_overdraft(self, connection: Connection) -> None: ...
+
+    def wait_for_room(self, connection: Connection) -> None: ...
+
+
 class Slot:
-    """One request's place in the order of answers. Calling it answers; see bmq.proxy.dispatch.Reply."""
+    """One request's place in the order of answers. Calling it answers; see bmq.proxy.reply.Reply."""
 
     __slots__ = ("_connection", "api_key", "buffers", "is_done", "request_bytes", "started_s")
 
@@ -66,18 +101,18 @@ class Slot:
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Made by KafkaServer for each client. It is the `peer` of its requests' contexts."""
+    """Made by the listener for each client. It is the `peer` of its requests' contexts."""
 
-    def __init__(self, server: KafkaServer) -> None:
-        self._server = server
-        self._stalls = server.stalls
-        self._limits = server.limits
-        self._loop = server.loop
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._stalls = listener.stalls
+        self._limits = listener.limits
+        self._loop = listener.loop
         self._splitter = FrameSplitter(
-            server.receive_buffer, server.limits.request_bytes_max, server.limits.frame_bytes_at_first_max
+            listener.receive_buffer, listener.limits.request_bytes_max, listener.limits.frame_bytes_at_first_max
         )
         self._transport: asyncio.Transport | None = None
-        self._is_ordered = server.is_ordered
+        self._is_ordered = listener.is_ordered
         self._slots: deque[Slot] = deque()  # in the order in which their answers leave
         self._unplaced: dict[Slot, None] = {}  # not answered yet, where that alone settles their place
         self._frames: deque[bytearray] = deque()  # received, not begun
@@ -106,14 +141,14 @@ class Connection(asyncio.BufferedProtocol):
         self.active_at_s = self._loop.time()
         # A host that lost its power closes nothing; and an answer may be waited for longer than any idle limit.
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if not self._server.admit(self):
+        if not self._listener.admit(self):
             self._transport.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._splitter.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._server.stats.received_bytes += nbytes
+        self._listener.stats.received_bytes += nbytes
         self.active_at_s = self._loop.time()
         try:
             frames = self._splitter.feed(nbytes)
@@ -154,10 +189,10 @@ class Connection(asyncio.BufferedProtocol):
         self._unplaced.clear()
         for task in self._tasks:
             task.cancel()
-        self._server.give_back(self._in_flight_bytes + self._unfinished_bytes)
+        self._listener.give_back(self._in_flight_bytes + self._unfinished_bytes)
         self._in_flight_bytes = self._unfinished_bytes = 0
-        self._server.end_overdraft(self)
-        self._server.forget(self)
+        self._listener.end_overdraft(self)
+        self._listener.forget(self)
         when_lost, self._when_lost = self._when_lost, {}
         for lost in when_lost:
             self._tell(lost)
@@ -174,7 +209,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             lost()
         except Exception as error:
-            log.error("lost_callback_failed", client=self.host, error=repr(error), exc_info=self._server.is_debug)
+            log.error("lost_callback_failed", client=self.host, error=repr(error), exc_info=self._listener.is_debug)
 
     # --- requests
     @property
@@ -185,9 +220,9 @@ class Connection(asyncio.BufferedProtocol):
             or len(self._slots) + len(self._unplaced) >= limits.in_flight_requests_max
             or self._in_flight_bytes >= limits.in_flight_bytes_max
             or (
-                self._server.is_full
+                self._listener.is_full
                 and self._in_flight_bytes + self._unfinished_bytes >= limits.in_flight_reserved_bytes
-                and not (self._unfinished_bytes and self._server.may_overdraw(self))
+                and not (self._unfinished_bytes and self._listener.may_overdraw(self))
             )
         )
 
@@ -196,14 +231,14 @@ class Connection(asyncio.BufferedProtocol):
         grown_bytes = held_bytes - self._unfinished_bytes
         self._unfinished_bytes = held_bytes
         if grown_bytes > 0:
-            self._server.take(grown_bytes)
+            self._listener.take(grown_bytes)
         elif grown_bytes < 0:
-            self._server.give_back(-grown_bytes)
+            self._listener.give_back(-grown_bytes)
         if not held_bytes:
-            self._server.end_overdraft(self)
+            self._listener.end_overdraft(self)
 
     def _begin_frames(self) -> None:
-        """Begin what may be begun; others have their turn after so many. Reads the socket only when all is begun."""
+        """Begin received requests within the limits, at most so many per turn; resume reading once all are begun."""
         if self._stalls.is_stalled():
             return  # dropped, with all other connections
         left = self._limits.frames_per_turn_max
@@ -237,15 +272,15 @@ class Connection(asyncio.BufferedProtocol):
     def _pause_reading(self) -> None:
         if not self._is_reading_paused and self._transport is not None and not self._transport.is_closing():
             self._is_reading_paused = True
-            self._server.stats.reads_paused += 1
+            self._listener.stats.reads_paused += 1
             self._transport.pause_reading()
-        if self._server.is_full:
-            self._server.wait_for_room(self)
+        if self._listener.is_full:
+            self._listener.wait_for_room(self)
 
     def _begin(self, frame: bytearray) -> None:
         try:
             header = parse_request_header(frame)
-            api_key, api = self._server.served[header.api_key]
+            api_key, api = self._listener.served[header.api_key]
         except KeyError:
             self.close(f"API {header.api_key} is not served")
             return
@@ -259,8 +294,8 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._unplaced[slot] = None
         self._in_flight_bytes += size
-        self._server.take(size)
-        self._server.stats.requests[api_key] += 1
+        self._listener.take(size)
+        self._listener.stats.requests[api_key] += 1
         try:
             self._dispatch(api_key, api, header, frame, slot)
         except (MalformedMessage, UnsupportedVersion) as error:
@@ -278,7 +313,7 @@ class Connection(asyncio.BufferedProtocol):
         context = self._context_of(header)
         hot = HOT_HANDLERS.get(api_key)
         if hot is not None:
-            hot(frame, header, context, self._server.services, slot)
+            hot(frame, header, context, self._listener.services, slot)
             return
         request = decode_request(header, frame)
         if api_key is ApiKey.API_VERSIONS and header.api_version >= 3:
@@ -300,7 +335,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._software[0],
                 self._software[1],
                 peer=self,
-                apis=self._server.apis,
+                apis=self._listener.apis,
             )
         return context
 
@@ -314,7 +349,7 @@ class Connection(asyncio.BufferedProtocol):
         slot: Slot,
     ) -> None:
         try:
-            response = await handler(request, context, self._server.services)
+            response = await handler(request, context, self._listener.services)
         except BmqError as error:
             response = refused(api_key, request, error.code, str(error))
         except Exception as error:
@@ -325,7 +360,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         code = getattr(response, "error_code", 0)
         if code:
-            self._server.stats.note_error(api_key, code)
+            self._listener.stats.note_error(api_key, code)
         if isinstance(response, EncodedBody):
             slot((encode_response_header(api_key, header.api_version, header.correlation_id), response.data))
         else:
@@ -333,7 +368,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _note_failure(self, api_key: ApiKey, error: Exception) -> None:
         log.error(
-            "handler_failed", api=api_key.name, client=self.host, error=repr(error), exc_info=self._server.is_debug
+            "handler_failed", api=api_key.name, client=self.host, error=repr(error), exc_info=self._listener.is_debug
         )
 
     # --- answers
@@ -351,7 +386,7 @@ class Connection(asyncio.BufferedProtocol):
         if transport is None:
             return
         now_s = self._loop.time()
-        stats = self._server.stats
+        stats = self._listener.stats
         out: list[Buffer] = []
         sent = released = 0
         while slots and slots[0].is_done:
@@ -372,7 +407,7 @@ class Connection(asyncio.BufferedProtocol):
             stats.sent_bytes += sent
             self.active_at_s = now_s
             transport.writelines(out)
-        self._server.give_back(released)
+        self._listener.give_back(released)
         if self._is_stopping:
             self._close_when_idle()
         elif self._frames or self._is_reading_paused:
@@ -382,7 +417,7 @@ class Connection(asyncio.BufferedProtocol):
     def close(self, reason: str) -> None:
         """Close at once because of what the client sent, or did not take."""
         if self._transport is not None and not self._transport.is_closing():
-            self._server.note_bad(self, reason)
+            self._listener.note_bad(self, reason)
             self._transport.abort()
 
     def close_if_idle(self, before_s: float) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
-from bmq.log.store import Buffer
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import RequestHeader
 from bmq.protocol.request_context import RequestContext
+from bmq.proxy.reply import Reply
 from bmq.proxy.services import Services
 
 
@@ -41,19 +41,6 @@ def handles(api_key: ApiKey) -> Callable[[_H], _H]:
         return handler
 
     return register
-
-
-class Reply(Protocol):
-    """Takes a response frame without its length prefix, in pieces that are sent as they are; None closes the connection.
-
-    An empty sequence means that this request has no answer (Produce with acks=0). `is_done`: it was called, or nobody is
-    there to be answered any more.
-    """
-
-    @property
-    def is_done(self) -> bool: ...
-
-    def __call__(self, buffers: Sequence[Buffer] | None) -> None: ...
 
 
 HotHandler = Callable[[bytearray, RequestHeader, RequestContext, Services, Reply], None]

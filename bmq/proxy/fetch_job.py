@@ -15,24 +15,19 @@ import structlog
 from bmq.log.partition_log import PartitionLog, TopicPartition
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import RequestHeader
-from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.error_codes import OTHER_LEADER, ErrorCode
 from bmq.protocol.errors import BmqError
-from bmq.protocol.hot import (
-    FetchResult,
-    FetchTopicResult,
-    LeaderHint,
-    NodeEndpoint,
-    encode_fetch_response,
-)
+from bmq.protocol.hot_fetch import FetchResult, FetchTopicResult, encode_fetch_response
+from bmq.protocol.hot_parts import LeaderHint, NodeEndpoint
 from bmq.protocol.messages.fetch_request import FetchRequest
 from bmq.proxy.catch_up import CaughtUp, bytes_behind
 from bmq.proxy.fetch_session import FetchScope, Interest
-from bmq.proxy.near_replica import NOWHERE, NearReader
+from bmq.proxy.preferred_read_replica import NOWHERE, PreferredReadReplica
 from bmq.proxy.topic_views import client_leader
 
 if TYPE_CHECKING:
-    from bmq.proxy.dispatch import Reply
-    from bmq.proxy.fetcher import Fetcher
+    from bmq.proxy.fetch_resources import FetchResources
+    from bmq.proxy.reply import Reply
     from bmq.proxy.services import Services
 
 _DEBUGGING_REPLICA_ID: Final = -2
@@ -46,7 +41,6 @@ _LOOKS_MAX: Final = 3  # that go straight from a task into another look
 GATHER_S_PER_PARTITION: Final = 40e-6
 GATHER_S_MIN: Final = 0.002  # of fewer partitions a look costs next to nothing
 GATHER_S_MAX: Final = 0.020
-_HINTED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 _log = structlog.get_logger("bmq.proxy")
 
@@ -72,7 +66,6 @@ class FetchJob:
     __slots__ = (
         "_begun_s",
         "_deadline_s",
-        "_fetcher",
         "_has_error",
         "_header",
         "_is_done",
@@ -91,6 +84,7 @@ class FetchJob:
         "_results",
         "_scope",
         "_services",
+        "_shared",
         "_slow",
         "_starting",
         "_starts",
@@ -101,22 +95,22 @@ class FetchJob:
 
     def __init__(
         self,
-        fetcher: Fetcher,
+        shared: FetchResources,
         services: Services,
         header: RequestHeader,
         request: FetchRequest,
         scope: FetchScope,
         reply: Reply,
-        near: NearReader | None = None,
+        near: PreferredReadReplica | None = None,
     ) -> None:
-        config = fetcher.config
+        config = shared.config
         self._near = near
-        self._fetcher = fetcher
+        self._shared = shared
         self._services = services
         self._header = header
         self._scope = scope
         self._reply = reply
-        self._begun_s = fetcher.loop.time()
+        self._begun_s = shared.loop.time()
         self._deadline_s = self._begun_s + min(max(request.max_wait_ms, 0), config.fetch_wait_ms_max) / 1000
         self._max_bytes = min(request.max_bytes, config.fetch_max_bytes)
         self._min_bytes = min(request.min_bytes, self._max_bytes)
@@ -148,17 +142,18 @@ class FetchJob:
             self._fail()
 
     def wake(self) -> None:
-        """Something it waits for has moved; others may have in the same turn of the loop, so look a moment later.
+        """A partition it waits for has moved: look again after a short delay, to gather the moves of other partitions.
 
-        A look at hundreds of partitions, the answer, and the consumer's next request cost milliseconds: so long it gathers.
+        The delay grows with the number of partitions: a look at hundreds, with its answer and the next request, costs
+        milliseconds.
         """
         if not self._is_scheduled and not self._is_done:
             self._is_scheduled = True
             gather_s = min(len(self._logs) * GATHER_S_PER_PARTITION, GATHER_S_MAX)
             if gather_s < GATHER_S_MIN:
-                self._fetcher.loop.call_soon(self._look_again)
+                self._shared.loop.call_soon(self._look_again)
             else:
-                self._fetcher.loop.call_later(gather_s, self._look_again)
+                self._shared.loop.call_later(gather_s, self._look_again)
 
     def expire(self) -> None:
         """The deadline of its wait has come."""
@@ -182,8 +177,8 @@ class FetchJob:
         self._total_bytes = 0
         self._has_error = self._is_paced = False
         self._turn_bytes = 0
-        slice_bytes = self._fetcher.governor.slice_bytes_max
-        left = min(self._max_bytes, self._fetcher.budget.room_bytes)
+        slice_bytes = self._shared.throttle.slice_bytes_max
+        left = min(self._max_bytes, self._shared.budget.room_bytes)
         is_first = True
         tail_bytes = 0
         results = self._results
@@ -209,7 +204,7 @@ class FetchJob:
                 views = log.tail_read(offset, limit, bound_offset)
                 is_tail = views is not None
                 if slice_bytes is not None and (
-                    views is None or bytes_behind(views, bound_offset) > self._fetcher.config.catch_up_behind_bytes
+                    views is None or bytes_behind(views, bound_offset) > self._shared.config.catch_up_behind_bytes
                 ):
                     if not self._may_catch_up(slice_bytes):
                         self._logs.pop()  # its records are there already; nothing of it is waited for
@@ -222,7 +217,7 @@ class FetchJob:
                         if views is not None:
                             self._turn_bytes += sum(map(len, views or ()))
                 if views is None:
-                    caught_up = self._fetcher.catch_up.read_cached(log, offset, limit, bound_offset)
+                    caught_up = self._shared.catch_up.read_cached(log, offset, limit, bound_offset)
                     if caught_up is None:
                         self._slow.append(_Slow(len(results), interest, log, limit, room_bytes, bound_offset))
                         left -= limit
@@ -252,15 +247,15 @@ class FetchJob:
                     self._aborted(log, offset, end_offset) if self._read_committed and views else self._none_aborted(),
                 )
             )
-        counts = self._fetcher.counts
+        counts = self._shared.counts
         counts.tail_bytes += tail_bytes
         counts.catch_up_bytes += self._total_bytes - tail_bytes
 
     def _may_catch_up(self, slice_bytes: int) -> bool:
         """Whether to read what lies far behind the end: what is left of the slice, when its turn has come."""
-        now_s = self._fetcher.loop.time()
+        now_s = self._shared.loop.time()
         if self._turn_s is None:
-            self._turn_s = self._fetcher.governor.turn(now_s)
+            self._turn_s = self._shared.throttle.turn(now_s)
         if now_s < self._turn_s:
             self._is_paced = True
             return False
@@ -300,7 +295,7 @@ class FetchJob:
             return self._check_divergence(interest, log)
         return log
 
-    def _send_to_rack(self, near: NearReader, interest: Interest, log: PartitionLog) -> bool:
+    def _send_to_rack(self, near: PreferredReadReplica, interest: Interest, log: PartitionLog) -> bool:
         """Whether the partition is to be read from a proxy in the consumer's rack: then its result says so (KIP-392)."""
         assert interest.topic_partition is not None
         replica = near.replica(interest.topic_partition)
@@ -328,7 +323,7 @@ class FetchJob:
     def _start(self, interest: Interest, topic_partition: TopicPartition) -> PartitionLog | None:
         code = self._starts.get(topic_partition)
         if code is None:
-            self._fetcher.start(self._services.partitions, topic_partition, self)
+            self._shared.starts.start(self._services.partitions, topic_partition, self.started)
             self._starting += 1
             # What is told if it is not ready in time.
             self._results.append(self._error_result(interest, ErrorCode.NOT_LEADER_OR_FOLLOWER))
@@ -341,7 +336,7 @@ class FetchJob:
         if epoch == interest.last_fetched_epoch and end_offset >= interest.fetch_offset:
             return log
         if not any(one is log for one in self._proved):
-            # It may be us who know less: a mirror is behind at times, and an owner that hung does not know of the next one.
+            # First prove ownership: our copy may be behind, and an owner that hung may not know that it was replaced.
             self._slow.append(_Slow(len(self._results), interest, log, None, 0, 0, is_divergent=True))
             self._results.append(self._without_records(interest, log))
             return None
@@ -358,7 +353,11 @@ class FetchJob:
 
     def _error_result(self, interest: Interest, code: ErrorCode) -> FetchResult:
         hint = None
-        if code in _HINTED and self._header.api_version >= _LEADER_HINTS_FROM and interest.topic_partition is not None:
+        if (
+            code in OTHER_LEADER
+            and self._header.api_version >= _LEADER_HINTS_FROM
+            and interest.topic_partition is not None
+        ):
             image = self._services.controller.image
             partition = image.partition(*interest.topic_partition)
             if partition is not None:
@@ -375,38 +374,38 @@ class FetchJob:
     # --- deciding
 
     def _decide(self) -> None:
-        fetcher = self._fetcher
-        now_s = fetcher.loop.time()
+        shared = self._shared
+        now_s = shared.loop.time()
         is_due = (
             self._has_error
             or self._total_bytes >= self._min_bytes
             or (self._turn_s is not None and self._turn_bytes > 0)  # a slice is all it gets at a time
             or not self._scope.interests
-            or fetcher.is_stopping
-            or len(fetcher.deadlines) >= fetcher.config.fetch_waiting_max
+            or shared.is_stopping
+            or len(shared.deadlines) >= shared.config.fetch_waiting_max
         )
         is_enough = is_due or now_s >= self._deadline_s
         if self._is_paced:
             assert self._turn_s is not None
-            # Without any records it waits for longer than its max_wait, if need be: an empty answer would bring it back
-            # at once, and one with a slice would make a limit of so much for each reader and max_wait.
+            # Without records it waits for its turn even past max_wait: after an empty answer the client would ask again
+            # at once, and an early slice would let each reader have one per max_wait, whatever the limit.
             is_held = not (is_enough if self._total_bytes else is_due)
             if is_held and not (self._slow or self._starting):
                 self._wait(min(self._turn_s, self._deadline_s) if self._total_bytes else self._turn_s)
                 return
-            # It is answered now, so a slice comes along: who always has tail records to fetch gets the old ones as well.
+            # It is answered now, so include a slice: a reader that always finds tail records must get its old ones too.
             self._turn_s = now_s
             self._look()
         if self._starting:
-            due_s = self._begun_s + fetcher.config.fetch_start_wait_ms / 1000
+            due_s = self._begun_s + shared.config.fetch_start_wait_ms / 1000
             if not is_enough and not self._slow:
                 due_s = max(due_s, self._deadline_s)
-            if now_s < due_s and not fetcher.is_stopping:
+            if now_s < due_s and not shared.is_stopping:
                 self._wait(due_s)
                 return
             is_enough = True
         if self._slow:
-            fetcher.spawn(self._settle(self._slow, is_enough))
+            shared.spawn(self._settle(self._slow, is_enough))
         elif is_enough:
             self._finish()
         else:
@@ -414,18 +413,18 @@ class FetchJob:
 
     def _wait(self, due_s: float) -> None:
         self._is_waiting = True
-        fetcher = self._fetcher
+        shared = self._shared
         for log in self._logs:
-            fetcher.waits.add(log, self.wake)
-        fetcher.deadlines.add(self.expire, due_s)
+            shared.waits.add(log, self.wake)
+        shared.deadlines.add(self.expire, due_s)
 
     def _stop_waiting(self) -> None:
         if self._is_waiting:
             self._is_waiting = False
-            fetcher = self._fetcher
+            shared = self._shared
             for log in self._logs:
-                fetcher.waits.discard(log, self.wake)
-            fetcher.deadlines.discard(self.expire)
+                shared.waits.discard(log, self.wake)
+            shared.deadlines.discard(self.expire)
 
     def _look_again(self) -> None:
         self._is_scheduled = False
@@ -436,7 +435,7 @@ class FetchJob:
     # --- what takes a task
 
     async def _settle(self, slow: list[_Slow], is_enough: bool) -> None:
-        budget = self._fetcher.budget
+        budget = self._shared.budget
         reserved_bytes = sum(max(one.length_bytes_max or 0, 0) for one in slow)
         budget.reserve(reserved_bytes)
         try:
@@ -461,7 +460,7 @@ class FetchJob:
                 self._guarded_finish()
             else:
                 self._wait(self._deadline_s)
-                if self._fetcher.loop.time() >= self._deadline_s:
+                if self._shared.loop.time() >= self._deadline_s:
                     self.expire()
         else:
             self.run()
@@ -480,7 +479,7 @@ class FetchJob:
                     return False
                 self._put_error(place, interest, ErrorCode.OFFSET_OUT_OF_RANGE)
                 return True
-            caught_up = await self._fetcher.catch_up.read(log, offset, limit, bound_offset)
+            caught_up = await self._shared.catch_up.read(log, offset, limit, bound_offset)
         except BmqError as error:
             return await self._settle_error(slow, error)
         self._put_records(slow, caught_up)
@@ -496,7 +495,7 @@ class FetchJob:
                 await log.prove_ownership()
             except BmqError as lost:
                 error = lost
-        if error.code not in _HINTED and error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
+        if error.code not in OTHER_LEADER and error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
             _log.warning(
                 "fetch_read_failed",
                 topic_id=str(log.topic_partition.topic_id),
@@ -519,7 +518,7 @@ class FetchJob:
             return
         self._total_bytes += size
         self._turn_bytes += size
-        self._fetcher.counts.catch_up_bytes += size
+        self._shared.counts.catch_up_bytes += size
         result = self._results[slow.place]._replace(records=views)
         if self._read_committed and views:
             result = result._replace(
@@ -536,10 +535,10 @@ class FetchJob:
             self._fail()
 
     def _finish(self) -> None:
-        fetcher = self._fetcher
+        shared = self._shared
         scope = self._scope
-        error_code, session_id, told = fetcher.sessions.answer(
-            scope, zip(scope.interests, self._results, strict=True), int(fetcher.loop.time() * 1000)
+        error_code, session_id, told = shared.sessions.answer(
+            scope, zip(scope.interests, self._results, strict=True), int(shared.loop.time() * 1000)
         )
         if error_code:
             self._services.stats.note_error(ApiKey.FETCH, error_code)
@@ -566,10 +565,10 @@ class FetchJob:
             node_endpoints=self._endpoints(hinted) if hinted else (),
         )
         if self._turn_s is not None or self._turn_bytes:
-            fetcher.governor.settle(fetcher.loop.time(), self._turn_bytes)
+            shared.throttle.settle(shared.loop.time(), self._turn_bytes)
         if self._total_bytes:
-            fetcher.budget.hold(buffers, self._total_bytes)
-        fetcher.counts.fetches += 1
+            shared.budget.hold(buffers, self._total_bytes)
+        shared.counts.fetches += 1
         self._is_done = True
         self._reply(buffers)
 

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from bmq.log.partition_log import TopicPartition
 from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.hot import FetchResult
+from bmq.protocol.hot_fetch import FetchResult
 from bmq.protocol.messages.fetch_request import FetchRequest
 
 NO_SESSION_ID: Final = 0

@@ -56,7 +56,10 @@ class Proxies:
 
 
 class _Pictures:
-    """The newest few: one in a process, more where a simulation has many nodes in one. Held, so that an id stays theirs."""
+    """The newest few Proxies, by id() of their nodes: one per process, more in a simulation of many nodes.
+
+    The nodes are kept too, so that their id() is not reused.
+    """
 
     def __init__(self) -> None:
         self._found: dict[int, tuple[Mapping[int, Node], Proxies]] = {}

@@ -14,8 +14,8 @@ from functools import partial
 
 from bmq.log.partition_log import Location
 from bmq.log.store import SegmentStore
-from bmq.proxy.fetch_config import FetchConfig
 from bmq.proxy.fetch_metrics import FetchCounts
+from bmq.proxy.fetch_settings import FetchSettings
 
 ChunkKey = tuple[int, int]  # file id, number of the chunk in the file
 
@@ -23,7 +23,7 @@ ChunkKey = tuple[int, int]  # file id, number of the chunk in the file
 class ReadCache:
     """`chunk_bytes` is the size of all chunks but a file's last."""
 
-    def __init__(self, store: SegmentStore, config: FetchConfig, counts: FetchCounts) -> None:
+    def __init__(self, store: SegmentStore, config: FetchSettings, counts: FetchCounts) -> None:
         self.chunk_bytes = config.read_chunk_bytes
         self.bytes_max = config.read_cache_bytes_max
         self.bytes_used = 0
@@ -128,7 +128,7 @@ class ReadCache:
         if reading is not None and reading[1] is task:
             del self._reading[key]
         if not task.cancelled():
-            # Who waits for it hears of a failure; nobody may be waiting for what was read ahead.
+            # Mark a failure as retrieved: a chunk that is read ahead may have no waiter.
             task.exception()
 
     def _end_read_ahead(self, size: int, _: Task[memoryview]) -> None:

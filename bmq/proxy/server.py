@@ -91,7 +91,7 @@ class KafkaServer:
             self._timer.cancel()
         if self._server is not None:
             self._server.close()
-        for connection in tuple(self._connections):
+        for connection in self.connections:
             connection.stop()
         if self._connections:
             try:
@@ -99,10 +99,15 @@ class KafkaServer:
                     await self._all_gone.wait()
             except TimeoutError:
                 log.warning("connections_cut", connections=len(self._connections))
-                for connection in tuple(self._connections):
+                for connection in self.connections:
                     connection.abort()
 
     # --- connections
+    @property
+    def connections(self) -> tuple[Connection, ...]:
+        """The open ones, oldest first."""
+        return tuple(self._connections)
+
     def admit(self, connection: Connection) -> bool:
         """Whether a new connection may stay."""
         if self._is_stopping or len(self._connections) >= self.limits.connections_max:
@@ -119,7 +124,7 @@ class KafkaServer:
     def _drop_all(self, stall_s: float) -> None:
         if self._connections:
             log.warning("connections_dropped", connections=len(self._connections), stood_still_s=round(stall_s, 3))
-        for connection in tuple(self._connections):
+        for connection in self.connections:
             connection.drop()
 
     def forget(self, connection: Connection) -> None:
@@ -175,14 +180,15 @@ class KafkaServer:
     # --- time
     def _housekeeping(self) -> None:
         now_s = self.loop.time()
+        self.services.produce_deadlines.expire(now_s)
         self.services.appender.expire(now_s)
         if self.is_full:
             stalled_before_s = now_s - self.limits.stalled_request_ms / 1000
-            for connection in tuple(self._connections):
+            for connection in self.connections:
                 connection.close_if_stalled(stalled_before_s)
         if now_s >= self._next_idle_check_s:
             self._next_idle_check_s = now_s + _IDLE_CHECK_S
             before_s = now_s - self.limits.connections_max_idle_ms / 1000
-            for connection in tuple(self._connections):
+            for connection in self.connections:
                 connection.close_if_idle(before_s)
         self._timer = self.loop.call_later(_HOUSEKEEPING_S, self._housekeeping)

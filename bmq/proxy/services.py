@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from asyncio import AbstractEventLoop
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from bmq.log.clock import Clock
+from bmq.log.refused_sequences import RefusedSequences
 from bmq.log.store import SegmentStore
 from bmq.metadata.image import MetadataImage, Node
 from bmq.protocol.apis import ApiKey
+from bmq.protocol.codec import RequestHeader
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy.appender import Appender, Partitions
+from bmq.proxy.produce_deadlines import ProduceDeadlines
 from bmq.proxy.producer_ids import ProducerIds
+from bmq.proxy.reply import Reply
 from bmq.proxy.stats import ProxyStats
-
-if TYPE_CHECKING:
-    from bmq.proxy.fetcher import Fetcher
 
 
 class RequestHandler(Protocol):
@@ -47,11 +48,22 @@ class Groups(RequestHandler, Protocol):
         """Have the group's coordinator ready; the node clients find it at, None: this one. Raises KafkaError."""
 
 
+class FetchHandler(Protocol):
+    """The read path; one for all listeners of a process."""
+
+    def fetch(
+        self, frame: bytearray, header: RequestHeader, context: RequestContext, services: Services, reply: Reply
+    ) -> None:
+        """Answer a Fetch (4-18), at once if nothing has to be waited for. Raises MalformedMessage."""
+
+
 @dataclass(slots=True)
 class Services:
     """Handed to every handler. `loop` is the time; `node` is who we are to clients.
 
     `departed`: nodes that were in the image until a moment ago; the same object while nothing changes.
+    `refused_unknown`: by (name or id of a topic, partition) as the client says it, batches for what this process has not
+    heard of yet.
     """
 
     node: Node
@@ -61,10 +73,12 @@ class Services:
     groups: Groups
     clock: Clock
     appender: Appender
-    fetcher: Fetcher
+    fetcher: FetchHandler
     producer_ids: ProducerIds
     stats: ProxyStats
     loop: AbstractEventLoop
     is_auto_create_enabled: bool = True
     departed: Callable[[], tuple[Node, ...]] = tuple
+    produce_deadlines: ProduceDeadlines = field(default_factory=ProduceDeadlines)
+    refused_unknown: RefusedSequences = field(default_factory=RefusedSequences)
     is_between_nodes: bool = False  # the listener that other nodes use: clients' rights were checked at theirs

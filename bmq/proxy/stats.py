@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from bmq.log.latency import LatencyHistogram
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
-from bmq.proxy.catch_up_governor import BOUNDS_S
+from bmq.proxy.catch_up_throttle import BOUNDS_S
 
 _BOUNDS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
@@ -33,7 +33,7 @@ class ProxyStats(Collector):
         self.produce_latency = LatencyHistogram(_BOUNDS_S)
         self.produce_times = LatencyHistogram(
             BOUNDS_S
-        )  # the same, as finely as the governor of catch-up reads wants it
+        )  # the same, as finely as the throttle of catch-up reads wants it
         self.fetch_latency = LatencyHistogram(_BOUNDS_S)
 
     def note_error(self, api_key: int, code: int) -> None:

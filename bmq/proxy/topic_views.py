@@ -14,7 +14,7 @@ from bmq.metadata.image import NO_LEADER, ROLE_PROXY, MetadataImage, Node, Parti
 from bmq.metadata.topic_names import validate_name
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
-from bmq.proxy.live_proxies import proxies_of
+from bmq.proxy.live_proxies import Proxies, proxies_of
 
 if TYPE_CHECKING:
     from bmq.proxy.services import Services
@@ -26,18 +26,21 @@ def client_leader(image: MetadataImage, key: TopicPartition, partition: Partitio
     Its home (`home_proxy`), unless that was started again a moment ago: clients may not try to reach it for a while.
     """
     proxies = proxies_of(image)
-    home = home_proxy(image, key, partition)
+    home = _home(proxies, image, key, partition)
     return proxies.stand_in(key, image.nodes[home].rack) if home in proxies.returning else home
 
 
 def home_proxy(image: MetadataImage, key: TopicPartition, partition: PartitionImage) -> int:
     """The owner's node, or the proxy that stands in for it.
 
-    In the owner's rack where there is a proxy: all that is produced goes from the one to the other. An owner that is not
-    among the nodes seems to have died: the proxy in its place keeps what comes until there is a next one. NO_LEADER when
-    the controller says that there is no owner, or there is no proxy.
+    A stand-in is in the owner's rack if that has a proxy, since it forwards all produces to the owner. If the owner is
+    not among the live nodes, the stand-in queues produces until there is a new one. NO_LEADER when the partition has no
+    owner, or there is no proxy.
     """
-    proxies = proxies_of(image)
+    return _home(proxies_of(image), image, key, partition)
+
+
+def _home(proxies: Proxies, image: MetadataImage, key: TopicPartition, partition: PartitionImage) -> int:
     leader = partition.leader
     if leader in proxies.by_id:
         return leader

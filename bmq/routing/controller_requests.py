@@ -1,7 +1,7 @@
-"""The controller as a proxy uses it: requests go to whoever is the active one now, until the request's own time is over.
+"""The controller as a proxy uses it: requests go to the currently active one, and are retried until they time out.
 
-A controller that was lost on the way may have carried the request out or not, so it is sent again to the next one. What
-that answers about work already done is told to the client as done:
+If the controller is lost meanwhile, the request may or may not have been carried out, so it is sent again to the next
+one. Errors which only mean that the first try did the work become success:
 
 - CreateTopics, TOPIC_ALREADY_EXISTS: NONE, if this node's image did not have the topic when the request came and the
   topic is now as it was asked for. (Kafka tells the error. Somebody else making the very same topic in those moments
@@ -10,8 +10,8 @@ that answers about work already done is told to the client as done:
   was made anew under its name meanwhile is another one.
 - CreatePartitions, INVALID_PARTITIONS: NONE, if the topic had fewer and has just as many now.
 
-The other requests say how things shall be, and may be repeated as they are. An answer to a change waits until this node's
-own image shows it, so that who made a topic through this proxy finds it here.
+The other requests may be repeated as they are. The answer to one of these three waits until this node's own image shows
+the change, so that a client that created a topic through this proxy finds it here.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from typing import Any, Final
 
 import structlog
 
+from bmq.aio.backoff import Backoff
 from bmq.election.election import ControllerClaim
 from bmq.membership.image_waits import ImageWaits
 from bmq.metadata.image import MetadataImage, TopicImage
-from bmq.peers.backoff import Backoff
 from bmq.peers.envelope import forward
 from bmq.peers.link import LinkLost
 from bmq.peers.links import Links
@@ -43,10 +43,9 @@ from bmq.protocol.messages.create_topics_request import CreatableTopic, CreateTo
 from bmq.protocol.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
 from bmq.protocol.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from bmq.protocol.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
-from bmq.protocol.request_context import RequestContext
+from bmq.protocol.request_context import RequestContext, by_itself
 from bmq.proxy.services import Controller
 
-_BY_ITSELF: Final = RequestContext(APIS[ApiKey.CREATE_TOPICS].version_max, "bmq", "", principal="User:bmq")
 _DEFAULTS: Final = -1
 _LEADER_CHECK_S: Final = 0.1
 _SENT_WITHIN: Final = 0.8
@@ -238,7 +237,7 @@ class RemoteController:
         # The controller knows the settings of internal topics: they are asked for with defaults like all others.
         topic = CreatableTopic(name=name, num_partitions=_DEFAULTS, replication_factor=_DEFAULTS)
         request = CreateTopicsRequest(topics=(topic,), timeout_ms=wait_ms)
-        asked = await self._ask(ApiKey.CREATE_TOPICS, request, _BY_ITSELF)
+        asked = await self._ask(ApiKey.CREATE_TOPICS, request, by_itself(ApiKey.CREATE_TOPICS))
         result: CreatableTopicResult = asked.response.topics[0]
         if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             raise KafkaError(ErrorCode(result.error_code), result.error_message or "")
@@ -306,7 +305,9 @@ class RemoteController:
         loop = self._loop
         deadline_s = loop.time() + wait_s
         send_until_s = loop.time() + wait_s * _SENT_WITHIN
-        backoff = Backoff(self._random, min_ms=self._config.retry_min_ms, max_ms=self._config.retry_max_ms)
+        backoff = Backoff(
+            self._random, first_s=self._config.retry_min_ms / 1000, max_s=self._config.retry_max_ms / 1000
+        )
         is_repeated = False
         reason = "there is no active controller"
         while (left_s := send_until_s - loop.time()) > 0:

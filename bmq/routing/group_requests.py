@@ -8,12 +8,12 @@ OffsetCommit     writes the same again; the caller sees to it that no later comm
 SyncGroup        is answered by the generation it names, or refused because that is over.
 JoinGroup        of a known member takes the place of its first one. Without a member id it is answered at once with one
                  to come back with (from version 4 on), or a static member's new id replaces the first. Only an old
-                 client's very first JoinGroup would leave somebody behind for whom a rebalance waits: it is told
-                 COORDINATOR_NOT_AVAILABLE instead, and decides for itself.
-LeaveGroup       a second one finds nobody left: that is what was asked for, and told so.
-DeleteGroups, OffsetDelete  are not: a second one would delete what was committed after the first. Instead the coordinator
-                 is asked what is left. Nothing: done. Else the answer is REQUEST_TIMED_OUT, which stock clients show their
-                 users, where they would send the request again by themselves after a coordinator's error.
+                 client's very first JoinGroup would leave an orphaned member for which a rebalance waits: it is not
+                 repeated but answered COORDINATOR_NOT_AVAILABLE, and the client decides.
+LeaveGroup       a second one finds no such member, which is answered as success.
+DeleteGroups, OffsetDelete  are not repeated: a second one would delete what was committed after the first. Instead the
+                 coordinator is asked what is left. If nothing, that is success. Else the answer is REQUEST_TIMED_OUT,
+                 which stock clients show their users; after a coordinator's error they would retry by themselves.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """All groups of the cluster as one proxy serves them: each request goes to the node that owns the group's shard.
 
-A group's shard is a partition of the offsets topic, and its coordinator lives in the process that owns that partition. A
-shard on the move is waited for: what the client would hear and ask again for is asked again here, for a bounded time from
-the first failure on (group_requests.py says what may be repeated). Then the client gets the coordinator error it knows.
+A group's shard is a partition of the offsets topic, and its coordinator lives in the process that owns that partition.
+While a shard moves, requests are retried here instead of by the client, for a bounded time from the first failure on
+(group_requests.py says which may be repeated). After that the client gets the usual coordinator error.
 
-No request is sent later than `request_age_max_ms` after it was received: a client that has given its commit up may have
-committed something newer by another way, which the old one would undo.
+Except for JoinGroup and SyncGroup, no request is sent later than `request_age_max_ms` after it was received: a client
+that gave up on a commit may have committed a newer offset over another connection, which the old one would undo.
 
 Clients are sent to the owner's node when that has a proxy, and to the proxy that stands in for it otherwise, so that most
 requests need no second hop; any proxy serves any group.
@@ -21,12 +21,12 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Final, NamedTuple, Protocol
 
+from bmq.aio.backoff import Backoff
 from bmq.coordinator.coordinator import GroupCoordinator
 from bmq.coordinator.directory import shard_of
 from bmq.log.partition_log import TopicPartition
 from bmq.membership.image_waits import ImageWaits
 from bmq.metadata.image import NO_LEADER, OFFSETS_TOPIC_NAME, MetadataImage, Node, TopicImage
-from bmq.peers.backoff import Backoff
 from bmq.peers.envelope import forward
 from bmq.peers.link import LinkLost
 from bmq.peers.links import Links
@@ -199,9 +199,9 @@ class RoutedGroups:
     async def _list_groups(self, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
         """ListGroups 0-5: the groups clients find at this node, from the nodes that own their shards.
 
-        Tools ask every node they know and put the answers together; older ones would show a group as often as it is
-        listed. A node that is no proxy is asked by nobody but operators, and lists all groups. Shards that cannot be
-        listed now are told by the error code, beside the groups of the others.
+        Tools merge the answers of all nodes, and older ones would show a group as often as it is listed: so only one
+        proxy lists it. A node that is no proxy is asked by operators only, and lists all groups. If some shards cannot
+        be listed now, the error code says so, and the groups of the others are returned.
         """
         listed: dict[int, list[ListedGroup]] = {}
         error = ErrorCode.NONE
@@ -347,7 +347,7 @@ class RoutedGroups:
     async def _send_waiting(
         self, owner: int, api_key: ApiKey, message: Any, context: RequestContext, leader_epoch: int
     ) -> Any:
-        """On a link of their own and no more than that takes: what waits for members must not hold heartbeats up."""
+        """Over a separate link, `members_waiting_max` at most: what waits for members must not delay heartbeats."""
         if self._waiting[owner] >= self._config.members_waiting_max:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"too many members wait at node {owner}")
         self._waiting[owner] += 1
@@ -400,7 +400,9 @@ class RoutedGroups:
         return self._config.move_wait_ms if self._has_topic() else self._config.topic_wait_ms
 
     def _patience(self) -> _Patience:
-        backoff = Backoff(self._random, min_ms=self._config.retry_min_ms, max_ms=self._config.retry_max_ms)
+        backoff = Backoff(
+            self._random, first_s=self._config.retry_min_ms / 1000, max_s=self._config.retry_max_ms / 1000
+        )
         return _Patience(self._loop, self._waits, backoff)
 
     @asynccontextmanager

@@ -1,6 +1,6 @@
 """A partition that another node owns, at one leader epoch, as the proxy uses it: a PartitionLog over links to the owner.
 
-Appends are forwarded as they are, one Produce request for each; what is read comes from a mirror that the owner's tail
+Appends are forwarded as they are, one Produce request for each; what is read comes from a copy that the owner's tail
 stream keeps current, or from the store, after the owner said where. The log is attached to a link while appends can be
 sent. It is detached when the link is lost or the owner refuses, and may be attached again (`open`); it is closed for good
 when the partition has another owner or epoch.
@@ -27,9 +27,9 @@ from bmq.log.partition_log import (
 from bmq.peers.link import Link, LinkLost
 from bmq.peers.links import Links
 from bmq.protocol.apis import ApiKey
-from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.error_codes import NOT_LEADER_AT_EPOCH, ErrorCode
 from bmq.protocol.errors import KafkaError, MalformedMessage, UnsupportedVersion
-from bmq.protocol.hot import (
+from bmq.protocol.hot_produce import (
     FORWARDED_PRODUCE_VERSION,
     ProduceResult,
     encode_produce_request,
@@ -43,16 +43,11 @@ from bmq.protocol.internal_messages import (
     TailPart,
 )
 from bmq.protocol.record_batch import put_leader_epoch
-from bmq.routing.config import RouterConfig
-from bmq.routing.remote_state import Mirror
+from bmq.routing.remote_state import RemoteState
+from bmq.routing.settings import RouterSettings
 
 PRODUCE_PURPOSE: Final = "produce"
 GREATEST_TIMESTAMP: Final = -3
-
-NOT_OWNED_THERE: Final = frozenset(
-    (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH)
-)
-"""What a node says that does not own the partition at the epoch asked for."""
 
 _ACKS_ALL: Final = -1
 _ACKS_ONE: Final = 1
@@ -70,7 +65,7 @@ class RemoteSurroundings:
     """
 
     links: Links
-    config: RouterConfig
+    config: RouterSettings
     follow: Callable[[RemoteLog], None]
     detached: Callable[[RemoteLog], None]
     tail_cache: TailCache = field(init=False)
@@ -97,7 +92,7 @@ class RemoteLog:
         self.is_wanted = False
         self._surroundings = surroundings
         self._config = surroundings.config
-        self._mirror = Mirror(surroundings.tail_cache.partition())
+        self._remote_state = RemoteState(surroundings.tail_cache.partition())
         self._waiters = Waiters()
         self._link: Link | None = None
         self._appends: dict[_Append, None] = {}  # forwarded and not answered, in order
@@ -121,25 +116,25 @@ class RemoteLog:
 
     @property
     def log_start_offset(self) -> int:
-        return self._mirror.log_start_offset
+        return self._remote_state.log_start_offset
 
     @property
     def high_watermark(self) -> int:
-        return self._mirror.high_watermark
+        return self._remote_state.high_watermark
 
     @property
     def last_stable_offset(self) -> int:
-        return self._mirror.last_stable_offset
+        return self._remote_state.last_stable_offset
 
     @property
     def log_end_offset(self) -> int:
         """Asked for by who reads at the end, or past what is known here of the log."""
         self._want()
-        return self._mirror.log_end_offset
+        return self._remote_state.log_end_offset
 
     def epoch_end_offset(self, leader_epoch: int) -> tuple[int, int]:
-        """As PartitionLog.epoch_end_offset, as of the mirror: prove ownership first for an answer that is not behind."""
-        return self._mirror.epoch_end_offset(leader_epoch)
+        """As PartitionLog.epoch_end_offset, as of our copy: prove ownership first for an answer that is not behind."""
+        return self._remote_state.epoch_end_offset(leader_epoch)
 
     # --- its life
 
@@ -169,7 +164,7 @@ class RemoteLog:
         self._link = None
         if not self.ended.done():
             self.ended.set_result(None)
-        self._mirror.clear()
+        self._remote_state.clear()
         self._waiters.wake_all()
 
     def close(self) -> None:
@@ -222,7 +217,7 @@ class RemoteLog:
             self.detach()
             self._settle(append, _LOST)
             raise
-        if result.error_code in NOT_OWNED_THERE:
+        if result.error_code in NOT_LEADER_AT_EPOCH:
             self.detach()
         self._settle(append, result)
 
@@ -236,7 +231,7 @@ class RemoteLog:
 
     def tail_read(self, offset: int, length_bytes_max: int, bound_offset: int) -> Sequence[memoryview] | None:
         """As PartitionLog.tail_read."""
-        views = self._mirror.tail_read(offset, length_bytes_max, bound_offset)
+        views = self._remote_state.tail_read(offset, length_bytes_max, bound_offset)
         if views is not None:
             # Who reads far behind the end needs nothing of it; it asks for `log_end_offset` when it comes there.
             self._want()
@@ -276,7 +271,7 @@ class RemoteLog:
         return None if answer.offset < 0 else (answer.offset, answer.timestamp_ms)
 
     def aborted_transactions(self, from_offset: int, to_offset: int) -> Sequence[AbortedTransaction]:
-        """None: transactions are not served, so there is nothing to hide from anybody."""
+        """Always empty: transactions are not served."""
         return ()
 
     async def delete_records(self, before_offset: int) -> int:
@@ -284,7 +279,7 @@ class RemoteLog:
         request = DeleteBeforeRequest(**self._named(), before_offset=before_offset)
         answer = await self._ask(ApiKey.DELETE_BEFORE, request)
         start_offset: int = answer.log_start_offset
-        self._learn(start_offset, self.high_watermark, self.last_stable_offset, self._mirror.log_end_offset)
+        self._learn(start_offset, self.high_watermark, self.last_stable_offset, self._remote_state.log_end_offset)
         return start_offset
 
     async def prove_ownership(self) -> None:
@@ -292,7 +287,7 @@ class RemoteLog:
         answer = await self._ask(ApiKey.PROVE_OWNERSHIP, ProveOwnershipRequest(**self._named()))
         if self.ended.done():
             raise _moved()  # in the turn of the loop in which the answer came: nothing is learned here any more
-        self._mirror.learn_epochs(answer.epochs)
+        self._remote_state.learn_epochs(answer.epochs)
         self._learn(answer.log_start_offset, answer.high_watermark, answer.last_stable_offset, answer.log_end_offset)
 
     # --- following
@@ -301,7 +296,7 @@ class RemoteLog:
         """News from the tail stream. Raises CorruptRecords."""
         if self.ended.done():
             return
-        if self._mirror.take(part):
+        if self._remote_state.take(part):
             self._waiters.wake_all()
 
     def _want(self) -> None:
@@ -316,7 +311,7 @@ class RemoteLog:
         return {"topic_id": topic_id, "partition": partition, "leader_epoch": self.leader_epoch}
 
     def _learn(self, start_offset: int, high_watermark: int, stable_offset: int, end_offset: int) -> None:
-        if not self.ended.done() and self._mirror.learn(
+        if not self.ended.done() and self._remote_state.learn(
             log_start_offset=start_offset,
             high_watermark=high_watermark,
             last_stable_offset=stable_offset,
@@ -348,7 +343,7 @@ class RemoteLog:
     def _refused(self, code: ErrorCode, message: str) -> None:
         if code is ErrorCode.LEADER_NOT_AVAILABLE:
             raise PartitionStarting(message)
-        if code in NOT_OWNED_THERE:
+        if code in NOT_LEADER_AT_EPOCH:
             self.detach()
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         raise KafkaError(code, message)

@@ -10,7 +10,7 @@ from bmq.protocol.internal_messages import EpochStart, TailPart
 from bmq.protocol.record_batch import batches
 
 
-class Mirror:
+class RemoteState:
     """`tail`: an empty one; batches enter it as views of the frame they came in."""
 
     __slots__ = (

@@ -1,8 +1,8 @@
-"""The way to any partition from this node: to the one that is owned here, or to a log that reaches its owner elsewhere.
+"""Finds any partition's log from this node: the one that is owned here, or else a RemoteLog of its owner.
 
-The metadata image says who owns what, and is a hint: it may be behind the owners or ahead of them. So a refusal is met by
-waiting for a newer image, or a little while, and looking again; never by looking again at once. Who waits longer than
-`move_wait_ms` gets the last refusal.
+The metadata image is a hint at who owns what: it may be behind the owners or ahead of them. After a refusal the router
+waits for a newer image, or a back-off pause, before it looks again. After `move_wait_ms` the caller gets
+NOT_LEADER_OR_FOLLOWER with the message of the last refusal.
 """
 
 from __future__ import annotations
@@ -13,30 +13,22 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from bmq.aio.backoff import Backoff
 from bmq.log.partition_log import PartitionLog, PartitionStarting, TopicPartition
 from bmq.metadata.image import NO_LEADER, MetadataImage, Node
-from bmq.peers.backoff import Backoff
 from bmq.peers.link import Link
 from bmq.peers.links import Links
-from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.error_codes import NOT_LEADER_AT_EPOCH, ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
-from bmq.routing.config import RouterConfig
 from bmq.routing.metrics import RouterCollector, RouterCounts
 from bmq.routing.remote_log import RemoteLog, RemoteSurroundings
+from bmq.routing.settings import RouterSettings
 from bmq.routing.tail_stream import TailStreams
 
 if TYPE_CHECKING:
     from bmq.broker.manager import PartitionManager
 
-_PASSING: Final = frozenset(
-    (
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.UNSUPPORTED_VERSION,
-    )
-)
+_PASSING: Final = NOT_LEADER_AT_EPOCH | {ErrorCode.NETWORK_EXCEPTION, ErrorCode.UNSUPPORTED_VERSION}
 """Refusals that end by themselves: the partition is on its way, or its owner is."""
 
 
@@ -62,7 +54,7 @@ class Router:
         image: Callable[[], MetadataImage],
         *,
         random: Random,
-        config: RouterConfig,
+        config: RouterSettings,
     ) -> None:
         self._node_id = node_id
         self._manager = manager
@@ -100,7 +92,9 @@ class Router:
         `move_wait_ms` NOT_LEADER_OR_FOLLOWER.
         """
         deadline_s = self._loop.time() + self._config.move_wait_ms / 1000
-        backoff = Backoff(self._random, min_ms=self._config.backoff_min_ms, max_ms=self._config.backoff_max_ms)
+        backoff = Backoff(
+            self._random, first_s=self._config.backoff_min_ms / 1000, max_s=self._config.backoff_max_ms / 1000
+        )
         while True:
             target = self._target(topic_partition)
             try:
@@ -170,7 +164,7 @@ class Router:
             raise KafkaError(error.code, str(error))
 
     async def _open(self, log: RemoteLog) -> BmqError | None:
-        """Why not, if not."""
+        """Open the log and attach it to its link; the error if that failed, else None."""
         try:
             await log.open()
         except BmqError as error:

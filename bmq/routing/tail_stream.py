@@ -2,8 +2,8 @@
 
 A partition is followed from the moment somebody waits at its end, and no longer than `tail_idle_ms` after somebody did
 last: a proxy that only forwards produces gets none of it back. What is new to follow goes out at once in a second poll,
-which ends the first one. A stream that is lost is opened again, and everything is followed anew from where its mirror
-stands; until then the mirrors stay as they are, which is true, only old.
+which ends the first one. A stream that is lost is opened again, and everything is followed anew from where its copy
+stands; until then the copies stay as they are, which is true, only old.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from typing import Final
 
 import structlog
 
+from bmq.aio.backoff import Backoff
 from bmq.log.partition_log import TopicPartition
-from bmq.peers.backoff import Backoff
 from bmq.peers.link import Link, LinkLost
 from bmq.peers.links import Links
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import encode
+from bmq.protocol.error_codes import NOT_LEADER_AT_EPOCH
 from bmq.protocol.errors import BmqError, MalformedMessage
 from bmq.protocol.hot_tail import TAIL_FETCH_VERSION, parse_tail_response
 from bmq.protocol.internal_messages import (
@@ -30,8 +31,8 @@ from bmq.protocol.internal_messages import (
     TailInterest,
     TailPart,
 )
-from bmq.routing.config import RouterConfig
-from bmq.routing.remote_log import NOT_OWNED_THERE, RemoteLog, error_code_of
+from bmq.routing.remote_log import RemoteLog, error_code_of
+from bmq.routing.settings import RouterSettings
 
 TAIL_PURPOSE: Final = "tail"
 CHANGES_MAX: Final = 5_000  # of one poll: so many are taken up in a few milliseconds
@@ -47,7 +48,7 @@ _log = structlog.get_logger("bmq.routing")
 class TailStreams:
     """All of a process. One timer looks after polls that are overdue and partitions that nobody reads any more."""
 
-    def __init__(self, links: Links, config: RouterConfig, random: Random) -> None:
+    def __init__(self, links: Links, config: RouterSettings, random: Random) -> None:
         self._links = links
         self._config = config
         self._random = random
@@ -62,12 +63,12 @@ class TailStreams:
         return sum(len(stream) for stream in self._streams.values())
 
     def follow(self, log: RemoteLog) -> None:
-        """Keep the log's mirror current until nobody reads its end any more."""
+        """Keep the log's remote state current until nobody reads its end any more."""
         if self._is_closed:
             return
         stream = self._streams.get(log.owner)
         if stream is None:
-            backoff = Backoff(self._random, min_ms=_RETRY_MIN_MS, max_ms=_RETRY_MAX_MS)
+            backoff = Backoff(self._random, first_s=_RETRY_MIN_MS / 1000, max_s=_RETRY_MAX_MS / 1000)
             stream = self._streams[log.owner] = TailStream(log.owner, self._links, self._config, backoff)
         stream.follow(log)
         if self._timer is None:
@@ -121,7 +122,7 @@ class _Followed:
 class TailStream:
     """To one owner. `len` of it: the partitions it follows."""
 
-    def __init__(self, owner: int, links: Links, config: RouterConfig, backoff: Backoff) -> None:
+    def __init__(self, owner: int, links: Links, config: RouterSettings, backoff: Backoff) -> None:
         self._owner = owner
         self._links = links
         self._config = config
@@ -141,7 +142,7 @@ class TailStream:
         return len(self._followed)
 
     def follow(self, log: RemoteLog) -> None:
-        """From where its mirror stands."""
+        """From where its remote state stands."""
         key = log.topic_partition
         followed = self._followed.get(key)
         if followed is not None and followed.log is log:
@@ -307,5 +308,5 @@ class TailStream:
             return
         followed.poll = 0  # the owner has forgotten it already
         self.forget(log)
-        if error_code_of(part.error_code) in NOT_OWNED_THERE:
+        if error_code_of(part.error_code) in NOT_LEADER_AT_EPOCH:
             log.detach()

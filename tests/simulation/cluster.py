@@ -12,8 +12,9 @@ import random
 from functools import partial
 from typing import Any
 
+from bmq.cli.node import NodeServer
 from bmq.cli.settings import load_settings
-from bmq.membership.controller_office import ElectionBehindLog
+from bmq.membership.controller_leadership import ElectionBehindLog
 from bmq.metadata.image import MetadataImage, PartitionImage
 from tests.fakes.election import FakeElectionService
 from tests.fakes.store import FakeStore, Faults
@@ -31,7 +32,7 @@ from tests.simulation.clients import (
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.cluster_chaos import PARTITIONS, ClusterChaos, highest_metadata_epoch, move
 from tests.simulation.cluster_kind import ClusterKind
-from tests.simulation.cluster_node import NodeProcess, SimulatedNode
+from tests.simulation.cluster_node import NodeProcess, hooks_of
 from tests.simulation.cluster_rules import ClusterRules, check_nothing_is_left
 from tests.simulation.crowd import Crowd
 from tests.simulation.fault_rates import FaultRates, worsen
@@ -137,17 +138,19 @@ class Cluster:
         settings = load_settings(given, None).settings
         dice = self._dice(f"node {node.node_id} {number}")
         while True:
-            server = node.server = SimulatedNode(
-                self.kind,
-                partial(self.rules.saw_image, node),
-                partial(self.rules.same_for_all, node),
-                self._elected,
+            server = node.server = NodeServer(
                 settings,
                 node.client,
                 node.election,
                 SimulatedClock(self.loop),
                 dice,
                 rest=(host, _REST_PORT),
+                hooks=hooks_of(
+                    self.kind,
+                    partial(self.rules.saw_image, node),
+                    partial(self.rules.same_for_all, node),
+                    self._elected,
+                ),
             )
             try:
                 node.address, _ = await server.start()
@@ -287,8 +290,8 @@ class Cluster:
         await self._check_commits(admin)
         self.check_now()
         for node in self.nodes.values():
-            if self.rules.is_looking_inside and node.server is not None and node.server._manager is not None:
-                check_nothing_is_left(node.server)
+            if self.rules.is_looking_inside and node.roles is not None:
+                check_nothing_is_left(node.roles)
         self.outcome.moves = self.rules.moves
         if watching.done():
             watching.result()

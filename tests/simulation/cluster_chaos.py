@@ -118,7 +118,7 @@ class ClusterChaos:
         self._pause_one(self._any(), self._dice.uniform(0.1, 6))
 
     async def _pause_controller(self) -> None:
-        """Long enough that another one reigns when it wakes."""
+        """Long enough that another one leads when it wakes."""
         self._pause_one(self._controller(), self._dice.uniform(1.5, 5))
 
     async def _replace(self) -> None:
@@ -191,7 +191,7 @@ class ClusterChaos:
         self._cut_zookeeper_off(self._any())
 
     async def _cut_controller_off(self) -> None:
-        """From ZooKeeper, and sometimes from the other nodes too: it goes on believing in its office for a while."""
+        """From ZooKeeper, and sometimes from the other nodes too: for a while it goes on believing that it leads."""
         node = self._controller()
         self._cut_zookeeper_off(node)
         if self._dice.random() < 0.5:

@@ -74,7 +74,7 @@ class ClusterKind:
                 "zookeeper_session_ms": 2_000,
                 "metadata_wait_max_ms": 1_000,
                 "shutdown_wait_max_ms": 3_000,
-                "successions_at_first": 2,  # of a few partitions, as of thousands
+                "failovers_at_first": 2,  # of a few partitions, as of thousands
             },
         }
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from bmq.cli.node_roles import NodeRoles
 from bmq.log.partition_log import TopicPartition
 from bmq.metadata.image import OFFSETS_TOPIC_NAME, MetadataImage
 from tests.fakes.store import FakeStore
-from tests.simulation.cluster_node import NodeProcess, SimulatedNode
+from tests.simulation.cluster_node import NodeProcess
 from tests.simulation.history import Violation
 from tests.simulation.loop import VirtualTimeLoop
 from tests.simulation.namespace_check import check_one_writer_per_epoch
@@ -41,8 +42,8 @@ class ClusterRules:
         if image.offset < node.metadata_offset:
             self._note(f"the metadata of {node.process.name} went back from {node.metadata_offset} to {image.offset}")
         node.metadata_offset = image.offset
-        replica = node.server._replica if node.server is not None else None
-        if replica is not None:
+        if node.roles is not None:
+            replica = node.roles.replica
             if replica.controller_epoch < node.controller_epoch:
                 self._note(
                     f"{node.process.name} listened to controller {replica.controller_epoch} after {node.controller_epoch}"
@@ -70,10 +71,10 @@ class ClusterRules:
 
         for topic_id, topic in image.topics_by_id.items():
             for partition in topic.partitions:
-                reign = TopicPartition(topic_id, partition.partition), partition.leader_epoch
-                leader = self._leaders.setdefault(reign, partition.leader)
+                led = TopicPartition(topic_id, partition.partition), partition.leader_epoch
+                leader = self._leaders.setdefault(led, partition.leader)
                 if leader != partition.leader:
-                    self._note(f"both {leader} and {partition.leader} were named owner of {reign}")
+                    self._note(f"both {leader} and {partition.leader} were named owner of {led}")
 
     @property
     def moves(self) -> int:
@@ -89,8 +90,8 @@ class ClusterRules:
     def check(self, nodes: Iterable[NodeProcess]) -> None:
         """Raises Violation."""
         for node in nodes:
-            router = node.server._router if node.process.is_alive and node.server is not None else None
-            self._outcome.remote_tails += router is not None and router.tails.followed_count > 0
+            roles = node.roles if node.process.is_alive else None
+            self._outcome.remote_tails += roles is not None and roles.router.tails.followed_count > 0
         if not self.is_looking_inside:
             return
         check_one_writer_per_epoch(self._store.namespace)
@@ -100,28 +101,27 @@ class ClusterRules:
         if self.violation is not None:
             raise self.violation
         for node in nodes:
-            if node.process.is_alive and node.server is not None and node.server._manager is not None:
-                self._check_owned(node, node.server)
-                self._check_released(node, node.server)
-                self._check_served(node, node.server)
-                _check_shards(node, node.server)
-                _check_memory(node.server)
+            if node.process.is_alive and node.roles is not None:
+                self._check_owned(node, node.roles)
+                self._check_released(node, node.roles)
+                self._check_served(node, node.roles)
+                _check_shards(node, node.roles)
+                _check_memory(node.roles)
 
-    def _check_owned(self, node: NodeProcess, server: SimulatedNode) -> None:
-        manager = server._manager
-        assert manager is not None
+    def _check_owned(self, node: NodeProcess, roles: NodeRoles) -> None:
+        manager = roles.manager
         for runtime in manager.owned():
             key, epoch = runtime.topic_partition, runtime.leader_epoch
             owner = self._owners.setdefault((key, epoch), node.process.name)
             if owner != node.process.name:
                 raise Violation(f"both {owner} and {node.process.name} own {key} at epoch {epoch}")
-            assigned = manager._assignments.get(key)
-            if assigned is None:
+            floor = manager.high_watermark_floor(key)
+            if floor is None:
                 raise Violation(f"{node.process.name} goes on owning {key}, which was handed over")
-            topic = server.image.topics_by_id.get(key.topic_id)
+            topic = roles.replica.image.topics_by_id.get(key.topic_id)
             if topic is not None and key.partition < len(topic.partitions):
                 named = topic.partitions[key.partition]
-                if named.leader_epoch == epoch and assigned.floor < named.high_watermark_floor:
+                if named.leader_epoch == epoch and floor < named.high_watermark_floor:
                     raise Violation(f"{node.process.name} was not told the floor {named.high_watermark_floor} of {key}")
         for key, high_watermark in manager.high_watermarks().items():
             before = node.high_watermarks.get(key, 0)
@@ -129,13 +129,13 @@ class ClusterRules:
                 raise Violation(f"the high watermark of {key} went back from {before} to {high_watermark}")
             node.high_watermarks[key] = high_watermark
 
-    def _check_served(self, node: NodeProcess, server: SimulatedNode) -> None:
+    def _check_served(self, node: NodeProcess, roles: NodeRoles) -> None:
         """Whoever is named owner by the newest metadata there is finds nobody else in its place.
 
         While no controller is active, because its log is damaged, nobody gives a higher epoch.
         """
-        manager, newest = server._manager, max(self._metadata, default=0)
-        if manager is None or node.process.is_paused or server.image.offset < newest or not self._is_controlled:
+        manager, image, newest = roles.manager, roles.replica.image, max(self._metadata, default=0)
+        if node.process.is_paused or image.offset < newest or not self._is_controlled:
             node.fenced_since_s.clear()
             return
         now_s = self._loop.time()
@@ -144,20 +144,20 @@ class ClusterRules:
             if key not in fenced:
                 del node.fenced_since_s[key]
         for key in fenced:
-            topic = server.image.topics_by_id.get(key.topic_id)
+            topic = image.topics_by_id.get(key.topic_id)
             if topic is None or topic.partitions[key.partition].leader_epoch != manager.leader_epoch(key):
                 continue
             if now_s - node.fenced_since_s.setdefault(key, now_s) > _FENCED_S:
                 raise Violation(f"{node.process.name} is the owner of {key} and finds another one there")
 
-    def _check_released(self, node: NodeProcess, server: SimulatedNode) -> None:
+    def _check_released(self, node: NodeProcess, roles: NodeRoles) -> None:
         """What was asked of an owner is not assigned to it any more, and drained soon (rule 8)."""
-        assignments, manager = server._assignments, server._manager
-        if assignments is None or manager is None or node.process.is_paused:
+        manager = roles.manager
+        if node.process.is_paused:
             node.still_owned.clear()
             return
         now_s = self._loop.time()
-        for key, epoch in assignments._released.items():
+        for key, epoch in roles.assignments.released.items():
             assigned, runtime = manager.leader_epoch(key), manager.ready(key)
             is_owner = assigned is not None and assigned < epoch
             is_draining = runtime is not None and runtime.leader_epoch < epoch
@@ -169,14 +169,13 @@ class ClusterRules:
                 raise Violation(f"{node.process.name} owns {key}, {since_s} s after it was asked for epoch {epoch}")
 
 
-def _check_shards(node: NodeProcess, server: SimulatedNode) -> None:
+def _check_shards(node: NodeProcess, roles: NodeRoles) -> None:
     """A shard lives where its partition is owned, at the same epoch (rule 16)."""
-    groups, manager = server._groups, server._manager
-    topic = server.image.topics.get(OFFSETS_TOPIC_NAME)
-    if groups is None or manager is None or topic is None:
+    topic = roles.replica.image.topics.get(OFFSETS_TOPIC_NAME)
+    if topic is None:
         return
-    for number, shard in groups.directory.ready.items():
-        epoch = manager.leader_epoch(TopicPartition(topic.topic_id, number))
+    for number, shard in roles.groups.directory.ready.items():
+        epoch = roles.manager.leader_epoch(TopicPartition(topic.topic_id, number))
         if epoch != shard.state_log.log.leader_epoch:
             raise Violation(
                 f"{node.process.name} has the group shard {number} of epoch {shard.state_log.log.leader_epoch}; "
@@ -184,14 +183,10 @@ def _check_shards(node: NodeProcess, server: SimulatedNode) -> None:
             )
 
 
-def _check_memory(server: SimulatedNode) -> None:
-    manager, router = server._manager, server._router
-    assert manager is not None
-    caches = [manager.tail_cache]
-    budgets = [manager.budget]
-    if router is not None:
-        caches.append(router.surroundings.tail_cache)
-        budgets.append(router.surroundings.budget)
+def _check_memory(roles: NodeRoles) -> None:
+    here, elsewhere = roles.manager, roles.router.surroundings
+    caches = [here.tail_cache, elsewhere.tail_cache]
+    budgets = [here.budget, elsewhere.budget]
     for cache in caches:
         if cache.bytes_used > cache.bytes_max:
             raise Violation(f"a tail cache holds {cache.bytes_used} bytes of {cache.bytes_max}")
@@ -200,13 +195,12 @@ def _check_memory(server: SimulatedNode) -> None:
             raise Violation(f"{budget.bytes_used} bytes are being appended, {budget.refuse_bytes_max} are allowed")
 
 
-def check_nothing_is_left(server: SimulatedNode) -> None:
+def check_nothing_is_left(roles: NodeRoles) -> None:
     """Everything was answered, so nothing is on its way any more. Raises Violation."""
-    assert server._manager is not None and server._router is not None
     left = {
-        "append budget": server._manager.budget.bytes_used,
-        "forwarded": server._router.surroundings.budget.bytes_used,
-        "requests": server._stats.in_flight_bytes,
+        "append budget": roles.manager.budget.bytes_used,
+        "forwarded": roles.router.surroundings.budget.bytes_used,
+        "requests": roles.client_services.stats.in_flight_bytes,
     }
     if any(left.values()):
         raise Violation(f"bytes that nobody gave back: {left}")

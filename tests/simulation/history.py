@@ -36,7 +36,7 @@ class History:
     sends: dict[bytes, int] = field(default_factory=lambda: defaultdict(int))  # of values that nothing numbers
     sent_s: dict[bytes, float] = field(default_factory=dict)  # when each was sent first
     is_resending: bool = (
-        False  # proxies send what nothing numbers again themselves (PatientAppends): copies are possible
+        False  # proxies send what nothing numbers again themselves (RetryingAppender): copies are possible
     )
     in_order: set[str] = field(default_factory=set)  # producers whose records follow each other in the order of sending
     commits_tried: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))

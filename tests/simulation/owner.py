@@ -46,7 +46,4 @@ class Owner:
     @property
     def runtime(self) -> PartitionRuntime | None:
         """The partition's runtime from the first moment of its start on."""
-        if self.manager is None:
-            return None
-        assignment = self.manager._assignments.get(PARTITION)
-        return None if assignment is None else assignment.runtime
+        return None if self.manager is None else self.manager.runtime(PARTITION)

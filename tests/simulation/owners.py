@@ -142,7 +142,7 @@ class Owners:
                 if isinstance(owner.runtime and owner.runtime.state, Offline):
                     self._went_offline(owner)
                     return
-        start = log._start.recovered
+        start = log.inspect().start.recovered
         assert start is not None
         if start.end_offset < self.floor() and owner.floor == 0 and self.is_loss_possible:
             self._forgive(start.end_offset)

@@ -194,12 +194,10 @@ class Servers:
                 self.store.replicate()
             self.check_now()
             server = self.newest.server
-            if server is not None and server._partitions is not None and server._partitions.fenced():
+            if server is not None and server.manager is not None and server.manager.fenced():
                 # An older server woke up in its start and took everything over: whoever looks after them starts one more.
                 self.start_server()
-            elif server is not None and (
-                server.failed.done() or (server._partitions and server._partitions.unserved())
-            ):
+            elif server is not None and (server.failed.done() or (server.manager and server.manager.unserved())):
                 self._restart_later(self.newest)
 
     def _restart_later(self, entry: ServerProcess) -> None:
@@ -233,7 +231,7 @@ class Servers:
                 self._check_server(entry, entry.server)
 
     def _check_server(self, entry: ServerProcess, server: StandaloneServer) -> None:
-        partitions = server._partitions
+        partitions = server.manager
         if partitions is None:
             return
         cache, budget = partitions.tail_cache, partitions.budget
@@ -306,7 +304,7 @@ class Servers:
         """Everything was answered, so nothing is on its way any more."""
         await asyncio.sleep(2.0)
         server = self.newest.server
-        assert server is not None and server._partitions is not None
-        left = {"append budget": server._partitions.budget.bytes_used, "requests": server._stats.in_flight_bytes}
+        assert server is not None and server.manager is not None
+        left = {"append budget": server.manager.budget.bytes_used, "requests": server.in_flight_bytes}
         if self._is_looking_inside and any(left.values()):
             raise Violation(f"bytes that nobody gave back: {left}")

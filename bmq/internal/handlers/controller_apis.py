@@ -27,7 +27,7 @@ async def register_node(
     request: BrokerRegistrationRequest, context: RequestContext, services: Services
 ) -> BrokerRegistrationResponse:
     """BrokerRegistration 4 (KIP-631)."""
-    controller = internal(services).office.active
+    controller = internal(services).leadership.active
     if controller is None:
         return BrokerRegistrationResponse(error_code=ErrorCode.NOT_CONTROLLER)
     return await controller.register_node(request, context.peer)
@@ -38,7 +38,7 @@ async def heartbeat(
     request: BrokerHeartbeatRequest, context: RequestContext, services: Services
 ) -> BrokerHeartbeatResponse:
     """BrokerHeartbeat 0-1 (KIP-631)."""
-    controller = internal(services).office.active
+    controller = internal(services).leadership.active
     if controller is None:
         return BrokerHeartbeatResponse(error_code=ErrorCode.NOT_CONTROLLER)
     return await controller.heartbeat(request, context.peer)
@@ -49,7 +49,7 @@ async def report_partitions(
     request: ReportPartitionsRequest, context: RequestContext, services: Services
 ) -> ReportPartitionsResponse:
     """High watermarks (rule 5) and load."""
-    controller = internal(services).office.active
+    controller = internal(services).leadership.active
     if controller is None:
         return ReportPartitionsResponse(error_code=ErrorCode.NOT_CONTROLLER)
     return await controller.report_partitions(request)
@@ -63,7 +63,7 @@ async def metadata_fetch(
 
     Either way with what this node itself has replayed, for a controller that is to begin (rule 25).
     """
-    controller = internal(services).office.active
+    controller = internal(services).leadership.active
     if controller is None:
         claim = internal(services).known.claim
         node_id, epoch = (-1, -1) if claim is None else (claim.node_id, claim.epoch)
@@ -82,7 +82,7 @@ async def allocate_producer_ids(
     request: AllocateProducerIdsRequest, context: RequestContext, services: Services
 ) -> AllocateProducerIdsResponse:
     """AllocateProducerIds 0 (KIP-730)."""
-    controller = internal(services).office.active
+    controller = internal(services).leadership.active
     if controller is None:
         return AllocateProducerIdsResponse(error_code=ErrorCode.NOT_CONTROLLER)
     return await controller.allocate_producer_ids_for(request)

@@ -11,7 +11,8 @@ from bmq.protocol.codec import RequestHeader, decode_request
 from bmq.protocol.errors import MalformedMessage
 from bmq.protocol.hot_tail import encode_tail_response
 from bmq.protocol.request_context import RequestContext
-from bmq.proxy.dispatch import Reply, handles_hot
+from bmq.proxy.dispatch import handles_hot
+from bmq.proxy.reply import Reply
 from bmq.proxy.services import Services
 
 

@@ -1,4 +1,4 @@
-"""Knowing a process again by more than its number: numbers are given out anew, a start time with them is not."""
+"""Identifies a process by its pid and start time, because pids are reused."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def send_signal(pid: int, mark: str, number: signal.Signals) -> bool:
             os.kill(pid, number)
         return True
     try:
-        # Held first, looked at second: the number cannot pass to another process in between and be hit.
+        # Open the pidfd before comparing the mark, so that the pid cannot be reused in between.
         held = os.pidfd_open(pid)
     except ProcessLookupError:
         return False

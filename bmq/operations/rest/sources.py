@@ -10,7 +10,8 @@ from prometheus_client import CollectorRegistry
 from bmq.log.partition_log import TopicPartition
 from bmq.log.store import SegmentStore
 from bmq.metadata.image import MetadataImage
-from bmq.operations.operations import NodeLoad, Operations, StateChanges
+from bmq.operations.operations import Operations
+from bmq.operations.ports import NodeLoad, StateChanges
 
 
 @dataclass(frozen=True, slots=True)

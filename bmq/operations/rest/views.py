@@ -8,8 +8,8 @@ from pydantic import BaseModel, Field
 
 from bmq.log.partition_view import SegmentView
 from bmq.metadata.image import MetadataImage, Node, PartitionImage, TopicImage
-from bmq.operations.operations import NodeLoad, StateChange
 from bmq.operations.orders import Plan, led_counts
+from bmq.operations.ports import NodeLoad, StateChange
 from bmq.operations.tasks import Task, TaskState
 
 MOVES_SHOWN_MAX = 1_000

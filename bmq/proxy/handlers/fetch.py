@@ -5,7 +5,8 @@ from __future__ import annotations
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import RequestHeader
 from bmq.protocol.request_context import RequestContext
-from bmq.proxy.dispatch import Reply, handles_hot
+from bmq.proxy.dispatch import handles_hot
+from bmq.proxy.reply import Reply
 from bmq.proxy.services import Services
 
 

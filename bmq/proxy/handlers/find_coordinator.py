@@ -1,8 +1,9 @@
 """FindCoordinator: where a group's (one day also a transaction's, a share group's) coordinator lives.
 
-That is a node clients can connect to; whether it coordinates the group itself is its own affair. Answering makes the offsets
-topic and has the group's shard ready, as far as this node can, for what the client asks next. Key types that are not served are refused for good, as Kafka refuses share keys while share
-groups are off: a retriable error would keep the client asking until its time is over.
+The answer names a node that clients can connect to; it may forward to the actual coordinator. Answering also creates
+the offsets topic, and loads the group's shard if it is owned here, for the client's next request. Key types that are
+not served fail with a permanent error, as in Kafka while share groups are off: on a retriable one clients would retry
+until they time out.
 """
 
 from __future__ import annotations

@@ -185,7 +185,7 @@ async def _create(name: str, services: Services) -> ErrorCode:
     if not is_valid_name(name):
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     code = await created_topic_error(name, services)
-    # What will pass the client hears in a code it asks again for; one about the controller would mean nothing to it here.
+    # Transient errors become a code on which clients retry; one about the controller would mean nothing to them here.
     return ErrorCode.LEADER_NOT_AVAILABLE if code in _PASSING else code
 
 

@@ -9,10 +9,9 @@ from bmq.log.refused_sequences import BEHIND_A_REFUSED_ONE
 from bmq.metadata.image import INTERNAL_TOPICS, MetadataImage, TopicImage
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import RequestHeader
-from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.hot import (
-    LeaderHint,
-    NodeEndpoint,
+from bmq.protocol.error_codes import OTHER_LEADER, ErrorCode
+from bmq.protocol.hot_parts import LeaderHint, NodeEndpoint
+from bmq.protocol.hot_produce import (
     Produce,
     ProducedTopic,
     ProduceResult,
@@ -22,7 +21,8 @@ from bmq.protocol.hot import (
 )
 from bmq.protocol.record_batch import leader_epoch_in
 from bmq.protocol.request_context import RequestContext
-from bmq.proxy.dispatch import Reply, handles_hot
+from bmq.proxy.dispatch import handles_hot
+from bmq.proxy.reply import Reply
 from bmq.proxy.services import Services
 from bmq.proxy.topic_views import client_leader
 
@@ -31,7 +31,6 @@ _ADMIN_CLIENT_ID: Final = "__admin_client"
 _TIMED_OUT: Final = AppendResult(
     ErrorCode.REQUEST_TIMED_OUT, message="the records were not durable within the request's timeout"
 )
-_HINTED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 @handles_hot(ApiKey.PRODUCE)
@@ -42,7 +41,7 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
     pending = _PendingProduce(header, request, services, reply)
     image = services.controller.image
     is_acks_all = request.acks == -1
-    now_s, unknown = services.loop.time(), services.appender.refused_unknown
+    now_s, unknown = services.loop.time(), services.refused_unknown
     # What another node forwards was checked when it came in there.
     may_write_internal = services.is_between_nodes or context.client_id == _ADMIN_CLIENT_ID
     for topic_index, produced in enumerate(request.topics):
@@ -123,7 +122,7 @@ class _PendingProduce:
         if self._left == 0:
             self._answer()
         else:
-            self._services.appender.wait(self)
+            self._services.produce_deadlines.add(self)
 
     def put(self, topic_index: int, partition_index: int, result: AppendResult) -> None:
         results = self._results[topic_index]
@@ -131,11 +130,11 @@ class _PendingProduce:
             results[partition_index] = result
             self._left -= 1
             if self._left == 0:
-                self._services.appender.done(self)
+                self._services.produce_deadlines.discard(self)
                 self._answer()
 
     def expire(self) -> None:
-        self._services.appender.done(self)
+        self._services.produce_deadlines.discard(self)
         self._left = 0
         for results in self._results:
             results[:] = [_TIMED_OUT if result is None else result for result in results]
@@ -184,7 +183,7 @@ class _PendingProduce:
     def _hint(
         self, topic: ProducedTopic, partition: int, code: ErrorCode, endpoints: dict[int, NodeEndpoint]
     ) -> LeaderHint | None:
-        if code not in _HINTED:
+        if code not in OTHER_LEADER:
             return None
         image = self._services.controller.image
         found = image.topics.get(topic.name) if topic.name is not None else image.topics_by_id.get(topic.topic_id)  # type: ignore[arg-type]

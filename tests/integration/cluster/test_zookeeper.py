@@ -211,8 +211,8 @@ def test_the_last_epoch(calm: ZooKeeperGround) -> None:
 
 
 @pytest.mark.parametrize("time", range(5))
-def test_an_office_whose_answer_was_lost_is_found_taken(calm: ZooKeeperGround, time: int) -> None:
-    """The answer that is lost is the first to come once the office is free: which one it is depends on the moment."""
+def test_a_leadership_whose_answer_was_lost_is_found_taken(calm: ZooKeeperGround, time: int) -> None:
+    """The answer that is lost is the first to come once nobody leads: which one it is depends on the moment."""
 
     async def story() -> None:
         one, two = await calm.started(1), await calm.started(2)
@@ -247,21 +247,21 @@ def test_a_transaction_whose_answer_was_lost_is_found_done(calm: ZooKeeperGround
         one._session.ask = ask  # type: ignore[method-assign]
         assert proxy.lost.is_set()
         assert len([name for name in orders if "_commit" in name]) == 1
-        await until(lambda: two.leader == claim == one.leader, "it is in office")
+        await until(lambda: two.leader == claim == one.leader, "it leads")
         assert await two.raise_epoch(0) == claim.epoch
 
     calm.run(story)
 
 
 def test_a_deposition_that_is_overtaken_hits_nobody_else(calm: ZooKeeperGround) -> None:
-    """The office changes hands between the look at its holder and the deletion."""
+    """The leadership changes hands between the look at its holder and the deletion."""
 
     async def story() -> None:
         one, two, critic = await calm.started(1), await calm.started(2), await calm.started(3)
         assert isinstance(critic, ZooKeeperElection)
         first = await within(one.campaign(member(1)))
         await until(lambda: critic.leader == first, "it is known")
-        commit = critic._office._commit
+        commit = critic._leadership._commit
         second: list[ControllerClaim] = []
 
         async def slow(fill: Callable[[Any], None]) -> bool:
@@ -270,23 +270,23 @@ def test_a_deposition_that_is_overtaken_hits_nobody_else(calm: ZooKeeperGround) 
                 second.append(await within(two.campaign(member(2))))
             return await commit(fill)
 
-        critic._office._commit = slow  # type: ignore[method-assign]
+        critic._leadership._commit = slow  # type: ignore[method-assign]
         await critic.depose(first)
         lost = Heard()
         two.on_lost(second[0], lost)
-        await until(lambda: critic.leader == second[0] == one.leader, "the second one has the office")
+        await until(lambda: critic.leader == second[0] == one.leader, "the second one leads")
         assert (len(lost), await critic.raise_epoch(0)) == (0, second[0].epoch)
 
     calm.run(story)
 
 
 def test_a_candidate_that_is_overtaken_uses_no_epoch_again(calm: ZooKeeperGround) -> None:
-    """Between its look at the counter and its transaction another one reigns and resigns."""
+    """Between its look at the counter and its transaction another one is elected and resigns."""
 
     async def story() -> None:
         one, two = await calm.started(1), await calm.started(2)
         assert isinstance(one, ZooKeeperElection)
-        commit = one._office._commit
+        commit = one._leadership._commit
         others: list[ControllerClaim] = []
 
         async def slow(fill: Callable[[Any], None]) -> bool:
@@ -295,7 +295,7 @@ def test_a_candidate_that_is_overtaken_uses_no_epoch_again(calm: ZooKeeperGround
                 await two.resign(others[0])
             return await commit(fill)
 
-        one._office._commit = slow  # type: ignore[method-assign]
+        one._leadership._commit = slow  # type: ignore[method-assign]
         claim = await within(one.campaign(member(1)))
         assert claim.epoch > others[0].epoch
 
@@ -343,7 +343,7 @@ def test_nodes_that_an_operator_deleted_are_made_again(calm: ZooKeeperGround) ->
             for path in ("controller_epoch", "cluster_id", "controller", "nodes/1", "nodes"):
                 with suppress(NotEmptyError, NoNodeError):
                     await asyncio.to_thread(reader.client.delete, f"{calm.root}/{path}")
-            await until(lambda: len(lost) == 1, "the office is lost with the root")
+            await until(lambda: len(lost) == 1, "the leadership is lost with the root")
             await until(lambda: dict(two.members) == {1: member(1)} == dict(one.members), "the entry is back")
             again = await within(one.campaign(member(1)))
             assert again.epoch > claim.epoch
@@ -389,7 +389,7 @@ def test_what_the_client_library_stumbles_over_does_not_end_the_session_for_good
             threads.select = stumble  # type: ignore[assignment, method-assign]
             calm.proxies[one].cut()
             calm.proxies[one].mend()
-            await until(lambda: len(lost) == 1, "the office is lost")
+            await until(lambda: len(lost) == 1, "the leadership is lost")
             again = await within(one.campaign(member(1)))
             assert again.epoch > claim.epoch
             await until(lambda: 1 in one.members, "the entry is back")
@@ -399,7 +399,7 @@ def test_what_the_client_library_stumbles_over_does_not_end_the_session_for_good
 
 
 def test_any_history_has_one_holder_an_epoch(calm: ZooKeeperGround) -> None:
-    """Four candidates reign, resign, are deposed and are cut off; each epoch is held once, and they rise."""
+    """Four candidates are elected, resign, are deposed and are cut off; each epoch is held once, and they rise."""
     dice = Random(7)
     held: list[ControllerClaim] = []
 

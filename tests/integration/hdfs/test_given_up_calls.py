@@ -57,7 +57,7 @@ async def test_a_directory_that_the_namenode_makes_again_late_makes_no_owner(pai
     log = await first.manager.leader_of(KEY)
     await produce(log, b"one")
     log2 = await second.manager.leader_of(KEY)
-    await first.store.make_directory(log._paths.own)
+    await first.store.make_directory(log.inspect().paths.own)
     with pytest.raises(KafkaError) as raised:
         await log.delete_records(1)
     assert raised.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -82,7 +82,7 @@ async def test_a_start_whose_calls_are_given_up_goes_on_under_other_names(pair: 
         await each.carry_out()
     assert await produce(log2, b"three") == 2
     await log2.prove_ownership()
-    log2._tail.clear()
+    log2.inspect().tail.clear()
     assert [value for _, value in await read_all(log2)] == [b"one", b"two", b"three"]
 
 

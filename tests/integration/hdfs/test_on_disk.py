@@ -12,7 +12,7 @@ import pytest
 from bmq.dev.hdfs import HdfsCluster
 from bmq.dev.http_get import http_get
 from bmq.hdfs.config import Address, HdfsConfig
-from bmq.hdfs.repair import Repair
+from bmq.hdfs.mending import SegmentMender
 from bmq.hdfs.store import HdfsStore
 from bmq.hdfs.writer import BrokenSegment
 from bmq.log.store import Durability, StorageUnavailable, StoreError
@@ -123,7 +123,7 @@ async def test_replicas_that_their_writer_had_finalized_are_synced(
         await new.check_replicas(taken.path, taken.nodes, LENGTH_BYTES)
         mended = await finalized(old, f"{hdfs_config.root}/mended", count)
         async with syncs(hdfs) as synced:
-            assert await Repair(old.tools).mend(broken(mended, LENGTH_BYTES)) == (LENGTH_BYTES, 3)
+            assert await SegmentMender(old.tools).mend(broken(mended, LENGTH_BYTES)) == (LENGTH_BYTES, 3)
         assert synced.nodes == transfers(mended)
         await new.check_replicas(mended.path, mended.nodes, LENGTH_BYTES)
 
@@ -151,7 +151,10 @@ async def test_what_its_owner_mends_is_synced_where_it_was_written_so(
         segment = await Segment.open(own, f"{hdfs_config.root}/f", LENGTH_BYTES)
         segment.abort()
         async with syncs(hdfs) as synced:
-            assert await Repair(own.tools).mend(broken(segment, LENGTH_BYTES, is_synced=is_synced)) == (LENGTH_BYTES, 3)
+            assert await SegmentMender(own.tools).mend(broken(segment, LENGTH_BYTES, is_synced=is_synced)) == (
+                LENGTH_BYTES,
+                3,
+            )
         assert synced.nodes == (transfers(segment) if is_synced else frozenset())
 
 

@@ -19,7 +19,7 @@ from bmq.dev.hdfs import HdfsCluster
 from bmq.hdfs.block_stream import BlockStream, Stage
 from bmq.hdfs.blocks import DataNode
 from bmq.hdfs.config import HdfsConfig
-from bmq.hdfs.repair import Repair
+from bmq.hdfs.mending import SegmentMender
 from bmq.hdfs.writer import BrokenSegment
 from bmq.log.store import CorruptFile, StoreError, WriterBroken
 from tests.support.hdfs import config_of, fresh_root
@@ -370,7 +370,7 @@ async def test_the_old_owner_repairs_the_whole_file_meanwhile(hdfs_config: HdfsC
 
         async def mend() -> None:
             segment.abort()
-            length_bytes, _ = await Repair(old.tools).mend(broken(segment, 9_000))
+            length_bytes, _ = await SegmentMender(old.tools).mend(broken(segment, 9_000))
             assert length_bytes == 9_000
 
         new.namenode.before[step] = [mend]
@@ -616,7 +616,7 @@ async def test_an_owner_that_writes_on_repairs_and_is_taken_over_at_random_times
                     await asyncio.sleep(random.choice([0, 0.002, 0.02]) * random.random())
                     segment.abort()
                     try:
-                        length_bytes, replicas = await Repair(old.tools).mend(broken(segment, acked))
+                        length_bytes, replicas = await SegmentMender(old.tools).mend(broken(segment, acked))
                     except StoreError:
                         return acked
                     assert replicas >= 1

@@ -16,11 +16,11 @@ from bmq.broker.partition import start, step
 from bmq.broker.partition_states import (
     Blocked,
     Closing,
+    Idle,
     Mending,
     Owning,
     Released,
     Releasing,
-    Resting,
     State,
     Writing,
 )
@@ -116,7 +116,7 @@ class Owner:
         self.state, effects = step(before, event)
         if type(self.state) is not type(before):
             self.seen[type(self.state).__name__] += 1
-        if isinstance(self.state, Resting | Blocked | Closing | Releasing):
+        if isinstance(self.state, Idle | Blocked | Closing | Releasing):
             assert not self.state.log.waiting and not self.state.log.written, "a batch waits for nothing"
         for effect in effects:
             match effect:
@@ -371,4 +371,4 @@ def check(store: Store, owners: list[Owner]) -> None:
         assert len({id(batch) for batch in heard}) == len(heard), "a batch was answered twice"
 
 
-STATES_SEEN = (Writing, Mending, Resting, Blocked, Released)
+STATES_SEEN = (Writing, Mending, Idle, Blocked, Released)

@@ -9,14 +9,7 @@ from bmq.log.config import LogConfig
 from bmq.protocol.compression import Compression
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
-from bmq.protocol.record_batch import (
-    BatchHeader,
-    Record,
-    TimestampType,
-    decode_records,
-    encode_batch,
-    verify_crc,
-)
+from bmq.protocol.record_batch import BatchHeader, Record, TimestampType, decode_records, encode_batch, verify_crc
 
 pytestmark = pytest.mark.unit
 

@@ -106,12 +106,12 @@ def test_a_lost_snapshot_takes_the_partition_offline(harm: Harm) -> None:
             await owner.log()
         (report,) = LoadReports(owner.manager).changed()
         assert report.high_watermark == OFFLINE  # so an operator may name it in an unclean election
-        # A new reign alone changes nothing; the operator's decision does, and everything that is left is there.
+        # A new leader epoch alone changes nothing; the operator's decision does, and everything that is left is there.
         assert owner.manager.leader_epoch(KEY) is not None
         with pytest.raises(StateDamaged):
-            await State(world, await next_reign(world, owner)).replay()
+            await State(world, await next_leader(world, owner)).replay()
         await accept(world.store.client("operator"), found.value.damage, holder="operator", now_ms=1)
-        log = await next_reign(world, owner)
+        log = await next_leader(world, owner)
         again = await State(world, log).replay()
         assert again.log.has_gap
         left = {b"offset-%d" % number for number in range(log.log_start_offset, 43)}
@@ -135,19 +135,19 @@ def test_a_batch_that_is_not_where_it_should_be_is_not_passed_over(
         for number in range(16):
             await state.log.append([(b"%d-%d" % (number, n), b"x" * 200) for n in range(records_per_batch)])
         await asyncio.sleep(1)  # indexes follow in the background
-        extent = log._files.extents[1] if log._files else None
+        extent = log.inspect().files.extents[1] if log.inspect().files else None
         assert extent is not None
-        data = world.store.namespace.file(log._paths.segment(extent.leader_epoch, extent.roll)).data
+        data = world.store.namespace.file(log.inspect().paths.segment(extent.leader_epoch, extent.roll)).data
         starts = [position for position, _ in batches(bytes(data))]
         data[starts[batch_index] + 7] ^= bit
-        log._tail.clear()
+        log.inspect().tail.clear()
         with pytest.raises((KafkaError, CorruptFile), match="offset"):
             await State(world, log).replay()
 
     virtual(main)
 
 
-async def next_reign(world: World, owner: Owner) -> PartitionRuntime:
+async def next_leader(world: World, owner: Owner) -> PartitionRuntime:
     world.leader_epoch += 1
     owner.manager.assign(KEY, world.leader_epoch, "topic", SMALL)
     return await owner.log()

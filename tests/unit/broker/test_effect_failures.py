@@ -14,14 +14,14 @@ from structlog.testing import capture_logs
 
 from bmq.broker import partition_events as ev
 from bmq.broker import runtime as runtime_module
+from bmq.broker.append_batcher import AppendBatcher
 from bmq.broker.manager import PartitionManager
 from bmq.broker.own_segment import OwnSegment
 from bmq.broker.partition import step
-from bmq.broker.partition_states import Offline, Unsynced, Writing
+from bmq.broker.partition_states import InFlightBatches, Offline, Writing
 from bmq.broker.runtime import _PERFORMERS, PartitionRuntime
-from bmq.broker.segment_keeper import SegmentKeeper
+from bmq.broker.segment_lifecycle import SegmentLifecycle
 from bmq.broker.tail_cache import PartitionTail
-from bmq.broker.write_turns import WriteTurns
 from bmq.log.index_cache import IndexCache
 from bmq.log.latency import LatencyHistogram
 from bmq.log.partition_files import PartitionFiles
@@ -163,9 +163,10 @@ async def a_failing_life(injection: Injection) -> None:
     await victim.all_answered()
     await neighbour.all_answered()
     assert owner.manager.budget.bytes_used == 0
-    runtimes = [assignment.runtime for assignment in owner.manager._assignments.values()]
-    assert all(runtime is not None and runtime.started.done() and runtime.ended.done() for runtime in runtimes)
-    ended_badly = [runtime for runtime in runtimes if runtime is not None and isinstance(runtime.state, Offline)]
+    runtimes = owner.manager.runtimes()
+    assert {runtime.topic_partition for runtime in runtimes} == {KEY, NEIGHBOUR}
+    assert all(runtime.started.done() and runtime.ended.done() for runtime in runtimes)
+    ended_badly = [runtime for runtime in runtimes if isinstance(runtime.state, Offline)]
     assert len(ended_badly) <= 1, "one partition's failure ended another one"
     injection.is_over = True
     world.calm()
@@ -212,7 +213,7 @@ def test_any_effect_may_fail(
     [
         (FakeWriter, "abandon"),
         (PartitionTail, "clear"),
-        (SegmentKeeper, "abandon"),
+        (SegmentLifecycle, "abandon"),
         (IndexCache, "drop_partition"),
         (PartitionManager, "_changed"),
     ],
@@ -246,11 +247,11 @@ def calls(*names: tuple[type, str]) -> list[Any]:
         (PartitionFiles, "begin_segment"),
         (PartitionFiles, "end_segment"),
         (LatencyHistogram, "observe"),
-        (SegmentKeeper, "end"),
-        (Unsynced, "place"),
-        (Unsynced, "take_synced"),
-        (Unsynced, "take_waiting"),
-        (Unsynced, "write_again"),
+        (SegmentLifecycle, "end"),
+        (InFlightBatches, "place"),
+        (InFlightBatches, "take_synced"),
+        (InFlightBatches, "take_waiting"),
+        (InFlightBatches, "write_again"),
         (PartitionManager, "_changed"),
         (PartitionRuntime, "_spawn"),
         (PartitionRuntime, "_changed"),
@@ -444,7 +445,7 @@ def test_a_turn_that_cannot_be_scheduled_does_not_end_all_turns() -> None:
             self.ready.append(callback)
 
     loop, written = Full(), []
-    turns = WriteTurns(loop)  # type: ignore[arg-type]
+    turns = AppendBatcher(loop)  # type: ignore[arg-type]
     with pytest.raises(MemoryError):
         turns.schedule(lambda: written.append("first"))
     loop.is_full = False

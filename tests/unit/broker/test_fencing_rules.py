@@ -24,8 +24,8 @@ def test_a_repaired_file_is_acknowledged_from_only_between_two_looks(moment: str
     async def main() -> None:
         world = World(0, Faults(append_s=(0.001, 0.001), ack_timeout_s=0.1))
         log = await world.owner().log()
-        directory = log._paths.own
-        writer = log._keeper.segments[0].writer
+        directory = log.inspect().paths.own
+        writer = log.inspect().lifecycle.segments[0].writer
         calls: list[str] = []
         mend = writer.mend
 
@@ -33,7 +33,7 @@ def test_a_repaired_file_is_acknowledged_from_only_between_two_looks(moment: str
             calls.append("mend")
             length_bytes = await mend()
             if moment == "after":
-                world.store.namespace.rename(directory, log._paths.own_sealed)
+                world.store.namespace.rename(directory, log.inspect().paths.own_sealed)
             return length_bytes
 
         writer.mend = mend_and_lose  # type: ignore[method-assign]
@@ -41,7 +41,7 @@ def test_a_repaired_file_is_acknowledged_from_only_between_two_looks(moment: str
         result = append(log, batch_of(b"a"))
         await asyncio.sleep(0.05)
         if moment == "before":
-            world.store.namespace.rename(directory, log._paths.own_sealed)
+            world.store.namespace.rename(directory, log.inspect().paths.own_sealed)
         assert (await result).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert isinstance(log.state, Fenced)
         assert calls == ([] if moment == "before" else ["mend"]), "missing means fenced: touch nothing"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bmq.broker.partition_states import Fenced, Resting, Writing
+from bmq.broker.partition_states import Fenced, Idle, Writing
 from bmq.broker.runtime import PartitionRuntime
 from bmq.log.names import partition_directory
 from bmq.log.partition_log import StateSnapshot
@@ -45,7 +45,7 @@ class Deposed:
         await produce(log, b"one")
         if is_idle:
             await asyncio.sleep(5)
-            assert isinstance(log.state, Resting)
+            assert isinstance(log.state, Idle)
         first.client.pause()
         second = world.owner(settings)
         log2 = await second.log()
@@ -54,7 +54,7 @@ class Deposed:
         return cls(world, first, log, second, log2)
 
     def carry_out(self) -> None:
-        self.world.store.namespace.make_directory(self.log._paths.own, with_parents=False)
+        self.world.store.namespace.make_directory(self.log.inspect().paths.own, with_parents=False)
 
 
 @pytest.mark.parametrize("is_idle", [False, True])
@@ -246,7 +246,7 @@ def test_a_late_deletion_of_a_segment_without_a_batch_takes_nothing() -> None:
         log = await owner.log()
         given_up = GivenUp(owner.client, "delete", ".log")
         await asyncio.sleep(5)
-        assert isinstance(log.state, Resting) and given_up.held_count
+        assert isinstance(log.state, Idle) and given_up.held_count
         await produce(log, b"one")
         await given_up.carry_out()
         await produce(log, b"two")

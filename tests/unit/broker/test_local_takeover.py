@@ -22,7 +22,7 @@ async def test_files_of_one_directory_are_taken_over_at_once(tmp_path: Path) -> 
     manager.assign(KEY, 1, "topic", CONFIG)
     log = await manager.leader_of(KEY)
     assert await produce(log, b"a", b"b") == 0
-    await log._keeper.open(1)  # a segment opened ahead of need
+    await log.inspect().lifecycle.open(1)  # a segment opened ahead of need
     await old.close()  # as a killed process leaves it: files visibly open, lock gone
     manager.drop(KEY)
     await manager.close()

@@ -44,7 +44,7 @@ def test_an_assigned_partition_is_idle_until_somebody_asks() -> None:
         world = World()
         owner = world.owner()
         assert owner.manager.ready(KEY) is None
-        assert owner.manager.states() == {"idle": 1}
+        assert owner.manager.states() == {"unopened": 1}
         await asyncio.sleep(10)
         assert world.store.files() == {}
         logs = await asyncio.gather(*(owner.manager.leader_of(KEY) for _ in range(10)))
@@ -253,7 +253,7 @@ def test_a_floor_above_the_log_is_told_until_the_loss_is_accepted() -> None:
     virtual(main)
 
 
-def test_a_partition_that_comes_back_does_not_wait_for_its_earlier_reign() -> None:
+def test_a_partition_that_comes_back_does_not_wait_for_its_earlier_epoch() -> None:
     async def main() -> None:
         world = World()
         owner = world.owner()

@@ -91,7 +91,7 @@ def test_a_segment_may_be_padded_in_part() -> None:
         owner = world.owner(HSYNC)
         log = await owner.log()
         for number in range(10):
-            for segment in log._keeper.segments.values():
+            for segment in log.inspect().lifecycle.segments.values():
                 segment.alignment_bytes = CHUNK_BYTES if number >= 5 else 1
             await produce(log, b"%d" % number)
         assert [length % CHUNK_BYTES for length in segments(world).values() if length] == [0]

@@ -12,13 +12,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from bmq.broker import partition_events as ev
 from bmq.broker.partition import AcknowledgedDataLost, ImpossibleEvent, offline, start, step
 from bmq.broker.partition_states import (
-    Between,
+    AwaitingSegment,
     Blocked,
     Claiming,
     Closing,
     Draining,
     Fenced,
     Following,
+    Idle,
+    InFlightBatches,
     Mending,
     Offline,
     Opening,
@@ -26,10 +28,8 @@ from bmq.broker.partition_states import (
     Recovering,
     Released,
     Releasing,
-    Resting,
     Sealing,
     State,
-    Unsynced,
     Writing,
 )
 from bmq.protocol.error_codes import ErrorCode
@@ -215,13 +215,13 @@ class PartitionHistory(RuleBasedStateMachine):
         match self.state:
             case Writing(log=log) if log.waiting:
                 assert self.is_write_due or log.written
-            case Between(is_asked=is_asked):
+            case AwaitingSegment(is_asked=is_asked):
                 assert ev.OpenSegment in kinds if is_asked else kinds & {ev.SealSegment, ev.RetryLater}
             case Blocked(is_asked=is_asked):
                 assert ev.OpenSegment in kinds if is_asked else ev.RetryLater in kinds
             case Closing():
                 assert ev.SealSegment in kinds
-            case Resting(log=log):
+            case Idle(log=log):
                 assert not log.waiting and not log.written
 
     @invariant()
@@ -236,7 +236,7 @@ TestPartitionHistory = PartitionHistory.TestCase
 
 def writing(segment_bytes: int = 10) -> Writing:
     limits = ev.Limits(segment_bytes, segment_bytes, 2)
-    return Writing(5, limits, Unsynced(100), frozenset(), ev.Segment(5, 0, 100))
+    return Writing(5, limits, InFlightBatches(100), frozenset(), ev.Segment(5, 0, 100))
 
 
 def test_a_claim_refuses_any_sign_of_a_newer_owner() -> None:
@@ -304,7 +304,7 @@ def test_nothing_is_owned_before_manifest_and_segment_are_confirmed(opened_after
     assert state.unindexed == (frozenset() if is_indexed else {ev.RECOVERED})
 
 
-def test_no_second_segment_before_the_indexes_of_earlier_reigns_are_durable() -> None:
+def test_no_second_segment_before_the_indexes_of_earlier_epochs_are_durable() -> None:
     state: State = Sealing(5, LIMITS, 0)
     for event in (
         ev.DirectoriesSealed(frozenset()),
@@ -381,11 +381,11 @@ def test_a_full_store_refuses_and_recovers() -> None:
 
 
 def test_while_the_store_is_away_batches_wait_and_are_written_when_it_is_back() -> None:
-    state: State = Between(5, LIMITS, Unsynced(100), frozenset(), 1, is_asked=True)
+    state: State = AwaitingSegment(5, LIMITS, InFlightBatches(100), frozenset(), 1, is_asked=True)
     batch = ev.Batch(1, 1)
     assert step(state, ev.ProduceArrived(batch)) == (state, ())
     state, effects = step(state, ev.SegmentOpenFailed(1))
-    assert isinstance(state, Between) and effects == (ev.RetryLater(),)
+    assert isinstance(state, AwaitingSegment) and effects == (ev.RetryLater(),)
     state, effects = step(state, ev.RetryDue())
     assert effects == (ev.OpenSegment(2),)  # a clean-up of the first may come late (rule 21)
     state, effects = step(state, ev.SegmentOpened(2, 3))
@@ -395,7 +395,7 @@ def test_while_the_store_is_away_batches_wait_and_are_written_when_it_is_back() 
 @pytest.mark.parametrize("is_full", [False, True])
 def test_no_roll_is_asked_for_twice_however_often_opening_fails(is_full: bool) -> None:
     """Rule 21. And rule 4 goes by the last segment that was written, however many rolls were passed over behind it."""
-    state: State = Between(5, LIMITS, Unsynced(100), frozenset({3}), 4)
+    state: State = AwaitingSegment(5, LIMITS, InFlightBatches(100), frozenset({3}), 4)
     asked: list[int] = []
     for _ in range(4):
         state, effects = step(state, ev.RetryDue())
@@ -432,9 +432,9 @@ def test_the_first_segment_may_have_a_higher_roll() -> None:
     assert isinstance(late, Writing) and late.segment == ev.Segment(5, 2, 100)
 
 
-@pytest.mark.parametrize("kind", [Between, Mending])
+@pytest.mark.parametrize("kind", [AwaitingSegment, Mending])
 def test_what_waited_too_long_is_refused_for_good(kind: type[State]) -> None:
-    log = Unsynced(100)
+    log = InFlightBatches(100)
     written, waiting = ev.Batch(2, 1), ev.Batch(1, 1)
     log.place(written)
     log.place(waiting)
@@ -444,7 +444,7 @@ def test_what_waited_too_long_is_refused_for_good(kind: type[State]) -> None:
         state = Mending(5, LIMITS, log, frozenset(), ev.Segment(5, 0, 100))
         expected: tuple[ev.Batch, ...] = (waiting,)  # what was written may be in the log
     else:
-        state = Between(5, LIMITS, log, frozenset(), 1, is_asked=True)
+        state = AwaitingSegment(5, LIMITS, log, frozenset(), 1, is_asked=True)
         expected = (written, waiting)
     same, effects = step(state, ev.WaitExpired())
     assert same == state and effects == (ev.Reject(expected, ErrorCode.KAFKA_STORAGE_ERROR),)
@@ -453,7 +453,7 @@ def test_what_waited_too_long_is_refused_for_good(kind: type[State]) -> None:
 
 def replicated(replicas: int, **fields: object) -> Writing:
     limits = ev.Limits(10, 10, 2, replicas_wanted=3, replicas_min=2)
-    state = Writing(5, limits, Unsynced(100), frozenset(), ev.Segment(5, 0, 100))
+    state = Writing(5, limits, InFlightBatches(100), frozenset(), ev.Segment(5, 0, 100))
     return replace(state, replicas=replicas, is_short=replicas < 2, **fields)  # type: ignore[arg-type]
 
 
@@ -476,10 +476,10 @@ def test_what_a_mend_leaves_on_too_few_nodes_is_told_so_and_the_rest_refused() -
 
 
 def test_the_next_segment_is_thrown_away_with_the_lost_node() -> None:
-    mending = Mending(5, LIMITS, Unsynced(100), frozenset(), ev.Segment(5, 0, 100), Following.READY, 3)
+    mending = Mending(5, LIMITS, InFlightBatches(100), frozenset(), ev.Segment(5, 0, 100), Following.READY, 3)
     state, effects = step(mending, ev.SegmentMended(0, 100, replicas=2))
     assert effects[1:] == (ev.DiscardSegment(0), ev.DiscardSegment(1), ev.OpenSegment(2))
-    assert isinstance(state, Between)
+    assert isinstance(state, AwaitingSegment)
     state, effects = step(mending, ev.SegmentMended(0, 100, replicas=3))
     assert isinstance(state, Writing) and state.segment.roll == 1
 
@@ -588,14 +588,14 @@ def test_a_stop_drains_seals_and_releases() -> None:
     assert isinstance(state, Released) and effects == (ev.Abandon(),)
 
 
-def test_a_resting_partition_is_woken_by_a_batch() -> None:
+def test_an_idle_partition_is_woken_by_a_batch() -> None:
     state: State = writing()
     step(state, ev.ProduceArrived(ev.Batch(1, 2)))
     state, _ = step(state, ev.WriteDue())
     assert step(state, ev.IdleDue(0)) == (state, ())
     state, _ = step(state, ev.SegmentSynced(0, 101))
     state, effects = step(state, ev.IdleDue(0))
-    assert isinstance(state, Resting)
+    assert isinstance(state, Idle)
     assert effects == (ev.SealSegment(ev.Segment(5, 0, 100), 101),)
     batch = ev.Batch(1, 2)
     state, effects = step(state, ev.ProduceArrived(batch))
@@ -609,7 +609,7 @@ def test_settings_reach_every_state() -> None:
     for state in (
         writing(),
         Claiming(5, LIMITS, 0),
-        Mending(5, LIMITS, Unsynced(0), frozenset(), ev.Segment(5, 0, 0)),
+        Mending(5, LIMITS, InFlightBatches(0), frozenset(), ev.Segment(5, 0, 0)),
     ):
         changed, effects = step(state, ev.LimitsChanged(limits))
         assert changed.limits == limits and type(changed) is type(state) and effects == ()

@@ -26,6 +26,6 @@ def test_acknowledged_batches_are_kept_once_and_in_place() -> None:
             raise
     assert seen["acknowledged"] > 12 * HISTORIES
     assert seen["owners"] > 3 * HISTORIES
-    for state in (*STATES_SEEN, "Fenced", "Between", "Draining", "Closing", "Releasing"):
+    for state in (*STATES_SEEN, "Fenced", "AwaitingSegment", "Draining", "Closing", "Releasing"):
         name = state if isinstance(state, str) else state.__name__
         assert seen[name] > HISTORIES // 100, name

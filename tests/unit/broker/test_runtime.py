@@ -1,4 +1,4 @@
-"""The partition runtime over the fake store: the write path, reads, rolling, resting, stopping."""
+"""The partition runtime over the fake store: the write path, reads, rolling, idling, stopping."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from bmq.broker.partition_states import Resting, Writing
+from bmq.broker.partition_states import Idle, Writing
 from bmq.broker.reading import SNAPSHOT_ROLL_BYTES_MIN
 from bmq.log.config import LogConfig
 from bmq.log.partition_log import StateSnapshot
 from bmq.log.refused_sequences import FORGOTTEN_S
 from bmq.log.store import FencedWriter
+from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
-from bmq.protocol.record_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
 from tests.unit.broker.world import (
     CONFIG,
     KEY,
@@ -262,8 +262,8 @@ def test_rolling_keeps_everything_readable_and_indexed() -> None:
         after = world.owner()
         assert await read_from_store(after) == expected
         log = await after.log()
-        assert log._start.recovered is not None and log._start.recovered.scanned_bytes == 0
-        assert not log._start.open_files
+        assert log.inspect().start.recovered is not None and log.inspect().start.recovered.scanned_bytes == 0
+        assert not log.inspect().start.open_files
         await after.manager.close()
 
     virtual(main)
@@ -276,7 +276,7 @@ def test_an_idle_segment_is_closed_and_the_next_produce_opens_another() -> None:
         log = await owner.log()
         await produce(log, b"a")
         await asyncio.sleep(8)
-        assert isinstance(log.state, Resting)
+        assert isinstance(log.state, Idle)
         assert owner.manager.ready(KEY) is log
         await log.prove_ownership()
         assert await read_from_store(owner) == [(0, b"a")]
@@ -308,9 +308,9 @@ def test_a_proof_survives_that_its_empty_segment_is_given_up() -> None:
         faults.late_call_rate = 1.0  # the empty segment's close is given up, and so is its writer
         await asyncio.sleep(0.5)
         faults.late_call_rate = 0.0
-        assert isinstance(log.state, Resting) and not proof.done()
+        assert isinstance(log.state, Idle) and not proof.done()
         await proof
-        assert isinstance(log.state, Resting)
+        assert isinstance(log.state, Idle)
         assert await produce(log, b"a") == 0
         await owner.manager.close()
 
@@ -420,8 +420,8 @@ def test_a_snapshot_of_a_long_log_leaves_little_to_walk() -> None:
         await asyncio.sleep(1)
         owner.kill()
         log = await world.owner().log()
-        assert log._start.recovered is not None
-        assert 0 < log._start.recovered.scanned_bytes < 2 * len(small)
+        assert log.inspect().start.recovered is not None
+        assert 0 < log.inspect().start.recovered.scanned_bytes < 2 * len(small)
         assert await log.latest_snapshot() == StateSnapshot(4, b"state")
         assert log.log_start_offset == 0  # the next snapshot drops what was closed behind the last one
         await log.save_snapshot(StateSnapshot(4, b"state again"))

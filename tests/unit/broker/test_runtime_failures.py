@@ -177,9 +177,9 @@ def test_a_zombie_wakes_at_any_point_and_harms_nothing(recover_lease_rate: float
         assert life.exception() is None or isinstance(life.exception(), KafkaError | FencedWriter)
         await asyncio.gather(*(ledger.send(log) for _ in range(3)))
         assert before.items() <= ledger.acknowledged.items()
-        runtime = old.manager._assignments[KEY].runtime
+        runtime = old.manager.runtime(KEY)
         assert runtime is not None and runtime.state.is_final, (point, runtime.state, life)
-        log._tail.clear()
+        log.inspect().tail.clear()
         await _check_from(log, ledger)
         await old.manager.close()
         await new.manager.close()
@@ -297,7 +297,7 @@ def test_a_damaged_segment_ends_the_log_where_it_is_damaged() -> None:
     virtual(main)
 
 
-def test_an_older_reign_in_the_same_process_ends_at_once() -> None:
+def test_an_older_epoch_in_the_same_process_ends_at_once() -> None:
     async def main() -> None:
         world = World()
         owner = world.owner()
@@ -340,7 +340,7 @@ def test_what_cannot_be_read_is_a_storage_error() -> None:
         owner = world.owner()
         log = await owner.log()
         await produce(log, b"a")
-        log._tail.clear()
+        log.inspect().tail.clear()
         world.store.faults.unavailable_rate = 1.0
         with pytest.raises(KafkaError) as caught:
             await log.read(0, 100)
@@ -425,7 +425,7 @@ def history(seed: int) -> tuple[int, int, int]:
 
 
 def _states(owner: Owner) -> list[object]:
-    return [a.runtime.state for a in owner.manager._assignments.values() if a.runtime is not None]
+    return [runtime.state for runtime in owner.manager.runtimes()]
 
 
 def test_any_history_keeps_what_was_acknowledged() -> None:

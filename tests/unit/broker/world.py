@@ -40,7 +40,7 @@ def virtual(main: Callable[[], Coroutine[Any, Any, T]], *, time_limit_s: float =
 
 
 class Owner:
-    """One process with one manager. Made anew for each reign, as a restarted process would be."""
+    """One process with one manager. Made anew for each leader epoch, as a restarted process would be."""
 
     def __init__(self, world: World, leader_epoch: int, config: LogConfig, floor: int) -> None:
         self.name = f"owner-{leader_epoch}"
@@ -139,7 +139,7 @@ async def read_all(log: PartitionRuntime, chunk_bytes: int = 2000) -> list[tuple
 async def read_from_store(owner: Owner) -> list[tuple[int, bytes | None]]:
     """As read_all, but nothing comes from memory."""
     log = await owner.log()
-    log._tail.clear()
+    log.inspect().tail.clear()
     return await read_all(log)
 
 

@@ -201,7 +201,8 @@ def test_an_order_that_is_not_waited_for(node: Node) -> None:
 def test_on_a_terminal_the_plan_is_shown_and_asked_for(
     node: Node, monkeypatch: pytest.MonkeyPatch, answer: str, is_done: bool
 ) -> None:
-    monkeypatch.setattr("bmq.cli.cluster._is_terminal", lambda: True)
+    monkeypatch.setattr("bmq.cli.cluster.is_terminal", lambda: True)
+    monkeypatch.setattr("bmq.cli.cluster_output.is_terminal", lambda: True)
     result = CliRunner().invoke(app, ["cluster", "move", "orders", "0", "--to", "3"], input=f"{answer}\n")
     assert "orders-0 moves from node 1 to node 3." in result.output
     assert "Go ahead?" in result.output

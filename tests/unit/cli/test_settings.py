@@ -8,7 +8,7 @@ import pytest
 
 from bmq.cli.machine_memory import cache_bytes, memory_bytes
 from bmq.cli.settings import BadSettings, load_settings, split_address
-from bmq.proxy.fetch_config import FetchConfig
+from bmq.proxy.fetch_settings import FetchSettings
 
 pytestmark = pytest.mark.unit
 
@@ -55,7 +55,7 @@ def test_in_front_of_hdfs_the_read_cache_is_a_share_of_the_memory_unless_it_is_s
     assert sources_of(loaded)["fetch.read_cache_bytes_max"] == "default, 1/32 of the memory"
     assert sources_of(loaded)["fetch.read_chunk_bytes"] == "default"
     local = load_settings({"store": "file:/somewhere"}, None)
-    assert local.settings.fetch.read_cache_bytes_max == FetchConfig().read_cache_bytes_max
+    assert local.settings.fetch.read_cache_bytes_max == FetchSettings().read_cache_bytes_max
     assert sources_of(local)["fetch.read_cache_bytes_max"] == "default"
     monkeypatch.setenv("BMQ_FETCH__READ_CACHE_BYTES_MAX", "5000000")
     loaded = load_settings(hdfs, None)

@@ -49,8 +49,9 @@ class Ground:
         return server
 
     async def make_topic(self, server: StandaloneServer, name: str) -> None:
-        assert server._controller is not None
-        await server._controller.auto_create_topic(name)
+        roles = server.inspect()
+        assert roles is not None
+        await roles.controller.auto_create_topic(name)
 
 
 async def failure_of(server: StandaloneServer) -> str:

@@ -1,4 +1,4 @@
-"""Clusters of many nodes in short: situations to decide in, requests of nodes, and a state that replays what is decided."""
+"""Clusters of many nodes in short: contexts to decide in, requests of nodes, and a state that replays what is decided."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from bmq.controller.assignment import new_partition
-from bmq.controller.situation import Situation
+from bmq.controller.decision_context import DecisionContext
 from bmq.metadata.features import METADATA_VERSION_MAX, METADATA_VERSION_MIN, SUPPORTED_FEATURES
 from bmq.metadata.image import MetadataImage, Node, PartitionImage
 from bmq.metadata.state import partition_record
@@ -111,8 +111,8 @@ class ManyNodes(Cluster):
         super().take([decode_record(encode_record(record)) for record in records])
 
     @property
-    def situation(self) -> Situation:
-        return Situation(
+    def context(self) -> DecisionContext:
+        return DecisionContext(
             self.image,
             self.state.registrations,
             self.state.features,
@@ -130,7 +130,7 @@ class ManyNodes(Cluster):
         topic_id = UUID(int=10_000 + len(self.image.topics))
         records: list[MetadataRecord] = [TopicRecord(name=name, topic_id=topic_id)]
         for number, nodes in enumerate(replicas):
-            partition = new_partition(number, nodes, self.situation.owners)
+            partition = new_partition(number, nodes, self.context.owners)
             if leaders is not None:
                 partition = replace(partition, leader=leaders[number])
             records.append(partition_record(topic_id, partition))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bmq.controller.assignment import new_partition, place, reign_changes
+from bmq.controller.assignment import leader_changes, new_partition, place
 from bmq.metadata.image import NO_LEADER, Node
 from bmq.metadata.state import partition_record
 from bmq.protocol.metadata_records import BrokerRegistrationChangeRecord, MetadataRecord, TopicRecord
@@ -64,7 +64,7 @@ def test_every_partition_has_a_live_owner_after_any_change(
     live = {node_id: nodes[node_id] for node_id in sorted(live_ids)}
     before = cluster.image.topics["t"].partitions
     cluster.take([BrokerRegistrationChangeRecord(broker_id=n, fenced=1) for n in nodes if n not in live])
-    cluster.take(reign_changes(cluster.image, live))
+    cluster.take(leader_changes(cluster.image, live))
     after = cluster.image.topics["t"].partitions
     for old, new in zip(before, after, strict=True):
         assert new.leader in live and new.leader in new.isr and set(new.isr) <= set(live)
@@ -72,7 +72,7 @@ def test_every_partition_has_a_live_owner_after_any_change(
         assert (new.leader_epoch == old.leader_epoch + 1) == (new.leader != old.leader)
         if set(old.replicas) & set(live):
             assert new.replicas == old.replicas
-    assert reign_changes(cluster.image, live) == []
+    assert leader_changes(cluster.image, live) == []
 
 
 @given(node_maps(), st.integers(1, 12))
@@ -80,7 +80,7 @@ def test_a_new_incarnation_gets_new_epochs_for_its_partitions_only(nodes: dict[i
     cluster = with_partitions(nodes, count, 1)
     reborn = min(nodes)
     before = cluster.image.topics["t"].partitions
-    cluster.take(reign_changes(cluster.image, nodes, reborn))
+    cluster.take(leader_changes(cluster.image, nodes, reborn))
     for old, new in zip(before, cluster.image.topics["t"].partitions, strict=True):
         assert new.leader == old.leader
         assert new.leader_epoch == old.leader_epoch + (old.leader == reborn)
@@ -88,5 +88,5 @@ def test_a_new_incarnation_gets_new_epochs_for_its_partitions_only(nodes: dict[i
 
 def test_without_any_live_node_nothing_changes() -> None:
     cluster = with_partitions({1: Node(1, "h", 1)}, 2, 1)
-    assert reign_changes(cluster.image, {}) == []
+    assert leader_changes(cluster.image, {}) == []
     assert new_partition(0, (4, 5), {}).leader == NO_LEADER

@@ -22,7 +22,7 @@ QUIET = Rates()
 
 
 def takers(cluster: ManyNodes) -> dict[int, Node]:
-    return {n: node for n, node in cluster.situation.owners.items() if not node.is_draining}
+    return {n: node for n, node in cluster.context.owners.items() if not node.is_draining}
 
 
 def quiet(topic_id: UUID, partition: int) -> Rates:
@@ -38,7 +38,7 @@ def rounds(
         moves = balancer.plan(
             cluster.image, takers(cluster), lambda t, p: (rates or {}).get((t, p), QUIET), float(now_s)
         )
-        records = move_records(cluster.situation, moves)
+        records = move_records(cluster.context, moves)
         assert len(records) == len(moves)
         cluster.take(records)
         balancer.moved(moves, float(now_s))
@@ -117,7 +117,7 @@ def test_preferred_nodes_come_first_then_replicas_then_anybody() -> None:
     moves = equalize(cluster.image, takers(cluster), lambda key: True, 10)
     assert moves[0].partition == 2
     assert {move.partition for move in moves[1:]} == {1, 4}
-    cluster.take(move_records(cluster.situation, moves))
+    cluster.take(move_records(cluster.context, moves))
     assert cluster.partitions("t")[2].replicas == (3, 2)
     assert {change.reason for change in cluster.state.history.of(topic_id, 2)} == {
         "node 2 owns 6 partitions, node 3 owns 0"
@@ -144,13 +144,13 @@ def test_nothing_moves_twice_within_the_cooldown() -> None:
     cluster.topic("t", [(2,)] * 8)
     balancer = Balancer(BalancerLimits(cooldown_s=30))
     moves = balancer.plan(cluster.image, takers(cluster), quiet, 0.0)
-    cluster.take(move_records(cluster.situation, moves))
+    cluster.take(move_records(cluster.context, moves))
     balancer.moved(moves, 0.0)
     moved = {move.partition for move in moves}
     assert len(moved) == 4
     # Somebody moves two others there as well: only those may go back before the cooldown is over.
     back = [p.partition for p in cluster.partitions("t") if p.leader == 2][:2]
-    cluster.take([cluster.situation.new_reign(cluster.image.topics["t"].topic_id, cluster.partitions("t")[p], 3, (3,),
+    cluster.take([cluster.context.new_leader_epoch(cluster.image.topics["t"].topic_id, cluster.partitions("t")[p], 3, (3,),
                   takers(cluster), "by hand") for p in back])  # fmt: skip
     assert {move.partition for move in balancer.plan(cluster.image, takers(cluster), quiet, 29.0)} <= set(back)
     assert len(balancer.plan(cluster.image, takers(cluster), quiet, 31.0)) == 2
@@ -189,7 +189,7 @@ def test_hot_partitions_change_places_with_quiet_ones() -> None:
     moves = balancer.plan(cluster.image, takers(cluster), lambda t, p: rates[t, p], 0.0)
     assert moves[0].reason == "node 2 carries 60.0 MB/s, node 3 3.0 MB/s"
     assert moves[1].reason.endswith("in exchange for a busier one")
-    cluster.take(move_records(cluster.situation, moves))
+    cluster.take(move_records(cluster.context, moves))
     balancer.moved(moves, 0.0)
     assert owners_by_count(cluster.image, [2, 3]) == {2: 3, 3: 3}
     loads = load_of(cluster, rates)
@@ -232,7 +232,7 @@ def test_relief_ends_and_never_makes_it_worse(cluster: ManyNodes, data: st.DataO
     made = 0
     for now_s in range(120):
         moves = balancer.plan(cluster.image, takers(cluster), lambda t, p: rates[t, p], float(now_s))
-        cluster.take(move_records(cluster.situation, moves))
+        cluster.take(move_records(cluster.context, moves))
         balancer.moved(moves, float(now_s))
         loads = load_of(cluster, rates)
         assert max(loads.values()) <= worst + 1e-6

@@ -707,7 +707,7 @@ async def test_an_unclean_election_accepts_what_an_owner_reports_as_lost() -> No
 
 
 @on_virtual_time
-async def test_an_owner_that_was_fenced_by_nobody_begins_a_new_reign() -> None:
+async def test_an_owner_that_was_fenced_by_nobody_begins_a_new_leader_epoch() -> None:
     lab = ControllerLab()
     async with lab.controller():
         (node,) = await lab.join(1)

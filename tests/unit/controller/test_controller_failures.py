@@ -1,4 +1,4 @@
-"""What raises in the controller: background work begins again, a state applied in part ends the reign, and it is loud."""
+"""What raises in the controller: background work begins again, a state applied in part ends it, and it is loud."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def failing_once(real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize(
-    ("owner", "name"), [(NodeSessions, "look"), (NodeSessions, "overdue"), (cluster_nodes, "decide_successions")]
+    ("owner", "name"), [(NodeSessions, "look"), (NodeSessions, "overdue"), (cluster_nodes, "decide_failovers")]
 )
 def test_dead_nodes_are_fenced_although_a_look_failed(owner: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     @on_virtual_time
@@ -72,7 +72,7 @@ def test_moves_go_on_after_a_failure(owner: Any, name: str, monkeypatch: pytest.
     main()
 
 
-def test_a_record_applied_in_part_ends_the_reign(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_applied_in_part_ends_the_controller(monkeypatch: pytest.MonkeyPatch) -> None:
     @on_virtual_time
     async def main() -> None:
         lab = ControllerLab()

@@ -27,7 +27,7 @@ def elect(
 
     named = None if wanted is None else [TopicPartitions(topic=t, partitions=p) for t, p in wanted.items()]
     request = ElectLeadersRequest(election_type=election, topic_partitions=named)
-    decision = decide_elect_leaders(cluster.situation, request, is_offline)
+    decision = decide_elect_leaders(cluster.context, request, is_offline)
     cluster.take(decision.records)
     return results_of(decision.response)
 
@@ -78,7 +78,7 @@ def test_one_partition_twice_is_elected_once(cluster: ManyNodes) -> None:
     request = ElectLeadersRequest(
         topic_partitions=[TopicPartitions(topic="t", partitions=[1]), TopicPartitions(topic="t", partitions=[1])]
     )
-    decision = decide_elect_leaders(cluster.situation, request, lambda topic_id, partition: False)
+    decision = decide_elect_leaders(cluster.context, request, lambda topic_id, partition: False)
     assert len(decision.records) == 1
     codes = [topic.partition_result[0].error_code for topic in decision.response.replica_election_results]
     assert codes == [ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED]

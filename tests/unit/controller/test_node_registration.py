@@ -40,10 +40,10 @@ pytestmark = pytest.mark.unit
 def join(cluster: ManyNodes, node_id: int, incarnation: int = 0, *, roles: tuple[str, ...] | None = None) -> int:
     """Register a node and let it take part; its epoch."""
     request = registration(node_id, incarnation) if roles is None else registration(node_id, incarnation, roles=roles)
-    decision = decide_registration(cluster.situation, request, is_alive=False)
+    decision = decide_registration(cluster.context, request, is_alive=False)
     cluster.take(decision.records)
     epoch = decision.response.broker_epoch
-    cluster.take(decide_heartbeat(cluster.situation, heartbeat(node_id, epoch)).records)
+    cluster.take(decide_heartbeat(cluster.context, heartbeat(node_id, epoch)).records)
     return epoch
 
 
@@ -53,15 +53,15 @@ def join(cluster: ManyNodes, node_id: int, incarnation: int = 0, *, roles: tuple
 def test_a_node_registers_fenced_and_takes_part_when_it_knows_of_itself() -> None:
     cluster = ManyNodes()
     cluster.offset = 77
-    decision = decide_registration(cluster.situation, registration(5, rack="r"), is_alive=False)
+    decision = decide_registration(cluster.context, registration(5, rack="r"), is_alive=False)
     cluster.take(decision.records)
     assert decision.response.broker_epoch == 77
     assert 5 not in cluster.image.nodes
-    early = decide_heartbeat(cluster.situation, heartbeat(5, 77, offset=76))
+    early = decide_heartbeat(cluster.context, heartbeat(5, 77, offset=76))
     assert (early.response.is_caught_up, early.response.is_fenced, early.records) == (False, True, ())
-    waiting = decide_heartbeat(cluster.situation, heartbeat(5, 77, want_fence=True))
+    waiting = decide_heartbeat(cluster.context, heartbeat(5, 77, want_fence=True))
     assert (waiting.response.is_caught_up, waiting.response.is_fenced, waiting.records) == (True, True, ())
-    joined = decide_heartbeat(cluster.situation, heartbeat(5, 77, offset=77))
+    joined = decide_heartbeat(cluster.context, heartbeat(5, 77, offset=77))
     cluster.take(joined.records)
     assert (joined.response.is_caught_up, joined.response.is_fenced) == (True, False)
     node = cluster.image.nodes[5]
@@ -72,7 +72,7 @@ def test_a_node_registers_fenced_and_takes_part_when_it_knows_of_itself() -> Non
         frozenset({"proxy", "broker", "coordinator"}),
         False,
     )
-    again = decide_heartbeat(cluster.situation, heartbeat(5, 77))
+    again = decide_heartbeat(cluster.context, heartbeat(5, 77))
     assert not again.response.is_fenced and not again.records
 
 
@@ -92,10 +92,10 @@ def test_no_roles_named_means_all() -> None:
 def test_the_same_incarnation_keeps_its_epoch() -> None:
     cluster = ManyNodes()
     epoch = join(cluster, 5)
-    again = decide_registration(cluster.situation, registration(5), is_alive=True)
+    again = decide_registration(cluster.context, registration(5), is_alive=True)
     assert again.response.broker_epoch == epoch and not again.records
     # With another rack it is the same incarnation still, and takes part as before.
-    moved = decide_registration(cluster.situation, registration(5, rack="other"), is_alive=True)
+    moved = decide_registration(cluster.context, registration(5, rack="other"), is_alive=True)
     cluster.take(moved.records)
     assert moved.response.broker_epoch == epoch == cluster.image.nodes[5].epoch
     assert cluster.image.nodes[5].rack == "other"
@@ -105,7 +105,7 @@ def test_another_living_process_keeps_its_id() -> None:
     cluster = ManyNodes()
     join(cluster, 5)
     with pytest.raises(KafkaError, match="another living process has node id 5 \\(h5:9093\\)") as refused:
-        decide_registration(cluster.situation, registration(5, 1), is_alive=True)
+        decide_registration(cluster.context, registration(5, 1), is_alive=True)
     assert refused.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
 
 
@@ -115,7 +115,7 @@ def test_a_new_incarnation_hands_over_what_the_last_one_owned() -> None:
         join(cluster, node_id)
     topic_id = cluster.topic("t", [(2, 3), (3, 2), (2,)])
     cluster.floors[topic_id, 0] = 41
-    decision = decide_registration(cluster.situation, registration(2, 1), is_alive=False)
+    decision = decide_registration(cluster.context, registration(2, 1), is_alive=False)
     assert decision.response.broker_epoch == cluster.offset
     cluster.take(decision.records)
     assert cluster.leaders("t") == [3, 3, 3]
@@ -129,10 +129,10 @@ def test_the_only_nodes_new_incarnation_goes_on_under_new_epochs() -> None:
     cluster = ManyNodes()
     join(cluster, 2)
     cluster.topic("t", [(2,), (2,)])
-    decision = decide_registration(cluster.situation, registration(2, 1), is_alive=False)
+    decision = decide_registration(cluster.context, registration(2, 1), is_alive=False)
     cluster.take(decision.records)
     assert cluster.leaders("t") == [NO_LEADER, NO_LEADER]
-    cluster.take(decide_heartbeat(cluster.situation, heartbeat(2, decision.response.broker_epoch)).records)
+    cluster.take(decide_heartbeat(cluster.context, heartbeat(2, decision.response.broker_epoch)).records)
     assert cluster.leaders("t") == [2, 2]
     assert {p.leader_epoch for p in cluster.partitions("t")} == {2}
     require_sound(cluster.image)
@@ -175,7 +175,7 @@ def test_refused_with_a_sentence(request_: BrokerRegistrationRequest, code: Erro
     cluster = ManyNodes()
     cluster.take([FeatureLevelRecord(name="bmq.metadata.version", feature_level=1)])
     with pytest.raises(BmqError, match=why) as refused:
-        decide_registration(cluster.situation, request_, is_alive=False)
+        decide_registration(cluster.context, request_, is_alive=False)
     assert refused.value.code is code
 
 
@@ -183,7 +183,7 @@ def test_a_node_without_an_incarnation_is_refused() -> None:
     request = registration(5)
     request.incarnation_id = None
     with pytest.raises(KafkaError, match="no incarnation id"):
-        decide_registration(ManyNodes().situation, request, is_alive=False)
+        decide_registration(ManyNodes().context, request, is_alive=False)
 
 
 # --- bmq.metadata.version
@@ -213,14 +213,14 @@ def test_a_level_beyond_this_server_is_not_understood() -> None:
 @pytest.mark.parametrize("request_", [heartbeat(5, 1), heartbeat(2, 3), heartbeat(2, -1)])
 def test_an_unknown_epoch_has_to_register(request_: object) -> None:
     cluster = ManyNodes(registered(2, epoch=2))
-    decision = decide_heartbeat(cluster.situation, request_)  # type: ignore[arg-type]
+    decision = decide_heartbeat(cluster.context, request_)  # type: ignore[arg-type]
     assert decision.response.error_code == ErrorCode.STALE_BROKER_EPOCH and not decision.records
 
 
 def test_a_node_may_ask_to_be_fenced() -> None:
     cluster = ManyNodes(registered(2), registered(3))
     cluster.topic("t", [(2, 3)])
-    decision = decide_heartbeat(cluster.situation, heartbeat(2, 0, want_fence=True))
+    decision = decide_heartbeat(cluster.context, heartbeat(2, 0, want_fence=True))
     cluster.take(decision.records)
     assert decision.response.is_fenced
     assert set(cluster.image.nodes) == {3} and cluster.leaders("t") == [3]
@@ -229,9 +229,9 @@ def test_a_node_may_ask_to_be_fenced() -> None:
 def test_a_returning_preferred_replica_takes_nothing_over() -> None:
     cluster = ManyNodes(registered(2), registered(3))
     cluster.topic("t", [(2, 3), (2, 3)])
-    cluster.take(decide_fencing(cluster.situation, [Overdue(2, 0, "was silent for 2 s")]).records)
+    cluster.take(decide_fencing(cluster.context, [Overdue(2, 0, "was silent for 2 s")]).records)
     assert cluster.leaders("t") == [3, 3]
-    decision = decide_heartbeat(cluster.situation, heartbeat(2, 0))
+    decision = decide_heartbeat(cluster.context, heartbeat(2, 0))
     cluster.take(decision.records)
     assert not decision.response.is_fenced
     assert cluster.leaders("t") == [3, 3] and {p.leader_epoch for p in cluster.partitions("t")} == {1}
@@ -240,16 +240,16 @@ def test_a_returning_preferred_replica_takes_nothing_over() -> None:
 def test_controlled_shutdown() -> None:
     cluster = ManyNodes(registered(2), registered(3))
     cluster.topic("t", [(2, 3)])
-    first = decide_heartbeat(cluster.situation, heartbeat(2, 0, want_shut_down=True))
+    first = decide_heartbeat(cluster.context, heartbeat(2, 0, want_shut_down=True))
     cluster.take(first.records)
     assert not first.response.should_shut_down and cluster.image.nodes[2].is_draining
-    owns_one = decide_heartbeat(cluster.situation, heartbeat(2, 0, want_shut_down=True))
+    owns_one = decide_heartbeat(cluster.context, heartbeat(2, 0, want_shut_down=True))
     assert not owns_one.response.should_shut_down and not owns_one.records
     cluster.take([PartitionChangeRecord(partition_id=0, topic_id=cluster.image.topics["t"].topic_id, leader=3)])
-    empty = decide_heartbeat(cluster.situation, heartbeat(2, 0, want_shut_down=True))
+    empty = decide_heartbeat(cluster.context, heartbeat(2, 0, want_shut_down=True))
     cluster.take(empty.records)
     assert empty.response.should_shut_down and empty.response.is_fenced and set(cluster.image.nodes) == {3}
-    asked_again = decide_heartbeat(cluster.situation, heartbeat(2, 0, want_shut_down=True))
+    asked_again = decide_heartbeat(cluster.context, heartbeat(2, 0, want_shut_down=True))
     assert asked_again.response.should_shut_down and not asked_again.records
     # Started again, it takes part as if it had never been shut down.
     join(cluster, 2, 1)
@@ -259,12 +259,12 @@ def test_controlled_shutdown() -> None:
 def test_whoever_stops_last_need_not_wait_for_anybody() -> None:
     cluster = ManyNodes(registered(2, draining=True), registered(3, draining=True))
     cluster.topic("t", [(2, 3), (3, 2)])
-    decision = decide_heartbeat(cluster.situation, heartbeat(2, 0, want_shut_down=True))
+    decision = decide_heartbeat(cluster.context, heartbeat(2, 0, want_shut_down=True))
     cluster.take(decision.records)
     assert decision.response.should_shut_down
     assert cluster.leaders("t") == [3, 3]
     assert cluster.state.history.of(cluster.image.topics["t"].topic_id, 0)[-1].reason == CONTROLLED_SHUTDOWN
-    last = decide_heartbeat(cluster.situation, heartbeat(3, 0, want_shut_down=True))
+    last = decide_heartbeat(cluster.context, heartbeat(3, 0, want_shut_down=True))
     cluster.take(last.records)
     assert last.response.should_shut_down and not cluster.image.nodes
 
@@ -277,7 +277,7 @@ def test_fencing_names_the_next_owners_in_the_same_batch() -> None:
     topic_id = cluster.topic("t", [(2, 3), (2, 4), (3, 4), (2,)])
     cluster.floors[topic_id, 1] = 900
     overdue = [Overdue(2, 0, "was silent for 2 s"), Overdue(9, 0, "is unknown"), Overdue(3, 55, "is another one")]
-    decision = decide_fencing(cluster.situation, overdue)
+    decision = decide_fencing(cluster.context, overdue)
     assert decision.response == [2]
     kinds = [type(record) for record in decision.records]
     assert kinds == [BrokerRegistrationChangeRecord, *[PartitionChangeRecord] * 3]
@@ -289,25 +289,25 @@ def test_fencing_names_the_next_owners_in_the_same_batch() -> None:
     assert (change.timestamp_ms, change.leader, change.leader_epoch) == (NOW_MS, 4, 1)
     assert change.reason == "node 2 was silent for 2 s"
     require_sound(cluster.image)
-    assert decide_fencing(cluster.situation, overdue).records == ()
+    assert decide_fencing(cluster.context, overdue).records == ()
 
 
 def test_nobody_left_keeps_what_it_has() -> None:
     """Cut off from the controller a node may go on serving: better than to be told that nobody owns anything."""
     cluster = ManyNodes(registered(2))
     cluster.topic("t", [(2,)])
-    cluster.take(decide_fencing(cluster.situation, [Overdue(2, 0, "was silent for 2 s")]).records)
+    cluster.take(decide_fencing(cluster.context, [Overdue(2, 0, "was silent for 2 s")]).records)
     assert not cluster.image.nodes
     assert (cluster.leaders("t"), cluster.partitions("t")[0].leader_epoch) == ([2], 0)
-    cluster.take(decide_heartbeat(cluster.situation, heartbeat(2, 0)).records)
+    cluster.take(decide_heartbeat(cluster.context, heartbeat(2, 0)).records)
     assert (cluster.leaders("t"), cluster.partitions("t")[0].leader_epoch) == ([2], 0)
 
 
 def test_whoever_comes_first_takes_over_what_nobody_served() -> None:
     cluster = ManyNodes(registered(2), registered(3, fenced=True))
     cluster.topic("t", [(2,)])
-    cluster.take(decide_fencing(cluster.situation, [Overdue(2, 0, "died")]).records)
-    cluster.take(decide_heartbeat(cluster.situation, heartbeat(3, 0)).records)
+    cluster.take(decide_fencing(cluster.context, [Overdue(2, 0, "died")]).records)
+    cluster.take(decide_heartbeat(cluster.context, heartbeat(3, 0)).records)
     assert cluster.leaders("t") == [3]
     assert cluster.partitions("t")[0].replicas == (3,)
     require_sound(cluster.image)
@@ -316,7 +316,7 @@ def test_whoever_comes_first_takes_over_what_nobody_served() -> None:
 def test_a_node_without_the_broker_role_owns_nothing() -> None:
     cluster = ManyNodes(registered(2), registered(3, roles=("proxy", "controller")))
     cluster.topic("t", [(2,), (2,)])
-    cluster.take(decide_fencing(cluster.situation, [Overdue(2, 0, "died")]).records)
+    cluster.take(decide_fencing(cluster.context, [Overdue(2, 0, "died")]).records)
     assert cluster.leaders("t") == [2, 2]
 
 
@@ -325,13 +325,13 @@ def test_a_node_without_the_broker_role_owns_nothing() -> None:
 
 def test_draining_and_taking_it_back() -> None:
     cluster = ManyNodes(registered(2))
-    cluster.take(decide_draining(cluster.situation, 2, True).records)
+    cluster.take(decide_draining(cluster.context, 2, True).records)
     assert cluster.image.nodes[2].is_draining
-    assert decide_draining(cluster.situation, 2, True).records == ()
-    cluster.take(decide_draining(cluster.situation, 2, False).records)
+    assert decide_draining(cluster.context, 2, True).records == ()
+    cluster.take(decide_draining(cluster.context, 2, False).records)
     assert not cluster.image.nodes[2].is_draining
     with pytest.raises(KafkaError, match="no node 9") as refused:
-        decide_draining(cluster.situation, 9, True)
+        decide_draining(cluster.context, 9, True)
     assert refused.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED
 
 

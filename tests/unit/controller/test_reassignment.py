@@ -37,7 +37,7 @@ def reassign(
             for name, number, replicas in wanted
         ],
     )
-    decision = decide_alter_partition_reassignments(cluster.situation, request)
+    decision = decide_alter_partition_reassignments(cluster.context, request)
     cluster.take(decision.records)
     assert decision.response.error_code == ErrorCode.NONE
     assert decision.response.allow_replication_factor_change == allow_replication_factor_change

@@ -127,7 +127,7 @@ class Heard:
 class ElectionContract:
     """The class that inherits gives `ground`."""
 
-    # -- The office --------------------------------------------------------------------------------------------------
+    # -- Leadership --------------------------------------------------------------------------------------------------
 
     def test_epochs_rise_over_terms_sessions_and_restarts(self, ground: ElectionGround) -> None:
         async def story() -> None:
@@ -148,7 +148,7 @@ class ElectionContract:
 
         ground.run(story)
 
-    def test_one_has_the_office_and_the_others_queue(self, ground: ElectionGround) -> None:
+    def test_one_leads_and_the_others_queue(self, ground: ElectionGround) -> None:
         async def story() -> None:
             elections = {node_id: await ground.started(node_id) for node_id in (1, 2, 3)}
             watcher = await ground.started(4)
@@ -174,7 +174,7 @@ class ElectionContract:
 
         ground.run(story)
 
-    def test_who_is_closed_leaves_the_office_at_once(self, ground: ElectionGround) -> None:
+    def test_who_is_closed_leaves_the_leadership_at_once(self, ground: ElectionGround) -> None:
         async def story() -> None:
             one, two = await ground.started(1), await ground.started(2)
             first = await within(one.campaign(member(1)))
@@ -242,7 +242,7 @@ class ElectionContract:
                 with suppress(asyncio.CancelledError):
                     await one.resign(await task)
                 await two.resign(await within(two.campaign(member(2))))
-            await until(lambda: one.leader is None and two.leader is None, "nobody has the office")
+            await until(lambda: one.leader is None and two.leader is None, "nobody leads")
 
         ground.run(story)
 
@@ -447,7 +447,7 @@ class ElectionContract:
             await ground.cut(elections[3])
             await ground.hang()
             successor = await within(waiting)
-            await until(lambda: len(lost) == 1, "the office was lost with the session")
+            await until(lambda: len(lost) == 1, "the leadership was lost with the session")
             await until(lambda: elections[1].leader == successor, "the next one is known")
             await until(lambda: set(elections[1].members) == {1, 2}, "the dead one is found missing")
             assert all({1, 2} <= set(members) for members in told.said)
@@ -473,7 +473,7 @@ class ElectionContract:
             one.on_lost(first, lost)
             await ground.wipe()
             # The one that lived through it remembers, and makes the root again.
-            await until(lambda: len(lost) == 1, "the office is lost with the data")
+            await until(lambda: len(lost) == 1, "the leadership is lost with the data")
             second = await within(one.campaign(member(1)))
             assert second.epoch > first.epoch
             watcher = await ground.started(2)

@@ -86,17 +86,17 @@ def test_a_paused_process_loses_its_session_and_hears_of_it_when_it_goes_on() ->
     paused, other = Process(ground.loop, "paused"), Process(ground.loop, "other")
     lost: list[float] = []
 
-    async def reign() -> None:
+    async def leader_epoch() -> None:
         election = await ground.started(1)
         await election.join(member(1))
         claim = await election.campaign(member(1))
         election.on_lost(claim, lambda: lost.append(ground.loop.time()))
 
     async def story() -> None:
-        await paused.spawn(reign())
+        await paused.spawn(leader_epoch())
         election = await ground.started(2)
         waiting = other.spawn(election.campaign(member(2)))
-        await until(lambda: 1 in election.members and election.leader is not None, "the first one reigns")
+        await until(lambda: 1 in election.members and election.leader is not None, "the first one leads")
         paused.pause()
         await within(waiting)
         assert 1 not in election.members

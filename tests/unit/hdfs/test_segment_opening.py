@@ -110,7 +110,7 @@ class FakeNameNode:
         self.calls.append("renew_lease")
 
 
-class FakeRepair:
+class FakeMender:
     def __init__(self) -> None:
         self.broken: list[BrokenSegment] = []
         self.answers: list[tuple[int, int] | StoreError] = []
@@ -130,7 +130,7 @@ class Setting:
         self.nodes = nodes
         self.namenode = FakeNameNode([node.place for node in nodes])
         self.bad_nodes = BadNodes(60.0)
-        self.repair = FakeRepair()
+        self.mender = FakeMender()
         self.leases = LeaseRenewal(self.namenode, 20.0)
         config = scripted_config(**{"connect_timeout_s": 1.0, "retry_max_s": 0.2, **changes})
         self.opening = SegmentOpening(
@@ -138,7 +138,7 @@ class Setting:
             self.namenode,
             self.bad_nodes,
             self.leases,
-            self.repair,
+            self.mender,
             single_pauses_s=(0.001,) * QUICK_PAUSES,
         )
 
@@ -401,9 +401,9 @@ async def test_closing_gives_up_on_a_namenode_that_misses_the_block() -> None:
         here.namenode.incomplete = 10_000
         with pytest.raises(WriterBroken, match="misses its last block"):
             await writer.close()
-        here.repair.answers = [(3, 2)]
+        here.mender.answers = [(3, 2)]
         assert await writer.mend() == 3
-        assert here.repair.broken[0].acked_bytes == 3
+        assert here.mender.broken[0].acked_bytes == 3
 
 
 async def test_closing_can_be_tried_again_when_the_namenode_was_away() -> None:
@@ -461,7 +461,7 @@ async def test_closing_a_broken_segment_says_so() -> None:
 # --- mending and letting go
 
 
-async def test_mending_tells_the_repair_what_is_known() -> None:
+async def test_mending_tells_the_mender_what_is_known() -> None:
     async with setting() as here:
         writer = await here.open()
         await writer.append([b"abc"])
@@ -470,14 +470,14 @@ async def test_mending_tells_the_repair_what_is_known() -> None:
         here.nodes[2].writings[0].drop()
         with pytest.raises(WriterBroken):
             await lost
-        here.repair.answers = [StorageUnavailable("away"), (6, 2)]
+        here.mender.answers = [StorageUnavailable("away"), (6, 2)]
         with pytest.raises(StorageUnavailable):
             await writer.mend()
         assert await writer.mend() == 6
         assert await writer.mend() == 6
         assert writer.replicas == 2
         assert here.opening.writers == set()
-        broken = here.repair.broken[1]
+        broken = here.mender.broken[1]
         assert (broken.path, broken.absolute_path, broken.file_id, broken.holder) == (PATH, ABSOLUTE, 101, "me")
         assert broken.located.nodes == here.namenode.places
         assert (broken.failed, broken.acked_bytes) == ((here.nodes[2].place,), 3)
@@ -488,7 +488,7 @@ async def test_mending_ends_a_stream_that_still_works() -> None:
         writer = await here.open()
         here.nodes[0].is_holding = True
         answer = writer.append([b"abc"])
-        here.repair.answers = [(3, 3)]
+        here.mender.answers = [(3, 3)]
         assert await writer.mend() == 3
         with pytest.raises(WriterBroken, match="is being mended"):
             await answer
@@ -506,7 +506,7 @@ async def test_an_abandoned_writer_touches_nothing() -> None:
             with pytest.raises(FencedWriter):
                 await waiting
         assert here.namenode.calls == calls
-        assert here.repair.broken == []
+        assert here.mender.broken == []
 
 
 async def test_a_file_whose_block_was_refused_does_not_keep_its_name() -> None:
@@ -529,7 +529,7 @@ async def test_a_file_in_a_directory_that_was_moved_away_is_left_alone() -> None
         assert "delete" not in here.namenode.calls
 
 
-class _FailingRepair:
+class _FailingMender:
     def __init__(self) -> None:
         self.broken: list[BrokenSegment] = []
 
@@ -544,7 +544,7 @@ async def test_a_segment_is_not_closed_under_its_old_stamp_after_a_mend_began(du
     stream = await BlockStream.open(
         located_on(node, block_id=1), holder="me", config=scripted_config(), stage=Stage.PIPELINE_SETUP_CREATE
     )
-    namenode, repair = FakeNameNode([]), _FailingRepair()
+    namenode, mender = FakeNameNode([]), _FailingMender()
     namenode.incomplete = 1_000_000
     writer = HdfsWriter(
         path=PATH,
@@ -554,7 +554,7 @@ async def test_a_segment_is_not_closed_under_its_old_stamp_after_a_mend_began(du
         stream=stream,
         durability=durability,
         namenode=namenode,
-        repair=repair,
+        mender=mender,
         complete_max_s=0.01,
         on_end=lambda _: None,
     )
@@ -567,6 +567,6 @@ async def test_a_segment_is_not_closed_under_its_old_stamp_after_a_mend_began(du
     with pytest.raises(WriterBroken, match="being mended"):
         await writer.close()
     assert namenode.calls.count("complete") == asked
-    assert [broken.is_synced for broken in repair.broken] == [durability is Durability.HSYNC]
+    assert [broken.is_synced for broken in mender.broken] == [durability is Durability.HSYNC]
     writer.abandon()
     await node.stop()

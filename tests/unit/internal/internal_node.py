@@ -23,7 +23,7 @@ from tests.fakes.partition_log import FakePartitions
 from tests.unit.proxy.harness import TOPIC_ID, Client, FakeController, image_of, services_over, topic_image
 
 
-class FakeOffice:
+class FakeLeadership:
     """Active or not, as a test says."""
 
     def __init__(self, controller: Any) -> None:
@@ -61,7 +61,7 @@ class InternalNode:
     services: InternalServices
     controller: RecordingController
     groups: RecordingHandler
-    office: FakeOffice
+    leadership: FakeLeadership
     partitions: FakePartitions
     host: str
     port: int
@@ -84,11 +84,11 @@ class InternalNode:
         await asyncio.sleep(0)
 
 
-def internal_over(services: Services, office: FakeOffice, groups: RecordingHandler) -> InternalServices:
+def internal_over(services: Services, leadership: FakeLeadership, groups: RecordingHandler) -> InternalServices:
     given = {one.name: getattr(services, one.name) for one in fields(Services)}
-    here = HereController(office, lambda: services.controller.image)
+    here = HereController(leadership, lambda: services.controller.image)
     given |= {"controller": here, "groups": groups, "is_between_nodes": True}
-    return InternalServices(**given, office=office, manager=None, releases=None, known=None)  # type: ignore[arg-type]
+    return InternalServices(**given, leadership=leadership, manager=None, releases=None, known=None)  # type: ignore[arg-type]
 
 
 async def start_internal_node(
@@ -104,9 +104,9 @@ async def start_internal_node(
     for number in range(partition_count):
         partitions.add(TOPIC_ID, number, leader_epoch=3)
     controller = RecordingController(image_of(topic_image("t", TOPIC_ID, partition_count)))
-    stats, groups, office = ProxyStats(), RecordingHandler(), FakeOffice(controller)
-    services = internal_over(services_over(controller, partitions, stats), office, groups)
+    stats, groups, leadership = ProxyStats(), RecordingHandler(), FakeLeadership(controller)
+    services = internal_over(services_over(controller, partitions, stats), leadership, groups)
     server = KafkaServer(limits, stats, apis=INTERNAL_APIS, is_ordered=False, stalls=stalls)
     bound_host, bound_port = await server.bind(host, port)
     await server.serve(services)
-    return InternalNode(server, services, controller, groups, office, partitions, bound_host, bound_port)
+    return InternalNode(server, services, controller, groups, leadership, partitions, bound_host, bound_port)

@@ -260,7 +260,7 @@ async def test_a_long_poll_keeps_its_connection_and_silence_does_not(start: Star
     await until(lambda: gate.begun == [1])
     lost = asyncio.Event()
     silent.on_lost(lost.set)
-    for connection in tuple(node.server._connections):
+    for connection in node.server.connections:
         connection.close_if_idle(node.server.loop.time() + 1)
     await lost.wait()
     gate.open(1)

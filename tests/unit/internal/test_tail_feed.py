@@ -1,4 +1,4 @@
-"""The tail feed and the mirror it fills: whatever moves, the mirror is a true, unbroken, bounded copy of the log's end."""
+"""The tail feed and the remote state it fills: whatever moves, a true, unbroken, bounded copy of the log's end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bmq.log.partition_log import TopicPartition
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.internal_messages import EpochStart, ForgottenTail, TailInterest, TailPart
 from bmq.protocol.record_batch import CorruptRecords, Record, encode_batch
-from bmq.routing.remote_state import Mirror
+from bmq.routing.remote_state import RemoteState
 
 pytestmark = pytest.mark.unit
 
@@ -77,13 +77,13 @@ class Log:
 
 
 class Feed:
-    """A feed, the logs behind it, and a mirror of each."""
+    """A feed, the logs behind it, and a remote state of each."""
 
     def __init__(self, count: int = 1, followed_max: int = 100, tail_bytes_max: int = 10**9) -> None:
         self.feed = TailFeed(followed_max)
         self.logs: dict[TopicPartition, Log] = {key(number): Log() for number in range(count)}
         self.cache = TailCache(tail_bytes_max)
-        self.mirrors = {name: Mirror(self.cache.partition()) for name in self.logs}
+        self.remote_states = {name: RemoteState(self.cache.partition()) for name in self.logs}
 
     def follow(self, number: int, offset: int = 0, leader_epoch: int = EPOCH) -> None:
         self.feed.change([interest(number, offset, leader_epoch)], ())
@@ -92,14 +92,14 @@ class Feed:
         return self.feed.tell(bytes_max, self.logs.get)
 
     def told(self, bytes_max: int = 10**6) -> dict[int, TailPart]:
-        """By partition, with the records in one piece; the mirrors have taken it."""
+        """By partition, with the records in one piece; the remote states have taken it."""
         parts = {}
         for part, records in self.tell(bytes_max):
             part.records = memoryview(bytearray(b"".join(records)))
             assert part.partition not in parts
             parts[part.partition] = part
             if not part.error_code:
-                self.mirrors[key(part.partition)].take(part)
+                self.remote_states[key(part.partition)].take(part)
         return parts
 
     def moved(self, number: int = 0) -> None:
@@ -136,7 +136,7 @@ def test_the_first_answer_has_the_epochs_and_the_later_ones_what_is_new() -> Non
     one.moved()
     (part,) = one.told().values()
     assert part.log_start_offset == 4 and not part.records
-    assert one.mirrors[key(0)].log_start_offset == 4
+    assert one.remote_states[key(0)].log_start_offset == 4
 
 
 def test_following_may_begin_at_the_end() -> None:
@@ -232,7 +232,7 @@ def test_partitions_take_turns() -> None:
     turns = [sorted(one.told(bytes_max=2 * SHARE_BYTES_MIN)) for _ in range(12)]
     # A batch is a little longer than a share, so an answer has two of them.
     assert turns == [[0, 1], [2, 3]] * 6
-    assert [mirror.high_watermark for mirror in one.mirrors.values()] == [6] * 4
+    assert [remote_state.high_watermark for remote_state in one.remote_states.values()] == [6] * 4
     assert one.tell() == []
 
 
@@ -255,33 +255,44 @@ def test_a_batch_longer_than_the_limit_is_sent_all_the_same() -> None:
     assert len(one.told(bytes_max=1)[0].records) > 1000
 
 
-def test_the_mirror_refuses_what_is_no_run_of_batches() -> None:
-    mirror = Mirror(TailCache(1000).partition())
+def test_the_remote_state_refuses_what_is_no_run_of_batches() -> None:
+    remote_state = RemoteState(TailCache(1000).partition())
     with pytest.raises(CorruptRecords):
-        mirror.take(TailPart(records=b"x" * 100, high_watermark=1))
-    assert mirror.high_watermark == 0
+        remote_state.take(TailPart(records=b"x" * 100, high_watermark=1))
+    assert remote_state.high_watermark == 0
 
 
 def test_a_batch_that_comes_again_changes_nothing() -> None:
     log, cache = Log(), TailCache(10**6)
-    mirror = Mirror(cache.partition())
+    remote_state = RemoteState(cache.partition())
     for _ in range(3):
         log.produce(2)
     for start, end in ((0, 4), (0, 2), (2, 6), (4, 6)):
         records = memoryview(bytearray(log.bytes_between(start, end)))
-        mirror.take(TailPart(records=records, base_offset=start, high_watermark=end, last_stable_offset=end))
-    assert mirror.high_watermark == 6
-    assert b"".join(mirror.tail_read(0, 10**6, 6) or ()) == log.bytes_between(0, 6)
+        remote_state.take(TailPart(records=records, base_offset=start, high_watermark=end, last_stable_offset=end))
+    assert remote_state.high_watermark == 6
+    assert b"".join(remote_state.tail_read(0, 10**6, 6) or ()) == log.bytes_between(0, 6)
 
 
-def test_the_mirror_does_not_go_back() -> None:
-    mirror = Mirror(TailCache(1000).partition())
-    assert mirror.learn(log_start_offset=2, high_watermark=8, last_stable_offset=7, log_end_offset=9)
-    assert not mirror.learn(log_start_offset=1, high_watermark=5, last_stable_offset=5, log_end_offset=6)
-    offsets = mirror.log_start_offset, mirror.high_watermark, mirror.last_stable_offset, mirror.log_end_offset
+def test_the_remote_state_does_not_go_back() -> None:
+    remote_state = RemoteState(TailCache(1000).partition())
+    assert remote_state.learn(log_start_offset=2, high_watermark=8, last_stable_offset=7, log_end_offset=9)
+    assert not remote_state.learn(log_start_offset=1, high_watermark=5, last_stable_offset=5, log_end_offset=6)
+    offsets = (
+        remote_state.log_start_offset,
+        remote_state.high_watermark,
+        remote_state.last_stable_offset,
+        remote_state.log_end_offset,
+    )
     assert offsets == (2, 8, 7, 9)
-    mirror.learn_epochs([EpochStart(leader_epoch=1, start_offset=0), EpochStart(leader_epoch=3, start_offset=5)])
-    assert [mirror.epoch_end_offset(epoch) for epoch in (0, 1, 2, 3, 4)] == [(0, 0), (1, 5), (1, 5), (3, 8), (-1, -1)]
+    remote_state.learn_epochs([EpochStart(leader_epoch=1, start_offset=0), EpochStart(leader_epoch=3, start_offset=5)])
+    assert [remote_state.epoch_end_offset(epoch) for epoch in (0, 1, 2, 3, 4)] == [
+        (0, 0),
+        (1, 5),
+        (1, 5),
+        (3, 8),
+        (-1, -1),
+    ]
 
 
 @given(
@@ -290,9 +301,11 @@ def test_the_mirror_does_not_go_back() -> None:
     bytes_max=st.integers(1, 3000),
     tail_bytes_max=st.integers(2_000, 20_000),
 )
-def test_whatever_happens_the_mirrors_are_true(seed: int, steps: int, bytes_max: int, tail_bytes_max: int) -> None:
-    """Random writes, evictions on both sides, additions and forgetting. A reader of the mirror finds the log's own bytes or
-    nothing; and once all is told, the mirror has the log's offsets."""
+def test_whatever_happens_the_remote_states_are_true(
+    seed: int, steps: int, bytes_max: int, tail_bytes_max: int
+) -> None:
+    """Random writes, evictions on both sides, additions and forgetting. A reader of the copy finds the log's own bytes or
+    nothing; and once all is told, the copy has the log's offsets."""
     random = Random(seed)
     one = Feed(3, tail_bytes_max=tail_bytes_max)
     followed: set[int] = set()
@@ -313,17 +326,17 @@ def test_whatever_happens_the_mirrors_are_true(seed: int, steps: int, bytes_max:
             one.feed.change((), [ForgottenTail(topic_id=TOPIC_ID, partition=number)])
         elif step < 0.75:
             followed.add(number)
-            one.follow(number, one.mirrors[key(number)].high_watermark)
+            one.follow(number, one.remote_states[key(number)].high_watermark)
         else:
             parts = one.told(bytes_max)
             assert all(not part.error_code for part in parts.values())
             sizes = [len(part.records) for part in parts.values()]
             assert sum(sizes[:-1]) < bytes_max or len(sizes) <= 1
-        for name, mirror in one.mirrors.items():
+        for name, remote_state in one.remote_states.items():
             source = one.logs[name]
-            assert mirror.high_watermark <= source.high_watermark
+            assert remote_state.high_watermark <= source.high_watermark
             assert one.cache.bytes_used <= one.cache.bytes_max
-            views = mirror.tail_read(random.randint(0, 50), 10**6, mirror.high_watermark)
+            views = remote_state.tail_read(random.randint(0, 50), 10**6, remote_state.high_watermark)
             assert b"".join(views or ()) in source.bytes_between(0, source.high_watermark)
     for log in one.logs.values():
         log.sync()
@@ -333,8 +346,8 @@ def test_whatever_happens_the_mirrors_are_true(seed: int, steps: int, bytes_max:
         if not one.told(bytes_max):
             break
     for number in followed:
-        mirror, log = one.mirrors[key(number)], one.logs[key(number)]
-        assert (mirror.high_watermark, mirror.log_end_offset) == (log.high_watermark, log.log_end_offset)
+        remote_state, log = one.remote_states[key(number)], one.logs[key(number)]
+        assert (remote_state.high_watermark, remote_state.log_end_offset) == (log.high_watermark, log.log_end_offset)
 
 
 def test_one_partition_that_cannot_be_told_leaves_the_others_alone() -> None:

@@ -11,7 +11,8 @@ from bmq.log.partition_files import PartitionFiles
 from bmq.log.recovery import RecoveredLog, recover_log, write_manifest
 from bmq.log.segment_index import IndexBuilder
 from bmq.log.store import Buffer, Durability, FencedWriter, FileMissing, FileStatus, SegmentStore, SegmentWriter
-from bmq.protocol.record_batch import BatchHeader, Record, encode_batch, parse_end_transaction_marker, rewrite
+from bmq.protocol.control_batch import parse_end_transaction_marker
+from bmq.protocol.record_batch import BatchHeader, Record, encode_batch, rewrite
 
 PARTITION = "topics/t/0"
 INTERVAL_BYTES = 200

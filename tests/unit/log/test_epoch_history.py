@@ -11,13 +11,13 @@ from bmq.log.epoch_history import UNDEFINED, EpochHistory
 pytestmark = pytest.mark.unit
 
 # How many records each of the epochs that follow each other wrote; -1 for an epoch nobody had.
-REIGNS = st.lists(st.integers(-1, 4), max_size=8)
+EPOCHS = st.lists(st.integers(-1, 4), max_size=8)
 
 
-def history_of(reigns: list[int]) -> tuple[EpochHistory, list[int]]:
+def history_of(epochs: list[int]) -> tuple[EpochHistory, list[int]]:
     """The history, and for each offset the epoch that wrote it."""
     history, written = EpochHistory(), []
-    for epoch, count in enumerate(reigns):
+    for epoch, count in enumerate(epochs):
         if count >= 0:
             history.assign(epoch, len(written))
             history.assign(epoch, len(written))
@@ -25,14 +25,14 @@ def history_of(reigns: list[int]) -> tuple[EpochHistory, list[int]]:
     return history, written
 
 
-@given(REIGNS)
-def test_every_epoch_ends_where_the_next_one_that_wrote_begins(reigns: list[int]) -> None:
-    history, written = history_of(reigns)
-    reigned = [epoch for epoch, count in enumerate(reigns) if count >= 0]
+@given(EPOCHS)
+def test_every_epoch_ends_where_the_next_one_that_wrote_begins(epochs: list[int]) -> None:
+    history, written = history_of(epochs)
+    led = [epoch for epoch, count in enumerate(epochs) if count >= 0]
     end = len(written)
-    for epoch in range(-1, len(reigns) + 1):
+    for epoch in range(-1, len(epochs) + 1):
         answer = history.end_offset_for(epoch, end)
-        if epoch < 0 or not reigned or epoch > reigned[-1]:
+        if epoch < 0 or not led or epoch > led[-1]:
             assert answer == UNDEFINED
         else:
             later = [offset for offset, writer in enumerate(written) if writer > epoch]
@@ -44,9 +44,9 @@ def test_every_epoch_ends_where_the_next_one_that_wrote_begins(reigns: list[int]
     assert EpochHistory(history.entries).entries == history.entries
 
 
-@given(REIGNS, st.integers(0, 20))
-def test_the_head_is_forgotten(reigns: list[int], log_start: int) -> None:
-    history, written = history_of(reigns)
+@given(EPOCHS, st.integers(0, 20))
+def test_the_head_is_forgotten(epochs: list[int], log_start: int) -> None:
+    history, written = history_of(epochs)
     log_start = min(log_start, len(written))
     history.truncate_head(log_start)
     for offset in range(log_start, len(written)):

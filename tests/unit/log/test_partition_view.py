@@ -20,17 +20,17 @@ async def content_of(store: SegmentStore, view: PartitionView, from_offset: int 
 
 
 @given(
-    reigns=st.lists(st.lists(st.integers(0, 4), max_size=3), min_size=1, max_size=4),
+    epochs=st.lists(st.lists(st.integers(0, 4), max_size=3), min_size=1, max_size=4),
     is_indexed=st.booleans(),
     is_last_open=st.booleans(),
 )
 async def test_an_onlooker_sees_everything_that_was_acknowledged(
-    reigns: list[list[int]], is_indexed: bool, is_last_open: bool
+    epochs: list[list[int]], is_indexed: bool, is_last_open: bool
 ) -> None:
     fake = FakeStore()
     onlooker = fake.client("onlooker")
     acknowledged: list[bytes] = []
-    for epoch, segments in enumerate(reigns):
+    for epoch, segments in enumerate(epochs):
         owner = await Owner(fake.client(f"c{epoch}"), epoch).start()
         for number, count in enumerate(segments):
             await owner.open_segment()

@@ -11,9 +11,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from bmq.log.partition_log import AbortedTransaction
 from bmq.log.producer_state import BATCHES_KEPT, CorruptSnapshot, PlacedBatch, ProducerEntry, ProducerStates
+from bmq.protocol.control_batch import ControlType, EndTransactionMarker
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
-from bmq.protocol.record_batch import BatchHeader, ControlType, EndTransactionMarker
+from bmq.protocol.record_batch import BatchHeader
 
 pytestmark = pytest.mark.unit
 

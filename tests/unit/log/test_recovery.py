@@ -16,7 +16,7 @@ from bmq.log.producer_state import ProducerStates
 from bmq.log.recovery import MANIFEST_TRIES_MAX, ManifestNumbersTaken
 from bmq.log.segment_index import SegmentIndex
 from bmq.log.store import Buffer, FencedWriter, SegmentStore, StorageUnavailable
-from bmq.protocol.record_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
+from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
 from tests.fakes.store import FakeStore
 from tests.support.given_up import GivenUp
 from tests.unit.log.owned_log import PARTITION, CountingStore, Owner, batch_of
@@ -54,17 +54,17 @@ async def test_a_new_partition_is_empty() -> None:
 
 
 @given(
-    reigns=st.lists(st.lists(st.integers(0, 4), max_size=3), min_size=1, max_size=4),
+    epochs=st.lists(st.lists(st.integers(0, 4), max_size=3), min_size=1, max_size=4),
     is_indexed=st.booleans(),
     saves_rebuilt=st.booleans(),
 )
 async def test_every_owner_finds_what_all_before_it_wrote(
-    reigns: list[list[int]], is_indexed: bool, saves_rebuilt: bool
+    epochs: list[list[int]], is_indexed: bool, saves_rebuilt: bool
 ) -> None:
     fake = FakeStore()
     acknowledged: list[bytes] = []
     starts: list[int] = []
-    for epoch, segments in enumerate(reigns):
+    for epoch, segments in enumerate(epochs):
         owner = await Owner(fake.client(f"c{epoch}"), epoch, saves_rebuilt=saves_rebuilt).start()
         starts.append(owner.files.end_offset)
         assert await owner.read_all() == b"".join(acknowledged)
@@ -74,7 +74,7 @@ async def test_every_owner_finds_what_all_before_it_wrote(
                 await owner.produce(batch_of(2))
             await owner.roll_segment(is_indexed=is_indexed) if count else owner.files.end_segment(owner.roll)
         acknowledged += owner.acknowledged
-    last = await Owner(fake.client("last"), len(reigns)).start()
+    last = await Owner(fake.client("last"), len(epochs)).start()
     assert await last.read_all() == b"".join(acknowledged)
     assert last.recovered.end_offset == 2 * len(acknowledged)
     for epoch, start in enumerate(starts[1:]):

@@ -13,7 +13,7 @@ import pytest
 from bmq.log.config import LogConfig
 from bmq.log.partition_log import TopicPartition
 from bmq.membership.assignments import Assignments
-from bmq.membership.config import ClusterSettings
+from bmq.membership.settings import ClusterSettings
 from bmq.metadata.image import OFFSETS_TOPIC_NAME, MetadataImage, Node, PartitionImage, TopicImage
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.errors import UnsupportedVersion
@@ -109,7 +109,7 @@ class Setting:
             ME,
             self.manager,  # type: ignore[arg-type]
             self.links,  # type: ignore[arg-type]
-            self.lost_shards.append,
+            {OFFSETS_TOPIC_NAME: self.lost_shards.append},
             self._changed,
             ClusterSettings(release_wait_max_ms=release_wait_max_ms, takeover_delay_ms=1),
         )
@@ -262,7 +262,7 @@ async def test_a_deleted_topic_is_expected_no_more() -> None:
     assert setting.manager.expected == {}
 
 
-async def test_a_reign_ends_also_while_an_earlier_one_still_drains() -> None:
+async def test_an_epoch_ends_also_while_an_earlier_one_still_drains() -> None:
     setting = Setting()
     setting.see(image(ME, 1))
     setting.manager.sealing.clear()

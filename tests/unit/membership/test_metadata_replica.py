@@ -12,9 +12,9 @@ from uuid import UUID
 import pytest
 
 from bmq.election.election import ControllerClaim
-from bmq.membership.config import ClusterSettings
 from bmq.membership.known_controller import KnownController
 from bmq.membership.metadata_replica import MetadataReplica
+from bmq.membership.settings import ClusterSettings
 from bmq.metadata.image import MetadataImage
 from bmq.metadata.state import MetadataState
 from bmq.protocol.error_codes import ErrorCode

@@ -13,8 +13,8 @@ from uuid import UUID
 import pytest
 
 from bmq.election.election import ControllerClaim
-from bmq.membership.config import ClusterSettings
 from bmq.membership.registration import Registration, RegistrationRefused, Reports
+from bmq.membership.settings import ClusterSettings
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.internal_messages import PartitionReport, ReportPartitionsResponse

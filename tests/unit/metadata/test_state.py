@@ -9,7 +9,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
-from bmq.controller.assignment import reign_changes
+from bmq.controller.assignment import leader_changes
 from bmq.controller.config_alter import decide_incremental_alter_configs
 from bmq.controller.decision import Decision
 from bmq.controller.partition_counts import decide_create_partitions
@@ -153,7 +153,7 @@ class MetadataHistory(RuleBasedStateMachine):
     def nodes_come_and_go(self, live: set[int], reborn: int | None) -> None:
         now = {1, *live}
         self.write([BrokerRegistrationChangeRecord(broker_id=n, fenced=-1 if n in now else 1) for n in NODES])
-        self.write([*reign_changes(self.image, {n: NODES[n] for n in sorted(now)}, reborn)])
+        self.write([*leader_changes(self.image, {n: NODES[n] for n in sorted(now)}, reborn)])
 
     @rule(count=st.integers(1, 5))
     def give_producer_ids(self, count: int) -> None:
@@ -287,5 +287,5 @@ def test_a_log_of_the_first_release_replays() -> None:
 def test_the_only_nodes_history_says_when_it_was_started() -> None:
     cluster = Cluster()
     cluster.take(decide_create_topics(cluster.image, create(topic("t")), BROKER, TopicLimits(), [UUID(int=8)]).records)
-    cluster.take(reign_changes(cluster.image, {1: NODE}, 1, reason="node 1 was started", now_ms=77))
+    cluster.take(leader_changes(cluster.image, {1: NODE}, 1, reason="node 1 was started", now_ms=77))
     assert cluster.state.history.of(UUID(int=8), 0) == (StateChange(77, 1, 1, "node 1 was started"),)

@@ -86,5 +86,5 @@ class LoopedLinks:
 def internal_services(services: Services, **given: Any) -> InternalServices:
     """Those of an internal listener, of which only `given` is used."""
     known = {one.name: getattr(services, one.name) for one in fields(Services)}
-    roles = {"office": None, "manager": None, "releases": None, "known": None, **given}
+    roles = {"leadership": None, "manager": None, "releases": None, "known": None, **given}
     return InternalServices(**cast(Any, {**known, "is_between_nodes": True, **roles}))

@@ -44,7 +44,7 @@ from bmq.protocol.request_context import Received, RequestContext
 from bmq.proxy.dispatch import HANDLERS
 from tests.fakes.partition_log import FakePartitions
 from tests.unit.internal.internal_node import (
-    FakeOffice,
+    FakeLeadership,
     InternalNode,
     RecordingHandler,
     internal_over,
@@ -229,14 +229,14 @@ async def test_a_node_that_is_not_the_controller_says_so_and_still_coordinates(
         return HeartbeatResponse()
 
     node.controller.answer, node.groups.answer = created, beat
-    node.office.active = None
+    node.leadership.active = None
     await assert_not_controller(links, ApiKey.CREATE_TOPICS, CREATE, 7)
     assert node.controller.asked == []
     heartbeat = HeartbeatRequest(group_id="g")
     assert (await forward(links, NODE, ApiKey.HEARTBEAT, heartbeat, at(4), timeout_s=LONG_S)).error_code == 0
 
 
-async def test_an_office_lost_on_the_way_is_told(node: InternalNode, links: Links) -> None:
+async def test_a_leadership_lost_on_the_way_is_told(node: InternalNode, links: Links) -> None:
     async def lost(request: Any, context: RequestContext) -> Any:
         raise ControllerGone
 
@@ -327,7 +327,9 @@ def test_an_envelope_of_any_bytes_is_answered(request_data: bytes, principal: by
     async def run() -> EnvelopeResponse:
         groups = RecordingHandler()
         groups.answer = refuse
-        services = internal_over(services_over(FakeController(image_of()), FakePartitions()), FakeOffice(None), groups)
+        services = internal_over(
+            services_over(FakeController(image_of()), FakePartitions()), FakeLeadership(None), groups
+        )
         request = EnvelopeRequest(request_data=request_data, request_principal=principal, client_host_address=address)
         return await envelope(request, at(0), services)
 

@@ -240,7 +240,7 @@ class LinkHistory(RuleBasedStateMachine):
     @invariant()
     def nothing_is_kept_of_what_has_ended(self) -> None:
         under_way = sum(sent.expected is None or sent.expected == CANCELLED for sent in self.sent)
-        assert len(self.link._waiting) <= under_way
+        assert self.link.waiting_count <= under_way
 
     def teardown(self) -> None:
         try:
@@ -253,7 +253,7 @@ class LinkHistory(RuleBasedStateMachine):
         if self.is_open:
             self.lose("broken")
         self.each_request_ended_as_it_had_to_and_once()
-        assert not self.link._waiting and len(self.link._timeouts) == 0
+        assert self.link.waiting_count == 0 and self.link.deadline_count == 0
         assert self.loop.failures == []
         assert [line["event"] for line in self.lines] == ["link_closed"] * self.is_garbage_sent
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bmq.protocol import codec
 from bmq.protocol.apis import APIS, ApiKey
 from bmq.protocol.errors import MalformedMessage, UnsupportedVersion
-from bmq.protocol.hot import parse_produce
+from bmq.protocol.hot_produce import parse_produce
 from bmq.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from bmq.protocol.wire import ELEMENTS_MAX, TAGGED_FIELDS_MAX, unsigned_varint
 from tests.unit.protocol.strategies import api_messages

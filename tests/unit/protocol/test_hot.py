@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bmq.protocol import codec, hot
+from bmq.protocol import codec, hot_fetch, hot_parts, hot_produce
 from bmq.protocol.apis import APIS, ApiKey
 from bmq.protocol.errors import MalformedMessage
 from bmq.protocol.messages import fetch_response as fetch
@@ -24,7 +24,7 @@ PRODUCE_VERSIONS = st.integers(APIS[ApiKey.PRODUCE].version_min, APIS[ApiKey.PRO
 FETCH_VERSIONS = st.integers(APIS[ApiKey.FETCH].version_min, APIS[ApiKey.FETCH].version_max)
 
 
-def as_message(request: hot.Produce) -> produce.ProduceRequest:
+def as_message(request: hot_produce.Produce) -> produce.ProduceRequest:
     return produce.ProduceRequest(
         transactional_id=request.transactional_id,
         acks=request.acks,
@@ -50,8 +50,8 @@ def test_produce_requests_parse_as_the_codec_parses_them(version: int, data: st.
     message = data.draw(api_messages("request", ApiKey.PRODUCE, version))
     encoded = codec.encode("request", ApiKey.PRODUCE, version, message)
     frame = memoryview(bytearray(b"header" + encoded))
-    assert as_message(hot.parse_produce(frame, 6, version)) == message
-    assert as_message(hot.parse_produce(bytes(frame), 6, version)) == message
+    assert as_message(hot_produce.parse_produce(frame, 6, version)) == message
+    assert as_message(hot_produce.parse_produce(bytes(frame), 6, version)) == message
 
 
 @given(version=PRODUCE_VERSIONS, data=st.data())
@@ -60,7 +60,7 @@ def test_hostile_produce_requests_are_refused_as_the_codec_refuses_them(version:
     encoded = bytearray(codec.encode("request", ApiKey.PRODUCE, version, message))
     place = data.draw(st.integers(0, len(encoded) - 1))
     with pytest.raises(MalformedMessage):
-        hot.parse_produce(encoded[:place], 0, version)
+        hot_produce.parse_produce(encoded[:place], 0, version)
     encoded[place] ^= 1 << data.draw(st.integers(0, 7))
     assert_same_verdict(encoded, version)
 
@@ -73,7 +73,7 @@ def test_bytes_of_no_meaning(version: int, frame: bytes) -> None:
 def assert_same_verdict(frame: bytes | bytearray, version: int) -> None:
     verdicts: list[Any] = []
     for parse in (
-        lambda: as_message(hot.parse_produce(frame, 0, version)),
+        lambda: as_message(hot_produce.parse_produce(frame, 0, version)),
         lambda: codec.decode("request", ApiKey.PRODUCE, version, frame),
     ):
         try:
@@ -89,11 +89,11 @@ def test_records_are_views_into_the_frame() -> None:
     )
     for version in (3, 9, 13):
         frame = bytearray(codec.encode("request", ApiKey.PRODUCE, version, message))
-        records = hot.parse_produce(frame, 0, version).topics[0].partitions[0].records
+        records = hot_produce.parse_produce(frame, 0, version).topics[0].partitions[0].records
         assert records is not None and not records.readonly
         records[0] = ord("X")
         assert b"Xbc" in frame
-        read_only = hot.parse_produce(bytes(frame), 0, version).topics[0].partitions[0].records
+        read_only = hot_produce.parse_produce(bytes(frame), 0, version).topics[0].partitions[0].records
         assert read_only is not None and read_only.readonly
 
 
@@ -109,10 +109,10 @@ def test_produce_requests_with_absurd_counts() -> None:
         (13, b"\0\0\x01\0\0\0\0" + b"\x02" + bytes(16) + b"\0"),
     ):
         with pytest.raises(MalformedMessage):
-            hot.parse_produce(frame, 0, version)
+            hot_produce.parse_produce(frame, 0, version)
     many = (ELEMENTS_MAX + 1).to_bytes(4, "big")
     with pytest.raises(MalformedMessage):
-        hot.parse_produce(plain + b"\0\0\0\x01\0\x01t" + many + bytes(8 * (ELEMENTS_MAX + 1)), 0, 3)
+        hot_produce.parse_produce(plain + b"\0\0\0\x01\0\x01t" + many + bytes(8 * (ELEMENTS_MAX + 1)), 0, 3)
 
 
 def some(value: tuple[int, int], wrap: Any = tuple) -> Any:
@@ -120,21 +120,21 @@ def some(value: tuple[int, int], wrap: Any = tuple) -> Any:
     return None if value == (-1, -1) else wrap(value)
 
 
-def produce_results(response: produced.ProduceResponse) -> list[hot.ProduceTopicResult]:
+def produce_results(response: produced.ProduceResponse) -> list[hot_produce.ProduceTopicResult]:
     return [
-        hot.ProduceTopicResult(
+        hot_produce.ProduceTopicResult(
             topic.name,
             topic.topic_id,
             [
-                hot.ProduceResult(
+                hot_produce.ProduceResult(
                     p.index,
                     p.error_code,
                     p.base_offset,
                     p.log_append_time_ms,
                     p.log_start_offset,
                     p.error_message,
-                    [hot.RecordError(e.batch_index, e.batch_index_error_message) for e in p.record_errors],
-                    some((p.current_leader.leader_id, p.current_leader.leader_epoch), hot.LeaderHint._make),
+                    [hot_produce.RecordError(e.batch_index, e.batch_index_error_message) for e in p.record_errors],
+                    some((p.current_leader.leader_id, p.current_leader.leader_epoch), hot_parts.LeaderHint._make),
                 )
                 for p in topic.partition_responses
             ],
@@ -149,8 +149,8 @@ def test_produce_responses_are_written_as_the_codec_writes_them(
 ) -> None:
     # Drawn with all fields of the newest version, so that older ones have something to leave out.
     message = data.draw(api_messages("response", ApiKey.PRODUCE, data.draw(st.sampled_from((version, 13)))))
-    endpoints = [hot.NodeEndpoint(e.node_id, e.host, e.port, e.rack) for e in message.node_endpoints]
-    written = hot.encode_produce_response(
+    endpoints = [hot_parts.NodeEndpoint(e.node_id, e.host, e.port, e.rack) for e in message.node_endpoints]
+    written = hot_produce.encode_produce_response(
         version,
         correlation_id,
         produce_results(message),
@@ -171,7 +171,7 @@ def test_a_produce_request_for_one_partition_is_written_as_the_codec_writes_it(
     topic_id: UUID, partition: int, records: bytes, acks: int, timeout_ms: int
 ) -> None:
     view = memoryview(bytearray(records))
-    pieces = hot.encode_produce_request(topic_id, partition, view, acks=acks, timeout_ms=timeout_ms)
+    pieces = hot_produce.encode_produce_request(topic_id, partition, view, acks=acks, timeout_ms=timeout_ms)
     assert [piece for piece in pieces if piece is view]
     data = produce.PartitionProduceData(index=partition, records=records)
     message = produce.ProduceRequest(
@@ -179,13 +179,13 @@ def test_a_produce_request_for_one_partition_is_written_as_the_codec_writes_it(
         timeout_ms=timeout_ms,
         topic_data=(produce.TopicProduceData(topic_id=topic_id, partition_data=(data,)),),
     )
-    encoded = codec.encode("request", ApiKey.PRODUCE, hot.FORWARDED_PRODUCE_VERSION, message)
+    encoded = codec.encode("request", ApiKey.PRODUCE, hot_produce.FORWARDED_PRODUCE_VERSION, message)
     assert b"".join(pieces) == encoded
 
 
 @given(correlation_id=st.integers(0, 2**31 - 1), data=st.data())
 def test_produce_responses_parse_as_the_codec_parses_them(correlation_id: int, data: st.DataObject) -> None:
-    version = hot.FORWARDED_PRODUCE_VERSION
+    version = hot_produce.FORWARDED_PRODUCE_VERSION
     message = data.draw(api_messages("response", ApiKey.PRODUCE, version))
     frame = codec.encode_response(ApiKey.PRODUCE, version, correlation_id, message)
     expected = [
@@ -195,28 +195,28 @@ def test_produce_responses_parse_as_the_codec_parses_them(correlation_id: int, d
         )
         for topic in produce_results(message)
     ]
-    assert hot.parse_produce_response(bytearray(frame)) == expected
-    assert hot.parse_produce_response(frame) == expected
+    assert hot_produce.parse_produce_response(bytearray(frame)) == expected
+    assert hot_produce.parse_produce_response(frame) == expected
 
 
 @given(data=st.data())
 def test_hostile_produce_responses_are_refused_and_nothing_worse(data: st.DataObject) -> None:
-    version = hot.FORWARDED_PRODUCE_VERSION
+    version = hot_produce.FORWARDED_PRODUCE_VERSION
     message = data.draw(api_messages("response", ApiKey.PRODUCE, version))
     frame = bytearray(codec.encode_response(ApiKey.PRODUCE, version, 1, message))
     place = data.draw(st.integers(0, len(frame) - 1))
     with pytest.raises(MalformedMessage):
-        hot.parse_produce_response(frame[:place])
+        hot_produce.parse_produce_response(frame[:place])
     frame[place] ^= 1 << data.draw(st.integers(0, 7))
     try:
-        hot.parse_produce_response(frame)
+        hot_produce.parse_produce_response(frame)
     except MalformedMessage:
         pass
 
 
 def test_a_leader_hint_of_no_leader_is_left_out() -> None:
-    for hint in (None, hot.LeaderHint(-1, -1)):
-        topics = [hot.ProduceTopicResult(None, None, [hot.ProduceResult(0, 6, current_leader=hint)])]
+    for hint in (None, hot_parts.LeaderHint(-1, -1)):
+        topics = [hot_produce.ProduceTopicResult(None, None, [hot_produce.ProduceResult(0, 6, current_leader=hint)])]
         message = produced.ProduceResponse(
             responses=(
                 produced.TopicProduceResponse(
@@ -224,10 +224,12 @@ def test_a_leader_hint_of_no_leader_is_left_out() -> None:
                 ),
             )
         )
-        assert hot.encode_produce_response(13, 1, topics) == codec.encode_response(ApiKey.PRODUCE, 13, 1, message)
+        assert hot_produce.encode_produce_response(13, 1, topics) == codec.encode_response(
+            ApiKey.PRODUCE, 13, 1, message
+        )
 
 
-def fetch_results(response: fetch.FetchResponse, pieces: int) -> list[hot.FetchTopicResult]:
+def fetch_results(response: fetch.FetchResponse, pieces: int) -> list[hot_fetch.FetchTopicResult]:
     def split(records: bytes | None) -> list[memoryview] | None:
         if records is None:
             return None
@@ -235,11 +237,11 @@ def fetch_results(response: fetch.FetchResponse, pieces: int) -> list[hot.FetchT
         return [memoryview(records)[at : at + step] for at in range(0, len(records), step)]
 
     return [
-        hot.FetchTopicResult(
+        hot_fetch.FetchTopicResult(
             topic.topic,
             topic.topic_id,
             [
-                hot.FetchResult(
+                hot_fetch.FetchResult(
                     p.partition_index,
                     p.error_code,
                     p.high_watermark,
@@ -250,7 +252,7 @@ def fetch_results(response: fetch.FetchResponse, pieces: int) -> list[hot.FetchT
                     if p.aborted_transactions is None
                     else [(a.producer_id, a.first_offset) for a in p.aborted_transactions],
                     p.preferred_read_replica,
-                    some((p.current_leader.leader_id, p.current_leader.leader_epoch), hot.LeaderHint._make),
+                    some((p.current_leader.leader_id, p.current_leader.leader_epoch), hot_parts.LeaderHint._make),
                     some((p.diverging_epoch.epoch, p.diverging_epoch.end_offset)),
                 )
                 for p in topic.partitions
@@ -269,8 +271,8 @@ def test_fetch_responses_are_written_as_the_codec_writes_them(
     for topic in message.responses:
         for partition in topic.partitions:
             partition.snapshot_id = fetch.SnapshotId()  # only KRaft's own replicas are told of snapshots
-    endpoints = [hot.NodeEndpoint(e.node_id, e.host, e.port, e.rack) for e in message.node_endpoints]
-    buffers = hot.encode_fetch_response(
+    endpoints = [hot_parts.NodeEndpoint(e.node_id, e.host, e.port, e.rack) for e in message.node_endpoints]
+    buffers = hot_fetch.encode_fetch_response(
         version,
         correlation_id,
         fetch_results(message, pieces),
@@ -285,7 +287,9 @@ def test_fetch_responses_are_written_as_the_codec_writes_them(
 def test_fetched_records_are_not_copied() -> None:
     records = [memoryview(b"one"), memoryview(b"two")]
     for version in (4, 11, 12, 18):
-        topics = [hot.FetchTopicResult("t", None, [hot.FetchResult(0, records=records), hot.FetchResult(1)])]
-        buffers = hot.encode_fetch_response(version, 1, topics)
+        topics = [
+            hot_fetch.FetchTopicResult("t", None, [hot_fetch.FetchResult(0, records=records), hot_fetch.FetchResult(1)])
+        ]
+        buffers = hot_fetch.encode_fetch_response(version, 1, topics)
         assert [buffer for buffer in buffers if isinstance(buffer, memoryview)] == records
         assert len(buffers) == 4

@@ -18,25 +18,27 @@ from bmq.protocol.compression import (
     compress,
     decompress,
 )
+from bmq.protocol.control_batch import (
+    ControlType,
+    EndTransactionMarker,
+    control_type_of,
+    encode_end_transaction_marker,
+    parse_end_transaction_marker,
+)
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
 from bmq.protocol.record_batch import (
     HEADER_BYTES,
     BatchHeader,
-    ControlType,
     CorruptRecords,
-    EndTransactionMarker,
     InvalidRecords,
     Record,
     TimestampType,
     UnsupportedMagic,
     batches,
-    control_type_of,
     decode_records,
     encode_batch,
-    encode_end_transaction_marker,
     iterate_records,
-    parse_end_transaction_marker,
     rewrite,
     rewrite_log_append_time,
     validate_client_batch,

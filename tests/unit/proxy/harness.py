@@ -14,12 +14,12 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from bmq.protocol.record_batch import Record, encode_batch
-from bmq.proxy.appender import Appender
 from bmq.proxy.limits import ProxyLimits
 from bmq.proxy.producer_ids import ProducerIds
 from bmq.proxy.server import KafkaServer
 from bmq.proxy.services import Services
 from bmq.proxy.stall_watch import StallWatch
+from bmq.proxy.starting_appender import StartingAppender
 from bmq.proxy.stats import ProxyStats
 from tests.fakes.clock import FakeClock
 from tests.fakes.partition_log import FakePartitionLog, FakePartitions
@@ -115,7 +115,7 @@ def services_over(controller: FakeController, partitions: FakePartitions, stats:
         controller=controller,  # type: ignore[arg-type]
         groups=None,  # type: ignore[arg-type]
         clock=FakeClock(),
-        appender=Appender(partitions),
+        appender=StartingAppender(partitions),
         fetcher=None,  # type: ignore[arg-type]
         producer_ids=ProducerIds(controller.allocate_producer_ids),
         stats=stats or ProxyStats(),

@@ -212,7 +212,7 @@ async def test_a_client_that_sends_and_never_reads_is_bounded(start: StartProxy)
             stuck += 1
         await asyncio.sleep(0)
         assert sent < 64 * 1024 * 1024, "the server goes on reading"
-    connection = next(iter(proxy.server._connections))
+    connection = proxy.server.connections[0]
     assert connection._transport is not None
     assert connection._transport.get_write_buffer_size() < 1024 * 1024
     assert proxy.stats.reads_paused > 0
@@ -299,7 +299,7 @@ async def test_a_silent_connection_is_closed_and_one_that_waits_for_an_answer_is
     waiting.send(ApiKey.PRODUCE, 9, produce_request({0: batch()}))
     await until(lambda: proxy.log(0).pending_count == 1 and proxy.stats.connections == 2)
     later_s = proxy.server.loop.time() + 1
-    for connection in tuple(proxy.server._connections):
+    for connection in proxy.server.connections:
         connection.close_if_idle(later_s)
     assert await silent.is_closed_by_server()
     proxy.log(0).acknowledge()

@@ -163,8 +163,8 @@ async def test_what_takes_longer_than_the_timeout_is_answered_so(proxy: Proxy, c
     proxy.log(1).is_acknowledging = False
     client.send(PRODUCE, 9, produce_request({0: batch(), 1: batch()}, timeout_ms=1_000))
     await until(lambda: proxy.log(1).pending_count == 1)
-    proxy.services.appender.expire(proxy.services.loop.time() + 0.5)
-    proxy.services.appender.expire(proxy.services.loop.time() + 2)
+    proxy.services.produce_deadlines.expire(proxy.services.loop.time() + 0.5)
+    proxy.services.produce_deadlines.expire(proxy.services.loop.time() + 2)
     response = (await client.answer(PRODUCE, 9))[1]
     assert codes(response) == {0: 0, 1: ErrorCode.REQUEST_TIMED_OUT}
     proxy.log(1).acknowledge()  # too late for this answer, and no second one comes

@@ -15,9 +15,9 @@ from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import encode_request
 from bmq.protocol.messages.describe_cluster_request import DescribeClusterRequest
 from bmq.protocol.request_context import RequestContext
-from bmq.proxy.appender import Appender
 from bmq.proxy.dispatch import HANDLERS
 from bmq.proxy.limits import ProxyLimits
+from bmq.proxy.retrying_appender import RetryingAppender
 from bmq.proxy.services import Services
 from bmq.proxy.stall_watch import StallWatch
 from tests.fakes.partition_log import FakePartitions
@@ -206,17 +206,16 @@ async def test_what_a_client_sent_that_has_left_is_not_brought_to_the_next_owner
 
     partitions = Ownerless()
     partitions.logs = proxy.partitions.logs
-    appender = proxy.services.appender = Appender(partitions, is_patient=True)
-    assert appender._patient is not None
+    appender = proxy.services.appender = RetryingAppender(partitions)
     client, other = await proxy.connect(), await proxy.connect()
     client.send(ApiKey.PRODUCE, 9, produce_request({0: batch()}))
     other.send(ApiKey.PRODUCE, 9, produce_request({1: batch()}, acks=0))
-    await until(lambda: len(appender._patient._lanes) == 2)
+    await until(lambda: len(appender._queues) == 2)
     await client.close()
     await other.close()
     await until(lambda: proxy.stats.connections == 0)
     owner.set()
-    await until(lambda: not appender._patient._lanes)
+    await until(lambda: not appender._queues)
     assert (proxy.log(0).log_end_offset, proxy.log(1).log_end_offset) == (0, 1)
     appender.stop()
     await proxy.server.stop(0)

@@ -48,7 +48,7 @@ async def test_one_that_stalls_on_a_full_budget_is_closed(start: StartProxy) -> 
     stalled.writer.write(len(FRAME).to_bytes(4, "big") + FRAME[: 2 * MIB])
     await until(lambda: proxy.server.is_full)
     other.send_frame(FRAME)
-    for connection in tuple(proxy.server._connections):
+    for connection in proxy.server.connections:
         connection.close_if_stalled(proxy.server.loop.time() + 1)
     assert await stalled.is_closed_by_server()
     assert (await other.answer(ApiKey.PRODUCE, 9))[1].responses[0].partition_responses[0].error_code == 0

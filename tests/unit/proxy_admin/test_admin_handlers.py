@@ -20,11 +20,11 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.delete_topics_request import DeleteTopicsRequest
 from bmq.protocol.messages.list_config_resources_request import ListConfigResourcesRequest
 from bmq.protocol.request_context import RequestContext
-from bmq.proxy.appender import Appender
 from bmq.proxy.dispatch import HANDLERS
 from bmq.proxy.handlers import forwarded  # noqa: F401  (register)
 from bmq.proxy.producer_ids import ProducerIds
 from bmq.proxy.services import Services
+from bmq.proxy.starting_appender import StartingAppender
 from bmq.proxy.stats import ProxyStats
 from tests.fakes.clock import FakeClock
 from tests.fakes.partition_log import FakePartitionLog, FakePartitions
@@ -47,7 +47,7 @@ class Server:
             controller=controller,
             groups=object(),  # type: ignore[arg-type]
             clock=FakeClock(),
-            appender=Appender(partitions),
+            appender=StartingAppender(partitions),
             fetcher=object(),  # type: ignore[arg-type]
             producer_ids=ProducerIds(controller.allocate_producer_ids),
             stats=stats,

@@ -22,13 +22,13 @@ from bmq.protocol.codec import (
 from bmq.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from bmq.protocol.record_batch import Record, batches, encode_batch
 from bmq.protocol.request_context import RequestContext
-from bmq.proxy.appender import Appender
 from bmq.proxy.dispatch import HANDLERS, HOT_HANDLERS
-from bmq.proxy.fetch_config import FetchConfig
+from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.fetcher import Fetcher
 from bmq.proxy.handlers import delete_records, fetch, list_offsets, offset_for_leader_epoch  # noqa: F401  (register)
 from bmq.proxy.producer_ids import ProducerIds
 from bmq.proxy.services import Services
+from bmq.proxy.starting_appender import StartingAppender
 from bmq.proxy.stats import ProxyStats
 from tests.fakes.clock import FakeClock
 from tests.fakes.partition_log import FakePartitionLog, FakePartitions
@@ -75,14 +75,14 @@ class Answer(asyncio.Future[Any]):
 class FetchCluster:
     """Topic "t" with its partitions, all led here; made inside a running loop."""
 
-    def __init__(self, partition_count: int = 3, config: FetchConfig | None = None, store: FakeStore | None = None):
+    def __init__(self, partition_count: int = 3, config: FetchSettings | None = None, store: FakeStore | None = None):
         self.store = store or FakeStore()
         self.partitions = FakePartitions(self.store)
         for number in range(partition_count):
             self.partitions.add(TOPIC_ID, number, leader_epoch=LEADER_EPOCH)
         self.controller = ImageController(image_of(topic("t", TOPIC_ID, partition_count)))
         client = self.store.client("proxy")
-        self.fetcher = Fetcher(client, config or FetchConfig(), random=Random(7))
+        self.fetcher = Fetcher(client, config or FetchSettings(), random=Random(7))
         self.services = Services(
             node=NODE,
             store=client,
@@ -90,7 +90,7 @@ class FetchCluster:
             controller=self.controller,  # type: ignore[arg-type]
             groups=None,  # type: ignore[arg-type]
             clock=FakeClock(),
-            appender=Appender(self.partitions),
+            appender=StartingAppender(self.partitions),
             fetcher=self.fetcher,
             producer_ids=ProducerIds(None),  # type: ignore[arg-type]
             stats=ProxyStats(),

@@ -16,8 +16,8 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.record_batch import CorruptRecords, Record, encode_batch
 from bmq.proxy.catch_up import CatchUp, ExtentWalk
-from bmq.proxy.fetch_config import FetchConfig
 from bmq.proxy.fetch_metrics import FetchCounts
+from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.read_cache import ReadCache
 from tests.fakes.partition_log import FakePartitionLog
 from tests.fakes.store import FakeClient, FakeStore
@@ -48,7 +48,7 @@ class CountingStore:
 class Reader:
     """A log whose bytes are in the store alone, and the catch-up path over it."""
 
-    def __init__(self, batch_sizes: list[tuple[int, int]], config: FetchConfig) -> None:
+    def __init__(self, batch_sizes: list[tuple[int, int]], config: FetchSettings) -> None:
         fake = FakeStore()
         self.log = FakePartitionLog(TopicPartition(UUID(int=1), 0), store=fake)
         self.written: list[bytes] = []
@@ -95,7 +95,7 @@ def test_reads_what_was_written(
     withheld: int,
 ) -> None:
     async def run() -> None:
-        config = FetchConfig(read_chunk_bytes=chunk_bytes, read_cache_bytes_max=cache_bytes, read_cursors_max=4)
+        config = FetchSettings(read_chunk_bytes=chunk_bytes, read_cache_bytes_max=cache_bytes, read_cursors_max=4)
         reader = Reader(batch_sizes, config)
         # The last batches are in the file but not below the high watermark: nobody may see them (rule 13).
         reader.log.is_acknowledging = False
@@ -126,7 +126,7 @@ def test_reads_what_was_written(
 
 def test_a_growing_file_is_read_to_its_new_end() -> None:
     async def run() -> None:
-        reader = Reader([(1, 100)] * 3, FetchConfig(read_chunk_bytes=4096))
+        reader = Reader([(1, 100)] * 3, FetchSettings(read_chunk_bytes=4096))
         first = await reader.catch_up.read(reader.log, 0, 10**6, 3)
         reader.append(2, 30)
         second = await reader.catch_up.read(reader.log, 3, 10**6, 5)
@@ -139,7 +139,7 @@ def test_a_growing_file_is_read_to_its_new_end() -> None:
 
 def test_misses_of_one_chunk_share_a_read_and_survive_a_reader_that_gives_up() -> None:
     async def run() -> None:
-        reader = Reader([(1, 100)] * 5, FetchConfig(read_chunk_bytes=4096))
+        reader = Reader([(1, 100)] * 5, FetchSettings(read_chunk_bytes=4096))
         reader.store.gate = asyncio.Event()
         tasks = [asyncio.create_task(reader.catch_up.read(reader.log, 0, 10**6, 5)) for _ in range(10)]
         for _ in range(5):
@@ -160,7 +160,7 @@ def test_misses_of_one_chunk_share_a_read_and_survive_a_reader_that_gives_up() -
 
 def test_a_sequential_reader_is_read_ahead_of_within_the_budget() -> None:
     async def run() -> None:
-        config = FetchConfig(read_chunk_bytes=1024, read_ahead_chunks_max=2, read_ahead_bytes_max=2048)
+        config = FetchSettings(read_chunk_bytes=1024, read_ahead_chunks_max=2, read_ahead_bytes_max=2048)
         reader = Reader([(1, 150)] * 60, config)
         offset, at_once = 0, 0
         random = Random(1)
@@ -185,11 +185,11 @@ def test_a_sequential_reader_is_read_ahead_of_within_the_budget() -> None:
 
 def test_a_file_that_is_gone_is_looked_up_again() -> None:
     async def run() -> None:
-        reader = Reader([(1, 100)] * 5, FetchConfig(read_attempts_max=3))
+        reader = Reader([(1, 100)] * 5, FetchSettings(read_attempts_max=3))
         reader.store.missing = 2
         done = await reader.catch_up.read(reader.log, 1, 10**6, 5)
         assert b"".join(done.views) == reader.expected(1, 10**6, 5)
-        other = Reader([(1, 100)] * 5, FetchConfig(read_attempts_max=3))
+        other = Reader([(1, 100)] * 5, FetchSettings(read_attempts_max=3))
         other.store.missing = 99
         with pytest.raises(KafkaError) as caught:
             await other.catch_up.read(other.log, 1, 10**6, 5)
@@ -202,7 +202,7 @@ def test_a_file_that_is_gone_is_looked_up_again() -> None:
 
 def test_a_damaged_length_is_corrupt_and_ends() -> None:
     async def run() -> None:
-        reader = Reader([(1, 100)] * 3, FetchConfig(read_chunk_bytes=128))
+        reader = Reader([(1, 100)] * 3, FetchSettings(read_chunk_bytes=128))
         file = reader.fake.namespace.file(reader.log.path)
         position = reader.log.batches[1].position + 8
         file.data[position : position + 4] = (0).to_bytes(4, "big")

@@ -15,8 +15,8 @@ from bmq.log.store import Durability
 from bmq.protocol.errors import BmqError
 from bmq.protocol.record_batch import Record, encode_batch
 from bmq.proxy.catch_up import CatchUp
-from bmq.proxy.fetch_config import FetchConfig
 from bmq.proxy.fetch_metrics import FetchCounts
+from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.read_cache import ReadCache
 from tests.fakes.partition_log import FakePartitionLog
 
@@ -38,7 +38,7 @@ async def test_a_local_segment_is_read_as_it_was_written(tmp_path: Path) -> None
         return replace(await locate_in_fake(offset), path=f"{directory}/0.log", file_id=writer.file_id)
 
     log.locate = locate  # type: ignore[method-assign]
-    config = FetchConfig(read_chunk_bytes=4096, read_cache_bytes_max=20_000)
+    config = FetchSettings(read_chunk_bytes=4096, read_cache_bytes_max=20_000)
     cache = ReadCache(store, config, FetchCounts())
     catch_up = CatchUp(cache, config)
 

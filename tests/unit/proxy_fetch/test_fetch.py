@@ -18,8 +18,8 @@ from bmq.protocol.codec import encode_request, parse_request_header
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.fetch_request import FetchRequest, ForgottenTopic
 from bmq.protocol.request_context import RequestContext
-from bmq.proxy.fetch_config import FetchConfig
 from bmq.proxy.fetch_job import GATHER_S_PER_PARTITION
+from bmq.proxy.fetch_settings import FetchSettings
 from tests.unit.proxy_fetch.cluster import (
     LEADER_EPOCH,
     NODE,
@@ -82,8 +82,8 @@ async def test_what_is_not_in_memory_comes_from_the_store(make: Make, version: i
     cluster.log(0).tail_start_offset = 5
     found = results(await cluster.fetch(want({0: 0, 1: 0}), version))
     assert (found[0].records, found[1].records) == (written, tail)
-    assert cluster.fetcher.counts.catch_up_bytes == len(written)
-    assert cluster.fetcher.counts.tail_bytes == len(tail)
+    assert cluster.fetcher.shared.counts.catch_up_bytes == len(written)
+    assert cluster.fetcher.shared.counts.tail_bytes == len(tail)
 
 
 @given(data=st.data())
@@ -187,14 +187,14 @@ async def test_waits_for_min_bytes_and_wakes_for_it(make: Make) -> None:
     await turns()
     for answer in answers:
         assert [len(one.records) for one in results(answer.result()).values()] == [size, size]
-    assert len(cluster.fetcher.deadlines) == 0
+    assert len(cluster.fetcher.shared.deadlines) == 0
 
 
 async def test_a_fetch_of_hundreds_of_partitions_gathers_before_it_answers(make: Make) -> None:
     cluster = make(200)
     wanted = want(dict.fromkeys(range(200), 0), max_wait_ms=NEVER_MS)
     answer = cluster.send(wanted, 18)
-    begun_s = cluster.fetcher.loop.time()
+    begun_s = cluster.fetcher.shared.loop.time()
     await turns()
     written = {0: cluster.produce(0)}
     await turns()
@@ -202,7 +202,7 @@ async def test_a_fetch_of_hundreds_of_partitions_gathers_before_it_answers(make:
     written[7] = cluster.produce(7)
     found = {number: one.records for number, one in results(await answer).items() if one.records}
     assert found == written
-    assert cluster.fetcher.loop.time() - begun_s >= 200 * GATHER_S_PER_PARTITION
+    assert cluster.fetcher.shared.loop.time() - begun_s >= 200 * GATHER_S_PER_PARTITION
     few = cluster.send(want({0: 2, 1: 0}, max_wait_ms=NEVER_MS), 18)
     await turns()
     cluster.produce(1)
@@ -213,22 +213,22 @@ async def test_a_fetch_of_hundreds_of_partitions_gathers_before_it_answers(make:
 async def test_answers_with_less_when_the_time_is_over(make: Make) -> None:
     cluster = make()
     written = cluster.produce(0)
-    begun_s = cluster.fetcher.loop.time()
+    begun_s = cluster.fetcher.shared.loop.time()
     response = await cluster.fetch(want({0: 0, 1: 0}, max_wait_ms=30, min_bytes=10**6))
-    assert cluster.fetcher.loop.time() >= begun_s + 0.030
+    assert cluster.fetcher.shared.loop.time() >= begun_s + 0.030
     assert results(response)[0].records == written
-    assert cluster.replies == 1 and len(cluster.fetcher.deadlines) == 0
+    assert cluster.replies == 1 and len(cluster.fetcher.shared.deadlines) == 0
 
 
 async def test_no_more_than_so_many_wait(make: Make) -> None:
-    cluster = make(1, FetchConfig(fetch_waiting_max=5))
+    cluster = make(1, FetchSettings(fetch_waiting_max=5))
     answers = [cluster.send(want({0: 0}, max_wait_ms=NEVER_MS), 18) for _ in range(8)]
     await turns()
     assert [answer.done() for answer in answers] == [False] * 5 + [True] * 3
 
 
 async def test_an_absurd_wait_is_cut(make: Make) -> None:
-    cluster = make(1, FetchConfig(fetch_wait_ms_max=20))
+    cluster = make(1, FetchSettings(fetch_wait_ms_max=20))
     assert results(await cluster.fetch(want({0: 0}, max_wait_ms=2**31 - 1)))[0].error_code == 0
 
 
@@ -261,7 +261,7 @@ async def test_idle_partitions_are_started_once_for_all(make: Make) -> None:
 
 
 async def test_a_partition_that_does_not_start_in_time_holds_up_the_others_shortly(make: Make) -> None:
-    cluster = make(2, FetchConfig(fetch_start_wait_ms=10))
+    cluster = make(2, FetchSettings(fetch_start_wait_ms=10))
     written = cluster.produce(1)
     cluster.partitions.idle.add(TopicPartition(TOPIC_ID, 0))
     never: Callable[[TopicPartition], Awaitable[object]] = lambda _: asyncio.Event().wait()  # noqa: E731
@@ -361,7 +361,7 @@ async def test_a_diverging_epoch_is_told(make: Make) -> None:
 
 
 async def test_what_diverges_is_proved_before_it_is_told(make: Make) -> None:
-    """A mirror that is behind, or an owner that was replaced, knows less of the log than the reader has seen."""
+    """A remote state that is behind, or an owner that was replaced, knows less of the log than the reader has seen."""
     cluster = make()
     for _ in range(3):
         cluster.produce(0)
@@ -429,7 +429,7 @@ async def test_a_fault_of_ours_answers_all_the_same(make: Make) -> None:
     cluster.produce(0)
     await turns()
     assert answer.result().error_code == ErrorCode.UNKNOWN_SERVER_ERROR
-    assert len(cluster.fetcher.deadlines) == 0
+    assert len(cluster.fetcher.shared.deadlines) == 0
 
 
 # --- sessions
@@ -455,7 +455,7 @@ async def test_an_incremental_fetch_hears_what_changed(make: Make, version: int)
     gone = await cluster.fetch(want({}, session=(session_id + 1, 3)), version)
     assert gone.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     ended = await cluster.fetch(want({}, session=(session_id, -1)), version)
-    assert (ended.error_code, ended.session_id, len(cluster.fetcher.sessions)) == (0, 0, 0)
+    assert (ended.error_code, ended.session_id, len(cluster.fetcher.shared.sessions)) == (0, 0, 0)
 
 
 async def test_a_session_follows_a_topic_that_was_made_anew(make: Make) -> None:
@@ -488,14 +488,14 @@ async def test_topics_are_told_apart(make: Make) -> None:
 
 
 async def test_unsent_responses_are_counted_and_beyond_the_budget_carry_one_batch(make: Make) -> None:
-    cluster = make(2, FetchConfig(fetch_response_bytes_max=1000))
+    cluster = make(2, FetchSettings(fetch_response_bytes_max=1000))
     for partition in (0, 1):
         for _ in range(10):
             cluster.produce(partition, value_bytes=100)
         cluster.log(partition).tail_start_offset = 10**6
     size = len(cluster.log(0).batches[0].data)
     held: list[object] = []
-    budget = cluster.fetcher.budget
+    budget = cluster.fetcher.shared.budget
     served = []
     context = RequestContext(18, "c", "127.0.0.1")
     for _ in range(4):
@@ -532,7 +532,7 @@ async def test_a_stopping_server_lets_nobody_wait(make: Make) -> None:
     one = results(cluster.send(request, 18).result())[1]
     assert one.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     await turns()
-    assert cluster.replies == 5 and len(cluster.fetcher.deadlines) == 0
+    assert cluster.replies == 5 and len(cluster.fetcher.shared.deadlines) == 0
 
 
 async def test_closing_answers_nobody_and_leaves_nothing(make: Make) -> None:
@@ -540,7 +540,7 @@ async def test_closing_answers_nobody_and_leaves_nothing(make: Make) -> None:
     cluster.send(want({0: 0}, max_wait_ms=NEVER_MS), 18)
     await turns()
     await cluster.fetcher.close()
-    assert cluster.log(0).waiting_count == 0 and len(cluster.fetcher.deadlines) == 0 and cluster.replies == 0
+    assert cluster.log(0).waiting_count == 0 and len(cluster.fetcher.shared.deadlines) == 0 and cluster.replies == 0
 
 
 async def test_many_consumers_hear_every_record_once(make: Make) -> None:

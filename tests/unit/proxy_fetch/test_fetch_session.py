@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.hot import FetchResult
+from bmq.protocol.hot_fetch import FetchResult
 from bmq.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from bmq.proxy.fetch_session import FetchScope, SessionCache
 

@@ -1,14 +1,13 @@
-"""One wake-up per partition for all who wait, and one timer for all deadlines."""
+"""One wake-up per partition for all who wait."""
 
 from __future__ import annotations
 
-import asyncio
 from uuid import UUID
 
 import pytest
 
 from bmq.log.partition_log import TopicPartition
-from bmq.proxy.fetch_wait import Deadlines, PartitionWaits
+from bmq.proxy.fetch_wait import PartitionWaits
 from tests.fakes.partition_log import FakePartitionLog
 
 pytestmark = pytest.mark.unit
@@ -55,27 +54,3 @@ def test_a_woken_waiter_may_wait_again() -> None:
     assert count == 3 and log.waiting_count == 1
     waits.close()
     assert log.waiting_count == 0
-
-
-async def test_deadlines_fire_in_time_and_never_before() -> None:
-    loop = asyncio.get_running_loop()
-    deadlines, fired, done = Deadlines(loop), [], loop.create_future()
-    begun_s = loop.time()
-
-    def expire(delay_s: float) -> None:
-        assert loop.time() >= begun_s + delay_s
-        fired.append(delay_s)
-        if len(fired) == 3:
-            done.set_result(None)
-
-    for delay_s in (0.02, 0.005, 0.03):
-        deadlines.add(lambda delay_s=delay_s: expire(delay_s), begun_s + delay_s)
-
-    def never() -> None:
-        raise AssertionError("discarded")
-
-    deadlines.add(never, begun_s + 0.01)
-    deadlines.discard(never)
-    await asyncio.wait_for(done, 5)
-    assert fired == [0.005, 0.02, 0.03] and len(deadlines) == 0
-    deadlines.close()

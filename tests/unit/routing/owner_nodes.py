@@ -28,12 +28,12 @@ from bmq.metadata.image import MetadataImage, Node, PartitionImage, TopicImage
 from bmq.peers.links import Links
 from bmq.protocol.apis import INTERNAL_APIS
 from bmq.protocol.record_batch import Record, batches, decode_records, encode_batch
-from bmq.proxy.appender import Appender
 from bmq.proxy.limits import BETWEEN_NODES
 from bmq.proxy.server import KafkaServer
+from bmq.proxy.starting_appender import StartingAppender
 from bmq.proxy.stats import ProxyStats
-from bmq.routing.config import RouterConfig
 from bmq.routing.router import Router
+from bmq.routing.settings import RouterSettings
 from tests.fakes.clock import FakeClock
 from tests.fakes.store import FakeStore
 from tests.simulation.loop import VirtualTimeLoop
@@ -86,12 +86,12 @@ class OwnerNode:
             controller=SharedController(cluster),  # type: ignore[arg-type]
             groups=None,  # type: ignore[arg-type]
             clock=cluster.clock,
-            appender=Appender(self.manager),
+            appender=StartingAppender(self.manager),
             fetcher=None,  # type: ignore[arg-type]
             producer_ids=None,  # type: ignore[arg-type]
             stats=self.stats,
             loop=asyncio.get_running_loop(),
-            office=None,  # type: ignore[arg-type]
+            leadership=None,  # type: ignore[arg-type]
             manager=self.manager,
             releases=None,  # type: ignore[arg-type]
             known=None,  # type: ignore[arg-type]
@@ -119,7 +119,7 @@ class Cluster:
         *,
         seed: int = 0,
         partition_count: int = 1,
-        config: RouterConfig | None = None,
+        config: RouterSettings | None = None,
         owners: tuple[int, ...] = (2, 3),
         settings: BrokerSettings = SETTINGS,
     ) -> None:
@@ -127,7 +127,7 @@ class Cluster:
         self.network = Network(self.loop, Random(seed))
         self.store = FakeStore(Random(seed + 1))
         self.clock = FakeClock()
-        self.config = config or RouterConfig()
+        self.config = config or RouterSettings()
         self.settings = settings
         self.partition_count = partition_count
         self.nodes: dict[int, OwnerNode] = {}

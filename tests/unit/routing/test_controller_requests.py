@@ -41,7 +41,7 @@ CONTROLLERS = (11, 12)
 PROXY = "User:somebody"
 
 
-class Office:
+class Leadership:
     """Whether a node has the active controller."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class World:
         self.controller = Controller(
             log, FakeStore().client("c"), NODE, FakeClock(), Random(1), settings, self._published
         )
-        self.offices = {node_id: Office() for node_id in CONTROLLERS}
+        self.leaderships = {node_id: Leadership() for node_id in CONTROLLERS}
         self.claim: ControllerClaim | None = None
         self.links = LoopedLinks({})
         self.remote = RemoteController(
@@ -78,11 +78,11 @@ class World:
     async def start(self) -> None:
         await self.controller.start()
         nodes = {}
-        for node_id, office in self.offices.items():
-            here = HereController(office, lambda: self.image)
+        for node_id, leadership in self.leaderships.items():
+            here = HereController(leadership, lambda: self.image)
             services = services_over(cast(Any, here), FakePartitions())
             services.appender.stop()
-            nodes[node_id] = internal_services(services, office=office)
+            nodes[node_id] = internal_services(services, leadership=leadership)
         self.links.nodes = nodes
         self.elect(11)
 
@@ -97,8 +97,8 @@ class World:
 
     def elect(self, node_id: int) -> None:
         """The controller is active there from now on, and everybody knows."""
-        for at, office in self.offices.items():
-            office.active = self.controller if at == node_id else None
+        for at, leadership in self.leaderships.items():
+            leadership.active = self.controller if at == node_id else None
         epoch = 1 if self.claim is None else self.claim.epoch + 1
         self.claim = ControllerClaim(node_id, f"host-{node_id}", 9192, epoch)
 
@@ -468,7 +468,7 @@ def test_producer_ids_are_never_given_twice() -> None:
         first = await world.remote.allocate_producer_ids()
         world.links.lose_answers(1)
         second = await world.remote.allocate_producer_ids()
-        world.offices[11].active = None
+        world.leaderships[11].active = None
         asking = asyncio.create_task(world.remote.allocate_producer_ids())
         await asyncio.sleep(1)
         world.elect(12)

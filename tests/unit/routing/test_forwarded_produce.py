@@ -14,7 +14,7 @@ from bmq.metadata.image import OFFSETS_TOPIC_NAME
 from bmq.peers.link import Link
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.hot import ProduceResult, encode_produce_request, parse_produce_response
+from bmq.protocol.hot_produce import ProduceResult, encode_produce_request, parse_produce_response
 from bmq.protocol.record_batch import put_leader_epoch
 from tests.unit.routing.owner_nodes import TOPIC_ID, Cluster, batch_of, key, records_of
 

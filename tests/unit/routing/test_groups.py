@@ -240,7 +240,7 @@ def test_the_old_owner_of_a_moved_shard_refuses() -> None:
     told(story)
 
 
-def test_a_new_reign_of_the_same_owner_is_loaded_anew() -> None:
+def test_a_new_epoch_of_the_same_owner_is_loaded_anew() -> None:
     async def story(cluster: GroupCluster, client: GroupClient) -> None:
         group_id = cluster.group_at(2)
         member_id = await client.stable(group_id)

@@ -28,15 +28,15 @@ from bmq.protocol.messages.offset_for_leader_epoch_request import (
 )
 from bmq.protocol.record_batch import batches, decode_records
 from bmq.protocol.request_context import RequestContext
-from bmq.proxy.appender import Appender
 from bmq.proxy.dispatch import HANDLERS, HOT_HANDLERS
-from bmq.proxy.fetch_config import FetchConfig
+from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.fetcher import Fetcher
 from bmq.proxy.handlers import delete_records, fetch, list_offsets, offset_for_leader_epoch  # noqa: F401  (register)
+from bmq.proxy.retrying_appender import RetryingAppender
 from bmq.proxy.services import Services
 from bmq.proxy.stats import ProxyStats
-from bmq.routing.config import RouterConfig
 from bmq.routing.remote_log import RemoteLog
+from bmq.routing.settings import RouterSettings
 from tests.unit.proxy_fetch.cluster import want
 from tests.unit.routing.owner_nodes import TOPIC_ID, Cluster, SharedController, append, batch_of, key, until
 
@@ -51,7 +51,7 @@ class Consumers:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         store = cluster.store.client("proxy")
-        self.fetcher = Fetcher(store, FetchConfig(), random=Random(3))
+        self.fetcher = Fetcher(store, FetchSettings(), random=Random(3))
         self.services = Services(
             node=Node(1, "node-1", 9092),
             store=store,
@@ -59,7 +59,7 @@ class Consumers:
             controller=SharedController(cluster),  # type: ignore[arg-type]
             groups=None,  # type: ignore[arg-type]
             clock=cluster.clock,
-            appender=Appender(cluster.router, is_patient=True),
+            appender=RetryingAppender(cluster.router),
             fetcher=self.fetcher,
             producer_ids=None,  # type: ignore[arg-type]
             stats=ProxyStats(),
@@ -214,7 +214,7 @@ def test_questions_about_offsets_are_answered_from_the_owners_present() -> None:
         now_ms = cluster.clock.now_ms()
         for number in range(5):
             await append(owned, b"%d" % number)
-            # None of these is made true by the mirror, which nobody follows.
+            # None of these is made true by the copy, which nobody follows.
             assert log.high_watermark <= number
             assert await consumers.offset_at(LATEST) == number + 1
         for number in range(5, 8):
@@ -269,7 +269,7 @@ def test_an_owner_that_hangs_costs_a_consumer_an_error_it_knows() -> None:
         assert result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         cluster.nodes[2].process.resume()
 
-    consuming(main, config=RouterConfig(call_timeout_ms=1_000, move_wait_ms=2_000))
+    consuming(main, config=RouterSettings(call_timeout_ms=1_000, move_wait_ms=2_000))
 
 
 @given(seed=st.integers(0, 2**32))
@@ -321,7 +321,7 @@ def test_consumers_see_every_record_once_and_in_order_whatever_happens(seed: int
             elif step < 0.7:
                 cluster.take_over(0, 5 - leader)
             elif step < 0.8:
-                (await cluster.nodes[leader].log())._tail.clear()
+                (await cluster.nodes[leader].log()).inspect().tail.clear()
         is_over = True
         for reader in readers:
             assert await asyncio.wait_for(reader, 120) == written

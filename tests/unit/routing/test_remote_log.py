@@ -21,8 +21,8 @@ from bmq.protocol.messages.produce_response import (
     TopicProduceResponse,
 )
 from bmq.protocol.record_batch import BatchHeader, decode_records
-from bmq.routing.config import RouterConfig
 from bmq.routing.remote_log import RemoteLog, RemoteSurroundings
+from bmq.routing.settings import RouterSettings
 from tests.unit.routing.owner_nodes import TOPIC_ID, Cluster, append, batch_of, key, records_of, until
 
 pytestmark = pytest.mark.unit
@@ -59,7 +59,7 @@ async def refusal(work: Coroutine[Any, Any, Any]) -> ErrorCode:
 
 
 @on_cluster()
-async def test_opening_fills_the_mirror(cluster: Cluster) -> None:
+async def test_opening_fills_the_remote_state(cluster: Cluster) -> None:
     owned = await cluster.nodes[2].log()
     for values in ((b"a", b"b"), (b"c",), (b"d", b"e")):
         await append(owned, *values)
@@ -200,7 +200,7 @@ async def test_appends_at_another_epoch_are_refused(cluster: Cluster) -> None:
 
 
 @on_cluster()
-async def test_proving_ownership_brings_the_mirror_up_to_date(cluster: Cluster) -> None:
+async def test_proving_ownership_brings_the_remote_state_up_to_date(cluster: Cluster) -> None:
     log = await opened(cluster)
     owned = await cluster.nodes[2].log()
     woken: list[int] = []
@@ -288,7 +288,7 @@ async def test_state_machines_do_not_run_on_it(cluster: Cluster) -> None:
     assert (await append(log, b"a", is_internal=True)).error_code is MOVED
 
 
-@on_cluster(config=RouterConfig(call_timeout_ms=1_000))
+@on_cluster(config=RouterSettings(call_timeout_ms=1_000))
 async def test_an_owner_that_hangs_is_not_waited_for_for_ever(cluster: Cluster) -> None:
     log = await opened(cluster)
     cluster.network.cut("node-1", "node-2")
@@ -297,7 +297,7 @@ async def test_an_owner_that_hangs_is_not_waited_for_for_ever(cluster: Cluster) 
     cluster.network.heal()
 
 
-@on_cluster(config=RouterConfig(forward_bytes_max=1_000))
+@on_cluster(config=RouterSettings(forward_bytes_max=1_000))
 async def test_what_is_under_way_to_owners_is_bounded(cluster: Cluster) -> None:
     log = await opened(cluster)
     cluster.network.cut("node-1", "node-2")

@@ -17,12 +17,13 @@ from bmq.peers.links import Links
 from bmq.protocol.apis import INTERNAL_APIS
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.record_batch import batches, decode_records
-from bmq.proxy.appender import Appender
 from bmq.proxy.limits import BETWEEN_NODES
+from bmq.proxy.retrying_appender import RetryingAppender
 from bmq.proxy.server import KafkaServer
+from bmq.proxy.starting_appender import StartingAppender
 from bmq.proxy.stats import ProxyStats
-from bmq.routing.config import RouterConfig
 from bmq.routing.router import Router
+from bmq.routing.settings import RouterSettings
 from tests.fakes.clock import FakeClock
 from tests.fakes.store import FakeStore
 from tests.unit.routing.owner_nodes import LOG_CONFIG, SETTINGS, Cluster, batch_of, key
@@ -44,14 +45,14 @@ async def test_what_is_forwarded_over_real_sockets_comes_back_as_it_was() -> Non
     settings = replace(SETTINGS, tail_cache_bytes_max=2**26)
     manager = PartitionManager(store.client("owner"), "owner", clock, Random(1), settings)
     manager.assign(key(), 1, "t", replace(LOG_CONFIG, segment_bytes=2**27))
-    given: dict[str, Any] = dict.fromkeys(("groups", "fetcher", "producer_ids", "office", "releases", "known"))
+    given: dict[str, Any] = dict.fromkeys(("groups", "fetcher", "producer_ids", "leadership", "releases", "known"))
     services = InternalServices(
         node=Node(2, "127.0.0.1", 9092),
         store=store.client("owner"),
         partitions=manager,
         controller=shown,  # type: ignore[arg-type]
         clock=clock,
-        appender=Appender(manager),
+        appender=StartingAppender(manager),
         stats=stats,
         loop=asyncio.get_running_loop(),
         manager=manager,
@@ -61,8 +62,8 @@ async def test_what_is_forwarded_over_real_sockets_comes_back_as_it_was() -> Non
     address = await server.bind("127.0.0.1", 0)
     await server.serve(services)
     links = Links("node-1", lambda node_id: address)
-    router = Router(1, None, links, lambda: shown.image, random=Random(2), config=RouterConfig())
-    appender = Appender(router, is_patient=True)
+    router = Router(1, None, links, lambda: shown.image, random=Random(2), config=RouterSettings())
+    appender = RetryingAppender(router)
 
     values = [b"%d" % number * random_length for number, random_length in enumerate([1, 30_000, 7, 200_000] * 8)]
     answers: list[AppendResult] = []

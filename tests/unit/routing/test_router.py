@@ -20,10 +20,10 @@ from bmq.metadata.image import NO_LEADER
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
-from bmq.proxy.appender import Appender
-from bmq.routing.config import RouterConfig
+from bmq.proxy.retrying_appender import RetryingAppender
 from bmq.routing.remote_log import RemoteLog
 from bmq.routing.router import Router
+from bmq.routing.settings import RouterSettings
 from tests.unit.routing.owner_nodes import (
     LOG_CONFIG,
     SETTINGS,
@@ -106,7 +106,7 @@ def test_a_partition_without_an_owner_is_waited_for() -> None:
 
 
 def test_nobody_waits_longer_than_the_limit() -> None:
-    cluster = Cluster(config=RouterConfig(move_wait_ms=2_000))
+    cluster = Cluster(config=RouterSettings(move_wait_ms=2_000))
 
     async def main() -> None:
         cluster.name_owner(0, NO_LEADER)
@@ -118,7 +118,7 @@ def test_nobody_waits_longer_than_the_limit() -> None:
 
 
 def test_an_owner_that_does_not_answer_is_given_up_at_the_limit() -> None:
-    cluster = Cluster(config=RouterConfig(move_wait_ms=1_500, call_timeout_ms=60_000))
+    cluster = Cluster(config=RouterSettings(move_wait_ms=1_500, call_timeout_ms=60_000))
 
     async def main() -> None:
         await remote(cluster)
@@ -151,7 +151,7 @@ def test_a_newer_image_ends_the_wait_for_a_hung_owner() -> None:
 
 def test_refusals_are_not_met_by_a_busy_loop() -> None:
     """The image names an owner that knows nothing of it, and so on for a while."""
-    cluster = Cluster(config=RouterConfig(move_wait_ms=60_000))
+    cluster = Cluster(config=RouterSettings(move_wait_ms=60_000))
 
     async def main() -> None:
         epoch = cluster.name_owner(0, 3)
@@ -168,7 +168,7 @@ def test_refusals_are_not_met_by_a_busy_loop() -> None:
 
 
 def test_news_of_other_topics_wake_nobody() -> None:
-    cluster = Cluster(config=RouterConfig(move_wait_ms=60_000, backoff_min_ms=5_000, backoff_max_ms=5_000))
+    cluster = Cluster(config=RouterSettings(move_wait_ms=60_000, backoff_min_ms=5_000, backoff_max_ms=5_000))
 
     async def main() -> None:
         cluster.name_owner(0, 3)
@@ -255,7 +255,7 @@ def test_a_live_owner_still_answers_what_it_drains() -> None:
 
 
 def test_answers_of_a_former_owner_are_waited_for_a_moment_only() -> None:
-    cluster = Cluster(config=RouterConfig(drain_wait_ms=1_000))
+    cluster = Cluster(config=RouterSettings(drain_wait_ms=1_000))
 
     async def main() -> None:
         log = await remote(cluster)
@@ -299,7 +299,12 @@ def test_a_partition_that_is_owned_here_comes_from_the_manager() -> None:
     async def main() -> None:
         manager = PartitionManager(cluster.store.client("here"), "here", cluster.clock, Random(1), SETTINGS)
         router = Router(
-            1, manager, cluster.links, lambda: cluster.image, random=Random(1), config=RouterConfig(move_wait_ms=3_000)
+            1,
+            manager,
+            cluster.links,
+            lambda: cluster.image,
+            random=Random(1),
+            config=RouterSettings(move_wait_ms=3_000),
         )
         away = await router.leader_of(key())
         epoch = cluster.name_owner(0, 1)
@@ -373,10 +378,10 @@ UNNUMBERED_ANSWERS = {ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, MOVED}
 
 
 class Producers:
-    """Idempotent ones (even numbers) and others, each with one sequence per partition, through one patient appender."""
+    """Idempotent ones (even numbers) and others, each with one sequence per partition, through one retrying appender."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.appender = Appender(cluster.router, is_patient=True)
+        self.appender = RetryingAppender(cluster.router)
         self.sent: dict[tuple[int, int], list[bytes]] = {}
         self.answers: dict[bytes, AppendResult] = {}
 
@@ -498,7 +503,7 @@ def test_whatever_happens_order_is_kept_and_every_produce_is_answered_once(seed:
     owners that come back, images that are ahead. Idempotent producers find every batch once, in the order in which they were
     sent; the others at least once those that were acknowledged, in that order, too, and what they were told is true."""
     random = Random(seed)
-    cluster = Cluster(seed=seed, partition_count=2, config=RouterConfig(move_wait_ms=1_000))
+    cluster = Cluster(seed=seed, partition_count=2, config=RouterSettings(move_wait_ms=1_000))
 
     async def main() -> None:
         producers = Producers(cluster)

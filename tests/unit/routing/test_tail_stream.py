@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bmq.peers.backoff import Backoff
+from bmq.aio.backoff import Backoff
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import decode
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.hot_tail import encode_tail_response
 from bmq.protocol.internal_messages import TailFetchRequest, TailPart
 from bmq.protocol.record_batch import batches, decode_records
-from bmq.routing.config import RouterConfig
 from bmq.routing.remote_log import RemoteLog
+from bmq.routing.settings import RouterSettings
 from bmq.routing.tail_stream import TailStream
 from tests.unit.routing.owner_nodes import TOPIC_ID, Cluster, append, key, records_of, until
 
@@ -102,7 +102,7 @@ def test_who_reads_at_the_end_has_it_followed(interest: Any) -> None:
 
 
 def test_what_nobody_reads_any_more_is_followed_no_longer() -> None:
-    cluster = Cluster(partition_count=2, config=RouterConfig(tail_idle_ms=60_000))
+    cluster = Cluster(partition_count=2, config=RouterSettings(tail_idle_ms=60_000))
 
     async def main() -> None:
         read, idle = await log_of(cluster, 0), await log_of(cluster, 1)
@@ -149,7 +149,7 @@ def test_many_partitions_share_one_stream() -> None:
 
 
 def test_a_new_interest_does_not_wait_for_the_end_of_a_poll() -> None:
-    cluster = Cluster(partition_count=2, config=RouterConfig(tail_wait_ms=10_000))
+    cluster = Cluster(partition_count=2, config=RouterSettings(tail_wait_ms=10_000))
 
     async def main() -> None:
         first, second = await log_of(cluster, 0), await log_of(cluster, 1)
@@ -186,7 +186,7 @@ def test_a_lost_stream_is_opened_again_and_goes_on_where_it_was() -> None:
 
 
 def test_an_owner_that_hangs_is_noticed_and_the_stream_opened_again() -> None:
-    cluster = Cluster(config=RouterConfig(tail_wait_ms=1_000, tail_grace_ms=2_000))
+    cluster = Cluster(config=RouterSettings(tail_wait_ms=1_000, tail_grace_ms=2_000))
 
     async def main() -> None:
         log = await log_of(cluster)
@@ -262,8 +262,8 @@ def test_what_an_earlier_poll_says_is_not_about_a_later_interest() -> None:
             part = TailPart(topic_id=TOPIC_ID, partition=0, error_code=ErrorCode.FENCED_LEADER_EPOCH)
             return bytearray(b"".join(encode_tail_response(1, [(part, ())])))
 
-        backoff = Backoff(Random(1), min_ms=1, max_ms=1)
-        stream = TailStream(2, OneLink(), RouterConfig(), backoff)  # type: ignore[arg-type]
+        backoff = Backoff(Random(1), first_s=0.001, max_s=0.001)
+        stream = TailStream(2, OneLink(), RouterSettings(), backoff)  # type: ignore[arg-type]
         old = RemoteLog(key(), 2, 1, cluster.router.surroundings)
         new = RemoteLog(key(), 2, 2, cluster.router.surroundings)
         stream.follow(old)
@@ -282,7 +282,7 @@ def test_what_an_earlier_poll_says_is_not_about_a_later_interest() -> None:
 
 
 def test_the_memory_of_all_tails_is_bounded() -> None:
-    config = RouterConfig(tail_cache_bytes_max=20_000, tail_response_bytes_max=4_000)
+    config = RouterSettings(tail_cache_bytes_max=20_000, tail_response_bytes_max=4_000)
     cluster = Cluster(partition_count=4, config=config)
 
     async def main() -> None:
@@ -307,7 +307,7 @@ def test_the_memory_of_all_tails_is_bounded() -> None:
 def test_followed_logs_are_true_copies_whatever_the_network_does(seed: int, steps: int) -> None:
     random = Random(seed)
     cluster = Cluster(
-        seed=seed, partition_count=3, config=RouterConfig(tail_idle_ms=4_000, tail_cache_bytes_max=30_000)
+        seed=seed, partition_count=3, config=RouterSettings(tail_idle_ms=4_000, tail_cache_bytes_max=30_000)
     )
 
     async def main() -> None:
@@ -324,7 +324,7 @@ def test_followed_logs_are_true_copies_whatever_the_network_does(seed: int, step
             elif step < 0.8:
                 cluster.network.reset_some(1)
             elif step < 0.85:
-                owned[number]._tail.clear()
+                owned[number].inspect().tail.clear()
             else:
                 await asyncio.sleep(random.choice((0.001, 0.01, 0.1, 3)))
             await check(list(range(3)))

@@ -1,0 +1,304 @@
+"""Opens, mends, seals and discards the segment files of one leader epoch; reports to the machine through `report`.
+
+Everything but the appends themselves: those are on the hot path, in runtime.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from functools import partial
+from typing import Any
+
+import structlog
+
+from bmq.broker.acknowledgement import PendingBatch
+from bmq.broker.own_directory import OwnDirectory
+from bmq.broker.own_segment import OwnSegment
+from bmq.broker.partition import AcknowledgedDataLost
+from bmq.broker.partition_events import (
+    RECOVERED,
+    DirectoryReleased,
+    Event,
+    OwnershipLost,
+    Segment,
+    SegmentMended,
+    SegmentOpened,
+    SegmentOpenFailed,
+    SegmentSealed,
+    SegmentSealFailed,
+)
+from bmq.broker.surroundings import Surroundings
+from bmq.log.config import LogConfig
+from bmq.log.names import PartitionPaths
+from bmq.log.partition_files import PartitionFiles
+from bmq.log.store import (
+    AlreadyExists,
+    FencedWriter,
+    FileMissing,
+    StorageFull,
+    StorageUnavailable,
+    StoreError,
+    WriterBroken,
+)
+
+_log = structlog.get_logger("bmq.broker")
+
+
+class SegmentLifecycle:
+    """`segments`: by roll, open or not sealed yet. `is_over` tells that the machine has come to its end.
+
+    Each roll is created at most once. If that fails, its clean-up may be carried out late and would delete a new file
+    of the same name, so the next try takes the next roll (rule 21). A skipped roll never holds a batch.
+    """
+
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        paths: PartitionPaths,
+        directory: OwnDirectory,
+        config: LogConfig,
+        report: Callable[[Event], None],
+        is_over: Callable[[], bool],
+        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+    ) -> None:
+        self.config = config
+        self.segments: dict[int, OwnSegment] = {}
+        self.files: PartitionFiles | None = None  # there once the log was walked, so before anything is written
+        self._surroundings = surroundings
+        self._store = surroundings.store
+        self._paths = paths
+        self._directory = directory
+        self._report = report
+        self._is_over = is_over
+        self._spawn = spawn
+        self._discards: set[asyncio.Task[None]] = set()  # under way
+        self._cuts_due: dict[int, int] = {}
+        self._next_first_roll = 0
+        self._is_failing = False
+
+    async def look(self) -> None:
+        """Rules 7 and 20: raises FencedWriter unless our directory is there, by a look that began now."""
+        await self._directory.look()
+
+    def abandon(self) -> None:
+        """Let go of every writer; touch nothing in the store."""
+        for segment in self.segments.values():
+            segment.writer.abandon()
+        self.segments.clear()
+
+    async def open_first(self) -> None:
+        """Open our first segment. Each call takes the next roll; `SegmentOpened` names the one that worked."""
+        roll = self._next_first_roll
+        self._next_first_roll += 1
+        await self.open(roll)
+
+    async def open(self, roll: int) -> None:
+        """Create the segment's file, then look at our directory. To be called once for each roll (rule 21).
+
+        Raises StoreError when it did not work.
+        """
+        await self._record_cuts()
+        writer = await self._store.create_segment(
+            self._paths.segment(self._paths.leader_epoch, roll),
+            holder=self._surroundings.holder,
+            durability=self.config.durability,
+            segment_bytes=self.config.segment_bytes,
+        )
+        loop = asyncio.get_running_loop()
+        segment = OwnSegment(
+            self._paths.leader_epoch,
+            roll,
+            writer,
+            now_s=loop.time(),
+            now_ms=self._surroundings.clock.now_ms(),
+            alignment_bytes=self._surroundings.alignment_bytes(self.config.durability),
+        )
+        try:
+            await self.look()
+        except FencedWriter:
+            writer.abandon()
+            raise
+        except StoreError:
+            # Nobody can say whether it would count. It holds nothing, so it is removed in the background.
+            self.segments[roll] = segment
+            self.throw_away(roll)
+            raise
+        except BaseException:
+            writer.abandon()
+            raise
+        if self._is_over():
+            writer.abandon()
+            return
+        self._is_failing = False
+        self.segments[roll] = segment
+        self._surroundings.counts.rolls += 1
+        self._report(SegmentOpened(roll, writer.replicas))
+
+    async def open_or_report(self, roll: int) -> None:
+        """As `open`, but a failure is told to the machine, which decides when to try again."""
+        try:
+            await self.open(roll)
+        except (FencedWriter, FileMissing):
+            self._report(OwnershipLost())
+        except StoreError as error:
+            if not self._is_failing:  # one line for all the tries of an outage
+                _log.warning("segment_not_opened", partition=self._paths.partition, roll=roll, reason=str(error))
+            self._is_failing = True
+            self._report(SegmentOpenFailed(roll, is_full=isinstance(error, StorageFull)))
+
+    async def mend(self, segment: Segment, written: Iterable[PendingBatch], *, is_full: bool) -> None:
+        """Close a broken segment and find out what it holds (rules 7 and 9). Keeps trying; ends in an event."""
+        own = self.segments[segment.roll]
+        batches = tuple(written)
+        self._surroundings.counts.mends += 1
+        backoff = self._surroundings.backoff()
+        while not self._is_over():
+            try:
+                await self.look()
+                if own.closed_bytes < 0:
+                    own.closed_bytes = await own.writer.mend()
+                valid_bytes, end_offset = own.valid_end(own.closed_bytes, batches)
+                await self._settle_tail(own, valid_bytes, is_full=is_full)
+                await self.look()
+            except FencedWriter:
+                self._report(OwnershipLost())
+                return
+            except StoreError as error:
+                if backoff.failures == 0:
+                    _log.warning("segment_not_mended_yet", path=own.writer.path, reason=str(error))
+                await backoff.pause()
+                continue
+            replicas = own.writer.replicas
+            _log.warning(
+                "segment_mended",
+                path=own.writer.path,
+                valid_bytes=valid_bytes,
+                closed_bytes=own.closed_bytes,
+                replicas=replicas,
+            )
+            end_offset = segment.base_offset if end_offset is None else end_offset
+            self._report(SegmentMended(segment.roll, end_offset, replicas))
+            return
+
+    async def _settle_tail(self, own: OwnSegment, valid_bytes: int, *, is_full: bool) -> None:
+        """A torn batch behind the last whole one: say so durably before anything is written behind it (rule 4)."""
+        if own.closed_bytes <= valid_bytes:
+            return
+        if valid_bytes == 0:
+            await self._store.delete(own.writer.path)
+            return
+        assert self.files is not None
+        try:
+            await self.files.record_cut(own.roll, valid_bytes)
+        except StorageFull:
+            if not is_full:
+                raise
+            # No space for the manifest either. The next `open` records the cut before it creates a segment.
+            self._cuts_due[own.roll] = valid_bytes
+
+    async def _record_cuts(self) -> None:
+        while self._cuts_due:
+            roll, valid_bytes = next(iter(self._cuts_due.items()))
+            assert self.files is not None
+            await self.files.record_cut(roll, valid_bytes)
+            self._cuts_due.pop(roll, None)
+
+    def end(self, roll: int) -> None:
+        """Nothing more is written to this segment; called in the same step that decides it."""
+        own = self.segments.get(roll)
+        if own is not None and own.index is not None and self.files is not None:
+            self.files.end_segment(roll)
+
+    async def seal(self, segment: Segment, end_offset: int) -> None:
+        """Close it and make its index durable ("save checkpoint"). Keeps trying in the background; ends in an event."""
+        own = self.segments[segment.roll]
+        await self._save(segment.roll, own.writer.path, partial(self._close_and_index, own, end_offset))
+
+    async def save_recovered(self) -> None:
+        """Make the indexes that the start rebuilt durable. Keeps trying in the background; ends in an event."""
+        assert self.files is not None
+        await self._save(RECOVERED, self._paths.own, self.files.save_rebuilt)
+
+    async def _save(self, roll: int, path: str, save: Callable[[], Awaitable[None]]) -> None:
+        """`save` until it has worked. `path`: for the log."""
+        backoff = self._surroundings.backoff()
+        while not self._is_over():
+            try:
+                await save()
+            except (FencedWriter, FileMissing):
+                self._report(OwnershipLost())
+                return
+            except StoreError as error:
+                if backoff.failures == 0:
+                    _log.warning("checkpoint_not_saved_yet", path=path, reason=str(error))
+                self._report(SegmentSealFailed(roll, is_full=isinstance(error, StorageFull)))
+                await backoff.pause()
+                continue
+            self.segments.pop(roll, None)
+            self._report(SegmentSealed(roll))
+            return
+
+    async def _close_and_index(self, own: OwnSegment, end_offset: int) -> None:
+        assert self.files is not None
+        if own.closed_bytes < 0:
+            try:
+                own.closed_bytes = await own.writer.close()
+            except WriterBroken:
+                await self.look()
+                own.closed_bytes = await own.writer.mend()
+                await self.look()
+            if own.closed_bytes < own.valid_bytes:
+                raise AcknowledgedDataLost(own.leader_epoch, -1, end_offset)
+        await self.files.save_index(self.files.seal_segment(own.roll, own.closed_bytes))
+
+    def throw_away(self, roll: int) -> None:
+        """As `discard`, in the background."""
+        discard = self._spawn(self.discard(roll))
+        self._discards.add(discard)
+        discard.add_done_callback(self._discards.discard)
+
+    async def discard(self, roll: int) -> None:
+        """Remove a segment without a batch, open or not. Keeps trying while the store is away: an open file costs the
+        nodes that hold it. What is left behind when we end before does no harm."""
+        own = self.segments.pop(roll, None)
+        if own is None:
+            return
+        if own.closed_bytes < 0:
+            # A NameNode goes on counting a block as being written for minutes when its file is deleted before it is closed.
+            try:
+                own.closed_bytes = await own.writer.close()
+            except StoreError:
+                own.writer.abandon()
+        backoff = self._surroundings.backoff()
+        while not self._is_over():
+            try:
+                if not await self._store.delete(own.writer.path):
+                    await self.look()
+            except FencedWriter:
+                self._report(OwnershipLost())
+            except StorageUnavailable:
+                await backoff.pause()
+                continue
+            except StoreError as error:
+                _log.warning("empty_segment_not_removed", path=own.writer.path, reason=str(error))
+            return
+
+    async def release(self) -> None:
+        """Seal our own directory. Keeps trying; ends in an event."""
+        if self._discards:
+            await asyncio.wait(self._discards)
+        backoff = self._surroundings.backoff()
+        while not self._is_over():
+            try:
+                await self._store.rename(self._paths.own, self._paths.own_sealed)
+            except (FileMissing, AlreadyExists):
+                self._report(OwnershipLost())
+                return
+            except StoreError as error:
+                if backoff.failures == 0:
+                    _log.warning("directory_not_sealed_yet", path=self._paths.own, reason=str(error))
+                await backoff.pause()
+                continue
+            self._report(DirectoryReleased())
+            return

@@ -1,0 +1,63 @@
+"""What deciding about nodes and owners rests on, at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from uuid import UUID
+
+from bmq.controller.assignment import owner_nodes
+from bmq.metadata.image import MetadataImage, Node, PartitionImage
+from bmq.protocol.metadata_records import PartitionChangeRecord, RegisterBrokerRecord
+
+FloorOf = Callable[[UUID, PartitionImage], int]
+"""The greatest high watermark of a partition that is known (rule 5)."""
+IsInUse = Callable[[UUID, PartitionImage], bool]
+"""Whether somebody wrote to a partition or read from it a moment ago."""
+
+
+@dataclass(frozen=True)
+class DecisionContext:
+    """`registrations`: of all nodes, fenced ones too. `next_offset`: of the first record that is decided now."""
+
+    image: MetadataImage
+    registrations: Mapping[int, RegisterBrokerRecord]
+    features: Mapping[str, int]
+    next_offset: int
+    floor_of: FloorOf
+    is_in_use: IsInUse
+    now_ms: int
+
+    @cached_property
+    def owners(self) -> dict[int, Node]:
+        """The live nodes that may own partitions."""
+        return owner_nodes(self.image.nodes)
+
+    def new_leader_epoch(
+        self,
+        topic_id: UUID,
+        partition: PartitionImage,
+        leader: int,
+        replicas: tuple[int, ...],
+        live: Mapping[int, Node],
+        reason: str,
+        *,
+        floor: int | None = None,
+    ) -> PartitionChangeRecord:
+        """`leader` (NO_LEADER: nobody) leads from now on, above everything that is known to be acknowledged.
+
+        `floor`: another one than that, when an operator accepts a loss.
+        """
+        isr = tuple(node for node in replicas if node in live)
+        known = self.floor_of(topic_id, partition) if floor is None else floor
+        return PartitionChangeRecord(
+            partition_id=partition.partition,
+            topic_id=topic_id,
+            leader=leader,
+            replicas=replicas if replicas != partition.replicas else None,
+            isr=isr if isr != partition.isr else None,
+            high_watermark_floor=known,
+            reason=reason,
+            timestamp_ms=self.now_ms,
+        )

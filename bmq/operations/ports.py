@@ -1,0 +1,63 @@
+"""What operations need of the active controller; bmq.controller.runtime.Controller is one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+from uuid import UUID
+
+from bmq.controller.moves import Move
+from bmq.metadata.image import MetadataImage
+
+
+class StateChange(Protocol):
+    """An owner that a partition had, from `timestamp_ms` on, and why."""
+
+    @property
+    def timestamp_ms(self) -> int: ...
+    @property
+    def leader(self) -> int: ...
+    @property
+    def leader_epoch(self) -> int: ...
+    @property
+    def reason(self) -> str: ...
+
+
+class StateChanges(Protocol):
+    def of(self, topic_id: UUID, partition: int) -> Sequence[StateChange]:
+        """Newest last; bounded."""
+
+
+class NodeLoad(Protocol):
+    """What a node does, measured over the last reports."""
+
+    @property
+    def partitions(self) -> int: ...
+    @property
+    def bytes_in_s(self) -> float: ...
+    @property
+    def bytes_out_s(self) -> float: ...
+    @property
+    def requests_s(self) -> float: ...
+
+
+class ClusterController(Protocol):
+    """What operations need of bmq.controller.runtime.Controller."""
+
+    @property
+    def image(self) -> MetadataImage: ...
+
+    @property
+    def history(self) -> StateChanges: ...
+
+    def loads(self) -> Mapping[int, NodeLoad]: ...
+
+    async def set_draining(self, node_id: int, is_draining: bool, reason: str) -> None:
+        """A draining node's partitions are given away from then on, without another word."""
+
+    def drain_plan(self, node_id: int) -> Sequence[Move]: ...
+
+    def rebalance_plan(self) -> Sequence[Move]: ...
+
+    async def apply_moves(self, moves: Sequence[Move], reason: str) -> None:
+        """Returns when the new owners serve, or were waited for long enough."""

@@ -1,0 +1,149 @@
+"""Limits the rate of catch-up reads while there are produces, which come first. Decisions only, time is handed in.
+
+Reading a backlog competes with produces for processor, network and DataNodes. The 99th percentile of produce latency
+may rise to `ratio_max` times its value without catch-up reads. `look` judges produces and reads since the last look:
+too many slow produces set the limit to half of the current rate (or of the limit, if lower), no slow ones let it grow.
+There is no limit without produces, or until they suffer. It never falls below `bytes_per_s_min`: produces that are slow
+even then are slow for another reason, and become the new baseline.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Sequence
+from math import inf
+from typing import Final
+
+LOOK_INTERVAL_S: Final = 0.25
+SLOW_SHARE: Final = 0.01  # of produces; the share that is beyond a 99th percentile
+SLOW_CREDIT_MAX: Final = 2.0  # slow produces in a row that a good past makes up for
+PRODUCES_LEAST: Final = 4  # in PRODUCE_LOOKS looks; fewer are no load worth protecting
+PRODUCE_LOOKS: Final = 4
+CALM_BLOCK: Final = 250  # produces whose 99th percentile is one sample of calm
+CALM_BLOCKS_MAX: Final = 12
+CALM_RANK_SHARE: Final = 0.25  # of the samples are below what is taken: bursts of other work do not count as calm
+GROWTH_SHARE: Final = 0.04  # in a look, of what was too high
+SHRINKAGE: Final = 0.5
+QUIET_LOOKS_MAX: Final = 40  # without catch-up reads; then the limit is forgotten
+TURNS_AHEAD_MAX_S: Final = 2.0  # what else comes over its connection waits as well
+
+UNLIMITED_BYTES: Final = 1 << 62
+# A quarter more from one to the next: the error of a percentile.
+BOUNDS_S: Final = tuple(0.000_25 * 1.25**number for number in range(56))
+
+
+class CatchUpThrottle:
+    """`limit_bytes_per_s`: what all catch-up reads of this process may take together; inf: as much as they can."""
+
+    __slots__ = (
+        "_calm",
+        "_calm_p99s",
+        "_credit",
+        "_limit",
+        "_min",
+        "_next_turn_s",
+        "_produces",
+        "_quiet_looks",
+        "_ratio_max",
+        "_slice_bytes",
+        "_taken_bytes",
+        "_too_high",
+        "calm_p99_s",
+        "is_watching",
+        "limit_bytes_per_s",
+    )
+
+    def __init__(self, *, ratio_max: float, bytes_per_s_min: int, slice_bytes: int) -> None:
+        self._ratio_max = ratio_max
+        self._min = float(max(1, bytes_per_s_min))
+        self._slice_bytes = slice_bytes
+        self._limit = inf
+        self._too_high = 0.0
+        self._credit = SLOW_CREDIT_MAX
+        self._calm = [0] * (len(BOUNDS_S) + 1)  # the block that is being filled
+        self._calm_p99s: deque[float] = deque(maxlen=CALM_BLOCKS_MAX)
+        self.calm_p99_s = inf
+        """What produces take without catch-up reads; inf while too few were seen."""
+        self._produces: deque[int] = deque(maxlen=PRODUCE_LOOKS)
+        self._quiet_looks = 0
+        self._next_turn_s = 0.0
+        self._taken_bytes = 0
+        self.limit_bytes_per_s = inf
+        self.is_watching = False
+        """Whether there are produces that could suffer."""
+
+    # --- looking
+
+    def look(self, produces: Sequence[int], elapsed_s: float) -> None:
+        """`produces`: how many there were since the last look, `elapsed_s` ago, by latency (BOUNDS_S)."""
+        catch_up_bytes, self._taken_bytes = self._taken_bytes, 0
+        count = sum(produces)
+        self._produces.append(count)
+        self._quiet_looks = 0 if catch_up_bytes else self._quiet_looks + 1
+        is_calm = self._quiet_looks > 1 or (catch_up_bytes > 0 and self._limit <= self._min)
+        self.is_watching = self._ratio_max > 0 and sum(self._produces) >= PRODUCES_LEAST
+        if self._quiet_looks == QUIET_LOOKS_MAX:
+            self._limit, self._credit = inf, SLOW_CREDIT_MAX
+        elif catch_up_bytes and self.is_watching:
+            self._judge(produces, count, catch_up_bytes / elapsed_s)
+        if is_calm and count:
+            self._learn(produces)
+        self.limit_bytes_per_s = self._limit if self.is_watching else inf
+
+    def _judge(self, produces: Sequence[int], count: int, bytes_per_s: float) -> None:
+        slow_from = bisect_right(BOUNDS_S, self.calm_p99_s * self._ratio_max)
+        slow = sum(produces[slow_from:])
+        self._credit = min(SLOW_CREDIT_MAX, self._credit + count * SLOW_SHARE - slow)
+        if self._credit < 0:
+            # Judged by what was read, if that was less: a limit nobody comes near holds nobody back.
+            self._too_high = min(self._limit, bytes_per_s)
+            self._limit = max(self._min, self._too_high * SHRINKAGE)
+            self._credit = 0.0
+        elif not slow and bytes_per_s > self._limit / 2:
+            self._limit += max(self._too_high, self._min) * GROWTH_SHARE
+
+    def _learn(self, produces: Sequence[int]) -> None:
+        self._calm = [old + new for old, new in zip(self._calm, produces, strict=True)]
+        if sum(self._calm) >= CALM_BLOCK:
+            self._calm_p99s.append(_p99_of(self._calm))
+            self._calm = [0] * len(self._calm)
+            self.calm_p99_s = sorted(self._calm_p99s)[int(len(self._calm_p99s) * CALM_RANK_SHARE)]
+
+    # --- turns
+
+    @property
+    def slice_bytes_max(self) -> int | None:
+        """The most that one fetch may read far behind the end; None: what it asks for, and nobody needs to know."""
+        if not self.is_watching:
+            return None
+        return UNLIMITED_BYTES if self.limit_bytes_per_s == inf else self._slice_bytes
+
+    def turn(self, now_s: float) -> float:
+        """When a fetch that came now may read a slice: at once, or behind those that came before it."""
+        if self.limit_bytes_per_s == inf:
+            self._next_turn_s = 0.0
+            return now_s
+        due_s = max(now_s, self._next_turn_s)
+        self._take(now_s, due_s, self._slice_bytes)
+        return due_s
+
+    def settle(self, now_s: float, taken_bytes: int) -> None:
+        """A turn took so much: a batch longer than a slice is paid for, what a slice was too long for is given back."""
+        self._taken_bytes += taken_bytes
+        if self.limit_bytes_per_s != inf:
+            self._take(now_s, self._next_turn_s, taken_bytes - self._slice_bytes)
+
+    def _take(self, now_s: float, from_s: float, size_bytes: int) -> None:
+        # Bounded, or a limit that was low for a moment would be felt for long.
+        self._next_turn_s = min(from_s + size_bytes / self.limit_bytes_per_s, now_s + TURNS_AHEAD_MAX_S)
+
+
+def _p99_of(counts: Sequence[int]) -> float:
+    """The bound that all but a hundredth are below."""
+    above = sum(counts) * SLOW_SHARE
+    number = len(counts)
+    while above >= 0:
+        number -= 1
+        above -= counts[number]
+    return BOUNDS_S[min(number, len(BOUNDS_S) - 1)]

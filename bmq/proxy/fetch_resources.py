@@ -1,0 +1,76 @@
+"""What all fetches of a process share: sessions, waits, deadlines, the read cache, budgets, and the tasks they begin."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import Task
+from collections.abc import Coroutine
+from random import Random
+from typing import Any, Final
+
+from bmq.aio.deadlines import Deadlines
+from bmq.log.store import SegmentStore
+from bmq.proxy.catch_up import CatchUp
+from bmq.proxy.catch_up_throttle import CatchUpThrottle
+from bmq.proxy.fetch_budget import ResponseBudget
+from bmq.proxy.fetch_metrics import FetchCounts
+from bmq.proxy.fetch_session import SessionCache
+from bmq.proxy.fetch_settings import FetchSettings
+from bmq.proxy.fetch_wait import PartitionWaits, Wake
+from bmq.proxy.partition_starts import PartitionStarts
+from bmq.proxy.read_cache import ReadCache
+
+_SESSION_ID_MAX: Final = 2**31 - 1
+
+
+class FetchResources:
+    """Made on the loop it runs on. `is_stopping`: nobody waits for records any more.
+
+    `random` gives the numbers of sessions: a restarted server must not give the same ones again, or a consumer that did
+    not notice the restart could go on in the session of another one.
+    """
+
+    def __init__(self, store: SegmentStore, config: FetchSettings, random: Random) -> None:
+        self.config = config
+        self.loop = asyncio.get_running_loop()
+        self.counts = FetchCounts()
+        self.sessions = SessionCache(
+            slots_max=config.fetch_session_slots_max,
+            partitions_max=config.fetch_session_partitions_max,
+            eviction_ms=config.fetch_session_eviction_ms,
+            new_id=lambda: random.randint(1, _SESSION_ID_MAX),
+        )
+        self.waits = PartitionWaits()
+        self.deadlines: Deadlines[Wake] = Deadlines(self.loop, lambda expire: expire())
+        self.budget = ResponseBudget(config.fetch_response_bytes_max)
+        self.read_cache = ReadCache(store, config, self.counts)
+        self.catch_up = CatchUp(self.read_cache, config)
+        self.throttle = CatchUpThrottle(
+            ratio_max=config.catch_up_slowdown_max,
+            bytes_per_s_min=config.catch_up_bytes_per_s_min,
+            slice_bytes=config.catch_up_slice_bytes,
+        )
+        self.starts = PartitionStarts(self.spawn)
+        self.is_stopping = False
+        self._tasks: dict[Task[None], None] = {}  # ended in this order
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """Run it as a task that `close` ends."""
+        task = self.loop.create_task(coroutine)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
+
+    def stop_waiting(self) -> None:
+        """Answer everybody who waits with what there is, and let nobody wait any more."""
+        self.is_stopping = True
+        self.deadlines.expire_all()
+
+    async def close(self) -> None:
+        """Forget who waits and stop what is being read. Requests that still wait are not answered."""
+        self.deadlines.close()
+        self.waits.close()
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.read_cache.close()

@@ -1,0 +1,100 @@
+"""Consumers that name their rack are sent to a proxy in it, which reads the same log (KIP-392).
+
+Only the proxy that clients see as a partition's leader does so, and only once in a while for one connection and partition:
+a consumer that comes back, because it cannot reach the other proxy or knows nothing of it, is served here. Consumers stay
+with the one they were sent to for minutes (Java and librdkafka: five), then ask the leader again.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+from bmq.log.partition_log import TopicPartition
+from bmq.metadata.image import MetadataImage, Node
+from bmq.proxy.fetch_metrics import FetchCounts
+from bmq.proxy.live_proxies import proxies_of, rendezvous
+from bmq.proxy.topic_views import client_leader
+
+if TYPE_CHECKING:
+    from bmq.protocol.request_context import RequestContext
+    from bmq.proxy.services import Services
+
+NOWHERE: Final = -1
+_REPLICAS_ONLY: Final = frozenset({"apache-kafka-java"})
+"""Clients that go only where the metadata names a replica of the partition (Cluster.nodeIfOnline)."""
+
+Told = OrderedDict[tuple[int | str, TopicPartition], float]
+
+
+class PreferredReadReplicas:
+    """Who was sent away when, for all connections of this proxy; times are the loop's."""
+
+    def __init__(self, counts: FetchCounts, *, again_ms: int, told_max: int) -> None:
+        self._counts = counts
+        self._again_s = again_ms / 1000
+        self._told_max = told_max
+        self._told: Told = OrderedDict()
+
+    def reader(self, rack: str, context: RequestContext, services: Services) -> PreferredReadReplica | None:
+        """For one fetch of a consumer in this rack; None when it has nowhere nearer to go."""
+        if rack == services.node.rack:
+            return None
+        image = services.controller.image
+        near = proxies_of(image).in_rack(rack)
+        return PreferredReadReplica(self, near, image, context, services) if near else None
+
+    def send(self, key: tuple[int | str, TopicPartition], now_s: float) -> bool:
+        """Whether a reader is to be sent away now; remembers it."""
+        told_s = self._told.get(key)
+        if told_s is not None and now_s - told_s < self._again_s:
+            return False
+        self._counts.sent_to_rack += 1
+        self._told[key] = now_s
+        self._told.move_to_end(key)
+        if len(self._told) > self._told_max:
+            self._told.popitem(last=False)
+        return True
+
+
+class PreferredReadReplica:
+    """One fetch's view: a partition's answer stays the same however often the fetch looks."""
+
+    __slots__ = ("_all", "_context", "_found", "_image", "_near", "_services")
+
+    def __init__(
+        self,
+        replicas: PreferredReadReplicas,
+        near: tuple[Node, ...],
+        image: MetadataImage,
+        context: RequestContext,
+        services: Services,
+    ) -> None:
+        self._all = replicas
+        self._near = near
+        self._image = image
+        self._context = context
+        self._services = services
+        self._found: dict[TopicPartition, int] = {}
+
+    def replica(self, key: TopicPartition) -> int:
+        """The proxy to read this partition from; NOWHERE: this one."""
+        found = self._found.get(key)
+        if found is None:
+            found = self._choose(key)
+            if found != NOWHERE:
+                context = self._context
+                reader = context.client_host if context.peer is None else id(context.peer)
+                if not self._all.send((reader, key), self._services.loop.time()):
+                    found = NOWHERE
+            self._found[key] = found
+        return found
+
+    def _choose(self, key: TopicPartition) -> int:
+        partition = self._image.partition(*key)
+        if partition is None or client_leader(self._image, key, partition) != self._services.node.node_id:
+            return NOWHERE
+        replicas = [node for node in self._near if node.node_id in partition.replicas]
+        if not replicas and self._context.client_software_name in _REPLICAS_ONLY:
+            return NOWHERE
+        return rendezvous(key, replicas or self._near)

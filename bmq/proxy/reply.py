@@ -1,0 +1,21 @@
+"""Where the answer of a request goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from bmq.log.store import Buffer
+
+
+class Reply(Protocol):
+    """Takes a response frame without its length prefix, in pieces that are sent as they are; None closes the connection.
+
+    An empty sequence means that this request has no answer (Produce with acks=0). `is_done`: it was called, or nobody is
+    there to be answered any more.
+    """
+
+    @property
+    def is_done(self) -> bool: ...
+
+    def __call__(self, buffers: Sequence[Buffer] | None) -> None: ...

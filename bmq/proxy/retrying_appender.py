@@ -1,0 +1,317 @@
+"""Appends to partitions that may move meanwhile: batches are kept, retried at the next owner, and stay in order.
+
+A batch that its log refuses because the partition has moved, or whose answer was lost with the connection, is kept.
+Once all batches handed to that log are answered, the refused ones go to the next owner in their original order; newer
+batches queue up behind. A batch whose answer was lost may be in the log already: the owner knows it by its sequence
+number, and answers success. One without a sequence number is not retried here, but fails: its client decides.
+
+No waiting batch is handed to a log after its deadline, or after its client has disconnected: the client may have sent
+it, and later ones, again over another connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from math import inf
+from typing import Final
+
+import structlog
+
+from bmq.aio.backoff import Backoff
+from bmq.log.partition_log import AppendDone, AppendResult, PartitionLog, PartitionStarting, TopicPartition
+from bmq.log.refused_sequences import BEHIND_A_REFUSED_ONE, RefusedSequences
+from bmq.protocol.error_codes import NOT_LEADER_AT_EPOCH, ErrorCode
+from bmq.protocol.errors import BmqError
+from bmq.protocol.record_batch import producer_of
+from bmq.proxy.appender import ANY_EPOCH, QUEUED_BYTES_MAX, Partitions, always
+
+BACKOFF_FIRST_S: Final = 0.01
+BACKOFF_MAX_S: Final = 0.2
+
+_MOVED: Final = NOT_LEADER_AT_EPOCH | {ErrorCode.NETWORK_EXCEPTION}
+_FOLLOWS_FROM_A_REFUSAL: Final = frozenset((ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,))
+_EXPIRED: Final = AppendResult(
+    ErrorCode.REQUEST_TIMED_OUT, message="the partition had no owner within the request's timeout"
+)
+_STOPPED: Final = AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message="the server stops")
+_FAILED: Final = AppendResult(ErrorCode.UNKNOWN_SERVER_ERROR)
+_UNKNOWN: Final = AppendResult(
+    ErrorCode.REQUEST_TIMED_OUT, message="the connection to the partition's owner was lost: it may be written or not"
+)
+_OVERTAKEN: Final = AppendResult(
+    ErrorCode.NOT_LEADER_OR_FOLLOWER, message="the partition moved, and its new owner has taken a later batch"
+)
+
+_log = structlog.get_logger("bmq.proxy")
+
+
+class RetryingAppender:
+    """Implements bmq.proxy.appender.Appender over partitions whose owners change.
+
+    `bytes_max`: of batches that wait for a partition, all together; more are refused.
+    """
+
+    def __init__(self, partitions: Partitions, bytes_max: int = QUEUED_BYTES_MAX) -> None:
+        self._partitions = partitions
+        self._bytes_max = bytes_max
+        self._loop = asyncio.get_running_loop()
+        self._queues: dict[TopicPartition, PartitionQueue] = {}
+        self._number = 0
+        self._is_stopped = False
+        self._refused = RefusedSequences()
+        self.queued_bytes = 0
+
+    def append(
+        self,
+        topic_partition: TopicPartition,
+        records: memoryview,
+        done: AppendDone,
+        is_acks_all: bool = True,
+        deadline_s: float = inf,
+        leader_epoch: int = ANY_EPOCH,
+        is_wanted: Callable[[], bool] = always,
+    ) -> None:
+        """As Appender.append, but whoever owns the partition may take the batch: clients name no leader epoch."""
+        if self._refused and self._refused.is_passed_by(topic_partition, records, self._loop.time()):
+            done(BEHIND_A_REFUSED_ONE)
+            return
+        queue = self._queues.get(topic_partition)
+        if queue is None:
+            queue = self._queues[topic_partition] = PartitionQueue(topic_partition)
+        self._number += 1
+        batch = _Batch(self, queue, self._number, records, done, is_acks_all, deadline_s, is_wanted)
+        if queue.move is None:
+            log = self._partitions.ready(topic_partition)
+            if log is not None and (log is queue.log or not queue.outstanding):
+                queue.log = log
+                queue.outstanding[batch] = None
+                log.append(records, batch, is_acks_all=is_acks_all)
+                return
+            self._begin_move(queue)
+        if self._is_stopped:
+            done(_STOPPED)
+        elif not self._take(batch):
+            self._tell(
+                batch, AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message="too much waits for partitions that move")
+            )
+        else:
+            queue.waiting.append(batch)
+
+    def answered(self, batch: _Batch, result: AppendResult) -> None:
+        """The log's result for a batch: tell the client, or keep the batch for the next owner."""
+        queue = batch.queue
+        del queue.outstanding[batch]
+        # A producer's batch behind a refused one is out of order for the log; both are retried at the next owner.
+        is_moved = result.error_code in _MOVED or (queue.refused and result.error_code in _FOLLOWS_FROM_A_REFUSAL)
+        if result.error_code is ErrorCode.NETWORK_EXCEPTION and producer_of(batch.records) is None:
+            # Outcome unknown, and no sequence number: a retry might duplicate or reorder it. Its client decides.
+            is_moved, result = False, _UNKNOWN
+        if not is_moved:
+            queue.backoff.reset()
+            queue.is_retrying = False
+            if result.error_code is ErrorCode.NONE:
+                queue.newest_written = max(queue.newest_written, batch.number)
+            self._tell(batch, result)
+        elif self._is_stopped or batch.is_too_late(self._loop.time()) or not self._take(batch):
+            self._tell(batch, AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message=result.message))
+        else:
+            # The link to the old owner, or the writer of the old file, may still hold the buffer and send it; what is
+            # written into it for the next owner would go to the old one too.
+            batch.records = memoryview(bytearray(batch.records))
+            queue.refused.append(batch)
+            if queue.move is None:
+                self._begin_move(queue)
+        if not queue.outstanding:
+            if queue.settled is not None and not queue.settled.done():
+                queue.settled.set_result(None)
+            elif queue.move is None:
+                self._queues.pop(queue.topic_partition, None)
+
+    def expire(self, now_s: float) -> None:
+        """Drop the batches nobody waits for any more; those that are with a log are that log's to answer."""
+        for queue in [queue for queue in self._queues.values() if queue.move is not None]:
+            self._expire(queue, now_s)
+
+    def stop(self) -> None:
+        """Refuse what waits, and wait for nothing any more."""
+        self._is_stopped = True
+        for queue in tuple(self._queues.values()):
+            if queue.move is not None:
+                queue.move.cancel()
+                self._refuse(queue, _STOPPED)
+
+    # --- moving
+
+    def _begin_move(self, queue: PartitionQueue) -> None:
+        queue.move = self._loop.create_task(self._move(queue))
+
+    async def _move(self, queue: PartitionQueue) -> None:
+        """Until nothing of the partition waits any more."""
+        try:
+            while await self._gather(queue):
+                if queue.is_retrying:
+                    await queue.backoff.pause()
+                    self._expire(queue, self._loop.time())
+                queue.is_retrying = True  # until an answer shows that it was the right place
+                try:
+                    log = await self._partitions.leader_of(queue.topic_partition)
+                except BmqError as error:
+                    if error.code not in _MOVED and not isinstance(error, PartitionStarting):
+                        self._refuse(queue, AppendResult(error.code, message=str(error)))
+                    continue
+                self._hand_over(queue, log)
+        except Exception:
+            _log.exception(
+                "partition_move_failed",
+                topic_id=str(queue.topic_partition.topic_id),
+                partition=queue.topic_partition.partition,
+            )
+            self._refuse(queue, _FAILED)
+        finally:
+            queue.move = None
+            if not queue.outstanding:
+                self._queues.pop(queue.topic_partition, None)
+
+    async def _gather(self, queue: PartitionQueue) -> bool:
+        """Wait until the log has answered every batch, and put the refused ones first. Whether any is left to send."""
+        if not queue.waiting and not queue.refused:
+            return False
+        while queue.outstanding:
+            queue.settled = self._loop.create_future()
+            await queue.settled
+            queue.settled = None
+        queue.refused.sort(key=_number)
+        self._give_back_overtaken(queue)
+        queue.waiting.extendleft(reversed(queue.refused))
+        queue.refused.clear()
+        self._expire(queue, self._loop.time())
+        return bool(queue.waiting)
+
+    def _give_back_overtaken(self, queue: PartitionQueue) -> None:
+        """Fail refused batches without a sequence number if a later batch was written: a retry would reorder them.
+
+        An owner that has just started may take the later one. The client decides, as in Kafka; with acks=0 it is lost.
+        """
+        kept: list[_Batch] = []
+        overtaken: list[_Batch] = []
+        for batch in queue.refused:
+            is_overtaken = batch.number < queue.newest_written and producer_of(batch.records) is None
+            (overtaken if is_overtaken else kept).append(batch)
+        queue.refused[:] = kept
+        self._answer(overtaken, _OVERTAKEN)
+
+    def _hand_over(self, queue: PartitionQueue, log: PartitionLog) -> None:
+        """Append the waiting batches in order until one is refused at once; the rest keep waiting."""
+        self._expire(queue, self._loop.time())  # finding the owner took time
+        queue.log = log
+        while queue.waiting and not queue.refused:
+            batch = queue.waiting.popleft()
+            self.queued_bytes -= len(batch.records)
+            if self._refused and self._refused.is_passed_by(queue.topic_partition, batch.records, self._loop.time()):
+                batch.done(BEHIND_A_REFUSED_ONE)
+                continue
+            queue.outstanding[batch] = None
+            log.append(batch.records, batch, is_acks_all=batch.is_acks_all)
+
+    # --- what waits
+
+    def _take(self, batch: _Batch) -> bool:
+        size = len(batch.records)
+        if self.queued_bytes + size > self._bytes_max:
+            return False
+        self.queued_bytes += size
+        return True
+
+    def _expire(self, queue: PartitionQueue, now_s: float) -> None:
+        for batches in (queue.refused, queue.waiting):
+            expired = [batch for batch in batches if batch.is_too_late(now_s)]
+            if expired:
+                kept = [batch for batch in batches if not batch.is_too_late(now_s)]
+                batches.clear()
+                batches.extend(kept)
+                self._answer(expired, _EXPIRED)
+
+    def _refuse(self, queue: PartitionQueue, result: AppendResult) -> None:
+        batches = (*sorted(queue.refused, key=_number), *queue.waiting)
+        queue.refused.clear()
+        queue.waiting.clear()
+        self._answer(batches, result)
+
+    def _answer(self, batches: Iterable[_Batch], result: AppendResult) -> None:
+        for batch in batches:
+            self.queued_bytes -= len(batch.records)
+            self._tell(batch, result)
+
+    def _tell(self, batch: _Batch, result: AppendResult) -> None:
+        """Report the result. A refused batch is remembered: its producer's later ones must not overtake its retry."""
+        if result.error_code is not ErrorCode.NONE and batch.is_wanted():
+            self._refused.add(batch.queue.topic_partition, batch.records, self._loop.time(), result.error_code)
+        batch.done(result)
+
+
+class PartitionQueue:
+    """One partition's batches: with the log, refused by it, and waiting behind."""
+
+    __slots__ = (
+        "backoff",
+        "is_retrying",
+        "log",
+        "move",
+        "newest_written",
+        "outstanding",
+        "refused",
+        "settled",
+        "topic_partition",
+        "waiting",
+    )
+
+    def __init__(self, topic_partition: TopicPartition) -> None:
+        self.topic_partition = topic_partition
+        self.log: PartitionLog | None = None
+        self.outstanding: dict[_Batch, None] = {}
+        self.refused: list[_Batch] = []
+        self.waiting: deque[_Batch] = deque()
+        self.move: asyncio.Task[None] | None = None  # nothing is handed out past it
+        self.settled: asyncio.Future[None] | None = None
+        self.newest_written = 0  # number of the newest batch that a log took
+        self.backoff = Backoff(None, first_s=BACKOFF_FIRST_S, max_s=BACKOFF_MAX_S)
+        self.is_retrying = False  # no owner has answered since the last try
+
+
+class _Batch:
+    """Given to the log as its `done`."""
+
+    __slots__ = ("_appends", "deadline_s", "done", "is_acks_all", "is_wanted", "number", "queue", "records")
+
+    def __init__(
+        self,
+        appends: RetryingAppender,
+        queue: PartitionQueue,
+        number: int,
+        records: memoryview,
+        done: AppendDone,
+        is_acks_all: bool,
+        deadline_s: float,
+        is_wanted: Callable[[], bool],
+    ) -> None:
+        self._appends = appends
+        self.is_wanted = is_wanted
+        self.queue = queue
+        self.number = number
+        self.records = records
+        self.done = done
+        self.is_acks_all = is_acks_all
+        self.deadline_s = deadline_s
+
+    def __call__(self, result: AppendResult) -> None:
+        self._appends.answered(self, result)
+
+    def is_too_late(self, now_s: float) -> bool:
+        """Whether its deadline has passed, or its client has disconnected."""
+        return self.deadline_s <= now_s or not self.is_wanted()
+
+
+def _number(batch: _Batch) -> int:
+    return batch.number

@@ -1,0 +1,119 @@
+"""Brings produced batches to the logs of this process in the order in which they came, also while a partition starts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from math import inf
+from typing import Final, NamedTuple
+
+from bmq.log.partition_log import AppendDone, AppendResult, PartitionLog, TopicPartition
+from bmq.log.refused_sequences import BEHIND_A_REFUSED_ONE, RefusedSequences
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError
+from bmq.proxy.appender import ANY_EPOCH, QUEUED_BYTES_MAX, Partitions, always
+
+_EXPIRED: Final = AppendResult(
+    ErrorCode.REQUEST_TIMED_OUT, message="the partition did not start within the request's timeout"
+)
+
+
+class _Queued(NamedTuple):
+    """A batch that waits for its partition to start."""
+
+    records: memoryview
+    done: AppendDone
+    is_acks_all: bool
+    leader_epoch: int
+    deadline_s: float
+    is_wanted: Callable[[], bool]
+
+
+class StartingAppender:
+    """Implements bmq.proxy.appender.Appender, with a queue per partition that is not ready, to keep batches in order.
+
+    Refusals are answered as they are: nothing is retried at another owner.
+    """
+
+    def __init__(self, partitions: Partitions) -> None:
+        self._partitions = partitions
+        self._queues: dict[TopicPartition, list[_Queued]] = {}
+        self._queued_bytes = 0
+        self._refused = RefusedSequences()
+        self._tasks: dict[asyncio.Task[None], None] = {}  # ended in this order
+
+    def append(
+        self,
+        topic_partition: TopicPartition,
+        records: memoryview,
+        done: AppendDone,
+        is_acks_all: bool = True,
+        deadline_s: float = inf,
+        leader_epoch: int = ANY_EPOCH,
+        is_wanted: Callable[[], bool] = always,
+    ) -> None:
+        """See Appender.append."""
+        if self._refused and self._refused.is_passed_by(topic_partition, records, asyncio.get_running_loop().time()):
+            done(BEHIND_A_REFUSED_ONE)
+            return
+        queue = self._queues.get(topic_partition) if self._queues else None
+        if queue is None:
+            log = self._partitions.ready(topic_partition)
+            if log is not None:
+                if leader_epoch == ANY_EPOCH or leader_epoch == log.leader_epoch:
+                    log.append(records, done, is_acks_all=is_acks_all)
+                else:
+                    done(_refusal_of_epoch(log, leader_epoch))
+                return
+            queue = self._queues[topic_partition] = []
+            task = asyncio.get_running_loop().create_task(self._start(topic_partition))
+            self._tasks[task] = None
+            task.add_done_callback(self._tasks.pop)
+        if self._queued_bytes + len(records) > QUEUED_BYTES_MAX:
+            done(AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message="too much waits for partitions that start"))
+            return
+        self._queued_bytes += len(records)
+        queue.append(_Queued(records, done, is_acks_all, leader_epoch, deadline_s, is_wanted))
+
+    async def _start(self, topic_partition: TopicPartition) -> None:
+        log: PartitionLog | None = None
+        refusal = AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        try:
+            log = await self._partitions.leader_of(topic_partition)
+        except BmqError as error:
+            refusal = AppendResult(error.code, message=str(error))
+        finally:
+            queue = self._queues.pop(topic_partition)
+            self._queued_bytes -= sum(len(queued.records) for queued in queue)
+        now_s = asyncio.get_running_loop().time()
+        for records, done, is_acks_all, leader_epoch, deadline_s, is_wanted in queue:
+            if log is None:
+                answer = refusal
+            elif deadline_s <= now_s or not is_wanted():
+                answer = _EXPIRED
+            elif leader_epoch != ANY_EPOCH and leader_epoch != log.leader_epoch:
+                answer = _refusal_of_epoch(log, leader_epoch)
+            elif self._refused and self._refused.is_passed_by(topic_partition, records, now_s):
+                done(BEHIND_A_REFUSED_ONE)
+                continue
+            else:
+                log.append(records, done, is_acks_all=is_acks_all)
+                continue
+            if is_wanted():
+                self._refused.add(topic_partition, records, now_s, answer.error_code)
+            done(answer)
+
+    def expire(self, now_s: float) -> None:
+        """Nothing to do: deadlines of queued batches are checked when the start has ended."""
+
+    def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+
+def _refusal_of_epoch(log: PartitionLog, leader_epoch: int) -> AppendResult:
+    is_old = leader_epoch < log.leader_epoch
+    return AppendResult(
+        ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH,
+        message=f"the leader epoch is {log.leader_epoch}, not {leader_epoch}",
+    )
