@@ -1,6 +1,7 @@
 """Many deadlines behind one timer: most waits end long before theirs, so a timer for each would be waste.
 
-`discard` leaves a stale heap entry behind: it is dropped when it comes up, or when stale ones outnumber the others.
+`discard` leaves an empty heap entry behind: it is dropped when it comes up, or when empty ones outnumber the others. The key
+is let go of at once, since answers of many megabytes may hang on it.
 """
 
 from __future__ import annotations
@@ -8,11 +9,14 @@ from __future__ import annotations
 from asyncio import AbstractEventLoop, TimerHandle
 from collections.abc import Callable, Hashable
 from heapq import heapify, heappop, heappush
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
-_STALE_MAX: Final = 64
+_EMPTY_MAX: Final = 64
 _RESOLUTION_S: Final = 0.002
 """Several that are due at nearly the same time share a turn; a loop's timers may also fire a little early."""
+
+_KEY: Final = 2  # of an entry
+_GONE: Final = object()
 
 K = TypeVar("K", bound=Hashable)
 
@@ -25,8 +29,9 @@ class Deadlines(Generic[K]):
     def __init__(self, loop: AbstractEventLoop, expired: Callable[[K], None]) -> None:
         self._loop = loop
         self._expired = expired
-        self._due: dict[K, float] = {}
-        self._entries: list[tuple[float, int, K]] = []  # a heap: when (seconds), in which order it came, key
+        self._due: dict[K, list[Any]] = {}
+        # A heap of [when (seconds), in which order it came, key]; its key is _GONE when it was discarded.
+        self._entries: list[list[Any]] = []
         self._number = 0
         self._timer: TimerHandle | None = None
         self._timer_s = 0.0  # when it fires
@@ -41,23 +46,29 @@ class Deadlines(Generic[K]):
 
     def add(self, key: K, due_s: float) -> None:
         """Call `expired(key)` once at `due_s` unless it is discarded. A key that is there already gets the new time."""
+        known = self._due.get(key)
+        if known is not None:
+            known[_KEY] = _GONE
         entries = self._entries
-        if len(entries) > 2 * len(self._due) + _STALE_MAX:
-            entries[:] = [entry for entry in entries if self._due.get(entry[2]) == entry[0]]
+        if len(entries) > 2 * len(self._due) + _EMPTY_MAX:
+            entries[:] = [entry for entry in entries if entry[_KEY] is not _GONE]
             heapify(entries)
-        self._due[key] = due_s
         self._number += 1
-        heappush(entries, (due_s, self._number, key))
+        entry = self._due[key] = [due_s, self._number, key]
+        heappush(entries, entry)
         if self._timer is None or due_s < self._timer_s:
             self._set_timer(due_s)
 
     def discard(self, key: K) -> None:
-        self._due.pop(key, None)
+        entry = self._due.pop(key, None)
+        if entry is not None:
+            entry[_KEY] = _GONE
 
     def expire_all(self) -> None:
         """Everybody's time is over now, in the order in which they came."""
         due, self._due = self._due, {}
-        for key in due:
+        for key, entry in due.items():
+            entry[_KEY] = _GONE
             self._expired(key)
 
     def close(self) -> None:
@@ -80,7 +91,7 @@ class Deadlines(Generic[K]):
         entries = self._entries
         while entries:
             due_s, _, key = entries[0]
-            if self._due.get(key) != due_s:
+            if key is _GONE:
                 heappop(entries)
             elif due_s <= now_s:
                 heappop(entries)
@@ -88,5 +99,6 @@ class Deadlines(Generic[K]):
                 self._expired(key)
             else:
                 break
-        if entries and self._timer is None:
+        # What was added meanwhile has set the timer for itself alone.
+        if entries and (self._timer is None or entries[0][0] < self._timer_s):
             self._set_timer(max(entries[0][0], now_s + _RESOLUTION_S))

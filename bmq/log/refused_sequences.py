@@ -36,16 +36,15 @@ class _Refused(NamedTuple):
 
 
 class RefusedSequences:
-    """Falsy while empty, so that callers need not parse headers.
+    """`entries`: to be read only, and almost always empty; while it is, no batch's header has to be parsed.
 
     `partition` may be any key that is the same for all of a partition's batches.
     """
 
-    def __init__(self) -> None:
-        self._refused: dict[tuple[Hashable, int, int], _Refused] = {}
+    __slots__ = ("entries",)
 
-    def __bool__(self) -> bool:
-        return bool(self._refused)
+    def __init__(self) -> None:
+        self.entries: dict[tuple[Hashable, int, int], _Refused] = {}
 
     def add(
         self,
@@ -60,31 +59,32 @@ class RefusedSequences:
             return
         producer_id, producer_epoch, sequence = producer
         key = partition, producer_id, producer_epoch
-        known = self._refused.pop(key, None)
+        known = self.entries.pop(key, None)
         if known is not None and _is_behind(sequence, known.sequence):
             sequence = known.sequence
         self._forget(now_s)
-        if len(self._refused) < PRODUCERS_MAX:
-            self._refused[key] = _Refused(sequence, now_s + FORGOTTEN_S)
+        if len(self.entries) < PRODUCERS_MAX:
+            self.entries[key] = _Refused(sequence, now_s + FORGOTTEN_S)
 
     def is_passed_by(self, partition: Hashable, records: memoryview, now_s: float) -> bool:
         """Whether this batch would overtake a refused one. The refused batch itself may pass, and ends the entry."""
+        self._forget(now_s)
         producer = producer_of(records)
         if producer is None:
             return False
         producer_id, producer_epoch, sequence = producer
         key = partition, producer_id, producer_epoch
-        known = self._refused.get(key)
+        known = self.entries.get(key)
         if known is None:
             return False
-        if known.until_s > now_s and _is_behind(sequence, known.sequence):
+        if _is_behind(sequence, known.sequence):
             return True
-        del self._refused[key]
+        del self.entries[key]
         return False
 
     def _forget(self, now_s: float) -> None:
         """The oldest stand first."""
-        refused = self._refused
+        refused = self.entries
         while refused:
             key = next(iter(refused))
             if refused[key].until_s > now_s:

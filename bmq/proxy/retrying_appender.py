@@ -74,7 +74,7 @@ class RetryingAppender:
         is_wanted: Callable[[], bool] = always,
     ) -> None:
         """As Appender.append, but whoever owns the partition may take the batch: clients name no leader epoch."""
-        if self._refused and self._refused.is_passed_by(topic_partition, records, self._loop.time()):
+        if self._refused.entries and self._refused.is_passed_by(topic_partition, records, self._loop.time()):
             done(BEHIND_A_REFUSED_ONE)
             return
         queue = self._queues.get(topic_partition)
@@ -109,10 +109,10 @@ class RetryingAppender:
             # Outcome unknown, and no sequence number: a retry might duplicate or reorder it. Its client decides.
             is_moved, result = False, _UNKNOWN
         if not is_moved:
-            queue.backoff.reset()
             queue.is_retrying = False
-            if result.error_code is ErrorCode.NONE:
-                queue.newest_written = max(queue.newest_written, batch.number)
+            queue.backoff = None
+            if result.error_code is ErrorCode.NONE and batch.number > queue.newest_written:
+                queue.newest_written = batch.number
             self._tell(batch, result)
         elif self._is_stopped or batch.is_too_late(self._loop.time()) or not self._take(batch):
             self._tell(batch, AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message=result.message))
@@ -152,6 +152,8 @@ class RetryingAppender:
         try:
             while await self._gather(queue):
                 if queue.is_retrying:
+                    if queue.backoff is None:
+                        queue.backoff = Backoff(None, first_s=BACKOFF_FIRST_S, max_s=BACKOFF_MAX_S)
                     await queue.backoff.pause()
                     self._expire(queue, self._loop.time())
                 queue.is_retrying = True  # until an answer shows that it was the right place
@@ -209,7 +211,9 @@ class RetryingAppender:
         while queue.waiting and not queue.refused:
             batch = queue.waiting.popleft()
             self.queued_bytes -= len(batch.records)
-            if self._refused and self._refused.is_passed_by(queue.topic_partition, batch.records, self._loop.time()):
+            if self._refused.entries and self._refused.is_passed_by(
+                queue.topic_partition, batch.records, self._loop.time()
+            ):
                 batch.done(BEHIND_A_REFUSED_ONE)
                 continue
             queue.outstanding[batch] = None
@@ -276,7 +280,7 @@ class PartitionQueue:
         self.move: asyncio.Task[None] | None = None  # nothing is handed out past it
         self.settled: asyncio.Future[None] | None = None
         self.newest_written = 0  # number of the newest batch that a log took
-        self.backoff = Backoff(None, first_s=BACKOFF_FIRST_S, max_s=BACKOFF_MAX_S)
+        self.backoff: Backoff | None = None  # made for the first pause, gone with an owner's answer
         self.is_retrying = False  # no owner has answered since the last try
 
 

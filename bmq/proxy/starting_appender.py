@@ -7,6 +7,8 @@ from collections.abc import Callable
 from math import inf
 from typing import Final, NamedTuple
 
+import structlog
+
 from bmq.log.partition_log import AppendDone, AppendResult, PartitionLog, TopicPartition
 from bmq.log.refused_sequences import BEHIND_A_REFUSED_ONE, RefusedSequences
 from bmq.protocol.error_codes import ErrorCode
@@ -16,6 +18,8 @@ from bmq.proxy.appender import ANY_EPOCH, QUEUED_BYTES_MAX, Partitions, always
 _EXPIRED: Final = AppendResult(
     ErrorCode.REQUEST_TIMED_OUT, message="the partition did not start within the request's timeout"
 )
+
+_log = structlog.get_logger("bmq.proxy")
 
 
 class _Queued(NamedTuple):
@@ -53,7 +57,9 @@ class StartingAppender:
         is_wanted: Callable[[], bool] = always,
     ) -> None:
         """See Appender.append."""
-        if self._refused and self._refused.is_passed_by(topic_partition, records, asyncio.get_running_loop().time()):
+        if self._refused.entries and self._refused.is_passed_by(
+            topic_partition, records, asyncio.get_running_loop().time()
+        ):
             done(BEHIND_A_REFUSED_ONE)
             return
         queue = self._queues.get(topic_partition) if self._queues else None
@@ -82,6 +88,11 @@ class StartingAppender:
             log = await self._partitions.leader_of(topic_partition)
         except BmqError as error:
             refusal = AppendResult(error.code, message=str(error))
+        except Exception:
+            _log.exception(
+                "partition_start_failed", topic_id=str(topic_partition.topic_id), partition=topic_partition.partition
+            )
+            refusal = AppendResult(ErrorCode.UNKNOWN_SERVER_ERROR)
         finally:
             queue = self._queues.pop(topic_partition)
             self._queued_bytes -= sum(len(queued.records) for queued in queue)
@@ -93,7 +104,7 @@ class StartingAppender:
                 answer = _EXPIRED
             elif leader_epoch != ANY_EPOCH and leader_epoch != log.leader_epoch:
                 answer = _refusal_of_epoch(log, leader_epoch)
-            elif self._refused and self._refused.is_passed_by(topic_partition, records, now_s):
+            elif self._refused.entries and self._refused.is_passed_by(topic_partition, records, now_s):
                 done(BEHIND_A_REFUSED_ONE)
                 continue
             else:

@@ -58,7 +58,9 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
                 done(AppendResult(code))
             elif not records:
                 done(AppendResult(ErrorCode.INVALID_RECORD, message="no records"))
-            elif unknown and unknown.is_passed_by((produced.name or produced.topic_id, partition), records, now_s):
+            elif unknown.entries and unknown.is_passed_by(
+                (produced.name or produced.topic_id, partition), records, now_s
+            ):
                 done(BEHIND_A_REFUSED_ONE)
             else:
                 epoch = leader_epoch_in(records) if services.is_between_nodes else -1

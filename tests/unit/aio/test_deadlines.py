@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from weakref import ref
 
 import pytest
 from hypothesis import given
@@ -110,6 +111,51 @@ def test_a_key_that_is_added_again_has_its_new_time_alone(loop: VirtualTimeLoop)
     ledger.add(1, 3)
     loop.run_until_complete(asyncio.sleep(5))
     assert [key for _, key in ledger.expired] == [2, 1] and ledger.expired[1][0] == pytest.approx(3, abs=0.0021)
+
+
+class Key:
+    """Something that can be looked at from afar."""
+
+
+def test_a_key_that_is_discarded_is_let_go_of_at_once(loop: VirtualTimeLoop) -> None:
+    deadlines: Deadlines[Key] = Deadlines(loop, lambda _: None)
+    key, other = Key(), Key()
+    deadlines.add(key, 60)
+    deadlines.add(other, 60)
+    deadlines.add(other, 61)
+    seen = [ref(key), ref(other)]
+    deadlines.discard(key)
+    deadlines.discard(other)
+    del key, other
+    assert [one() for one in seen] == [None, None]
+
+
+def test_keys_that_come_again_with_the_same_time_do_not_pile_up(loop: VirtualTimeLoop) -> None:
+    ledger = Ledger(loop)
+    for _ in range(50):
+        for key in range(100):
+            ledger.deadlines.discard(key)
+            ledger.add(key, 60)
+        assert ledger.deadlines.entry_count <= 2 * 100 + 65
+    loop.run_until_complete(asyncio.sleep(61))
+    assert sorted(key for _, key in ledger.expired) == list(range(100))
+
+
+def test_one_that_is_added_while_another_expires_does_not_delay_a_third(loop: VirtualTimeLoop) -> None:
+    expired: list[tuple[float, int]] = []
+
+    def expire(key: int) -> None:
+        expired.append((loop.time(), key))
+        if key == 1:
+            deadlines.add(2, 60)
+
+    deadlines: Deadlines[int] = Deadlines(loop, expire)
+    begun_s = loop.time()
+    deadlines.add(1, begun_s + 1)
+    deadlines.add(3, begun_s + 2)
+    loop.run_until_complete(asyncio.sleep(5))
+    assert [key for _, key in expired] == [1, 3]
+    assert expired[1][0] == pytest.approx(begun_s + 2, abs=0.0021)
 
 
 def test_all_can_be_told_at_once(loop: VirtualTimeLoop) -> None:

@@ -666,6 +666,22 @@ def test_an_owner_takes_a_forwarded_batch_only_at_the_epoch_it_was_meant_for(
     virtual(main)
 
 
+def test_a_start_that_fails_for_our_fault_is_answered() -> None:
+    class Broken(Moving):
+        async def leader_of(self, topic_partition: TopicPartition) -> PartitionLog:
+            raise RuntimeError("a bug")
+
+    async def main() -> None:
+        appender = StartingAppender(Broken())
+        answers: list[AppendResult] = []
+        for sequence in (1, 2):
+            appender.append(KEY, encoded((1, sequence)), answers.append)
+        await turns()
+        assert [answer.error_code for answer in answers] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2
+
+    virtual(main)
+
+
 def first_and_last_places(stored: list[Batch], producer: int) -> tuple[list[int], list[int]]:
     """The sequences in the order of their first, and of their last, place in the log."""
     mine = [sequence for who, sequence in stored if who == producer]

@@ -1,0 +1,45 @@
+"""What was refused is remembered for as long as its producer may send what rests on it, and no longer."""
+
+from __future__ import annotations
+
+import pytest
+
+from bmq.log.refused_sequences import FORGOTTEN_S, RefusedSequences
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.record_batch import Record, encode_batch
+
+pytestmark = pytest.mark.unit
+
+
+def numbered(producer_id: int, sequence: int) -> memoryview:
+    records = [Record(None, b"a")]
+    return memoryview(encode_batch(records, producer_id=producer_id, producer_epoch=0, base_sequence=sequence))
+
+
+def refusing(sequence: int = 5) -> RefusedSequences:
+    refused = RefusedSequences()
+    refused.add("p", numbered(1, sequence), 100.0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    return refused
+
+
+def test_later_batches_of_the_producer_do_not_pass_until_the_refused_one_comes_again() -> None:
+    refused = refusing()
+    assert refused.is_passed_by("p", numbered(1, 6), 100.1)
+    assert not refused.is_passed_by("p", numbered(2, 6), 100.1)
+    assert not refused.is_passed_by("q", numbered(1, 6), 100.1)
+    assert not refused.is_passed_by("p", numbered(1, 5), 100.2)
+    assert not refused.is_passed_by("p", numbered(1, 6), 100.3)
+
+
+def test_nothing_is_left_of_a_producer_that_does_not_come_again() -> None:
+    refused = refusing()
+    assert not refused.is_passed_by("q", numbered(2, 0), 100 + FORGOTTEN_S / 2)
+    assert refused.entries
+    assert not refused.is_passed_by("q", numbered(2, 1), 100 + FORGOTTEN_S)
+    assert not refused.entries
+
+
+def test_what_no_client_sends_again_is_not_remembered() -> None:
+    refused = RefusedSequences()
+    refused.add("p", numbered(1, 5), 100.0, ErrorCode.INVALID_RECORD)
+    assert not refused.entries
