@@ -22,11 +22,15 @@ from bmq.protocol.record_batch import (
     batches,
     decode_records,
     encode_batch,
+    iterate_records,
     rewrite_log_append_time,
     validate_client_batch,
     validate_records_count,
     verify_crc,
 )
+
+RECORDS_OPENED_MAX: Final = 100_000
+"""Of one batch: opening it takes the event loop a microsecond or two for each, and a megabyte may hold millions."""
 
 AdmittedBatch = tuple[memoryview, BatchHeader]
 
@@ -121,14 +125,17 @@ class Admission:
         is_other_codec = codec is not header.compression
         if not is_other_codec and not self._is_compacted:
             return records, header
-        opened = decode_records(records)
-        if self._is_compacted and any(record.key is None for record in opened):
+        if header.record_count > RECORDS_OPENED_MAX:
+            raise InvalidRecords(
+                f"a batch of {header.record_count} records, {RECORDS_OPENED_MAX} are allowed where batches are opened"
+            )
+        if self._is_compacted and any(record.key is None for record in iterate_records(records)):
             raise InvalidRecords("a compacted topic takes no record without a key")
         if not is_other_codec:
             return records, header
         again = memoryview(
             encode_batch(
-                opened,
+                decode_records(records),
                 base_offset=header.base_offset,
                 compression=codec,
                 producer_id=header.producer_id,

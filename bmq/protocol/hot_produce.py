@@ -27,7 +27,14 @@ from bmq.protocol.hot_parts import (
     append_topic_flexible,
     append_varint,
 )
-from bmq.protocol.wire import ELEMENTS_MAX, Buffer, read_unsigned_varint, skip_tagged_fields, unsigned_varint
+from bmq.protocol.wire import (
+    ELEMENTS_MAX,
+    STRING_BYTES_MAX,
+    Buffer,
+    read_unsigned_varint,
+    skip_tagged_fields,
+    unsigned_varint,
+)
 
 _PRODUCE_FLEXIBLE_FROM: Final = 9
 _PRODUCE_LEADERS_FROM: Final = 10
@@ -164,12 +171,20 @@ def _parse_produce_plain(view: memoryview, at: int) -> Produce:
     return Produce(transactional_id, acks, timeout_ms, topics)
 
 
+def _long_string(view: memoryview, at: int) -> tuple[int, int]:
+    """(length and one, position behind it) of a compact string. Raises MalformedMessage."""
+    length, at = read_unsigned_varint(view, at)
+    if length > STRING_BYTES_MAX + 1:
+        raise MalformedMessage(f"a string of {length - 1} bytes in a Produce request, {STRING_BYTES_MAX} are allowed")
+    return length, at
+
+
 def _parse_produce_flexible(view: memoryview, at: int, has_topic_ids: bool) -> Produce:
     end = len(view)
     length = view[at]
     at += 1
     if length > 127:
-        length, at = read_unsigned_varint(view, at - 1)
+        length, at = _long_string(view, at - 1)
     transactional_id = None
     if length:
         stop = at + length - 1
@@ -189,7 +204,7 @@ def _parse_produce_flexible(view: memoryview, at: int, has_topic_ids: bool) -> P
             length = view[at]
             at += 1
             if length > 127:
-                length, at = read_unsigned_varint(view, at - 1)
+                length, at = _long_string(view, at - 1)
             if not length:
                 raise MalformedMessage("a Produce request with a topic without a name")
             stop = at + length - 1

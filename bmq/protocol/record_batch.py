@@ -350,7 +350,8 @@ def decode_records(
 ) -> tuple[Record, ...]:
     """The records of the one batch at `position`, whose checksum the caller has verified or does not need.
 
-    Raises CorruptRecords, BadCompressedData (also above `length_bytes_max` decompressed), UnknownCompression.
+    Raises CorruptRecords (also for offsets that do not grow), BadCompressedData (also above `length_bytes_max`
+    decompressed), UnknownCompression.
     """
     return tuple(iterate_records(batch, position, length_bytes_max=length_bytes_max))
 
@@ -367,6 +368,7 @@ def iterate_records(
     data = bytes(decompress(header.compression, body, length_bytes_max))
     append_time = header.max_timestamp_ms if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
     place = 0
+    previous_offset = header.base_offset - 1
     try:
         for _ in range(header.record_count):
             length, start = _varint(data, place)
@@ -376,6 +378,11 @@ def iterate_records(
             record, stop = _record_at(data, start, header, append_time)
             if stop != place:
                 raise CorruptRecords(f"a record of {length} bytes ends after {stop - start}")
+            if not previous_offset < record.offset <= header.last_offset:
+                raise CorruptRecords(
+                    f"offset {record.offset} behind {previous_offset} in a batch to {header.last_offset}"
+                )
+            previous_offset = record.offset
             yield record
     except IndexError as error:
         raise CorruptRecords("a record runs past the end of its batch") from error

@@ -27,6 +27,7 @@ ELEMENTS_MAX: Final = 250_000
 Kafka allows a million for each array; what its clients send stays far below either.
 """
 TAGGED_FIELDS_MAX: Final = 10_000
+STRING_BYTES_MAX: Final = 2**15 - 1  # as Kafka: also where the wire format has room for more
 """Tagged fields of one entity, as in Kafka 4.4."""
 
 _FIXED: Final = {
@@ -147,6 +148,10 @@ def _unexpected_null(what: str) -> MalformedMessage:
     return MalformedMessage(f"{what} is null and must not be")
 
 
+def _too_long(what: str, length: int) -> MalformedMessage:
+    return MalformedMessage(f"{what} is a string of {length} bytes, {STRING_BYTES_MAX} are allowed")
+
+
 def _too_many(what: str, count: int) -> MalformedMessage:
     return MalformedMessage(f"{what} claims {count} elements, more than there are bytes or than are allowed")
 
@@ -167,6 +172,7 @@ class _Source:
             "past_the_end": _past_the_end,
             "unexpected_null": _unexpected_null,
             "too_many": _too_many,
+            "too_long": _too_long,
             "Malformed": MalformedMessage,
             "UUID": UUID,
             "ZERO": _ZERO_UUID,
@@ -272,6 +278,8 @@ class _Reader(_Source):
                 depth += 1
             else:
                 self.add(depth, f"if n < 0: raise unexpected_null({field.name!r})")
+            if self.flexible and kind == "string":
+                self.add(depth, f"if n > {STRING_BYTES_MAX}: raise too_long({field.name!r}, n)")
             self.add(depth, "stop = at + n", f"if stop > end: raise past_the_end({field.name!r})")
             content = "str(data[at:stop], 'utf-8')" if kind == "string" else "bytes(data[at:stop])"
             self.add(depth, f"{target} = {content}", "at = stop")

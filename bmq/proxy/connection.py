@@ -77,6 +77,12 @@ class Listener(Protocol):
     def wait_for_room(self, connection: Connection) -> None: ...
 
 
+def _encoded(api_key: ApiKey, header: RequestHeader, response: Any) -> Sequence[Buffer]:
+    if isinstance(response, EncodedBody):
+        return encode_response_header(api_key, header.api_version, header.correlation_id), response.data
+    return (encode_response(api_key, header.api_version, header.correlation_id, response),)
+
+
 class Slot:
     """One request's place in the order of answers. Calling it answers; see bmq.proxy.reply.Reply."""
 
@@ -361,10 +367,12 @@ class Connection(asyncio.BufferedProtocol):
         code = getattr(response, "error_code", 0)
         if code:
             self._listener.stats.note_error(api_key, code)
-        if isinstance(response, EncodedBody):
-            slot((encode_response_header(api_key, header.api_version, header.correlation_id), response.data))
-        else:
-            slot((encode_response(api_key, header.api_version, header.correlation_id, response),))
+        try:
+            slot(_encoded(api_key, header, response))
+        except Exception as error:
+            # A string that the response has no room for, say. Those behind it must not wait for ever.
+            self._note_failure(api_key, error)
+            slot(None)
 
     def _note_failure(self, api_key: ApiKey, error: Exception) -> None:
         log.error(

@@ -23,6 +23,8 @@ from bmq.protocol.messages.fetch_request import FetchRequest
 NO_SESSION_ID: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
+SESSION_PARTITIONS_MAX: Final = 20_000
+"""Of one session: each of its fetches looks at all of them, however short the request is."""
 _EPOCH_MAX: Final = 2**31 - 1
 _TOPIC_IDS_FROM: Final = 13
 _NO_WATERMARK: Final = -1
@@ -148,7 +150,7 @@ class SessionCache:
         if not session.interests:
             self._remove(session)
             return FetchScope((), has_topic_ids=has_topic_ids)
-        if self.partition_count > self.partitions_max:
+        if self.partition_count > self.partitions_max or session.size > SESSION_PARTITIONS_MAX:
             # The client begins again with a full fetch, which then gets no session.
             self._remove(session)
             return FetchScope((), ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -184,7 +186,9 @@ class SessionCache:
 
     def _open(self, scope: FetchScope, told: list[tuple[Interest, FetchResult]], now_ms: int) -> int:
         size = len(told)
-        if not size or self.partition_count + size > self.partitions_max or not self._make_room(size, now_ms):
+        if not 0 < size <= SESSION_PARTITIONS_MAX or self.partition_count + size > self.partitions_max:
+            return NO_SESSION_ID
+        if not self._make_room(size, now_ms):
             return NO_SESSION_ID
         interests: dict[PartitionKey, Interest] = {}
         for interest, result in told:

@@ -18,12 +18,13 @@ class ProxyLimits:
     """Their bytes, of one connection; a single larger request still passes."""
     in_flight_total_bytes_max: int = 64 * 1024 * 1024
     """Their bytes, of all connections together; not above the broker's `append_bytes_max`, so that no append is refused."""
-    in_flight_reserved_bytes: int = 0
-    """What one connection may have in flight even when all together are at their limit."""
+    in_flight_reserved_bytes: int = 16 * 1024
+    """What one connection may have in flight even when all together are at their limit: heartbeats go on then."""
     unsent_bytes_max: int = 4 * 1024 * 1024
     """Answers of one connection the client has not taken: beyond it no further request of it is begun."""
     stalled_request_ms: int = 30_000
-    """A half-sent request may sit on a full shared budget for so long without another byte."""
+    """A half-sent request may sit on a full shared budget for so long without another byte; the one that may go past the
+    limit to be received has as long in all."""
     connections_max: int = 10_000
     connections_max_idle_ms: int = 600_000
     """`connections.max.idle.ms`: a connection on which nothing moves is closed."""

@@ -61,6 +61,7 @@ class KafkaServer:
         self._connections: dict[Connection, None] = {}  # in order: what follows is the same each time
         self._waiting: dict[Connection, None] = {}
         self._overdrawing: Connection | None = None
+        self._overdrawn_s = 0.0  # since when
         self._server: asyncio.Server | None = None
         self._is_stopping = False
         self._all_gone: asyncio.Event = asyncio.Event()
@@ -164,7 +165,7 @@ class KafkaServer:
     def may_overdraw(self, connection: Connection) -> bool:
         """One connection at a time may go past the limit to finish a frame: else half-sent ones could all wait."""
         if self._overdrawing is None:
-            self._overdrawing = connection
+            self._overdrawing, self._overdrawn_s = connection, self.loop.time()
         return self._overdrawing is connection
 
     def end_overdraft(self, connection: Connection) -> None:
@@ -186,6 +187,8 @@ class KafkaServer:
             stalled_before_s = now_s - self.limits.stalled_request_ms / 1000
             for connection in self.connections:
                 connection.close_if_stalled(stalled_before_s)
+            if self._overdrawing is not None and self._overdrawn_s < stalled_before_s:
+                self._overdrawing.close("a request took too long to arrive while the shared budget was full")
         if now_s >= self._next_idle_check_s:
             self._next_idle_check_s = now_s + _IDLE_CHECK_S
             before_s = now_s - self.limits.connections_max_idle_ms / 1000

@@ -141,7 +141,8 @@ async def metadata(
         refusals = await _create_missing(request, services)
     image = services.controller.image
     topics = []
-    for asked in request.topics:
+    # As in Kafka each topic is answered once, however often it is asked for.
+    for asked in {(one.topic_id, one.name): one for one in request.topics}.values():
         found = _find(image, asked)
         if found is not None:
             topics.append(_topic(image, found, with_operations=with_topics))

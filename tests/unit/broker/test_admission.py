@@ -53,6 +53,22 @@ def test_refusals_have_kafkas_codes() -> None:
     assert code_of(LogConfig(segment_bytes=len(good) - 1), good) is ErrorCode.RECORD_LIST_TOO_LARGE
 
 
+def test_a_batch_that_is_opened_has_a_bounded_number_of_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bmq.broker.admission.RECORDS_OPENED_MAX", 3)
+    compacted = LogConfig(cleanup_policy=frozenset({"compact"}))
+    Admission(compacted).admit(memoryview(batch(3)), NOW_MS)
+    Admission(LogConfig()).admit(memoryview(batch(4)), NOW_MS)
+    assert code_of(compacted, batch(4)) is ErrorCode.INVALID_RECORD
+    assert code_of(LogConfig(compression_type="zstd"), batch(4)) is ErrorCode.INVALID_RECORD
+
+
+def test_a_batch_is_opened_only_as_far_as_its_offsets_grow() -> None:
+    """A few bytes may say the same record a million times."""
+    same = [Record(b"k", b"v", timestamp_ms=NOW_MS, offset=0)] * 3
+    hostile = encode_batch(same, last_offset=2, compression=Compression.ZSTD)
+    assert code_of(LogConfig(cleanup_policy=frozenset({"compact"})), hostile) is ErrorCode.CORRUPT_MESSAGE
+
+
 def test_timestamps_have_bounds() -> None:
     late = encode_batch([Record(None, b"v", timestamp_ms=NOW_MS + 3_600_001)])
     early = encode_batch([Record(None, b"v", timestamp_ms=NOW_MS - 1001)])

@@ -13,6 +13,7 @@ from bmq.protocol import codec
 from bmq.protocol.apis import APIS, ApiKey
 from bmq.protocol.errors import MalformedMessage, UnsupportedVersion
 from bmq.protocol.hot_produce import parse_produce
+from bmq.protocol.messages.join_group_request import JoinGroupRequest
 from bmq.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from bmq.protocol.wire import ELEMENTS_MAX, TAGGED_FIELDS_MAX, unsigned_varint
 from tests.unit.protocol.strategies import api_messages
@@ -187,3 +188,19 @@ def test_a_bool_is_any_byte_but_zero() -> None:
     encoded = bytearray(codec.encode("request", ApiKey.METADATA, 4, MetadataRequest(allow_auto_topic_creation=False)))
     encoded[-1] = 2
     assert codec.decode("request", ApiKey.METADATA, 4, encoded).allow_auto_topic_creation is True
+
+
+@pytest.mark.parametrize("length", [2**15 - 1, 2**15])
+def test_a_compact_string_is_no_longer_than_another(length: int) -> None:
+    """As in Kafka; what is written elsewhere has two bytes for its length."""
+    encoded = codec.encode("request", ApiKey.JOIN_GROUP, 9, JoinGroupRequest(group_id="g" * length))
+    produced = unsigned_varint(0) + bytes(6) + unsigned_varint(2) + unsigned_varint(length + 1) + b"t" * length
+    produced += unsigned_varint(1) + bytes(2)
+    if length < 2**15:
+        assert len(codec.decode("request", ApiKey.JOIN_GROUP, 9, encoded).group_id) == length
+        assert parse_produce(produced, 0, 9).topics[0].name == "t" * length
+    else:
+        with pytest.raises(MalformedMessage, match="32767 are allowed"):
+            codec.decode("request", ApiKey.JOIN_GROUP, 9, encoded)
+        with pytest.raises(MalformedMessage, match="32767 are allowed"):
+            parse_produce(produced, 0, 9)

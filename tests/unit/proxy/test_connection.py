@@ -16,6 +16,7 @@ from bmq.protocol.messages.api_versions_request import ApiVersionsRequest
 from bmq.protocol.messages.api_versions_response import ApiVersionsResponse
 from bmq.protocol.messages.describe_cluster_request import DescribeClusterRequest
 from bmq.protocol.messages.metadata_request import MetadataRequest
+from bmq.protocol.messages.metadata_response import MetadataResponse
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy.dispatch import HANDLERS
 from bmq.proxy.limits import ProxyLimits
@@ -223,7 +224,7 @@ async def test_a_client_that_sends_and_never_reads_is_bounded(start: StartProxy)
 
 
 async def test_a_full_shared_budget_stops_reading_and_goes_on_when_there_is_room(start: StartProxy) -> None:
-    proxy = await start(ProxyLimits(in_flight_total_bytes_max=1000))
+    proxy = await start(ProxyLimits(in_flight_total_bytes_max=1000, in_flight_reserved_bytes=0))
     log = proxy.log(0)
     log.is_acknowledging = False
     clients = [await proxy.connect() for _ in range(3)]
@@ -324,6 +325,25 @@ async def test_a_handler_that_raises_answers_unknown_server_error_with_one_line(
     assert [line["event"] for line in lines] == ["handler_failed"]
     assert not lines[0].get("exc_info")
     assert (await client.ask(ApiKey.API_VERSIONS, 3, KNOWN)).error_code == 0
+
+
+async def test_an_answer_with_no_room_for_its_strings_closes_the_connection(
+    proxy: Proxy, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def too_long(request: object, context: RequestContext, services: Services) -> MetadataResponse:
+        return MetadataResponse(cluster_id="x" * 40_000)
+
+    monkeypatch.setitem(HANDLERS, ApiKey.METADATA, too_long)
+    client.send(ApiKey.METADATA, 4, MetadataRequest(topics=None))
+    client.send(ApiKey.API_VERSIONS, 3, KNOWN)
+    assert await client.is_closed_by_server()
+    await assert_answers(proxy)
+
+
+async def assert_answers(proxy: Proxy) -> None:
+    client = await proxy.connect()
+    assert (await client.ask(ApiKey.API_VERSIONS, 3, KNOWN)).error_code == 0
+    await client.close()
 
 
 async def test_the_software_a_client_names_reaches_later_handlers(

@@ -57,6 +57,35 @@ async def test_one_that_stalls_on_a_full_budget_is_closed(start: StartProxy) -> 
     await other.close()
 
 
+async def test_one_that_drips_on_a_full_budget_is_closed_too(start: StartProxy) -> None:
+    """Each byte of it is news; but the one that goes past the limit has a time in all."""
+    proxy = await start(ProxyLimits(in_flight_total_bytes_max=MIB, stalled_request_ms=0))
+    dripping, other = await proxy.connect(), await proxy.connect()
+    dripping.writer.write(len(FRAME).to_bytes(4, "big") + FRAME[: 2 * MIB])
+    await until(lambda: proxy.server.is_full and proxy.stats.in_flight_bytes >= 2 * MIB)
+    other.send_frame(FRAME)
+    dripping.writer.write(FRAME[2 * MIB : 2 * MIB + 1])
+    (overdrawing,) = [one for one in proxy.server.connections if proxy.server.may_overdraw(one)]
+    overdrawing.active_at_s = proxy.server.loop.time() + 60
+    proxy.server._housekeeping()
+    assert await dripping.is_closed_by_server()
+    assert (await other.answer(ApiKey.PRODUCE, 9))[1].responses[0].partition_responses[0].error_code == 0
+    await dripping.close()
+    await other.close()
+
+
+async def test_small_requests_are_answered_while_the_budget_is_full(start: StartProxy) -> None:
+    proxy = await start(ProxyLimits(in_flight_total_bytes_max=MIB))
+    half, small = await proxy.connect(), await proxy.connect()
+    half.writer.write(len(FRAME).to_bytes(4, "big") + FRAME[: 2 * MIB])
+    await until(lambda: proxy.server.is_full)
+    answer = await small.ask(ApiKey.PRODUCE, 9, produce_request({0: batch(b"x" * 1000)}))
+    assert answer.responses[0].partition_responses[0].error_code == 0
+    assert proxy.server.is_full
+    await half.close()
+    await small.close()
+
+
 async def test_an_announced_length_costs_next_to_nothing(start: StartProxy) -> None:
     proxy = await start()
     clients = [await proxy.connect() for _ in range(50)]

@@ -9,7 +9,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.hot_fetch import FetchResult
 from bmq.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
-from bmq.proxy.fetch_session import FetchScope, SessionCache
+from bmq.proxy.fetch_session import SESSION_PARTITIONS_MAX, FetchScope, SessionCache
 
 pytestmark = pytest.mark.unit
 
@@ -215,3 +215,20 @@ def test_a_session_keeps_to_names_or_to_ids() -> None:
     cache = cache_of()
     session_id = open_session(cache, 1, 0)
     assert cache.resolve(request_of({}, session_id, 1), 13, 0).error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+
+
+def test_a_huge_session_is_none() -> None:
+    """However short its next request is, all of it would be looked at."""
+    cache = SessionCache(slots_max=3, partitions_max=10**6, eviction_ms=EVICTION_MS, new_id=lambda: 7)
+
+    def fetched(count: int, session_id: int, epoch: int, first: int = 0) -> tuple[int, int]:
+        offsets = dict.fromkeys(range(first, first + count), 0)
+        scope = cache.resolve(request_of(offsets, session_id, epoch), 11, 0)
+        results = [(interest, FetchResult(interest.partition, 0, 0, 0, 0)) for interest in scope.interests]
+        code, session, _ = cache.answer(scope, results, 0)
+        return code, session
+
+    assert fetched(SESSION_PARTITIONS_MAX + 1, 0, 0) == (ErrorCode.NONE, 0)
+    assert fetched(SESSION_PARTITIONS_MAX, 0, 0) == (ErrorCode.NONE, 7)
+    assert fetched(1, 7, 1, SESSION_PARTITIONS_MAX) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
+    assert cache.partition_count == 0
