@@ -35,6 +35,7 @@ def coordinator_config(configs: BrokerConfigs) -> CoordinatorConfig:
         group_initial_rebalance_delay_ms=configs.number("group.initial.rebalance.delay.ms"),
         group_max_size=configs.number("group.max.size"),
         offset_metadata_max_bytes=configs.number("offset.metadata.max.bytes"),
+        message_max_bytes=configs.number("message.max.bytes"),
         offsets_retention_ms=configs.number("offsets.retention.minutes") * 60_000,
         offsets_retention_check_interval_ms=configs.number("offsets.retention.check.interval.ms"),
     )

@@ -15,6 +15,8 @@ class CoordinatorConfig:
     group_max_size: int = 2**31 - 1
     group_new_member_join_timeout_ms: int = 300_000
     offset_metadata_max_bytes: int = 4_096
+    message_max_bytes: int = 1_048_588
+    """Of one group's record, all its members in it."""
     offsets_retention_ms: int = 7 * 24 * 3600 * 1000
     offsets_retention_check_interval_ms: int = 600_000
 

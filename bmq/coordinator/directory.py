@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 import structlog
 
@@ -15,6 +15,9 @@ from bmq.coordinator.shard import Shard
 from bmq.log.partition_log import ReplayableLog
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
+
+REMEMBERED_KEY_MAX: Final = 256
+"""Characters of keys whose shards are remembered: others cost more memory than time."""
 
 _log = structlog.get_logger("bmq.coordinator")
 
@@ -39,9 +42,12 @@ class Shards(Protocol):
         """
 
 
-@lru_cache(maxsize=65_536)
 def shard_of(key: str, count: int) -> int:
     """Kafka's `Utils.abs(key.hashCode()) % count`, so that a group keeps its partition across servers."""
+    return _known_shard_of(key, count) if len(key) <= REMEMBERED_KEY_MAX else _shard_of(key, count)
+
+
+def _shard_of(key: str, count: int) -> int:
     units = key.encode("utf-16-be", "surrogatepass")
     value = 0
     for position in range(0, len(units), 2):
@@ -50,6 +56,9 @@ def shard_of(key: str, count: int) -> int:
         # Java's Math.abs has no positive form of the smallest int; Kafka takes 0 for it.
         value = 0 if value == 0x8000_0000 else 0x1_0000_0000 - value
     return value % count
+
+
+_known_shard_of = lru_cache(maxsize=65_536)(_shard_of)
 
 
 class ShardDirectory(Generic[S]):

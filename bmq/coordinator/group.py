@@ -20,6 +20,7 @@ earliest deadline; `tick` at or after it does what is due and finds the next.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from bmq.coordinator.config import CoordinatorConfig
 from bmq.coordinator.effects import (
@@ -45,6 +46,8 @@ from bmq.protocol.messages.leave_group_request import MemberIdentity
 from bmq.protocol.messages.leave_group_response import MemberResponse
 from bmq.protocol.messages.sync_group_request import SyncGroupRequest
 from bmq.protocol.messages.sync_group_response import SyncGroupResponse
+
+ABSENT_PATIENCE_MS_MIN: Final = 1_000
 
 
 class Group:
@@ -233,7 +236,11 @@ class Group:
     def replay(self, value: GroupMetadataValue, now: Moment) -> Effects:
         """`value` is durable: the sync it was written for is complete."""
         self.written = value
-        if self.state is not GroupState.COMPLETING_REBALANCE or value.generation != self.generation:
+        if (
+            self.state is not GroupState.COMPLETING_REBALANCE
+            or value.generation != self.generation
+            or not value.members
+        ):
             return []  # the group moved on meanwhile: its next record will say so
         assignments = {member.member_id: member.assignment for member in value.members}
         for member in self.members:
@@ -469,7 +476,9 @@ class Group:
         for absent in [m for m in self.members if m.join_caller is None and m.instance_id is None]:
             effects += self._remove(absent.member_id)
         if len(self.members) and not self.members.elect_leader():
-            self._join_deadline_ms = self._wake_by(now.loop_ms + self.members.rebalance_timeout_ms())
+            # Static members alone, all of them away. Their rebalance timeout may be 0: that must not be a busy loop.
+            patience_ms = max(self.members.rebalance_timeout_ms(), ABSENT_PATIENCE_MS_MIN)
+            self._join_deadline_ms = self._wake_by(now.loop_ms + patience_ms)
             return effects
         self.generation += 1
         self._unsynced.clear()

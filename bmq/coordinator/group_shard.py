@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import struct
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import ClassVar, Final
 
@@ -27,7 +29,7 @@ from bmq.log.clock import Clock
 from bmq.log.partition_log import ReplayableLog
 from bmq.log.state_log import SnapshotPolicy
 from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.errors import BmqError, MalformedMessage
+from bmq.protocol.errors import BmqError, KafkaError, MalformedMessage
 from bmq.protocol.group_records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -71,6 +73,7 @@ class GroupShard(Shard):
         self._scheduled: dict[str, float] = {}
         self._expiry: asyncio.Handle | None = None
         self._commits: dict[str, set[asyncio.Future[int]]] = {}
+        self._persisting: Counter[str] = Counter()  # records on their way, by group
 
     # ---------------------------------------------------------------- life
 
@@ -131,14 +134,30 @@ class GroupShard(Shard):
             raise
 
     def _persist(self, group: Group, persist: Persist) -> None:
-        key = encode_key(GroupMetadataKey(group=group.group_id))
-        done = self.append([(key, encode_value(persist.value))])
+        try:
+            record = (encode_key(GroupMetadataKey(group=group.group_id)), encode_value(persist.value))
+            size_bytes = sum(map(len, record))
+            if size_bytes > self._config.message_max_bytes:
+                raise KafkaError(
+                    ErrorCode.MESSAGE_TOO_LARGE,
+                    f"a group's record of {size_bytes} bytes, {self._config.message_max_bytes} are allowed",
+                )
+        except (KafkaError, struct.error) as error:
+            # Names and assignments are as long as clients like: that is their group's trouble alone.
+            self._persisted(group, persist, error)
+            return
+        done = self.append([record])
+        self._persisting[group.group_id] += 1
 
         def finish(done: asyncio.Future[int]) -> None:
             if self.is_lost or done.cancelled():
                 return
+            self._persisting[group.group_id] -= 1
+            if not self._persisting[group.group_id]:
+                del self._persisting[group.group_id]
             try:
                 self._persisted(group, persist, done.exception())
+                self.forget_if_unused(group)
             except Exception as error:
                 self.fail(error)
 
@@ -217,8 +236,12 @@ class GroupShard(Shard):
         self._metrics.rebalances += group.rebalance_count - before
 
     def forget_if_unused(self, group: Group) -> None:
-        """Drop a group that was never written and has nobody in it (a first JoinGroup that failed, or never came back)."""
-        if group.is_unused and self.groups.get(group.group_id) is group:
+        """Drop a group that was never written and has nobody in it (a first JoinGroup that failed, or never came back).
+
+        Not while a record of it is on its way: that would be taken for one of the next group of this name.
+        """
+        is_here = self.groups.get(group.group_id) is group
+        if is_here and group.is_unused and group.group_id not in self._persisting:
             del self.groups[group.group_id]
             self._scheduled.pop(group.group_id, None)
 
@@ -268,8 +291,11 @@ class GroupShard(Shard):
             group.stood_still(loop_ms)
 
     def tick(self, now: Moment) -> None:
+        # What becomes due meanwhile has its turn after the event loop's others.
+        due = []
         while self._heap and self._heap[0][0] <= now.loop_ms:
-            wake_ms, group_id = heapq.heappop(self._heap)
+            due.append(heapq.heappop(self._heap))
+        for wake_ms, group_id in due:
             if self._scheduled.get(group_id) != wake_ms:
                 continue  # an earlier wake-up took its place
             del self._scheduled[group_id]

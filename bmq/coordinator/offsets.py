@@ -284,8 +284,7 @@ class Offsets:
         While members are in it only topics nobody subscribes to any more expire; a group that had members counts from
         the moment it became empty (KIP-211), a group without, from each commit.
         """
-        if any(waiting == group_id for waiting, _ in self._in_flight.values()):
-            return [], False
+        in_flight = {partition for waiting, partition in self._unapplied() if waiting == group_id}
         if group is None or group.protocol_type is None or group.state is GroupState.STABLE:
             since_ms = None
             if group is not None and group.protocol_type is not None and group.topics is None:
@@ -295,11 +294,11 @@ class Offsets:
         else:
             return [], False
         expired: list[Record] = []
-        is_empty = True
+        is_empty = not in_flight
         for topic, partitions in self.committed(group_id).items():
             is_kept = group is not None and group.is_subscribed_to(topic)
             for index, value in partitions.items():
-                if is_kept or not self._is_over(value, since_ms, now_ms):
+                if is_kept or (topic, index) in in_flight or not self._is_over(value, since_ms, now_ms):
                     is_empty = False
                 else:
                     expired.append(_tombstone(group_id, (topic, index)))

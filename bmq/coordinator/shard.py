@@ -136,6 +136,7 @@ class Shard(ABC):
         if self.is_lost:
             return
         self.is_lost = True
+        self.state_log.give_up()
         self.close()
         try:
             self.unload(error)

@@ -5,7 +5,9 @@ and after a restart alike, in the order of the log; an answer leaves once its re
 an append that fails leaves nothing to undo, and what is in memory is never more than what is in the log.
 
 If `apply_record` raises for a durable record, that record may be half applied (rule 23): nothing more is applied,
-appended, proved or saved, and callers get the errors of a lost log, after which the state has to be loaded again.
+appended, proved or saved, and callers get the errors of a lost log, after which the state has to be loaded again. The
+same when the state is given up, and when a record becomes durable that does not follow the last one applied: it was
+appended for a state that was given up since, or by somebody else, and is missing here.
 
 Records appended in one turn of the event loop share a record batch; one append's records are never split (they are
 applied all or none). A snapshot is the state after everything applied, encoded in the same turn.
@@ -42,7 +44,7 @@ REPLAY_CHUNK_BYTES: Final = 1024 * 1024
 """Each is a round trip to the store."""
 _REPLAY_TURN_BYTES: Final = 128 * 1024
 _RECORD_OVERHEAD_BYTES: Final = 24
-_APPLIED_IN_PART: Final = "a record was applied in part: the state has to be loaded again"
+_LOAD_AGAIN: Final = "the state is not what the log holds: it has to be loaded again"
 
 _log = structlog.get_logger("bmq.log")
 
@@ -65,7 +67,7 @@ class _Append:
 class StateLog:
     """One state machine's log. All calls come from the event loop of the log's owner; `replay` comes first, once.
 
-    `applied_offset` is the offset that follows the last record applied. `is_broken`: a record could not be applied.
+    `applied_offset` is the offset that follows the last record applied. `is_broken`: the state has to be loaded again.
     `has_gap`: an operator accepted that records before the first one replayed are lost, so later ones may refer to
     missing state.
     """
@@ -143,7 +145,7 @@ class StateLog:
         if self._apply is None:
             raise RuntimeError("append before replay")
         if self.is_broken:
-            done.set_exception(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, _APPLIED_IN_PART))
+            done.set_exception(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, _LOAD_AGAIN))
             return done
         if not records:
             done.set_result(self.applied_offset)
@@ -157,6 +159,10 @@ class StateLog:
         self.waiting_bytes += size
         self._queued.append(_Append(records, size, done))
         return done
+
+    def give_up(self) -> None:
+        """Nobody uses this state any more: what is on its way is not applied to it, and its callers do not hear success."""
+        self.is_broken = True
 
     @property
     def has_unapplied(self) -> bool:
@@ -175,7 +181,7 @@ class StateLog:
             self._start_proof()
         await asyncio.shield(waiting)
         if self.is_broken:
-            raise FencedWriter(_APPLIED_IN_PART)
+            raise FencedWriter(_LOAD_AGAIN)
 
     @property
     def is_snapshot_due(self) -> bool:
@@ -193,7 +199,7 @@ class StateLog:
         but a longer replay; the next call tries again.
         """
         if self.is_broken:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, _APPLIED_IN_PART)
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, _LOAD_AGAIN)
         if self._is_snapshot_running or not (force or self.is_snapshot_due):
             return False
         records, size, next_offset = self.records_since_snapshot, self.bytes_since_snapshot, self.applied_offset
@@ -235,17 +241,19 @@ class StateLog:
         size = sum(append.size_bytes for append in group)
         self.waiting_bytes -= size
         if self.is_broken:
-            _fail(group, AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message=_APPLIED_IN_PART))
+            _fail(group, AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message=_LOAD_AGAIN))
             return
         if result.error_code not in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
             _fail(group, result)
             return
         try:
+            if result.base_offset != self.applied_offset:
+                raise ValueError(f"records up to {result.base_offset} were never applied here")
             self._apply_group(group, result)
         except Exception as error:
             self.is_broken = True
             _log.error("state_not_applied", offset=self.applied_offset, error=repr(error), exc_info=error)
-            _fail(group, AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message=_APPLIED_IN_PART))
+            _fail(group, AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message=_LOAD_AGAIN))
             return
         self.bytes_since_snapshot += size
         if result.error_code is not ErrorCode.NONE:

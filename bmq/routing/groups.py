@@ -44,6 +44,7 @@ from bmq.routing.group_requests import MOVING, Commit, GroupRequest, group_reque
 
 REBALANCE_PURPOSE: Final = "rebalance"
 _NO_OWNER: Final = NO_LEADER
+_GROUPS_PER_TURN_MAX: Final = 10  # looked up before others have their turn: a long name takes milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +264,9 @@ class RoutedGroups:
         patience = self._patience()
         while True:
             by_owner: dict[tuple[int, bool], list[int]] = {}
-            for place in left:
+            for number, place in enumerate(left, 1):
+                if number % _GROUPS_PER_TURN_MAX == 0:
+                    await asyncio.sleep(0)
                 is_checked = check is not None and place in maybe_done
                 by_owner.setdefault((self._owner(group_ids[place]), is_checked), []).append(place)
             asking = [

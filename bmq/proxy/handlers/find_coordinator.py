@@ -8,6 +8,7 @@ until they time out.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from bmq.metadata.image import Node
@@ -21,6 +22,8 @@ from bmq.proxy.dispatch import handles
 from bmq.proxy.services import Services
 
 GROUP_KEY: Final = 0
+KEYS_PER_TURN_MAX: Final = 10
+"""A long key takes milliseconds, and what is ready is found without a wait."""
 _KEY_TYPES: Final = {1: "transactions", 2: "share groups"}
 _BATCH_FROM_VERSION: Final = 4
 _WITHOUT_MESSAGE_VERSION: Final = 0
@@ -33,7 +36,11 @@ async def find_coordinator(
     """FindCoordinator 0-6; a batch of keys from v4, each with its own error."""
     if context.api_version >= _BATCH_FROM_VERSION:
         # One after another: a shard that is ready costs nothing, and there are at most as many loads as shards.
-        found = [await _find(request.key_type, key, services) for key in request.coordinator_keys]
+        found = []
+        for number, key in enumerate(request.coordinator_keys, 1):
+            found.append(await _find(request.key_type, key, services))
+            if number % KEYS_PER_TURN_MAX == 0:
+                await asyncio.sleep(0)
         return FindCoordinatorResponse(coordinators=found)
     one = await _find(request.key_type, request.key, services)
     return FindCoordinatorResponse(

@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from bmq.coordinator.config import CoordinatorConfig
-from bmq.coordinator.directory import shard_of
+from bmq.coordinator.directory import _known_shard_of, shard_of
 from bmq.coordinator.effects import GroupState
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
@@ -18,8 +18,9 @@ from bmq.protocol.messages.describe_groups_request import DescribeGroupsRequest
 from bmq.protocol.messages.heartbeat_request import HeartbeatRequest
 from bmq.protocol.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
 from bmq.protocol.messages.list_groups_request import ListGroupsRequest
-from bmq.protocol.messages.sync_group_request import SyncGroupRequest
+from bmq.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.unit.coordinator.cluster import FAST, Cluster, FakeContext
+from tests.unit.proxy.harness import until
 
 pytestmark = pytest.mark.unit
 
@@ -315,4 +316,56 @@ async def test_a_hundred_groups_of_a_hundred_members() -> None:
         of_group = results[group * 100 : group * 100 + 100]
         assert {generation for generation, _ in of_group} == {1}
         assert sorted(count for _, count in of_group)[-2:] == [0, 100]
+    await cluster.coordinator.close()
+
+
+async def test_long_names_are_not_remembered() -> None:
+    before = _known_shard_of.cache_info().currsize
+    assert shard_of("x" * 32_000, 50) == shard_of("x" * 32_000, 50)
+    assert _known_shard_of.cache_info().currsize == before
+
+
+async def test_an_assignment_larger_than_a_record_may_be_is_refused(cluster: Cluster) -> None:
+    joined = await cluster.join()
+    log = cluster.log_of("g")
+    written = log.log_end_offset
+    request = SyncGroupRequest(
+        group_id="g",
+        generation_id=joined.generation_id,
+        member_id=joined.member_id,
+        assignments=[SyncGroupRequestAssignment(member_id=joined.member_id, assignment=bytes(2 * 1024 * 1024))],
+    )
+    assert (await cluster.coordinator.sync_group(request, FakeContext(3))).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert log.log_end_offset == written
+    assert await cluster.commit("h", {("t", 0): 1}) == {("t", 0): 0}
+
+
+async def test_a_late_record_of_a_forgotten_group_is_not_taken_for_the_next_ones() -> None:
+    cluster = Cluster(shard_count=1)
+    first = await cluster.join()
+    log = cluster.log_of("g")
+    log.is_acknowledging = False
+    leaving = LeaveGroupRequest(group_id="g", member_id=first.member_id)
+    await cluster.coordinator.leave_group(leaving, FakeContext(2))
+    one = await cluster.join()
+    sync = asyncio.create_task(
+        cluster.coordinator.sync_group(
+            SyncGroupRequest(
+                group_id="g",
+                generation_id=one.generation_id,
+                member_id=one.member_id,
+                assignments=[SyncGroupRequestAssignment(member_id=one.member_id, assignment=b"mine")],
+            ),
+            FakeContext(3),
+        )
+    )
+    await until(lambda: log.pending_count == 2)
+    assert one.generation_id > 2, "it is the same group: generations go on"
+    log.acknowledge(1)
+    await asyncio.sleep(0)
+    assert not sync.done()
+    log.is_acknowledging = True
+    log.acknowledge()
+    async with asyncio.timeout(10):
+        assert (await sync).assignment == b"mine"
     await cluster.coordinator.close()

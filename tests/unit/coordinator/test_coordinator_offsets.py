@@ -30,6 +30,7 @@ from bmq.protocol.messages.offset_fetch_request import (
 )
 from bmq.protocol.record_batch import decode_records
 from tests.unit.coordinator.cluster import FAST, Cluster, FakeContext
+from tests.unit.proxy.harness import until
 
 pytestmark = pytest.mark.unit
 
@@ -270,6 +271,23 @@ async def test_offsets_expire_from_their_commit_or_from_when_the_group_emptied(c
     assert await cluster.fetch_all("g") == {}
     assert not any(shard.group_ids() for shard in cluster.coordinator.directory.ready.values())
     assert cluster.coordinator.metrics.expired_offsets == 3
+
+
+async def test_a_commit_on_its_way_keeps_nothing_but_itself() -> None:
+    cluster = Cluster(shard_count=1)
+    await cluster.commit("g", {("t", 0): 1, ("u", 0): 2})
+    cluster.clock.advance(cluster.config.offsets_retention_ms)
+    log = cluster.log_of("g")
+    log.is_acknowledging = False
+    commit = asyncio.create_task(cluster.commit("g", {("u", 0): 3}))
+    await until(lambda: log.pending_count > 0)
+    await expire(cluster)
+    log.is_acknowledging = True
+    log.acknowledge()
+    assert await commit == {("u", 0): 0}
+    await until(lambda: cluster.coordinator.metrics.expired_offsets == 1)
+    assert await cluster.fetch_all("g") == {("u", 0): 3}
+    await cluster.coordinator.close()
 
 
 async def test_old_commits_say_themselves_how_long_they_last(cluster: Cluster) -> None:

@@ -470,3 +470,16 @@ def test_a_session_that_became_shorter_counts() -> None:
     assert follower not in bench.group.members
     bench.pass_time(3_000)
     assert leader not in bench.group.members
+
+
+def test_an_absent_static_member_without_patience_is_no_busy_loop() -> None:
+    bench = GroupBench()
+    bench.join(version=5, instance_id="i", rebalance_ms=0)
+    other = bench.join(version=3)
+    bench.pass_time(DELAY_MS)
+    bench.leave((other.response.member_id, None))
+    before_ms = bench.now_ms
+    bench.pass_time(1)
+    assert bench.group.wake_ms >= before_ms + 500
+    bench.pass_time(SESSION_MS)
+    assert not bench.group.members

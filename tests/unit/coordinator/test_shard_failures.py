@@ -12,7 +12,8 @@ from bmq.coordinator.group import Group
 from bmq.coordinator.group_shard import GroupShard
 from bmq.coordinator.offsets import Offsets
 from bmq.protocol.error_codes import ErrorCode
-from tests.unit.coordinator.cluster import Cluster
+from bmq.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
+from tests.unit.coordinator.cluster import Cluster, FakeContext
 from tests.unit.proxy.harness import until
 
 pytestmark = pytest.mark.unit
@@ -67,6 +68,48 @@ async def test_a_shard_that_failed_is_loaded_again(
         assert await cluster.commit("g", {("t", 0): 43}) == {("t", 0): 0}
         await cluster.stable("i")
     assert the_shard(cluster) is not before
+    await cluster.coordinator.close()
+
+
+async def test_a_failed_shard_acknowledges_nothing_that_its_successor_does_not_know() -> None:
+    """The partition is still ours, its log goes on, and what was on its way for the lost state becomes durable."""
+    cluster = Cluster(shard_count=1)
+    await cluster.commit("g", {("t", 0): 41})
+    log = cluster.log_of("g")
+    log.is_acknowledging = False
+    late = asyncio.create_task(cluster.commit("g", {("t", 0): 42}))
+    await until(lambda: log.pending_count > 0)
+    the_shard(cluster).fail(MemoryError())
+    await cluster.fetch_all("g")  # loads the successor
+    log.is_acknowledging = True
+    log.acknowledge()
+    async with asyncio.timeout(10):
+        assert (await late)["t", 0] != ErrorCode.NONE
+        codes = {(await cluster.commit("g", {("u", 0): 1}))["u", 0] for _ in range(2)}
+        assert ErrorCode.NONE in codes
+        assert await cluster.fetch_all("g") == {("t", 0): 42, ("u", 0): 1}, "what is durable is known"
+    await cluster.coordinator.close()
+
+
+async def test_a_member_whose_name_has_no_room_is_its_groups_trouble_alone() -> None:
+    cluster = Cluster(shard_count=1)
+    await cluster.stable("good")
+    before = the_shard(cluster)
+    async with asyncio.timeout(10):
+        joined = await cluster.join("bad", group_instance_id="i" * 40_000, version=5)
+        synced = await cluster.coordinator.sync_group(
+            SyncGroupRequest(
+                group_id="bad",
+                generation_id=joined.generation_id,
+                member_id=joined.member_id,
+                assignments=[SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"a")],
+            ),
+            FakeContext(3),
+        )
+        assert synced.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert await cluster.commit("simple", {("t", 0): 41}) == {("t", 0): 0}
+    assert not before.is_lost
+    assert the_shard(cluster) is before
     await cluster.coordinator.close()
 
 
