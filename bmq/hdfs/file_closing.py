@@ -51,8 +51,8 @@ from bmq.hdfs.resync import Resync
 from bmq.log.store import CorruptFile, FileMissing, StorageUnavailable, StoreError, WriterBroken
 
 TRIES_MAX: Final = 10
-BACKOFF_FIRST_S: Final = 0.005
-BACKOFF_MAX_S: Final = 0.16
+BACKOFF_FIRST_S: Final = 0.007
+BACKOFF_MAX_S: Final = 0.22
 COMPLETE_WAITS_S: Final = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256)
 RECOVERED_BYTES_MOST: Final = 1 << 50  # no replica is too long to be recovered
 

@@ -86,7 +86,7 @@ class RecoverLease:
 
 @dataclass(frozen=True, slots=True)
 class WaitForNodes:
-    """No DataNode answers that may hold what is needed. Lease recovery needs them, too."""
+    """A DataNode that may hold what is needed does not answer. Lease recovery would go on without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,9 @@ def plan(replicas: Sequence[Replica], *, least_bytes: int = 0) -> Plan:
     # asked, most of the nodes have to say so.
     if 2 * len(absent) > len(listed):
         return SetUpEmpty(tuple(replica.node for replica in absent))
-    if listed and len(by_state[ReplicaState.UNREACHABLE]) == len(listed):
+    # Lease recovery closes at what the nodes have that answer it, and deletes the block when none of them has any: a node
+    # that is merely down would lose what it holds when it comes back.
+    if by_state[ReplicaState.UNREACHABLE] and (least_bytes or not by_state[ReplicaState.WAITING]):
         return WaitForNodes()
     counts = ", ".join(f"{len(found)} {state}" for state, found in by_state.items() if found) or "none listed"
     return RecoverLease(f"no replica can be written on ({counts})")

@@ -27,6 +27,7 @@ from bmq.hdfs.namenode import NameNode, is_open
 from bmq.hdfs.proto.hdfs_pb2 import HdfsFileStatus
 from bmq.hdfs.read_counts import ReadCounts
 from bmq.hdfs.reader import BlockReader
+from bmq.hdfs.replica_states import LENGTH_BYTES_MAX
 from bmq.hdfs.replica_survey import ReplicaSurvey
 from bmq.hdfs.segment_opening import SegmentOpening
 from bmq.hdfs.takeover import take_over
@@ -144,6 +145,8 @@ class HdfsStore:
                 )
             except StoreError:
                 continue  # down, or it has no replica of this generation: another one may
+            if not 0 <= visible_bytes <= LENGTH_BYTES_MAX:
+                continue  # it was restarted, and its replica waits to be recovered
             return blocks.length_bytes + visible_bytes
         return blocks.length_bytes
 

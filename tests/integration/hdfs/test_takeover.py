@@ -284,9 +284,13 @@ async def test_a_restarted_datanode_waits_for_recovery_and_is_left_out(own_hdfs:
         assert await new.take_over(segment.path, old.name) == 5_000
         await new.check_replicas(segment.path, [n for n in segment.nodes if n.transfer != restarted], 5_000)
         assert "recover_lease" not in new.namenode.called
+        store = await HdfsStore.open(config, Random(1))
+        assert await store.visible_length("g") == 6_000
         # All of them restarted: only lease recovery can use such replicas.
         for index in (1, 2):
             await own_hdfs.datanode(index).restart()
+        assert await store.visible_length("g") == 0, "none of them says how much it has"
+        await store.close()
         assert await new.take_over(everywhere.path, old.name) == 6_000
         assert "recover_lease" in new.namenode.called
         segment.abort()
