@@ -128,23 +128,32 @@ class PartitionManager:
         Ignored unless the epoch is newer than the known one. `high_watermark_floor`: acknowledged up to here (rule 5).
         """
         known = self._assignments.get(topic_partition)
-        if known is not None:
-            if known.leader_epoch >= leader_epoch:
-                return
-            if known.runtime is not None:
-                if not isinstance(known.runtime.state, Offline):  # else an operator may have accepted the loss
-                    high_watermark_floor = max(high_watermark_floor, known.runtime.high_watermark)
-                self._let_go(known.runtime)
-                known.runtime.give_up()
+        runtime = None if known is None else known.runtime
+        if known is not None and known.leader_epoch >= leader_epoch:
+            return
+        if runtime is not None and not isinstance(
+            runtime.state, Offline
+        ):  # else an operator may have accepted the loss
+            high_watermark_floor = max(high_watermark_floor, runtime.high_watermark)
+        # Before the older one ends: it is nobody's assignment then, so nobody reports it as fenced.
         self._assignments[topic_partition] = _Assignment(
             topic_partition, leader_epoch, topic_name, config, high_watermark_floor
         )
+        if runtime is not None:
+            self._let_go(runtime)
+            runtime.give_up()
         self.expect_no_more(topic_partition)
 
-    async def unassign(self, topic_partition: TopicPartition) -> None:
-        """Hand it over in order: drain, seal, save the checkpoint, release (rule 8). Returns when that is done."""
-        assignment = self._assignments.pop(topic_partition, None)
-        if assignment is None or assignment.runtime is None:
+    async def unassign(self, topic_partition: TopicPartition, leader_epoch: int | None = None) -> None:
+        """Hand it over in order: drain, seal, save the checkpoint, release (rule 8). Returns when that is done.
+
+        Ignored when it is assigned at another epoch than `leader_epoch` by now; None: whatever it is.
+        """
+        assignment = self._assignments.get(topic_partition)
+        if assignment is None or leader_epoch not in (None, assignment.leader_epoch):
+            return
+        del self._assignments[topic_partition]
+        if assignment.runtime is None:
             return
         runtime = assignment.runtime
         # It drains for nobody new: the partition may be assigned here again before it has ended.

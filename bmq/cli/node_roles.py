@@ -9,7 +9,7 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from prometheus_client import CollectorRegistry
@@ -57,6 +57,9 @@ ImageChanged = Callable[[MetadataImage, MetadataImage], None]
 
 def _nothing(*_: Any) -> None:
     """Nobody listens."""
+
+
+_UNREACHABLE: Final = "cannot be reached"  # by the links between nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +320,7 @@ class NodeRoles:
         if controller is not None:
             for node_id in controller.image.nodes:
                 if node_id not in members:
-                    controller.node_gone(node_id)
+                    controller.node_gone(node_id, "lost its session with the election")
 
     def stood_still(self) -> None:
         """What others sent meanwhile is about to be dropped, so their silence says nothing."""
@@ -370,7 +373,7 @@ class NodeRoles:
 
     def _unreachable(self, node_id: int) -> None:
         if self.controller is not None:
-            self.controller.node_gone(node_id)
+            self.controller.node_gone(node_id, _UNREACHABLE)
 
     async def _controller_changed(self, controller: Controller | None) -> None:
         if controller is None:
@@ -379,7 +382,7 @@ class NodeRoles:
         self.members_changed(self._election.members)
         # Otherwise nodes that died together with the previous controller would keep their full session timeout.
         for node_id in self.peers.unreachable:
-            controller.node_gone(node_id)
+            controller.node_gone(node_id, _UNREACHABLE)
 
     # --- the end
 

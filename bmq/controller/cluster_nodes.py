@@ -150,9 +150,9 @@ class ClusterNodes:
             _log.info("node_fenced" if response.is_fenced else "node_unfenced", node_id=node_id)
         return response
 
-    def gone(self, node_id: int) -> None:
+    def gone(self, node_id: int, why: str) -> None:
         """The election or the peer links think that this node is dead."""
-        self._sessions.gone(node_id, "lost its session with the election", self._now_s())
+        self._sessions.gone(node_id, why, self._now_s())
         self._look_now.set()
 
     def stood_still(self) -> None:

@@ -28,17 +28,18 @@ class Move:
 
 
 def move_records(context: DecisionContext, moves: Iterable[Move]) -> list[PartitionChangeRecord]:
-    """What carries these moves out. Those that the cluster has left behind (topic gone, other owner, dead target) are left
-    out, and so is a second move of one partition."""
+    """What carries these moves out. Those that the cluster has left behind (topic gone, other owner, a target that died or is
+    drained by now) are left out, and so is a second move of one partition."""
     live = context.owners
     seen = set[tuple[UUID, int]]()
     changes = []
     for move in moves:
         partition = context.image.partition(move.topic_id, move.partition)
         key = (move.topic_id, move.partition)
-        if partition is None or key in seen or partition.leader != move.from_node or move.to_node not in live:
+        if partition is None or key in seen or partition.leader != move.from_node or move.to_node == move.from_node:
             continue
-        if move.to_node == move.from_node:
+        target = live.get(move.to_node)
+        if target is None or target.is_draining:
             continue
         seen.add(key)
         replicas = replicas_including(partition.replicas, move.to_node, move.from_node, live)

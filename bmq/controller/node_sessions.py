@@ -7,6 +7,7 @@ fencing a living node costs its partitions a move, and no record (rules 1 and 7)
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -50,6 +51,7 @@ class NodeSessions:
         self._looks_every_s = looks_every_s
         self._sessions: dict[int, _Session] = {}
         self._looked_s: float | None = None
+        self._believed_until_s = -math.inf  # this process stood still: what others say of nodes comes from that
 
     def expect(self, node_id: int, broker_epoch: int, now_s: float) -> None:
         """Nobody has heard of this node yet: it has the session timeout to be heard of."""
@@ -73,13 +75,15 @@ class NodeSessions:
             self._hasten(session, now_s + self._link_grace_s, "lost its connection to the controller")
 
     def gone(self, node_id: int, why: str, now_s: float) -> None:
-        """Another source thinks that the node is dead; ignored while the node's connection here is open."""
+        """Another source thinks that the node is dead; ignored while the node's connection here is open, and while it may be
+        missing because we stood still: other nodes may have, too, and drop connections as we do."""
         session = self._sessions.get(node_id)
-        if session is not None and session.peer is None:
+        if session is not None and session.peer is None and now_s >= self._believed_until_s:
             self._hasten(session, now_s, why)
 
     def stood_still(self, now_s: float) -> None:
         """This process stood still and drops what nodes sent meanwhile, with their connections: that says nothing about them."""
+        self._believed_until_s = now_s + self._timeout_s
         for session in self._sessions.values():
             session.peer = None
             if not session.is_doubted:

@@ -194,9 +194,12 @@ class Controller(ClientRequests):
         """BrokerHeartbeat (KIP-631)."""
         return await self._nodes.heartbeat(request, peer)
 
-    def node_gone(self, node_id: int) -> None:
-        """The node's session with the election ended: it is fenced, unless its connection here is alive."""
-        self._nodes.gone(node_id)
+    def node_gone(self, node_id: int, why: str) -> None:
+        """Another source than its heartbeats says so: it is fenced, unless its connection here is alive.
+
+        `why`: for the log, behind the node's name ("lost its session with the election").
+        """
+        self._nodes.gone(node_id, why)
 
     def stood_still(self) -> None:
         """To be called when this process stood still, before the nodes' connections are dropped."""

@@ -172,17 +172,18 @@ class Assignments:
     def _let_go(self, key: TopicPartition, topic_name: str) -> asyncio.Task[None] | None:
         """Release the partition if it is assigned; the task of this or else of an earlier release, or None."""
         earlier = self._releasing.get(key)
-        if self._manager.leader_epoch(key) is None:
+        epoch = self._manager.leader_epoch(key)
+        if epoch is None:
             return earlier
         if topic_name in self._on_shard_lost:
             self._on_shard_lost[topic_name](key.partition)
         # An earlier epoch's log may still be draining when this one, which came after it, is to end too.
-        task = self._releasing[key] = self._spawn(self._release(key, earlier))
+        task = self._releasing[key] = self._spawn(self._release(key, epoch, earlier))
         task.add_done_callback(lambda done: self._forget_release(key, done))
         return task
 
-    async def _release(self, key: TopicPartition, earlier: asyncio.Task[None] | None) -> None:
-        await self._manager.unassign(key)
+    async def _release(self, key: TopicPartition, epoch: int, earlier: asyncio.Task[None] | None) -> None:
+        await self._manager.unassign(key, epoch)
         if earlier is not None:
             await asyncio.wait({earlier})
 

@@ -139,7 +139,6 @@ class MetadataReplica:
         call = asyncio.ensure_future(
             link.call(ApiKey.METADATA_FETCH, request, timeout_s=settings.metadata_wait_max_ms / 1000 + _ANSWER_GRACE_S)
         )
-        self._wake.clear()
         changed = asyncio.ensure_future(self._until_other_than(claim))
         try:
             await asyncio.wait({call, changed}, return_when=asyncio.FIRST_COMPLETED)
@@ -158,11 +157,12 @@ class MetadataReplica:
     async def _until_other_than(self, claim: ControllerClaim) -> None:
         """A poll at a controller that was replaced would end only with its wait: a hung one says nothing."""
         while True:
-            await self._wake.wait()
-            self._wake.clear()
+            # Looked at first: it may have been replaced while the link to it was made.
             known = self._known.claim
             if known is not None and known.epoch > claim.epoch:
                 return
+            self._wake.clear()
+            await self._wake.wait()
 
     async def _pause(self) -> None:
         self._wake.clear()

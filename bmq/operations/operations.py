@@ -277,7 +277,7 @@ class Operations:
         The controller gives away what a draining node has; nothing is to be done for it here.
         """
         begun_at, look = task.progress, self._led_by(controller, node_id)
-        total = look()
+        total = least = look()
         self._book.step(task, f"node {node_id} is draining; it leads {_partitions(total)}")
         deadline_s = self._deadline_s(self._config.drain_wait_ms)
         while left := look():
@@ -285,6 +285,8 @@ class Operations:
             node = controller.image.nodes.get(node_id)
             if node is not None and not node.is_draining:
                 raise OperationFailed(f"node {node_id} was undrained meanwhile; it still leads {_partitions(left)}")
+            if left < least:  # however many there are: somebody takes them over
+                least, deadline_s = left, self._deadline_s(self._config.drain_wait_ms)
             if asyncio.get_running_loop().time() > deadline_s:
                 raise OperationFailed(f"node {node_id} still leads {_partitions(left)}: nobody takes them over")
             self._book.advance(task, begun_at + (until - begun_at) * (1 - left / max(total, 1)))

@@ -235,6 +235,37 @@ def test_a_fenced_partition_is_reported_and_started_again_at_a_newer_epoch() -> 
     virtual(main)
 
 
+def test_one_that_is_assigned_anew_while_it_runs_is_not_reported_as_fenced() -> None:
+    async def main() -> None:
+        world = World()
+        owner = world.owner()
+        await produce(await owner.log(), b"a")
+        epoch = owner.manager.leader_epoch(KEY)
+        assert epoch is not None
+        owner.manager.assign(KEY, epoch + 1, "topic", CONFIG)
+        assert owner.manager.fenced() == ()
+        await asyncio.sleep(1)
+        assert owner.manager.fenced() == ()
+        assert await read_from_store(owner) == [(0, b"a")]
+        await owner.manager.close()
+
+    virtual(main)
+
+
+def test_a_hand_over_leaves_what_was_assigned_at_another_epoch() -> None:
+    async def main() -> None:
+        owner = World().owner()
+        epoch = owner.manager.leader_epoch(KEY)
+        assert epoch is not None
+        await owner.manager.unassign(KEY, epoch - 1)
+        assert owner.manager.leader_epoch(KEY) == epoch
+        await owner.manager.unassign(KEY, epoch)
+        assert owner.manager.leader_epoch(KEY) is None
+        await owner.manager.close()
+
+    virtual(main)
+
+
 def test_a_floor_above_the_log_is_told_until_the_loss_is_accepted() -> None:
     async def main() -> None:
         world = World()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bmq.controller.balancer import Balancer, BalancerLimits, equalize
-from bmq.controller.moves import move_records
+from bmq.controller.moves import Move, move_records
 from bmq.controller.partition_reports import Rates
 from bmq.metadata.image import Node
 from tests.unit.controller.cluster_support import ManyNodes, owners_by_count, registered, require_sound
@@ -243,3 +244,13 @@ def test_relief_ends_and_never_makes_it_worse(cluster: ManyNodes, data: st.DataO
         if now_s >= 100:
             assert not moves
     assert made <= 120
+
+
+def test_nothing_moves_to_a_node_that_is_drained_by_then() -> None:
+    cluster = ManyNodes(registered(2), registered(3))
+    topic_id = cluster.topic("t", [(2,)] * 4, leaders=[2] * 4)
+    moves = [Move(topic_id, "t", number, 2, 3, "a plan") for number in range(4)]
+    assert len(move_records(cluster.context, moves)) == 4
+    draining = replace(cluster.image.nodes[3], is_draining=True)
+    context = replace(cluster.context, image=replace(cluster.image, nodes={**cluster.image.nodes, 3: draining}))
+    assert move_records(context, moves) == []

@@ -268,7 +268,7 @@ async def test_the_election_may_tell_of_a_death() -> None:
         await silent.beat()
         assert set(controller.image.nodes) == {1, 2, 3}
         for node_id in (1, 3, 44):
-            controller.node_gone(node_id)
+            controller.node_gone(node_id, "cannot be reached")
         await lab.until(lambda: 3 not in lab.image.nodes, within_s=0.1)
         assert set(controller.image.nodes) == {1, 2}
 

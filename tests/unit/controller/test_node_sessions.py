@@ -174,3 +174,15 @@ def test_settled_once_everybody_was_heard_of_and_nobody_is_doubted() -> None:
     assert not sessions.are_settled
     sessions.heard(1, 5, Wire(), 0.25)
     assert sessions.are_settled
+
+
+def test_after_we_stood_still_nobody_is_thought_dead_for_a_failed_connection() -> None:
+    """Others may have stood still with us, and drop connections as we do."""
+    sessions = NodeSessions(TIMEOUT_S, GRACE_S, LOOKS_S)
+    sessions.look(0.0)
+    sessions.heard(1, 1, Wire(), 0.0)
+    sessions.stood_still(60.0)
+    sessions.gone(1, "cannot be reached", 60.01)
+    assert not sessions.overdue(60.0 + TIMEOUT_S - 0.01)
+    sessions.gone(1, "cannot be reached", 60.0 + TIMEOUT_S)
+    assert sessions.overdue(60.0 + TIMEOUT_S)

@@ -57,10 +57,10 @@ class FakeManager:
         self.epochs[key], self.floors[key], self.configs[key] = epoch, floor, config
         self._note("assign", key, epoch)
 
-    async def unassign(self, key: TopicPartition) -> None:
-        epoch = self.epochs.pop(key, None)
-        if epoch is None:
+    async def unassign(self, key: TopicPartition, epoch: int) -> None:
+        if self.epochs.get(key) != epoch:
             return
+        del self.epochs[key]
         await self.sealing.wait()
         self._note("sealed", key, epoch)
 
@@ -336,3 +336,14 @@ async def test_what_belongs_to_another_incarnation_of_the_node_is_not_ours() -> 
     setting.see(image(ME, 4), is_registered=False)
     await manager.until("sealed", KEY, 3)
     assert manager.events == [("assign", KEY, 3), ("sealed", KEY, 3)]
+
+
+async def test_a_release_that_begins_late_leaves_what_is_ours_again_by_then() -> None:
+    setting = Setting()
+    setting.see(image(ME, 3))
+    release = asyncio.create_task(setting.release(4))
+    await asyncio.sleep(0)  # it has begun, and what it begins has not
+    setting.see(image(ME, 5))
+    await release
+    await setting.manager.until("assign", KEY, 5)
+    assert setting.manager.leader_epoch(KEY) == 5

@@ -274,3 +274,23 @@ async def test_errors_and_lost_links_are_waited_out() -> None:
         await asyncio.sleep(0)
         setting.links.down = set()
         await setting.until(lambda image: "t1" in image.topics)
+
+
+async def test_a_controller_that_is_replaced_while_its_link_is_made_is_left_as_well() -> None:
+    first = FakeController(epoch=1, node_id=1)
+    first.is_hung = True
+    second = FakeController(epoch=2, node_id=2)
+    second.add(1)
+    async with running(first) as setting:
+        real = setting.links.link
+
+        async def slow(node_id: int, *arguments: Any) -> Any:
+            link = await real(node_id, *arguments)
+            if node_id == 1 and setting.claim is not None and setting.claim.node_id == 1:
+                setting.elect(second)
+                await asyncio.sleep(0)
+            return link
+
+        setting.links.link = slow  # type: ignore[method-assign]
+        setting.replica.leader_changed()
+        await setting.until(lambda image: "t1" in image.topics)

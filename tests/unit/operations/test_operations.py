@@ -110,6 +110,19 @@ async def test_a_drain_that_nobody_helps_gives_up_with_what_is_left() -> None:
     assert task.error == "node 2 still leads 10 partitions: nobody takes them over"
 
 
+async def test_a_drain_takes_as_long_as_somebody_takes_partitions_over() -> None:
+    cluster = Cluster()
+    cluster.controller.is_stuck = True
+    draining = await cluster.operations.submit(Drain(2))
+    began_s = asyncio.get_running_loop().time()
+    while moves := cluster.controller.drain_plan(2):
+        await asyncio.sleep(QUICK.drain_wait_ms / 1000 / 4)
+        cluster.controller._apply(moves[:1], "slowly")
+    task = await cluster.ended(draining)
+    assert asyncio.get_running_loop().time() - began_s > QUICK.drain_wait_ms / 1000
+    assert (task.state, task.error) == (TaskState.SUCCEEDED, None)
+
+
 async def test_undraining_ends_a_drain() -> None:
     cluster = Cluster()
     cluster.controller.is_stuck = True
