@@ -9,10 +9,15 @@ import structlog
 
 from bmq.broker.partition_events import Batch
 from bmq.log.partition_log import AppendDone, AppendResult
+from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.record_batch import BatchHeader
 
 ENDS_THE_PROCESS: Final = (SystemExit, KeyboardInterrupt)
 """As the event loop treats them: anything else is the failure of one callback."""
+
+FOLLOWERS_MAX: Final = 4
+"""Each holds on to its whole request, for as long as the store does not answer."""
+_SENT_AGAIN: Final = "the batch is still on its way, and was sent again by now"
 
 _log = structlog.get_logger("bmq.broker")
 
@@ -41,6 +46,14 @@ class PendingBatch(Batch):
         self.first: PendingBatch | None = None
         self.followers: list[AppendDone] | None = None
         self.position = -1
+
+    def follow(self, done: AppendDone) -> None:
+        """The same batch was sent again. Of many the newest are told: who sent the others has sent it again since."""
+        if self.followers is None:
+            self.followers = []
+        self.followers.append(done)
+        if len(self.followers) > FOLLOWERS_MAX:
+            call(self.followers.pop(0), AppendResult(ErrorCode.REQUEST_TIMED_OUT, message=_SENT_AGAIN))
 
     def tell(self, result: AppendResult) -> None:
         """Answer the produce, and everybody who sent the same batch again."""

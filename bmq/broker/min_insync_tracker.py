@@ -77,7 +77,17 @@ class MinInsyncTracker:
         if header.producer_id >= 0:
             known = self.unconfirmed.get(header.producer_id)
             if known is None or known.base_offset <= base_offset or known.producer_epoch != header.producer_epoch:
+                self.unconfirmed.pop(header.producer_id, None)  # they stand in the order of their times
                 self.unconfirmed[header.producer_id] = _Unconfirmed(header.producer_epoch, base_offset, now_s)
+
+    def forget_expired(self, now_s: float) -> None:
+        """Those of producers that have not come again: one that was started anew has another id."""
+        unconfirmed = self.unconfirmed
+        while unconfirmed:
+            producer_id = next(iter(unconfirmed))
+            if now_s - unconfirmed[producer_id].since_s < UNCONFIRMED_S_MAX:
+                return
+            del unconfirmed[producer_id]
 
     def is_unconfirmed(self, header: BatchHeader, now_s: float) -> bool:
         """Whether the producer of this batch still has to hear of an earlier one."""

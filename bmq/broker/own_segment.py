@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from bmq.broker.acknowledgement import PendingBatch
 from bmq.log.padding import padded_end
 from bmq.log.segment_index import IndexBuilder
-from bmq.log.store import Buffer, SegmentWriter
+from bmq.log.store import Buffer, Durability, SegmentWriter
 from bmq.protocol.record_batch import rewrite
 
 
@@ -15,13 +15,15 @@ class OwnSegment:
     """`written_bytes` were handed to the writer; what is durable is in `index`, which exists from the first write on.
 
     `closed_bytes` is the file's length once it is closed (-1 before); more than the valid bytes if a torn batch or padding
-    lies behind the last whole one. `alignment_bytes`: appends are padded to a multiple of it (1: they are not). Times:
+    lies behind the last whole one. `alignment_bytes`: appends are padded to a multiple of it (1: they are not); it and the
+    durability are the writer's for good, whatever the topic asks for later. Times:
     seconds of the event loop, milliseconds of the wall clock.
     """
 
     __slots__ = (
         "alignment_bytes",
         "closed_bytes",
+        "durability",
         "file_id",
         "index",
         "last_append_s",
@@ -41,6 +43,7 @@ class OwnSegment:
         *,
         now_s: float,
         now_ms: int,
+        durability: Durability,
         alignment_bytes: int = 1,
     ) -> None:
         self.leader_epoch = leader_epoch
@@ -50,6 +53,7 @@ class OwnSegment:
         self.opened_ms = now_ms
         self.opened_s = now_s
         self.last_append_s = now_s
+        self.durability = durability
         self.alignment_bytes = alignment_bytes
         self.written_bytes = 0
         self.closed_bytes = -1

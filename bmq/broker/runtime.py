@@ -257,7 +257,7 @@ class PartitionRuntime(LogReader):
                 if repeated is not None:
                     self._answer_repeated(header, repeated, done, is_acks_all)
                     return
-                if self._refused and self._is_behind_a_refused_one(records):
+                if self._refused.entries and self._is_behind_a_refused_one(records):
                     self._refuse(BEHIND_A_REFUSED_ONE, done)
                     return
         except BmqError as error:
@@ -395,12 +395,10 @@ class PartitionRuntime(LogReader):
         if repeated.last_offset >= log.high_watermark:
             for batch in (*log.written, *log.waiting):
                 if batch.base_offset == repeated.base_offset:
-                    pending = cast(PendingBatch, batch)
-                    if pending.followers is None:
-                        pending.followers = []
-                    pending.followers.append(done)
+                    cast(PendingBatch, batch).follow(done)
                     return
-        answer = AppendResult(ErrorCode.NONE, repeated.base_offset, -1, self.log_start_offset)
+        append_time_ms = repeated.timestamp_ms if self.config.message_timestamp_type_is_append_time else -1
+        answer = AppendResult(ErrorCode.NONE, repeated.base_offset, append_time_ms, self.log_start_offset)
         minimum = self._state.limits.replicas_min
         if not is_acks_all or minimum == 1 or repeated.base_offset >= self._min_insync.assured_offset:
             call(done, answer)
@@ -783,10 +781,13 @@ class PartitionRuntime(LogReader):
     def upkeep(self, now_s: float, now_ms: int) -> None:
         """Called every second or so: roll by age, close a segment that nobody writes to, look for lost replicas."""
         state = self._state
+        if self._min_insync.unconfirmed:
+            self._min_insync.forget_expired(now_s)
         if type(state) is not Writing:
             if isinstance(state, AwaitingSegment | Mending):
                 self._limit_wait(state.log, now_s)
             return
+        self._is_guarded = state.is_short or bool(self._min_insync.unconfirmed)
         segment = self._lifecycle.segments.get(state.segment.roll)
         if segment is None:
             return
@@ -794,6 +795,11 @@ class PartitionRuntime(LogReader):
             self._feed(ev.ReplicasDue(segment.roll))
             return
         index, config = segment.index, self.config
+        if segment.durability is not config.durability:
+            # What is acknowledged from now on must be as durable as the topic asks for; also the next one, opened before.
+            has_bytes = index is not None and index.valid_bytes
+            self._feed(ev.RollDue(segment.roll) if has_bytes else ev.IdleDue(segment.roll))
+            return
         if index is not None and is_roll_due(
             config,
             now_ms=now_ms,
@@ -801,6 +807,7 @@ class PartitionRuntime(LogReader):
             first_timestamp_ms=index.first_timestamp_ms,
             max_timestamp_ms=index.max_timestamp_ms,
             valid_bytes=index.valid_bytes,
+            check_interval_ms=self._surroundings.settings.retention_check_interval_ms,
         ):
             self._feed(ev.RollDue(segment.roll))
         elif now_s - segment.last_append_s >= config.segment_idle_close_ms / 1000:

@@ -99,10 +99,11 @@ class SegmentLifecycle:
         Raises StoreError when it did not work.
         """
         await self._record_cuts()
+        durability = self.config.durability
         writer = await self._store.create_segment(
             self._paths.segment(self._paths.leader_epoch, roll),
             holder=self._surroundings.holder,
-            durability=self.config.durability,
+            durability=durability,
             segment_bytes=self.config.segment_bytes,
         )
         loop = asyncio.get_running_loop()
@@ -112,7 +113,8 @@ class SegmentLifecycle:
             writer,
             now_s=loop.time(),
             now_ms=self._surroundings.clock.now_ms(),
-            alignment_bytes=self._surroundings.alignment_bytes(self.config.durability),
+            durability=durability,
+            alignment_bytes=self._surroundings.alignment_bytes(durability),
         )
         try:
             await self.look()

@@ -16,6 +16,7 @@ class IndexCache:
     """Keeps about `bytes_max`, and always the newest index: one larger than the whole budget counts as `bytes_max`."""
 
     def __init__(self, bytes_max: int = INDEX_CACHE_BYTES_MAX) -> None:
+        bytes_max = max(1, bytes_max)  # of 0 bytes there would be room for any number
         self._indexes: LRUCache[IndexKey, SegmentIndex] = LRUCache(
             bytes_max, getsizeof=lambda index: min(index.memory_bytes, bytes_max)
         )

@@ -150,7 +150,8 @@ class ReplayableLog(PartitionLog, Protocol):
     async def read(self, offset: int, length_bytes_max: int) -> WholeBatches | None:
         """Whole batches from `offset` on, below the high watermark, for replay: from memory or from the store.
 
-        None when there is nothing at or past `offset` yet. Raises KafkaError OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
+        None when there is nothing at or past `offset` yet. Raises KafkaError OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR, and
+        CorruptRecords for a batch in the store that is damaged.
         """
 
     async def latest_snapshot(self) -> StateSnapshot | None:

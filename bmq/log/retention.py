@@ -62,20 +62,31 @@ def _over_size(extents: Sequence[Extent], config: LogConfig, open_bytes: int) ->
 
 
 def is_roll_due(
-    config: LogConfig, *, now_ms: int, opened_ms: int, first_timestamp_ms: int, max_timestamp_ms: int, valid_bytes: int
+    config: LogConfig,
+    *,
+    now_ms: int,
+    opened_ms: int,
+    first_timestamp_ms: int,
+    max_timestamp_ms: int,
+    valid_bytes: int,
+    check_interval_ms: int,
 ) -> bool:
     """Whether an open segment should be closed though it is not full.
 
-    By age (segment.ms, counted from the first record's timestamp or else from opening), or because everything in it is
-    past retention.ms: only a closed segment can go. An empty segment never rolls.
+    By age (it, or the time between its records, is older than segment.ms), or because everything in it is past
+    retention.ms: only a closed segment can go. An empty segment never rolls, and old records alone make none roll: those
+    of a backfill would roll each segment as soon as it has its first. `check_interval_ms`: how long a segment stays open
+    at least whose records are all past retention.ms.
     """
     if not valid_bytes:
         return False
-    began_ms = first_timestamp_ms if first_timestamp_ms >= 0 else opened_ms
-    if now_ms - began_ms > config.segment_ms:
+    if now_ms - opened_ms > config.segment_ms:
+        return True
+    if first_timestamp_ms >= 0 and max_timestamp_ms - first_timestamp_ms > config.segment_ms:
         return True
     return (
-        DELETE_POLICY in config.cleanup_policy
+        now_ms - opened_ms >= check_interval_ms
+        and DELETE_POLICY in config.cleanup_policy
         and config.retention_ms >= 0
         and max_timestamp_ms >= 0
         and now_ms - max_timestamp_ms > config.retention_ms

@@ -5,6 +5,7 @@ Extents and their indexes narrow it down to a part of one file; only there batch
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Final
 
@@ -14,6 +15,8 @@ from bmq.log.segment_reader import SegmentReader
 from bmq.protocol.record_batch import BatchHeader, Record, iterate_records
 
 LOOKUP_CHUNK_BYTES: Final = 128 * 1024
+RECORDS_PER_TURN_MAX: Final = 1_000
+"""Of a batch that is opened: a compressed one may hold millions, and the event loop has others to serve."""
 
 
 async def find_offset(files: PartitionFiles, timestamp_ms: int, bound_offset: int) -> tuple[int, int] | None:
@@ -21,14 +24,16 @@ async def find_offset(files: PartitionFiles, timestamp_ms: int, bound_offset: in
 
     Raises BadBatch, FileMissing, CorruptFile, StorageUnavailable.
     """
-    for extent in tuple(files.extents):
+    # Both before the first read: a segment that is sealed meanwhile goes from one to the other.
+    extents, own = tuple(files.extents), files.own_segments()
+    for extent in extents:
         if extent.max_timestamp_ms >= timestamp_ms and extent.end_offset > files.log_start_offset:
             index = await files.index_of(extent)
             location = files.location_in(extent, index.position_of_timestamp(timestamp_ms))
             found = await _first_in(files, location, timestamp_ms, bound_offset)
             if found is not None:
                 return found
-    for builder in files.own_segments():
+    for builder in own:
         if builder.max_timestamp_ms >= timestamp_ms and builder.end_offset > files.log_start_offset:
             location = files.location_in_own(builder, builder.position_of_timestamp(timestamp_ms))
             found = await _first_in(files, location, timestamp_ms, bound_offset)
@@ -75,5 +80,7 @@ async def _records_from(
     while (run := await reader.next_run()) is not None:
         for place, header in run.batches:
             if header.max_timestamp_ms >= timestamp_ms and not header.is_control:
-                for record in iterate_records(run.data, place):
+                for number, record in enumerate(iterate_records(run.data, place)):
+                    if number % RECORDS_PER_TURN_MAX == RECORDS_PER_TURN_MAX - 1:
+                        await asyncio.sleep(0)
                     yield header, record

@@ -7,9 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from bmq.broker.acknowledgement import FOLLOWERS_MAX
+from bmq.broker.min_insync_tracker import UNCONFIRMED_S_MAX, MinInsyncTracker
 from bmq.broker.partition_states import AwaitingSegment, Idle, Mending, Writing
 from bmq.broker.runtime import PartitionRuntime
 from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.record_batch import BatchHeader
 from tests.fakes.store import Faults
 from tests.unit.broker.world import (
     CONFIG,
@@ -394,6 +397,43 @@ def test_while_a_mend_waits_for_the_store_only_what_was_not_written_is_refused()
         answer = await written
         assert (answer.error_code, answer.base_offset) == (NONE, 0)
         assert [value for _, value in await read_all(log)] == [b"a"]
+
+    virtual(main)
+
+
+def test_of_a_batch_that_is_sent_again_and_again_only_the_newest_wait() -> None:
+    """Each waiting one holds on to its whole request, for as long as the store does not answer."""
+
+    async def main() -> None:
+        world = World(0, Faults(append_s=(0.001, 0.001), ack_timeout_s=0.1), storage_wait_max_s=5.0)
+        log = await world.owner().log()
+        world.lose_nodes(3, is_hung=True)
+        sent = [append(log, sequenced(0, b"a")) for _ in range(50)]
+        await asyncio.sleep(1)
+        assert isinstance(log.state, Mending)
+        assert [answer.done() for answer in sent] == [False] + [True] * (49 - FOLLOWERS_MAX) + [False] * FOLLOWERS_MAX
+        assert {(await answer).error_code for answer in sent if answer.done()} == {ErrorCode.REQUEST_TIMED_OUT}
+        world.return_nodes()
+        late = [await answer for answer in sent[:1] + sent[-FOLLOWERS_MAX:]]
+        assert {(answer.error_code, answer.base_offset) for answer in late} == {(NONE, 0)}
+        assert [value for _, value in await read_all(log)] == [b"a"]
+
+    virtual(main)
+
+
+def test_unconfirmed_batches_of_producers_that_never_come_again_are_forgotten() -> None:
+    def header(producer_id: int) -> BatchHeader:
+        return BatchHeader.parse(batch_of(b"a", producer_id=producer_id, producer_epoch=0, base_sequence=0))
+
+    async def main() -> None:
+        tracker = MinInsyncTracker(World().owner().manager.surroundings)
+        for number in range(100):
+            tracker.note_unconfirmed(header(number), 10 + number, float(number))
+        tracker.note_unconfirmed(header(0), 500, 150.0)
+        tracker.forget_expired(UNCONFIRMED_S_MAX + 98.5)
+        assert list(tracker.unconfirmed) == [99, 0]
+        tracker.forget_expired(UNCONFIRMED_S_MAX + 150)
+        assert tracker.unconfirmed == {}
 
     virtual(main)
 

@@ -70,6 +70,25 @@ def test_a_power_loss_during_an_append_costs_nothing(seed: int) -> None:
     virtual(main)
 
 
+@pytest.mark.parametrize("has_records", [True, False])
+def test_a_topic_that_asks_for_hsync_later_gets_it_soon(has_records: bool) -> None:
+    async def main() -> None:
+        world = World()
+        owner = world.owner(CONFIG)
+        log = await owner.log()
+        expected = []
+        if has_records:
+            expected.append((await produce(log, b"before"), b"before"))
+        owner.manager.update_config(log.topic_partition, HSYNC)
+        await asyncio.sleep(5)
+        expected.append((await produce(log, b"after"), b"after"))
+        world.store.crash_machine()
+        owner.kill()
+        assert expected[-1] in await read_all(await world.owner(HSYNC).log())
+
+    virtual(main)
+
+
 def test_nothing_is_padded_where_nobody_asks_for_it_or_the_root_has_an_older_format() -> None:
     async def main() -> None:
         for config, may_pad in ((CONFIG, True), (HSYNC, False)):

@@ -125,6 +125,9 @@ def test_log_append_time_is_told_and_kept() -> None:
         result = await append(log, batch_of(b"a"))
         assert result.log_append_time_ms == world.clock.now_ms()
         assert await log.max_timestamp() == (0, world.clock.now_ms())
+        first = await append(log, sequenced(0, b"b"))
+        world.clock.advance(500)
+        assert await append(log, sequenced(0, b"b")) == first
         await owner.manager.close()
 
     virtual(main)

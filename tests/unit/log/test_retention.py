@@ -12,6 +12,8 @@ from bmq.log.retention import droppable, is_full, is_roll_due, retained_from
 
 pytestmark = pytest.mark.unit
 
+CHECK_MS = 1_000
+
 # (bytes, greatest timestamp) of each extent; ten offsets each
 EXTENTS = st.lists(st.tuples(st.integers(1, 100), st.integers(-1, 1_000)), max_size=8)
 
@@ -66,25 +68,50 @@ def roll_due(config: LogConfig, now_ms: int, *, first_ms: int = 100, max_ms: int
         first_timestamp_ms=first_ms,
         max_timestamp_ms=max_ms,
         valid_bytes=valid_bytes,
+        check_interval_ms=CHECK_MS,
     )
 
 
 def test_a_segment_rolls_by_age() -> None:
     config = LogConfig(segment_ms=1_000, retention_ms=-1)
-    assert not roll_due(config, 1_100)
-    assert roll_due(config, 1_101)
+    assert not roll_due(config, 1_050)
+    assert roll_due(config, 1_051)
     assert not roll_due(config, 10**9, valid_bytes=0)
-    # Without timestamps the time of opening counts.
-    assert not roll_due(config, 1_050, first_ms=-1, max_ms=-1)
     assert roll_due(config, 1_051, first_ms=-1, max_ms=-1)
 
 
+def test_a_segment_rolls_by_the_time_between_its_records() -> None:
+    config = LogConfig(segment_ms=1_000, retention_ms=-1)
+    assert not roll_due(config, 60, first_ms=100, max_ms=1_100)
+    assert roll_due(config, 60, first_ms=100, max_ms=1_101)
+    assert not roll_due(config, 60, first_ms=-1, max_ms=1_101)
+
+
+def test_old_records_alone_roll_nothing() -> None:
+    """A backfill would have a file for each second, or fewer."""
+    day_ms = 24 * 3600 * 1000
+    now_ms = 100 * day_ms
+    for retention_ms in (-1, 7 * day_ms):
+        config = LogConfig(segment_ms=7 * day_ms, retention_ms=retention_ms)
+        old_ms = now_ms - 30 * day_ms
+        opened = {
+            "first_timestamp_ms": old_ms,
+            "max_timestamp_ms": old_ms + 1,
+            "valid_bytes": 1,
+            "check_interval_ms": CHECK_MS,
+        }
+        assert not is_roll_due(config, now_ms=now_ms, opened_ms=now_ms - CHECK_MS + 1, **opened)
+        is_due = is_roll_due(config, now_ms=now_ms, opened_ms=now_ms - CHECK_MS, **opened)
+        assert is_due == (retention_ms > 0)
+
+
 def test_a_segment_rolls_when_all_of_it_is_past_retention() -> None:
-    config = LogConfig(segment_ms=10**9, retention_ms=1_000)
-    assert not roll_due(config, 1_200)
-    assert roll_due(config, 1_201)
-    compacted = LogConfig(segment_ms=10**9, retention_ms=1_000, cleanup_policy=frozenset({"compact"}))
-    assert not roll_due(compacted, 1_201)
+    config = LogConfig(segment_ms=10**9, retention_ms=10**6)
+    newest_ms = 200
+    assert not roll_due(config, newest_ms + 10**6, max_ms=newest_ms)
+    assert roll_due(config, newest_ms + 10**6 + 1, max_ms=newest_ms)
+    compacted = LogConfig(segment_ms=10**9, retention_ms=10**6, cleanup_policy=frozenset({"compact"}))
+    assert not roll_due(compacted, newest_ms + 10**6 + 1, max_ms=newest_ms)
 
 
 def test_a_segment_rolls_by_size_but_takes_one_batch_of_any_size() -> None:

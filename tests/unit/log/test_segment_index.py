@@ -200,10 +200,15 @@ def test_the_cache_keeps_the_latest_used_within_its_bytes() -> None:
     cache.drop_partition("p")
     assert len(cache) == 1
     assert cache.held_bytes == each
-    tiny = IndexCache(bytes_max=1)
-    tiny.put(("p", 0, 0), index)
-    tiny.put(("p", 0, 1), index)
+
+
+@pytest.mark.parametrize("bytes_max", [0, 1])
+def test_the_smallest_cache_keeps_the_newest_index(bytes_max: int) -> None:
+    tiny = IndexCache(bytes_max)
+    tiny.put(("p", 0, 0), whole_index(GOOD))
+    tiny.put(("p", 0, 1), whole_index(GOOD))
     assert len(tiny) == 1
+    assert tiny.get(("p", 0, 1)) is not None
 
 
 def test_a_summary_names_what_it_is_for() -> None:

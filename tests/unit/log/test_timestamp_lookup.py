@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -45,6 +47,25 @@ async def test_the_first_record_late_enough(
         newest = max((time for _, time in records), default=-1)
         first = next((record for record in records if record[1] == newest), None)
         assert await find_max_timestamp(owner.files) == first
+
+
+async def test_a_batch_of_many_records_leaves_turns_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bmq.log.timestamp_lookup.RECORDS_PER_TURN_MAX", 10)
+    owner = await Owner(FakeStore().client("a"), 1).start()
+    records = [Record(None, b"x", timestamp_ms=1)] * 500 + [Record(None, b"x", timestamp_ms=2)]
+    await owner.produce(encode_batch(records, compression=Compression.GZIP))
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count())
+    assert await find_offset(owner.files, 2, 501) == (500, 2)
+    counting.cancel()
+    assert turns >= 50
 
 
 async def test_markers_are_no_records() -> None:

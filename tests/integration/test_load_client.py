@@ -1,0 +1,99 @@
+"""The benchmarks' client in C, against a real server: it counts what is answered, and fails loudly at anything else."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from bench.core.client import Client, Load
+from bench.core.frames import Frames, fetch_frames, produce_frames
+from bench.workloads import LoadFailed
+from tests.support.servers import BmqServer
+from tests.support.wire import LATEST_TIMESTAMP, WireClient
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+
+TOPIC = "load"
+PARTITIONS = 3
+RECORDS = 10
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[BmqServer]:
+    server = BmqServer(tmp_path / "server")
+    try:
+        server.start()
+        admin = AdminClient({"bootstrap.servers": server.bootstrap})
+        for created in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)]).values():
+            created.result(30)
+        yield server
+    finally:
+        server.close()
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Client:
+    return Client(tmp_path / "client", max(os.sched_getaffinity(0)))
+
+
+def to_each_partition(topic: str = TOPIC) -> Frames:
+    named = [[number] for number in range(PARTITIONS)]
+    return produce_frames(topic, named, 100, RECORDS, timestamp_ms=int(time.time() * 1000))
+
+
+def ends(server: BmqServer) -> list[int]:
+    with WireClient(server.port) as wire:
+        return [end for _, end in wire.list_offsets(TOPIC, range(PARTITIONS), LATEST_TIMESTAMP).values()]
+
+
+def test_what_it_counts_is_in_the_log(server: BmqServer, client: Client) -> None:
+    load = Load(to_each_partition(), connections=2, in_flight=3)
+    found = client.put(server.port, {"bmq": server.pid}, load, warm_s=0, seconds=1)
+    assert found["answers"] > 0
+    # What was under way when the time was over is in the log and not counted.
+    assert found["answers"] <= sum(ends(server)) / RECORDS <= found["answers"] + 2 * 3
+    assert found["sent_bytes"] >= found["answers"] * RECORDS * 100
+    assert 0 < found["latency_p50_us"] <= found["latency_p99_us"] <= found["latency_max_us"] < 1_000_000
+    assert 0 < found["server_cpu_s"] < 10
+
+    read = fetch_frames(TOPIC, PARTITIONS, [0, RECORDS])
+    least = PARTITIONS * RECORDS * 100
+    fetched = client.put(server.port, {"bmq": server.pid}, Load(read, 2, 1, 0, least), warm_s=0, seconds=1)
+    assert fetched["received_bytes"] >= fetched["answers"] * least > 0
+
+
+def test_a_rate_is_kept(server: BmqServer, client: Client) -> None:
+    load = Load(to_each_partition(), connections=4, in_flight=5, rate_per_s=100)
+    found = client.put(server.port, {"bmq": server.pid}, load, warm_s=0.5, seconds=2)
+    assert 195 <= found["answers"] <= 205
+    assert found["not_sent"] == 0
+
+
+def test_an_error_code_is_no_answer(server: BmqServer, client: Client) -> None:
+    load = Load(to_each_partition("another"), connections=1, in_flight=1)
+    with pytest.raises(LoadFailed, match=r"error code 3$"):
+        client.put(server.port, {"bmq": server.pid}, load, warm_s=0, seconds=1)
+
+
+def test_an_answer_that_is_too_short_is_none(server: BmqServer, client: Client) -> None:
+    load = Load(to_each_partition(), connections=1, in_flight=1, answer_bytes_min=1_000_000)
+    with pytest.raises(LoadFailed, match=r"at least 1000000 were wanted$"):
+        client.put(server.port, {"bmq": server.pid}, load, warm_s=0, seconds=1)
+
+
+def test_a_connection_that_is_closed_is_told(server: BmqServer, client: Client) -> None:
+    frames = to_each_partition()
+    hostile = replace(frames, data=(20).to_bytes(4, "big") + bytes([0x7F] * 20))
+    with pytest.raises(LoadFailed, match=r"closed a connection with 1 requests under way|Connection reset"):
+        client.put(server.port, {"bmq": server.pid}, Load(hostile, 1, 1), warm_s=0, seconds=1)
+
+
+def test_nobody_there(client: Client) -> None:
+    with pytest.raises(LoadFailed, match=r"Connection refused$"):
+        client.put(1, {}, Load(to_each_partition(), 1, 1), warm_s=0, seconds=1)
