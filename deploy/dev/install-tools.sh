@@ -1,5 +1,5 @@
 #!/bin/sh
-# Make sure that the programs named as arguments are there: python, java, mvn, ip, mkfs.ext4, or any other that is a
+# Make sure that the programs named as arguments are there: python, java, mvn, ip, mkfs.ext4, cc, or any other that is a
 # package's name.
 # As root with apt they are installed, without asking; otherwise one sentence says what to install, and this fails.
 set -eu
@@ -38,6 +38,9 @@ for tool in "$@"; do
             missing="$missing e2fsprogs"
             packages="$packages e2fsprogs"
         }
+        ;;
+    cc)
+        command -v cc >/dev/null || { missing="$missing a-C-compiler"; packages="$packages gcc libc6-dev"; }
         ;;
     mvn)
         command -v mvn >/dev/null || { missing="$missing Maven"; packages="$packages maven"; }

@@ -1,0 +1,129 @@
+"""One core of a bmq node beside one core of an Apache Kafka node, under a client in C that is pinned to another core.
+
+The client sends frames made beforehand and throws away what it receives, so that the servers are seen and not the clients.
+Writes bench/results/core.json (every raw sample and the criteria) and prints a table. Exit code 0 says that it ran;
+whether a criterion holds is in the file and in the table.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from bench.core import criteria, tuning
+from bench.core.client import Client, pinned_to
+from bench.core.loads import PARTITIONS, TOPICS, run_all
+from bench.core.plan import PARTS, Plan, plan_of
+from bench.criteria import BMQ, KAFKA
+from bench.findings import Findings, say
+from bench.measure import versions
+from bench.runner import Bench, main
+from bench.time_limit import seconds_since
+from tests.support.java import TOPICS as TOPIC_TOOL
+from tests.support.java import run_tool
+from tests.support.processes import REPOSITORY, kill_everything
+from tests.support.servers import BmqServer, KafkaServer, Server
+
+DATA: Final = REPOSITORY / ".cache" / "bench-core"
+MAKERS: Final[Mapping[str, Callable[[Path], Server]]] = {BMQ: BmqServer, KAFKA: KafkaServer}
+
+
+class TooFewProcessors(Exception):
+    """There is no processor for the client beside the server's."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneServer:
+    """A server as the loads see it."""
+
+    server: Server
+
+    @property
+    def port(self) -> int:
+        return self.server.port
+
+    @property
+    def processes(self) -> Mapping[str, int]:
+        return {self.server.name: self.server.pid}
+
+
+def pairs(plan: Plan, findings: Findings) -> None:
+    """Who comes first changes: neither profits from a machine that slows down or speeds up."""
+    server_core, client_core = cores()
+    client = Client(DATA / "client", client_core)
+    found = findings.pairs(criteria.PAIRS, plan.pairs)
+    for number in range(plan.pairs):
+        pair: dict[str, Any] = {"order": list(plan.sides[:: 1 if number % 2 == 0 else -1])}
+        found.append(pair)
+        for name in pair["order"]:
+            say(f"  pair {number + 1} of {plan.pairs}: {name}")
+            with findings.attempt([criteria.PAIRS], f"pair {number + 1}: {name}"):
+                put_under_load(name, server_core, client, plan, pair.setdefault(name, {}))
+            shutil.rmtree(DATA / name, ignore_errors=True)
+
+
+def cores() -> tuple[int, int]:
+    """The server's processor and the client's. Raises TooFewProcessors."""
+    allowed = sorted(os.sched_getaffinity(0))
+    if len(allowed) < 2:
+        raise TooFewProcessors("this needs two processors, one for the server and one for the client")
+    return allowed[0], allowed[1]
+
+
+def put_under_load(name: str, core: int, client: Client, plan: Plan, raw: dict[str, Any]) -> None:
+    """All loads against one server on a new directory; `raw` is given what is found."""
+    shutil.rmtree(DATA / name, ignore_errors=True)
+    os.sync()
+    server = MAKERS[name](DATA / name)
+    try:
+        with pinned_to([core]):
+            server.start()
+        for topic in TOPICS:
+            run_tool(
+                TOPIC_TOOL,
+                *("--bootstrap-server", server.bootstrap, "--create", "--topic", topic),
+                *("--partitions", str(PARTITIONS), "--replication-factor", "1"),
+            )
+        run_all(OneServer(server), client, plan, raw)
+    finally:
+        server.close()
+
+
+def measure(plan: Plan, findings: Findings) -> dict[str, float]:
+    took: dict[str, float] = {}
+    try:
+        for part in plan.parts:
+            say(part)
+            began = time.monotonic()
+            try:
+                pairs(plan, findings)
+            except Exception as error:
+                findings.failed(part, f"{type(error).__name__}: {error}")
+            took[part] = seconds_since(began)
+    finally:
+        kill_everything()
+        shutil.rmtree(DATA, ignore_errors=True)
+    return took
+
+
+BENCH: Final = Bench(
+    name="core",
+    doc=__doc__,
+    parts=PARTS,
+    names=criteria.PART_OF,
+    plan_of=plan_of,
+    measure=measure,
+    evaluate=criteria.judge,
+    definitions={},
+    settings=tuning.SETTINGS,
+    versions=versions,
+    data=DATA,
+)
+
+if __name__ == "__main__":
+    main(BENCH)

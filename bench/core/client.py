@@ -1,0 +1,97 @@
+"""The client in C (load.c): built once, pinned to its core, its figures read."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from bench.core.frames import Frames
+from bench.measure import total_cpu_seconds
+from bench.workloads import LoadFailed
+from tests.support.processes import dying_with_us
+
+SOURCE: Final = Path(__file__).with_name("load.c")
+COMPILE: Final = ("-std=c11", "-O2", "-Wall", "-Wextra", "-Werror")
+PATIENCE_S: Final = 30.0
+"""How much longer than its load the client may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """`rate_per_s`: requests that fall due, on all connections together; 0: as many as are answered."""
+
+    frames: Frames
+    connections: int
+    in_flight: int
+    rate_per_s: float = 0
+    answer_bytes_min: int = 0
+
+
+class Client:
+    """`core`: the processor that it runs on. Raises LoadFailed without a C compiler."""
+
+    def __init__(self, directory: Path, core: int) -> None:
+        self._directory = directory
+        self._core = core
+        self._program = directory / "load"
+        compiler = shutil.which("cc") or shutil.which("gcc")
+        if compiler is None:
+            raise LoadFailed("there is no C compiler to build the client with: install gcc and libc6-dev")
+        directory.mkdir(parents=True, exist_ok=True)
+        built = subprocess.run(
+            [compiler, *COMPILE, "-o", str(self._program), str(SOURCE)], capture_output=True, text=True
+        )
+        if built.returncode != 0:
+            raise LoadFailed(f"the client was not built: {built.stderr[-2_000:]}")
+
+    def put(self, port: int, pids: Mapping[str, int], load: Load, *, warm_s: float, seconds: float) -> dict[str, Any]:
+        """Put a server of these processes under a load; `server_cpu_s` is what they use in the measured time.
+
+        Raises LoadFailed: an answer was an error, or none came.
+        """
+        frames = self._directory / "frames"
+        frames.write_bytes(load.frames.data)
+        command = [
+            *(str(self._program), "--port", str(port), "--frames", str(frames)),
+            *("--connections", str(load.connections), "--in-flight", str(load.in_flight)),
+            *("--rate", str(load.rate_per_s), "--warm-s", str(warm_s), "--seconds", str(seconds)),
+            *("--zero-at", str(load.frames.zero_at), "--answer-bytes-min", str(load.answer_bytes_min)),
+        ]
+        with pinned_to([self._core]):
+            process = subprocess.Popen(
+                dying_with_us(command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
+        assert process.stdout is not None
+        used_s: list[float] = []
+        result = ""
+        try:
+            for line in process.stdout:
+                if line.strip() in ("begin", "end"):
+                    used_s.append(total_cpu_seconds(pids.values()))
+                else:
+                    result = line
+            _, errors = process.communicate(timeout=PATIENCE_S)
+        finally:
+            process.kill()
+            process.wait()
+        if process.returncode != 0 or len(used_s) != 2:
+            raise LoadFailed(errors.strip() or f"the client ended with {process.returncode}")
+        return {**json.loads(result), "server_cpu_s": round(used_s[1] - used_s[0], 2)}
+
+
+@contextmanager
+def pinned_to(cores: Sequence[int]) -> Iterator[None]:
+    """Processes that are started in here run on these processors, and so do their threads, for good."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
