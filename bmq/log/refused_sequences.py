@@ -6,7 +6,8 @@ and its retry is out of order for good. In Kafka this can happen while requests 
 partitions that start or move, which would make it likelier. So proxies remember what they refused, and owners do too:
 an owner may refuse one batch for want of replicas, open a segment on enough nodes, and then receive the next batch.
 
-An entry ends when its batch comes again, or after `FORGOTTEN_S` seconds.
+Batches that come later than `FORGOTTEN_S` seconds of a running process may pass; those that have waited here since before
+the refusal never do. An entry ends when its batch comes again, or when nothing can have waited for so long.
 """
 
 from __future__ import annotations
@@ -20,7 +21,11 @@ from bmq.protocol.record_batch import producer_of
 
 FORGOTTEN_S: Final = 2.0
 """By then the client has read the refusal, and sends nothing more that rests on it."""
+STEP_S_MAX: Final = 0.5
+"""Between two looks no more time counts: the process may have stood still, and what waits in it rests on the refusal."""
 PRODUCERS_MAX: Final = 10_000
+WAITED_S_MAX: Final = 60.0
+"""Longer than a produce waits for its partition's next owner."""
 _SEQUENCES: Final = 2**31
 
 
@@ -32,7 +37,8 @@ BEHIND_A_REFUSED_ONE: Final = AppendResult(
 
 class _Refused(NamedTuple):
     sequence: int
-    until_s: float
+    refused_s: float
+    until_age_s: float
 
 
 class RefusedSequences:
@@ -41,9 +47,11 @@ class RefusedSequences:
     `partition` may be any key that is the same for all of a partition's batches.
     """
 
-    __slots__ = ("entries",)
+    __slots__ = ("_age_s", "_looked_s", "entries")
 
     def __init__(self) -> None:
+        self._age_s = 0.0  # goes on while we are asked
+        self._looked_s = 0.0
         self.entries: dict[tuple[Hashable, int, int], _Refused] = {}
 
     def add(
@@ -64,10 +72,15 @@ class RefusedSequences:
             sequence = known.sequence
         self._forget(now_s)
         if len(self.entries) < PRODUCERS_MAX:
-            self.entries[key] = _Refused(sequence, now_s + FORGOTTEN_S)
+            self.entries[key] = _Refused(sequence, now_s, self._age_s + FORGOTTEN_S)
 
-    def is_passed_by(self, partition: Hashable, records: memoryview, now_s: float) -> bool:
-        """Whether this batch would overtake a refused one. The refused batch itself may pass, and ends the entry."""
+    def is_passed_by(
+        self, partition: Hashable, records: memoryview, now_s: float, arrived_s: float | None = None
+    ) -> bool:
+        """Whether this batch would overtake a refused one. The refused batch itself may pass, and ends the entry.
+
+        `arrived_s`: None: just now.
+        """
         self._forget(now_s)
         producer = producer_of(records)
         if producer is None:
@@ -78,16 +91,19 @@ class RefusedSequences:
         if known is None:
             return False
         if _is_behind(sequence, known.sequence):
-            return True
+            return known.until_age_s > self._age_s or (arrived_s is not None and arrived_s <= known.refused_s)
         del self.entries[key]
         return False
 
     def _forget(self, now_s: float) -> None:
         """The oldest stand first."""
+        self._age_s += min(max(0.0, now_s - self._looked_s), STEP_S_MAX)
+        self._looked_s = now_s
         refused = self.entries
         while refused:
             key = next(iter(refused))
-            if refused[key].until_s > now_s:
+            first = refused[key]
+            if first.until_age_s > self._age_s or first.refused_s + WAITED_S_MAX > now_s:
                 return
             del refused[key]
 

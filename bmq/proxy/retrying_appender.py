@@ -81,7 +81,7 @@ class RetryingAppender:
         if queue is None:
             queue = self._queues[topic_partition] = PartitionQueue(topic_partition)
         self._number += 1
-        batch = _Batch(self, queue, self._number, records, done, is_acks_all, deadline_s, is_wanted)
+        batch = _Batch(self, queue, self._number, records, done, is_acks_all, deadline_s, is_wanted, self._loop.time())
         if queue.move is None:
             log = self._partitions.ready(topic_partition)
             if log is not None and (log is queue.log or not queue.outstanding):
@@ -212,7 +212,7 @@ class RetryingAppender:
             batch = queue.waiting.popleft()
             self.queued_bytes -= len(batch.records)
             if self._refused.entries and self._refused.is_passed_by(
-                queue.topic_partition, batch.records, self._loop.time()
+                queue.topic_partition, batch.records, self._loop.time(), batch.arrived_s
             ):
                 batch.done(BEHIND_A_REFUSED_ONE)
                 continue
@@ -287,7 +287,17 @@ class PartitionQueue:
 class _Batch:
     """Given to the log as its `done`."""
 
-    __slots__ = ("_appends", "deadline_s", "done", "is_acks_all", "is_wanted", "number", "queue", "records")
+    __slots__ = (
+        "_appends",
+        "arrived_s",
+        "deadline_s",
+        "done",
+        "is_acks_all",
+        "is_wanted",
+        "number",
+        "queue",
+        "records",
+    )
 
     def __init__(
         self,
@@ -299,9 +309,11 @@ class _Batch:
         is_acks_all: bool,
         deadline_s: float,
         is_wanted: Callable[[], bool],
+        arrived_s: float,
     ) -> None:
         self._appends = appends
         self.is_wanted = is_wanted
+        self.arrived_s = arrived_s
         self.queue = queue
         self.number = number
         self.records = records

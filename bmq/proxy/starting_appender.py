@@ -31,6 +31,7 @@ class _Queued(NamedTuple):
     leader_epoch: int
     deadline_s: float
     is_wanted: Callable[[], bool]
+    arrived_s: float
 
 
 class StartingAppender:
@@ -57,9 +58,8 @@ class StartingAppender:
         is_wanted: Callable[[], bool] = always,
     ) -> None:
         """See Appender.append."""
-        if self._refused.entries and self._refused.is_passed_by(
-            topic_partition, records, asyncio.get_running_loop().time()
-        ):
+        loop = asyncio.get_running_loop()
+        if self._refused.entries and self._refused.is_passed_by(topic_partition, records, loop.time()):
             done(BEHIND_A_REFUSED_ONE)
             return
         queue = self._queues.get(topic_partition) if self._queues else None
@@ -72,14 +72,14 @@ class StartingAppender:
                     done(_refusal_of_epoch(log, leader_epoch))
                 return
             queue = self._queues[topic_partition] = []
-            task = asyncio.get_running_loop().create_task(self._start(topic_partition))
+            task = loop.create_task(self._start(topic_partition))
             self._tasks[task] = None
             task.add_done_callback(self._tasks.pop)
         if self._queued_bytes + len(records) > QUEUED_BYTES_MAX:
             done(AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message="too much waits for partitions that start"))
             return
         self._queued_bytes += len(records)
-        queue.append(_Queued(records, done, is_acks_all, leader_epoch, deadline_s, is_wanted))
+        queue.append(_Queued(records, done, is_acks_all, leader_epoch, deadline_s, is_wanted, loop.time()))
 
     async def _start(self, topic_partition: TopicPartition) -> None:
         log: PartitionLog | None = None
@@ -97,14 +97,14 @@ class StartingAppender:
             queue = self._queues.pop(topic_partition)
             self._queued_bytes -= sum(len(queued.records) for queued in queue)
         now_s = asyncio.get_running_loop().time()
-        for records, done, is_acks_all, leader_epoch, deadline_s, is_wanted in queue:
+        for records, done, is_acks_all, leader_epoch, deadline_s, is_wanted, arrived_s in queue:
             if log is None:
                 answer = refusal
             elif deadline_s <= now_s or not is_wanted():
                 answer = _EXPIRED
             elif leader_epoch != ANY_EPOCH and leader_epoch != log.leader_epoch:
                 answer = _refusal_of_epoch(log, leader_epoch)
-            elif self._refused.entries and self._refused.is_passed_by(topic_partition, records, now_s):
+            elif self._refused.entries and self._refused.is_passed_by(topic_partition, records, now_s, arrived_s):
                 done(BEHIND_A_REFUSED_ONE)
                 continue
             else:
