@@ -159,10 +159,12 @@ class FakeWriter:
             raise self._failure
 
         def perform() -> int:
-            self._check_stamp()
-            self._check_nodes()
-            self._store.maybe_close_late(self._file)
-            self._close_file()
+            if self._is_ghost or self._file.stamp != self._stamp:
+                raise FencedWriter(f"{self.path} was taken over")
+            if self._file.is_open:  # else an earlier call was carried out late, and completing it again is fine
+                self._check_nodes()
+                self._store.maybe_close_late(self._file)
+                self._close_file()
             self._look()  # at the length: completing goes by the file's id, and works in a renamed directory too
             return len(self._file.data)
 

@@ -199,6 +199,19 @@ async def a_file_is_completed_after_all(side: Side) -> list[Any]:
     return [await outcome_of(writer.mend())]
 
 
+async def a_file_is_completed_after_all_and_closed_again(side: Side) -> list[Any]:
+    writer = await _not_completed(side)
+    await side.deliver()
+    return [await outcome_of(writer.close())]
+
+
+async def a_file_in_a_sealed_directory_is_completed_and_closed_again(side: Side) -> list[Any]:
+    writer = await _not_completed(side)
+    await side.second.rename(OWN, SEALED)
+    await side.deliver()
+    return [await outcome_of(writer.close())]
+
+
 async def a_file_that_was_mended_is_completed(side: Side) -> list[Any]:
     writer = await _not_completed(side)
     seen = [await writer.mend()]
@@ -241,6 +254,8 @@ STORIES: tuple[Callable[[Side], Awaitable[list[Any]]], ...] = (
     a_file_is_not_made_where_another_is,
     a_file_is_not_made_in_a_sealed_directory,
     a_file_is_completed_after_all,
+    a_file_is_completed_after_all_and_closed_again,
+    a_file_in_a_sealed_directory_is_completed_and_closed_again,
     a_file_that_was_mended_is_completed,
     a_file_that_was_taken_over_is_completed,
     a_file_in_a_sealed_directory_is_completed,
