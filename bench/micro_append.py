@@ -106,6 +106,10 @@ class InstantStore:
             raise FileMissing(path)
         return self._files[path]
 
+    @property
+    def is_reserving(self) -> bool:
+        return False
+
     def append_alignment_bytes(self, durability: Durability) -> int:
         return 1
 

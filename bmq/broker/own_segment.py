@@ -16,8 +16,8 @@ class OwnSegment:
 
     `closed_bytes` is the file's length once it is closed (-1 before); more than the valid bytes if a torn batch or padding
     lies behind the last whole one. `alignment_bytes`: appends are padded to a multiple of it (1: they are not); it and the
-    durability are the writer's for good, whatever the topic asks for later. Times:
-    seconds of the event loop, milliseconds of the wall clock.
+    durability are the writer's for good, whatever the topic asks for later. `first_append_s`: None before the first one.
+    Times: seconds of the event loop, milliseconds of the wall clock.
     """
 
     __slots__ = (
@@ -25,6 +25,7 @@ class OwnSegment:
         "closed_bytes",
         "durability",
         "file_id",
+        "first_append_s",
         "index",
         "last_append_s",
         "leader_epoch",
@@ -52,6 +53,7 @@ class OwnSegment:
         self.writer = writer
         self.opened_ms = now_ms
         self.opened_s = now_s
+        self.first_append_s: float | None = None
         self.last_append_s = now_s
         self.durability = durability
         self.alignment_bytes = alignment_bytes

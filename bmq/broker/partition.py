@@ -210,23 +210,31 @@ def _step_start(state: State, event: Event) -> Step:
             closing = tuple(CloseFile(file) for file in sorted(open_files))
             # Recovery cannot affect our first segment, and opening it takes as long as closing theirs.
             return Recovering(epoch, limits, floor, open_files), (*(closing or (WalkLog(),)), OpenSegment(roll=0))
-        case Recovering() | Opening(is_recorded=False), SegmentOpened(roll, replicas):
-            return replace(state, replicas=replicas, first_roll=roll), ()
+        case Recovering() | Opening(is_recorded=False), SegmentOpened(roll, replicas, bytes_max):
+            return replace(state, replicas=replicas, first_roll=roll, first_bytes_max=bytes_max), ()
         case Recovering(open_files=files), FileClosed(file) if file in files:
             left = files - {file}
             return replace(state, open_files=left), () if left else (WalkLog(),)
-        case Recovering(epoch, limits, floor, files, replicas, roll), LogWalked(end_offset, is_indexed) if not files:
+        case Recovering(epoch, limits, floor, files), LogWalked(end_offset, is_indexed) if not files:
             if end_offset < floor:
                 raise AcknowledgedDataLost(epoch, end_offset, floor)
             unindexed = frozenset() if is_indexed else frozenset({RECOVERED})
-            opening = Opening(epoch, limits, end_offset, unindexed, replicas=replicas, first_roll=roll)
+            opening = Opening(
+                epoch,
+                limits,
+                end_offset,
+                unindexed,
+                replicas=state.replicas,
+                first_roll=state.first_roll,
+                first_bytes_max=state.first_bytes_max,
+            )
             return opening, (WriteManifest(end_offset),)
         case Opening(is_recorded=False, replicas=0), ManifestWritten():
             return replace(state, is_recorded=True), ()
         case Opening(is_recorded=False, replicas=replicas), ManifestWritten():
             return _begin(state, replicas)
-        case Opening(is_recorded=True), SegmentOpened(roll, replicas):
-            return _begin(replace(state, first_roll=roll), replicas)
+        case Opening(is_recorded=True), SegmentOpened(roll, replicas, bytes_max):
+            return _begin(replace(state, first_roll=roll, first_bytes_max=bytes_max), replicas)
         case _, StopRequested():
             return Released(state.leader_epoch, state.limits), (Abandon(),)
         case _, ProduceArrived(batch):
@@ -242,7 +250,7 @@ def _begin(state: Opening, replicas: int) -> Step:
     writing = Writing(
         state.leader_epoch,
         state.limits,
-        InFlightBatches(state.end_offset),
+        InFlightBatches(state.end_offset, state.first_bytes_max),
         state.unindexed,
         first,
         replicas=replicas,
@@ -290,7 +298,8 @@ def _step_write(state: State, event: Event) -> Step:
             return replace(state, is_stopping=True), ()
         case Mending(log=log), WaitExpired():
             return state, (Reject(log.take_waiting(), STORAGE_ERROR),)
-        case ((Writing() | Mending()), SegmentOpened(roll, replicas)) if _awaits(state, roll):
+        case ((Writing() | Mending()), SegmentOpened(roll, replicas, bytes_max)) if _awaits(state, roll):
+            state.log.following_bytes_max = bytes_max
             return _go_on(replace(state, following=Following.READY, following_replicas=replicas))
         case Writing(), SegmentOpenFailed(roll) if _awaits(state, roll):
             return _write(replace(_without_following(state), wish=Wish.NONE))
@@ -359,7 +368,7 @@ def _write(state: Writing) -> Step:
     if state.wish is not Wish.NONE and state.following is Following.READY and not state.is_roll_due:
         state, more = _weigh(state)
         effects += more
-    if state.is_roll_due or state.wish is not Wish.NONE or log.segment_bytes >= limits.preopen_bytes:
+    if state.is_roll_due or state.wish is not Wish.NONE or _is_nearly_full(state):
         if state.is_roll_due and not log.written:
             after, rolling = _roll(state)
             return after, (*effects, *rolling)
@@ -375,16 +384,25 @@ def _weigh(state: Writing) -> tuple[Writing, Effects]:
     if state.wish is Wish.ROLL or state.following_replicas > state.replicas:
         return replace(state, is_roll_due=True, wish=Wish.NONE), ()
     state = replace(state, wish=Wish.NONE)
-    if state.log.segment_bytes >= state.limits.preopen_bytes:
+    if _is_nearly_full(state):
         return state, ()  # it is needed soon anyway
     discard = DiscardSegment(state.following_roll)
     return replace(state, following=Following.ABSENT, skipped_rolls=state.skipped_rolls + 1), (discard,)
 
 
+def _is_nearly_full(state: Writing) -> bool:
+    """Whether the next segment is to be opened ahead of need; a short one is so as early as a long one."""
+    log, limits = state.log, state.limits
+    preopen_bytes = limits.preopen_bytes
+    if log.segment_bytes_max < limits.segment_bytes:
+        preopen_bytes = preopen_bytes * log.segment_bytes_max // limits.segment_bytes
+    return log.segment_bytes >= preopen_bytes
+
+
 def _take_fitting(log: InFlightBatches, limits: Limits) -> tuple[Batch, ...]:
     """Move what fits into the segment from waiting to written. An empty segment takes a batch of any size."""
     waiting = log.waiting
-    room = limits.segment_bytes - log.segment_bytes
+    room = min(limits.segment_bytes, log.segment_bytes_max) - log.segment_bytes
     size = 0
     taken: list[Batch] = []
     while waiting:
@@ -468,7 +486,7 @@ def _mended(state: Mending, end_offset: int, replicas: int) -> Step:
 def _enter(state: Owning, unindexed: Iterable[int], roll: int, replicas: int) -> Step:
     """Start writing to segment `roll`, which is open and empty; our directory was verified after that (rule 7)."""
     log, limits = state.log, state.limits
-    log.segment_bytes = 0
+    log.segment_bytes, log.segment_bytes_max = 0, log.following_bytes_max
     segment = Segment(state.leader_epoch, roll, log.high_watermark)
     is_short = replicas < limits.replicas_min
     writing = Writing(
@@ -492,7 +510,8 @@ def _step_between(state: State, event: Event) -> Step:
             return _ask(AwaitingSegment(epoch, limits, log, unindexed, roll, skipped_rolls=state.skipped_rolls))
         case Blocked(), ProduceArrived(batch):
             return state, (Reject((batch,), STORAGE_ERROR),)
-        case ((AwaitingSegment(roll=roll) | Blocked(roll=roll)), SegmentOpened(opened, replicas)) if opened == roll:
+        case ((AwaitingSegment() | Blocked()), SegmentOpened(roll, replicas, bytes_max)) if roll == state.roll:
+            state.log.following_bytes_max = bytes_max
             return _enter(state, state.unindexed, roll, replicas)
         case ((AwaitingSegment(roll=roll) | Blocked(roll=roll)), SegmentOpenFailed(failed, is_full)) if failed == roll:
             # What was done for this roll may still be carried out: it is not used again (rule 21).
@@ -558,7 +577,8 @@ def _step_leave(state: State, event: Event) -> Step:
             return after, (acknowledge, *effects)
         case Draining(segment=segment), WriterBroken(roll, is_full) if roll == segment.roll:
             return _break(state, is_full=is_full)
-        case Draining(), SegmentOpened(roll, replicas) if _awaits(state, roll):
+        case Draining(), SegmentOpened(roll, replicas, bytes_max) if _awaits(state, roll):
+            state.log.following_bytes_max = bytes_max
             return replace(state, following=Following.READY, following_replicas=replicas), ()
         case Draining(), SegmentSealed(roll):
             return replace(state, unindexed=state.unindexed - {roll}), ()

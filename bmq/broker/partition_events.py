@@ -59,6 +59,9 @@ class Limits:
     append_alignment_bytes: int = 1
 
 
+ANY_BYTES: Final = 2**62
+"""The length of a segment that only the topic's settings limit."""
+
 RECOVERED: Final = -1
 """In the place of a roll: the segments of earlier epochs whose index is rebuilt."""
 
@@ -125,10 +128,14 @@ class ManifestWritten(Outcome):
 
 @dataclass(frozen=True, slots=True)
 class SegmentOpened(Outcome):
-    """Segment file `roll` is open on `replicas` nodes, and a look at our directory begun after that found it (rule 7)."""
+    """Segment file `roll` is open on `replicas` nodes, and a look at our directory begun after that found it (rule 7).
+
+    `bytes_max`: how long it may become, should the topic's settings allow more.
+    """
 
     roll: int
     replicas: int = 1
+    bytes_max: int = ANY_BYTES
 
 
 @dataclass(frozen=True, slots=True)

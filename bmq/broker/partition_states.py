@@ -7,22 +7,35 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import ClassVar
 
-from bmq.broker.partition_events import Batch, Limits, Segment
+from bmq.broker.partition_events import ANY_BYTES, Batch, Limits, Segment
 
 
 class InFlightBatches:
     """Batches placed but not durable, oldest first: `written` to the current segment, `waiting` to be written.
 
-    `append_ends` has one end offset for each append that is on its way. `segment_bytes` have been written to the segment.
+    `append_ends` has one end offset for each append that is on its way. `segment_bytes` have been written to the segment,
+    which may have `segment_bytes_max`; `following_bytes_max`: of the next one, once it is open.
     `taken`: the batches removed last; if the step fails afterwards, they can still be answered from here (rule 23).
     """
 
-    __slots__ = ("append_ends", "high_watermark", "log_end_offset", "segment_bytes", "taken", "waiting", "written")
+    __slots__ = (
+        "append_ends",
+        "following_bytes_max",
+        "high_watermark",
+        "log_end_offset",
+        "segment_bytes",
+        "segment_bytes_max",
+        "taken",
+        "waiting",
+        "written",
+    )
 
-    def __init__(self, high_watermark: int) -> None:
+    def __init__(self, high_watermark: int, segment_bytes_max: int = ANY_BYTES) -> None:
         self.high_watermark = high_watermark
         self.log_end_offset = high_watermark
         self.segment_bytes = 0
+        self.segment_bytes_max = segment_bytes_max
+        self.following_bytes_max = ANY_BYTES
         self.written: deque[Batch] = deque()
         self.waiting: deque[Batch] = deque()
         self.append_ends: deque[int] = deque()
@@ -133,6 +146,7 @@ class Recovering(State):
     open_files: frozenset[str]
     replicas: int = 0
     first_roll: int = 0
+    first_bytes_max: int = ANY_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +158,7 @@ class Opening(State):
     is_recorded: bool = False
     replicas: int = 0
     first_roll: int = 0
+    first_bytes_max: int = ANY_BYTES
 
 
 @dataclass(frozen=True, slots=True)

@@ -415,7 +415,9 @@ class PartitionRuntime(LogReader):
     def _write(self, effect: ev.WriteBatches) -> None:
         batches = cast("tuple[PendingBatch, ...]", effect.batches)
         segment = self._lifecycle.segments[effect.segment.roll]
+        now_s = self._loop.time()
         if segment.index is None:
+            segment.first_append_s = now_s
             files = self._files
             assert files is not None
             first = batches[0].base_offset
@@ -424,7 +426,6 @@ class PartitionRuntime(LogReader):
             )
             files.begin_segment(segment.index)
         self._current = segment
-        now_s = self._loop.time()
         segment.last_append_s = now_s
         answer = segment.writer.append(segment.place(batches))
         written = partial(self._written, segment.roll, batches[-1].end_offset, now_s)

@@ -28,6 +28,7 @@ from bmq.broker.partition_events import (
     SegmentSealed,
     SegmentSealFailed,
 )
+from bmq.broker.segment_size import first_segment_bytes, next_segment_bytes
 from bmq.broker.surroundings import Surroundings
 from bmq.log.config import LogConfig
 from bmq.log.names import PartitionPaths
@@ -76,6 +77,7 @@ class SegmentLifecycle:
         self._cuts_due: dict[int, int] = {}
         self._next_first_roll = 0
         self._is_failing = False
+        self._is_full = False  # the store had no room for the segment that was asked for last
 
     async def look(self) -> None:
         """Rules 7 and 20: raises FencedWriter unless our directory is there, by a look that began now."""
@@ -99,13 +101,18 @@ class SegmentLifecycle:
         Raises StoreError when it did not work.
         """
         await self._record_cuts()
-        durability = self.config.durability
-        writer = await self._store.create_segment(
-            self._paths.segment(self._paths.leader_epoch, roll),
-            holder=self._surroundings.holder,
-            durability=durability,
-            segment_bytes=self.config.segment_bytes,
-        )
+        durability, segment_bytes = self.config.durability, self._segment_bytes()
+        try:
+            writer = await self._store.create_segment(
+                self._paths.segment(self._paths.leader_epoch, roll),
+                holder=self._surroundings.holder,
+                durability=durability,
+                segment_bytes=segment_bytes,
+            )
+        except StorageFull:
+            self._is_full = True
+            raise
+        self._is_full = False
         loop = asyncio.get_running_loop()
         segment = OwnSegment(
             self._paths.leader_epoch,
@@ -135,7 +142,20 @@ class SegmentLifecycle:
         self._is_failing = False
         self.segments[roll] = segment
         self._surroundings.counts.rolls += 1
-        self._report(SegmentOpened(roll, writer.replicas))
+        self._report(SegmentOpened(roll, writer.replicas, segment_bytes))
+
+    def _segment_bytes(self) -> int:
+        """How long the segment may become that is opened now."""
+        config, first_bytes = self.config, self._surroundings.settings.segment_first_bytes
+        if not self._store.is_reserving:
+            return config.segment_bytes
+        written = [segment for segment in self.segments.values() if segment.first_append_s is not None]
+        if not written or self._is_full:
+            return first_segment_bytes(config, first_bytes)
+        newest = max(written, key=lambda segment: segment.roll)
+        assert newest.first_append_s is not None
+        written_s = asyncio.get_running_loop().time() - newest.first_append_s
+        return next_segment_bytes(config, first_bytes, newest.written_bytes, written_s)
 
     async def open_or_report(self, roll: int) -> None:
         """As `open`, but a failure is told to the machine, which decides when to try again."""

@@ -82,6 +82,10 @@ class HdfsStore:
     def replicas_wanted(self) -> int:
         return self.config.replication
 
+    @property
+    def is_reserving(self) -> bool:
+        return True
+
     # --- the tree
 
     async def make_directory(self, path: str) -> None:

@@ -105,6 +105,10 @@ class LocalStore:
     def replicas_wanted(self) -> int:
         return 1
 
+    @property
+    def is_reserving(self) -> bool:
+        return False
+
     # --- directories
 
     async def make_directory(self, path: str) -> None:

@@ -155,6 +155,10 @@ class SegmentStore(Protocol):
     def replicas_wanted(self) -> int:
         """On how many nodes a file should lie; fewer are used while fewer are healthy. A local directory: 1."""
 
+    @property
+    def is_reserving(self) -> bool:
+        """Whether an open segment keeps the room of its full length from others (HDFS: a block on every DataNode)."""
+
     async def make_directory(self, path: str) -> None:
         """Make one directory, parents excluded; fine when it exists. Raises FileMissing (no parent)."""
 

@@ -453,6 +453,10 @@ class FakeClient:
     def replicas_wanted(self) -> int:
         return self._store.nodes.wanted
 
+    @property
+    def is_reserving(self) -> bool:
+        return True
+
     async def make_directory(self, path: str) -> None:
         await self.request(lambda: self._store.namespace.make_directory(path, with_parents=False), is_change=True)
 

@@ -50,6 +50,7 @@ class File:
     append_counts: list[int] = field(default_factory=list)
     durable_count: int = 0
     replicas: int = 3
+    bytes_max: int = LIMITS.segment_bytes
 
     def close(self, rnd: Random) -> None:
         kept = rnd.randint(self.durable_count, len(self.batches))
@@ -141,6 +142,8 @@ class Owner:
                         lost.append(ev.WriterBroken(segment.roll) if segment.roll % 2 else ev.OwnershipLost())
                         continue
                     file.batches += batches
+                    if len(file.batches) > 1:
+                        assert sum(batch.size_bytes for batch in file.batches) <= file.bytes_max, "too long a segment"
                     file.append_counts.append(len(file.batches))
                 case ev.Abandon():
                     self.later.clear()
@@ -199,7 +202,10 @@ class Owner:
                 self.later.append(("look", roll))
             case "look", int() as roll:
                 file = self.file(roll)
-                self.feed(ev.SegmentOpened(roll, file.replicas) if is_ours else ev.OwnershipLost())
+                bytes_max = rnd.choice((1, 5, LIMITS.segment_bytes, ev.ANY_BYTES))
+                file.bytes_max = min(bytes_max, LIMITS.segment_bytes)
+                opened = ev.SegmentOpened(roll, file.replicas, bytes_max)
+                self.feed(opened if is_ours else ev.OwnershipLost())
             case ev.MendSegment(segment):
                 self.mend(segment, rnd)
             case ev.SealSegment(segment, end_offset):

@@ -359,6 +359,27 @@ def test_the_next_segment_waits_until_the_full_one_is_durable() -> None:
     assert isinstance(state, Writing) and state.unindexed == {0}
 
 
+def test_a_segment_takes_no_more_than_it_was_opened_for() -> None:
+    limits = ev.Limits(segment_bytes=100, preopen_bytes=75)
+    state: State = Writing(5, limits, InFlightBatches(100, segment_bytes_max=20), frozenset(), ev.Segment(5, 0, 100))
+    first, second, third = (ev.Batch(1, 8) for _ in range(3))
+    for batch in (first, second, third):
+        step(state, ev.ProduceArrived(batch))
+    state, effects = step(state, ev.WriteDue())
+    assert effects == (ev.WriteBatches(ev.Segment(5, 0, 100), (first, second)), ev.OpenSegment(1))
+    state, effects = step(state, ev.SegmentOpened(1, bytes_max=40))
+    state, effects = step(state, ev.SegmentSynced(0, 102))
+    assert ev.WriteBatches(ev.Segment(5, 1, 102), (third,)) in effects
+    state, effects = step(state, ev.SegmentSealed(0))
+    longer = ev.Batch(1, 21)
+    step(state, ev.ProduceArrived(longer))
+    state, effects = step(state, ev.WriteDue())
+    assert effects == (ev.WriteBatches(ev.Segment(5, 1, 102), (longer,)),), "29 of 40 is below three quarters"
+    step(state, ev.ProduceArrived(ev.Batch(1, 1)))
+    state, effects = step(state, ev.WriteDue())
+    assert ev.OpenSegment(2) in effects, "30 of 40 is not"
+
+
 def test_a_full_store_refuses_and_recovers() -> None:
     state: State = writing()
     batch, late = ev.Batch(1, 1), ev.Batch(1, 1)
