@@ -73,6 +73,10 @@ def node(
     ] = None,
     rest: Rest = None,
     rack: Annotated[str | None, typer.Option(metavar="RACK", help="Rack or zone of this node")] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", help="Supervise N processes: nodes with the ids and ports that follow [0]"),
+    ] = None,
     config: ConfigFile = None,
 ) -> None:
     """Run one node of a cluster: any roles, over HDFS, found through ZooKeeper."""
@@ -88,6 +92,7 @@ def node(
         internal=internal,
         rest=rest,
         rack=rack,
+        workers=workers,
     )
     run_node(loaded.settings)
 

@@ -7,12 +7,15 @@ import gc
 import os
 import random
 import sys
+from contextlib import nullcontext
+from multiprocessing.connection import Connection
 from typing import Any, Final
 
 import structlog
 import uvloop
 from prometheus_client import REGISTRY
 
+from bmq.cli.heartbeat import Heartbeat
 from bmq.cli.live_summary import live_summary
 from bmq.cli.node import NodeServer
 from bmq.cli.node_rest import NodeRest
@@ -30,8 +33,10 @@ from bmq.cli.process import (
 from bmq.cli.rest_server import RestServer
 from bmq.cli.settings import Settings, split_roles
 from bmq.cli.stores import open_store, register_metrics
+from bmq.cli.workers import run_workers
 from bmq.election.zookeeper import ZooKeeperElection
 from bmq.hdfs.location import is_hdfs
+from bmq.internal.handlers import load_all
 from bmq.metadata.image import ROLE_BROKER, ROLE_COORDINATOR
 from bmq.protocol.errors import BmqError
 
@@ -44,10 +49,21 @@ class NodeSettingsIncomplete(BmqError):
 
 
 def run_node(settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT. Raises BmqError with one sentence when it cannot start or has to end."""
+    """Serve until SIGTERM or SIGINT, here or in workers.
+
+    Raises BmqError with one sentence when it cannot start or has to end.
+    """
     _check(settings)
+    if settings.workers:
+        load_all()  # once for all of them
+        run_workers(settings, _run)
+    else:
+        _run(settings)
+
+
+def _run(settings: Settings, supervisor: Connection | None = None) -> None:
     prepare_process(settings)
-    uvloop.run(_serve(settings))
+    uvloop.run(_serve(settings, supervisor))
 
 
 def _check(settings: Settings) -> None:
@@ -65,8 +81,10 @@ def _check(settings: Settings) -> None:
         )
 
 
-async def _serve(settings: Settings) -> None:
-    stop = asyncio.ensure_future(stop_on_signals().wait())
+async def _serve(settings: Settings, supervisor: Connection | None) -> None:
+    asked = stop_on_signals()
+    stop = asyncio.ensure_future(asked.wait())
+    heartbeat = None if supervisor is None else Heartbeat(supervisor, on_alone=asked.set)
     rest = RestServer()
     rest_address = bind_rest(rest, settings.rest)
     rng = random.Random(os.urandom(16))
@@ -108,7 +126,9 @@ async def _serve(settings: Settings) -> None:
         )
         sys.stdout.flush()
         log.info("server_ready", kafka=kafka, internal=f"{internal[0]}:{internal[1]}")
-        with live_summary(server):
+        if heartbeat is not None:
+            heartbeat.start()
+        with live_summary(server) if heartbeat is None else nullcontext():
             ends: set[asyncio.Future[Any]] = {stop, server.failed}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         log.info("server_stopping")
@@ -118,6 +138,8 @@ async def _serve(settings: Settings) -> None:
         await _stop(server, settings)
         await rest.stop()
         await store.close()
+        if heartbeat is not None:
+            heartbeat.close()
     log.info("server_stopped")
     if server.failed.done():
         server.failed.result()

@@ -94,6 +94,10 @@ class Settings(BaseSettings):
     node_id: int = Field(1, ge=0, description="this node's id, stable for its address")
     rack: str | None = Field(None, description="rack or zone of this node")
     roles: Roles = Field("proxy,broker,coordinator,controller", description="what a node does, separated by commas")
+    workers: int = Field(0, ge=0, le=64, description="processes that `bmq node` supervises; 0: it is the node itself")
+    worker_hang_ms: int = Field(
+        2_000, ge=500, description="a worker whose loop stood still for so long is started again"
+    )
     internal: Address = Field("127.0.0.1:9093", description="address for other nodes")
     internal_advertised: str = Field("", description="address other nodes are told to use, HOST:PORT")
     rest_advertised: str = Field("", description="REST address operators are sent to, HOST:PORT")
@@ -162,7 +166,11 @@ def load_settings(command_line: dict[str, Any], file: Path | None) -> LoadedSett
         merged = _merge(merged, layer)
     if is_hdfs(str(merged.get("store", ""))):
         # A store in this machine's files has the page cache in front of it already.
-        share = {"fetch": {"read_cache_bytes_max": cache_bytes(memory_bytes())}}
+        share_bytes = cache_bytes(memory_bytes())
+        share = {
+            "fetch": {"read_cache_bytes_max": share_bytes},
+            "broker": {"tail_cache_bytes_max": share_bytes},
+        }
         layers.append((f"default, 1/{CACHE_SHARE} of the memory", share))
         merged = _merge(share, merged)
     try:

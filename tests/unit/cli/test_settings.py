@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from bmq.broker.surroundings import BrokerSettings
 from bmq.cli.machine_memory import cache_bytes, memory_bytes
 from bmq.cli.settings import BadSettings, load_settings, split_address
 from bmq.proxy.fetch_settings import FetchSettings
@@ -46,16 +47,19 @@ def test_command_line_beats_environment_beats_file_beats_default(
     assert sources["data"] == "default"
 
 
-def test_in_front_of_hdfs_the_read_cache_is_a_share_of_the_memory_unless_it_is_set(
+def test_in_front_of_hdfs_caches_are_a_share_of_the_memory_unless_they_are_set(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     hdfs = {"store": "hdfs://namenode:8020/bmq"}
     loaded = load_settings(hdfs, None)
     assert loaded.settings.fetch.read_cache_bytes_max == cache_bytes(memory_bytes())
+    assert loaded.settings.broker.tail_cache_bytes_max == cache_bytes(memory_bytes())
+    assert loaded.settings.broker.append_bytes_max == BrokerSettings().append_bytes_max
     assert sources_of(loaded)["fetch.read_cache_bytes_max"] == "default, 1/32 of the memory"
     assert sources_of(loaded)["fetch.read_chunk_bytes"] == "default"
     local = load_settings({"store": "file:/somewhere"}, None)
     assert local.settings.fetch.read_cache_bytes_max == FetchSettings().read_cache_bytes_max
+    assert local.settings.broker.tail_cache_bytes_max == BrokerSettings().tail_cache_bytes_max
     assert sources_of(local)["fetch.read_cache_bytes_max"] == "default"
     monkeypatch.setenv("BMQ_FETCH__READ_CACHE_BYTES_MAX", "5000000")
     loaded = load_settings(hdfs, None)

@@ -1,0 +1,217 @@
+"""`bmq node --workers N`: N processes side by side on one host, and a supervisor that keeps them running.
+
+Each worker is a node of the cluster, with the node id and the ports that follow those of the one before. A worker that
+ended is started again. One whose event loop stands still is killed first: its connections end with it, so its clients
+look for another leader at once instead of after their own timeout (30 s by default).
+
+The supervisor has neither an event loop nor threads of its own, so that it may fork: a worker that is started again has
+everything imported already.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from typing import Any, Final
+
+import structlog
+
+from bmq.aio.backoff import Backoff
+from bmq.cli.logs import configure_logs
+from bmq.cli.settings import Settings, split_address
+from bmq.protocol.errors import BmqError
+
+BEAT_INTERVAL_S: Final = 0.25
+LOOK_INTERVAL_S: Final = 0.25
+OWN_PAUSE_S_MAX: Final = 1.0  # after a longer one nobody's silence counts: the whole machine may have stood still
+RESTART_FIRST_S: Final = 0.05
+RESTART_MAX_S: Final = 5.0
+STEADY_S: Final = 10.0  # a worker that ran for so long is started again without a pause
+_ADDRESSES: Final = ("listen", "advertised", "internal", "internal_advertised", "rest", "rest_advertised")
+_ENDING_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_PORT_MAX: Final = 65_535
+
+RunWorker = Callable[[Settings, Connection], None]
+_fork = multiprocessing.get_context("fork")
+_log = structlog.get_logger("bmq.cli")
+
+
+class WorkerSettingsWrong(BmqError):
+    """There cannot be so many workers with these settings."""
+
+
+class WorkerNotStarted(BmqError):
+    """A worker ended before it was ready for the first time; it has said why."""
+
+
+def worker_settings(settings: Settings, number: int) -> Settings:
+    """Of worker `number` (from 0 on): ids and ports that follow those that were given. Port 0 stays 0: any free one."""
+    changes: dict[str, Any] = {"node_id": settings.node_id + number}
+    for name in _ADDRESSES:
+        address = getattr(settings, name)
+        if address and split_address(address)[1]:
+            host, _, port = address.rpartition(":")
+            if int(port) + number > _PORT_MAX:
+                raise WorkerSettingsWrong(f"{name} {address} leaves no port for worker {number + 1}")
+            changes[name] = f"{host}:{int(port) + number}"
+    return settings.model_copy(update=changes)
+
+
+@dataclass(slots=True)
+class _Worker:
+    settings: Settings
+    process: multiprocessing.process.BaseProcess | None = None
+    beats: Connection | None = None
+    heard_s: float | None = None  # the last beat; None before the first
+    started_s: float = 0.0
+    due_s: float | None = None  # when it is started again
+    backoff: Backoff = field(default_factory=lambda: Backoff(None, first_s=RESTART_FIRST_S, max_s=RESTART_MAX_S))
+
+
+class Workers:
+    """`run` returns after SIGTERM or SIGINT, when all workers have left in order.
+
+    `run_worker` is what a worker's process does: it sends a byte over the connection every `BEAT_INTERVAL_S` once it is
+    ready, and leaves in order when the other end is gone.
+    """
+
+    def __init__(self, settings: Settings, run_worker: RunWorker) -> None:
+        self._workers = [_Worker(worker_settings(settings, number)) for number in range(settings.workers)]
+        self._hang_s = settings.worker_hang_ms / 1000
+        self._run_worker = run_worker
+        self._signals = 0
+        self._is_ending = False
+
+    def run(self) -> None:
+        """Raises WorkerNotStarted."""
+        for number in _ENDING_SIGNALS:
+            signal.signal(number, self._ask)
+        for worker in self._workers:
+            self._start(worker)
+        failed = None
+        looked_s, told = time.monotonic(), 0
+        while self._running():
+            wait(self._watched(), LOOK_INTERVAL_S)
+            if self._signals > told:
+                told = self._signals
+                self._end()
+            now_s = time.monotonic()
+            self._hear(now_s)
+            if now_s - looked_s > OWN_PAUSE_S_MAX:
+                self._trust_all(now_s)
+            looked_s = now_s
+            for worker in self._workers:
+                failed = self._look(worker, now_s) or failed
+            if failed is not None and not self._is_ending:
+                self._end()
+        if failed is not None:
+            raise WorkerNotStarted(failed)
+
+    def _running(self) -> bool:
+        return any(worker.process is not None or worker.due_s is not None for worker in self._workers)
+
+    def _watched(self) -> list[Any]:
+        found: list[Any] = []
+        for worker in self._workers:
+            if worker.process is not None:
+                found.append(worker.process.sentinel)
+            if worker.beats is not None:
+                found.append(worker.beats)
+        return found
+
+    def _start(self, worker: _Worker) -> None:
+        beats, other_end = _fork.Pipe(duplex=False)
+        process = _fork.Process(target=self._be_worker, args=(worker.settings, beats, other_end))
+        worker.due_s, worker.heard_s, worker.started_s = None, None, time.monotonic()
+        process.start()
+        other_end.close()
+        worker.process, worker.beats = process, beats
+        _log.info("worker_started", node_id=worker.settings.node_id, pid=process.pid)
+
+    def _be_worker(self, settings: Settings, own_beats: Connection, beats: Connection) -> None:
+        """In the worker's process: let go of the supervisor's things, then serve."""
+        for number in _ENDING_SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        for connection in (own_beats, *(worker.beats for worker in self._workers if worker.beats is not None)):
+            with suppress(OSError):  # closed before
+                connection.close()
+        try:
+            self._run_worker(settings, beats)
+        except BmqError as error:
+            sys.stderr.write(f"bmq: node {settings.node_id}: {error}\n")
+            sys.stderr.flush()
+            os._exit(1)
+
+    def _hear(self, now_s: float) -> None:
+        for worker in self._workers:
+            beats = worker.beats
+            try:
+                while beats is not None and beats.poll():
+                    beats.recv_bytes()
+                    worker.heard_s = now_s
+            except (EOFError, OSError):
+                worker.beats = None
+                beats.close()  # type: ignore[union-attr]
+
+    def _trust_all(self, now_s: float) -> None:
+        for worker in self._workers:
+            if worker.heard_s is not None:
+                worker.heard_s = now_s
+
+    def _look(self, worker: _Worker, now_s: float) -> str | None:
+        """Take care of one worker; a sentence when it cannot be started at all."""
+        process = worker.process
+        if process is None:
+            if worker.due_s is not None and (self._is_ending or now_s >= worker.due_s):
+                worker.due_s = None
+                if not self._is_ending:
+                    self._start(worker)
+            return None
+        if process.exitcode is None:
+            if worker.heard_s is not None and now_s - worker.heard_s > self._hang_s and not self._is_ending:
+                _log.error("worker_stands_still", node_id=worker.settings.node_id, pid=process.pid)
+                process.kill()
+            return None
+        return self._ended(worker, process, now_s)
+
+    def _ended(self, worker: _Worker, process: multiprocessing.process.BaseProcess, now_s: float) -> str | None:
+        exit_code, was_ready = process.exitcode, worker.heard_s is not None or worker.backoff.failures > 0
+        process.join()
+        process.close()
+        worker.process = None
+        if worker.beats is not None:
+            worker.beats.close()
+            worker.beats = None
+        if self._is_ending:
+            return None
+        if not was_ready:
+            return f"node {worker.settings.node_id} ended with exit code {exit_code} before it was ready"
+        if now_s - worker.started_s > STEADY_S:
+            worker.backoff.reset()
+        pause_s = worker.backoff.next_s()
+        worker.due_s = now_s + pause_s
+        _log.error("worker_ended", node_id=worker.settings.node_id, exit_code=exit_code, again_in_s=pause_s)
+        return None
+
+    def _ask(self, *_: Any) -> None:
+        self._signals += 1
+
+    def _end(self) -> None:
+        self._is_ending = True
+        for worker in self._workers:
+            if worker.process is not None:
+                worker.process.terminate()
+
+
+def run_workers(settings: Settings, run_worker: RunWorker) -> None:
+    """Serve with `settings.workers` workers until SIGTERM or SIGINT. Raises BmqError with one sentence."""
+    workers = Workers(settings, run_worker)
+    configure_logs(settings.log_level, settings.log_format)
+    workers.run()
