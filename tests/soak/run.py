@@ -32,14 +32,17 @@ PROPERTIES: Final = {"dfs.namenode.safemode.extension": "5000"}
 LOAD: Final = Load("soak", partitions=6, records_per_s=400, producers=({}, {}), members=({}, {}))
 SEGMENT_BYTES: Final = 2 * 1024 * 1024  # a roll of each partition every dozen seconds
 MEMORY_MIB_MAX: Final = 600.0
-READ_CACHE_BYTES_MAX: Final = 256 * 1024 * 1024  # by itself it would take a share of the machine
+# By themselves the caches would take a share of the machine.
+READ_CACHE_BYTES_MAX: Final = 256 * 1024 * 1024
+TAIL_CACHE_BYTES_MAX: Final = 64 * 1024 * 1024
 # Between the medians of the first and of the last quarter of a run that is long enough to have warm servers in both.
 GROWTH_MIB_MAX: Final = 60.0
 GROWTH_SEEN_S_MIN: Final = 600.0
 WATCH_INTERVAL_S: Final = 0.5
-START_TIMEOUT_S: Final = 60.0
+# A start gives up when a DataNode that alone has what it reads stands still for longer than its own minute.
+START_TIMEOUT_S: Final = 120.0
 START_PAUSE_S: Final = 1.0
-HEAL_TIMEOUT_S: Final = 90.0
+HEAL_TIMEOUT_S: Final = 200.0
 # After a power loss the NameNode has to recover leases, and others may be hurt meanwhile.
 SERVED_TIMEOUT_S: Final = 180.0
 # A run in which little happened proves little.
@@ -82,7 +85,10 @@ class Soak:
         return self.report
 
     async def _serve(self, namenode: Address) -> None:
-        environment = {"BMQ_FETCH__READ_CACHE_BYTES_MAX": str(READ_CACHE_BYTES_MAX)}
+        environment = {
+            "BMQ_FETCH__READ_CACHE_BYTES_MAX": str(READ_CACHE_BYTES_MAX),
+            "BMQ_BROKER__TAIL_CACHE_BYTES_MAX": str(TAIL_CACHE_BYTES_MAX),
+        }
         if self._disks:
             environment["BMQ_KAFKA"] = json.dumps(HSYNC)
         self._server = HdfsBmqServer(self._directory / "server", namenode, "/bmq", environment)
