@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from typing import TypeVar
 
 from bmq.dev.hadoop_configuration import QUICK_PROPERTIES
 from bmq.dev.hdfs import HdfsCluster
+from bmq.dev.http_get import http_get
 from bmq.hdfs.config import HdfsConfig
 from tests.support.processes import JARS
 
@@ -63,6 +65,16 @@ def running(cluster: HdfsCluster) -> Iterator[HdfsCluster]:
         yield cluster
     finally:
         outside_any_loop(cluster.stop())
+
+
+async def reserved_bytes(cluster: HdfsCluster) -> list[int]:
+    """What each DataNode sets aside for replicas that are being written."""
+    found = []
+    for node in cluster.plan.datanodes:
+        answer = json.loads(await http_get(node.http, "/jmx?qry=Hadoop:service=DataNode,name=DataNodeInfo"))
+        volumes = json.loads(answer["beans"][0]["VolumeInfo"])
+        found.append(sum(volume["reservedSpaceForReplicas"] for volume in volumes.values()))
+    return found
 
 
 def config_of(cluster: HdfsCluster, root: str, user: str = USER, **settings: float) -> HdfsConfig:

@@ -1,4 +1,4 @@
-"""Three hundred partitions written at once on three DataNodes: it holds steady, and at rest nothing stays open."""
+"""Three hundred partitions of the default segment size written at once: it holds steady, and at rest nothing stays open."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bmq.dev.hdfs import HdfsCluster
-from tests.support.hdfs import fresh_root
+from tests.support.hdfs import fresh_root, outside_any_loop, reserved_bytes
 from tests.support.processes import eventually
 from tests.support.servers import BmqServer
 
@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 PARTITIONS = 300
 ROUNDS = 20
 IDLE_CLOSE_MS = 8_000
+RESERVED_BYTES_MAX = 10 * 1024 * 1024  # for each; segment.bytes is 128 MiB
 RESIDENT_BYTES_MAX = 400 * 1024 * 1024
 
 
@@ -35,7 +36,7 @@ def test_300_active_partitions_and_then_none(hdfs: HdfsCluster, tmp_path: Path) 
     server.start()
     try:
         admin = AdminClient({"bootstrap.servers": server.bootstrap})
-        config = {"segment.bytes": str(8 * 1024 * 1024), "bmq.segment.idle.close.ms": str(IDLE_CLOSE_MS)}
+        config = {"bmq.segment.idle.close.ms": str(IDLE_CLOSE_MS)}
         topic = NewTopic("many", num_partitions=PARTITIONS, config=config)
         admin.create_topics([topic], request_timeout=60)["many"].result(60)
         producer = Producer({"bootstrap.servers": server.bootstrap, "enable.idempotence": True, "linger.ms": 5})
@@ -51,6 +52,8 @@ def test_300_active_partitions_and_then_none(hdfs: HdfsCluster, tmp_path: Path) 
             assert producer.flush(60) == 0
         assert failures == []
         assert open_blocks(server) >= PARTITIONS
+        reserved = outside_any_loop(reserved_bytes(hdfs))
+        assert max(reserved) < PARTITIONS * RESERVED_BYTES_MAX, "an open block counts at its full size"
         assert psutil.Process(server.pid).memory_info().rss < RESIDENT_BYTES_MAX
         # The metadata log alone stays open.
         assert eventually(lambda: open_blocks(server) <= 1, 90, "idle segments are closed")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -13,12 +12,11 @@ import hdfs_native
 import pytest
 
 from bmq.dev.hdfs import HdfsCluster
-from bmq.dev.http_get import http_get
 from bmq.hdfs.block_stream import BlockStream, Stage, StreamOpenFailed
 from bmq.hdfs.config import HdfsConfig, WriteMode
 from bmq.hdfs.store import HdfsStore
 from bmq.log.store import AlreadyExists, Durability, FencedWriter, FileMissing, WriterBroken
-from tests.support.hdfs import config_of, fresh_root, new_cluster, running, until
+from tests.support.hdfs import config_of, fresh_root, new_cluster, reserved_bytes, running, until
 
 pytestmark = pytest.mark.integration
 
@@ -253,16 +251,6 @@ async def test_a_hung_datanode_is_found_in_time(hurt_hdfs: HdfsCluster, mode: Wr
             following.abandon()
         finally:
             await hung.resume()
-
-
-async def reserved_bytes(cluster: HdfsCluster) -> list[int]:
-    """What each DataNode sets aside for replicas that are being written."""
-    found = []
-    for node in cluster.plan.datanodes:
-        answer = json.loads(await http_get(node.http, "/jmx?qry=Hadoop:service=DataNode,name=DataNodeInfo"))
-        volumes = json.loads(answer["beans"][0]["VolumeInfo"])
-        found.append(sum(volume["reservedSpaceForReplicas"] for volume in volumes.values()))
-    return found
 
 
 @MODES

@@ -41,7 +41,6 @@ ENVIRONMENT: Final = {
     "BMQ_BROKER__INDEX_CACHE_BYTES_MAX": str(4 * MIB),
     "BMQ_ROUTER__TAIL_CACHE_BYTES_MAX": str(8 * MIB),
     "BMQ_FETCH__READ_CACHE_BYTES_MAX": str(16 * MIB),
-    "BMQ_BROKER__TAIL_CACHE_BYTES_MAX": str(64 * MIB),
 }
 # What only a mistake of ours makes Python say.
 MISTAKES: Final = (
