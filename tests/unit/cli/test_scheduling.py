@@ -1,48 +1,14 @@
-"""How a server asks the kernel for its turns, tried in processes of their own."""
+"""How a server asks the kernel for its turns where it may not."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import pytest
 
 from bmq.cli import scheduling
 
 pytestmark = pytest.mark.unit
-
-POLICIES = """
-import os, sys, threading
-from bmq.cli.process import prepare_process
-from bmq.cli.scheduling import THIS_THREAD
-from bmq.cli.settings import Settings
-os.sched_setscheduler(THIS_THREAD, int(sys.argv[1]), os.sched_param(0))
-prepare_process(Settings(store=sys.argv[2], scheduling=sys.argv[3]))
-found = [os.sched_getscheduler(THIS_THREAD)]
-later = threading.Thread(target=lambda: found.append(os.sched_getscheduler(THIS_THREAD)))
-later.start()
-later.join()
-print(*found)
-"""
-HDFS = "hdfs://127.0.0.1:9000/bmq"
-
-
-@pytest.mark.parametrize(
-    ("before", "store", "wanted", "after"),
-    [
-        (os.SCHED_OTHER, HDFS, "auto", os.SCHED_BATCH),
-        (os.SCHED_OTHER, "", "auto", os.SCHED_OTHER),
-        (os.SCHED_OTHER, "", "batch", os.SCHED_BATCH),
-        (os.SCHED_OTHER, HDFS, "normal", os.SCHED_OTHER),
-        (os.SCHED_IDLE, HDFS, "auto", os.SCHED_IDLE),
-    ],
-    ids=["on HDFS", "embedded", "wanted", "not wanted", "given from outside"],
-)
-def test_the_process_and_its_later_threads_have_a_policy(before: int, store: str, wanted: str, after: int) -> None:
-    command = [sys.executable, "-c", POLICIES, str(before), store, wanted]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-    assert done.stdout.split() == [str(after), str(after)], done.stderr
 
 
 def test_a_refusal_of_the_kernel_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
