@@ -11,7 +11,7 @@ SEEDS ?= 1000
 # What the installed package is made of besides its Python modules, which an editable install reads in place.
 PACKAGE := pyproject.toml setup.py $(wildcard bmq/hdfs/proto/*.proto)
 
-.PHONY: help run install tools jars check test test-bare bench bench-hdfs bench-cluster bench-core soak soak-cluster plot simulate mutants clean
+.PHONY: help run install tools jars check test test-bare bench bench-hdfs bench-cluster bench-core bench-all soak soak-cluster plot simulate mutants clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; do \
@@ -54,6 +54,8 @@ bench-cluster: $(VENV)/.installed-bench tools $(JARS)/kafka/.fetched $(JARS)/had
 
 bench-core: $(VENV)/.installed-bench tools $(JARS)/kafka/.fetched ## one core of bmq beside one of Apache Kafka, under a client in C -> bench/results/core.json
 	@$(BIN)/python -m bench.core
+
+bench-all: bench bench-hdfs bench-cluster bench-core ## all of them, one after the other: two and a half hours
 
 soak: SOAK_MINUTES ?= 20
 soak: $(VENV)/.installed-dev tools $(JARS)/hadoop/.fetched ## random faults under load on a real HDFS for SOAK_MINUTES; HAZARDS=all for worse ones, as root

@@ -78,6 +78,7 @@ def _drain_p99(window: str) -> Figure:
 NO_ZOOKEEPER: Final = "Kafka has no ZooKeeper any more"
 NO_PROXY: Final = "Kafka has no proxies"
 NO_SCALE: Final = "Kafka has no order to start or stop brokers"
+NO_SUPERVISOR: Final = "Kafka's brokers have no supervisor of their own"
 COPIES_ALL: Final = "Kafka copies all of it"
 NOT_TUNED: Final = "nothing is tuned"
 
@@ -100,6 +101,9 @@ def _faults(suffix: str = "", where: str = "") -> tuple[Absolute, ...]:
 ABSOLUTES: Final = (
     *_faults(),
     *_faults(COMBINED_SUFFIX, "; combined layout"),
+    Absolute(
+        "hung_worker_gap_max_s", "hung_worker", "gap, a supervised node hangs, longest", "s", 4, _longest_gap, NO_SUPERVISOR
+    ),
     Absolute("kill9_proxy_gap_max_s", "kill9_proxy", "gap, kill -9 of a proxy, longest", "s", 1, _longest_gap, NO_PROXY),
     Absolute("move_gap_10mib_s", "move", "gap, a partition of 10 MiB moves", "s", 0.3, _move_gap("10mib")),
     Absolute("move_gap_1gib_s", "move", "gap, a partition of 1 GiB moves", "s", 0.3, _move_gap("1gib")),

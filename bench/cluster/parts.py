@@ -7,6 +7,8 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any, Final
 
+import psutil
+
 from bench.cluster import drain, faults, many, moves, restarts, scaling
 from bench.cluster.criteria import COMBINED_SUFFIX, DEFAULT_SESSION, PAIRS, SEPARATE, VARIANTS
 from bench.cluster.filling import fill
@@ -76,6 +78,26 @@ def kill9_broker(part: str, stage: Stage, plan: Plan, findings: Findings) -> Non
 def hung_broker(part: str, stage: Stage, plan: Plan, findings: Findings) -> None:
     counts = (plan.broker_hangs, plan.kafka_broker_hangs)
     _alternating_faults(part, stage, plan, findings, counts, lambda node: node.pause(), lambda node: node.resume())
+
+
+def hung_worker(stage: Stage, plan: Plan, findings: Findings) -> None:
+    """Every node a proxy, and a process under a supervisor: what stands still is ended and started again."""
+    done = findings.rounds("hung_worker", BMQ, plan.worker_hangs)
+    with findings.attempt(["hung_worker"], BMQ), stage.bmq(COMBINED, arguments=("--workers", "1")) as side:
+        faults.make_topic(side)
+        faults.rounds(
+            side,
+            plan.worker_hangs,
+            faults.busiest_broker,
+            _suspend_worker,
+            lambda node: side.nodes[node.node_id].wait_until_ready(),
+            done,
+        )
+
+
+def _suspend_worker(node: Node) -> None:
+    (worker,) = psutil.Process(node.process.pid).children()
+    worker.suspend()
 
 
 def kill9_default_session(stage: Stage, plan: Plan, findings: Findings) -> None:
@@ -302,6 +324,7 @@ RUNS: Final[Mapping[str, Part]] = {
     **_in_both_layouts("kill9_broker", kill9_broker),
     DEFAULT_SESSION: _of_bmq_alone(kill9_default_session),
     **_in_both_layouts("hung_broker", hung_broker),
+    "hung_worker": _of_bmq_alone(hung_worker),
     "kill9_proxy": _of_bmq_alone(kill9_proxy),
     **_in_both_layouts("controller_kill", controller_kill),
     **{part: _of_bmq_alone(work) for part, work in _in_both_layouts("zookeeper_away", zookeeper_away).items()},

@@ -19,6 +19,7 @@ PARTS: Final = (
     DEFAULT_SESSION,
     "hung_broker",
     "hung_broker_combined",
+    "hung_worker",
     "kill9_proxy",
     "controller_kill",
     "controller_kill_combined",
@@ -52,6 +53,7 @@ class Plan:
     default_session_kills: int = 5
     broker_hangs: int = 5
     kafka_broker_hangs: int = 1
+    worker_hangs: int = 5
     proxy_kills: int = 10
     controller_kills: int = 3
     controller_kills_apart_s: float = 8.0
@@ -93,6 +95,7 @@ def _quick(plan: Plan) -> Plan:
         default_session_kills=1,
         broker_hangs=1,
         kafka_broker_hangs=0,
+        worker_hangs=1,
         proxy_kills=2,
         controller_kills=1,
         zookeeper_away_s=8.0,

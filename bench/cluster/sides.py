@@ -96,6 +96,7 @@ class BmqSide:
         *,
         environment: Mapping[str, str] | None = None,
         kafka: Mapping[str, str] | None = None,
+        arguments: Sequence[str] = (),
     ) -> None:
         configs = {"group.initial.rebalance.delay.ms": "0", **(kafka or {})}
         self.cluster = BmqCluster(
@@ -107,7 +108,7 @@ class BmqSide:
         )
         self._daemon_pids = dict(daemon_pids)
         for roles in layout:
-            self.cluster.add(roles)
+            self.cluster.add(roles, arguments=arguments)
 
     def start(self) -> None:
         self.cluster.start()

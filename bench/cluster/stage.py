@@ -102,8 +102,9 @@ class Stage:
         *,
         environment: Mapping[str, str] | None = None,
         kafka: Mapping[str, str] | None = None,
+        arguments: Sequence[str] = (),
     ) -> Iterator[BmqSide]:
-        """A new cluster that is gone afterwards."""
+        """A new cluster that is gone afterwards. `arguments`: of each node."""
         self.up()
         side = BmqSide(
             self.directory / f"bmq-{next(self._numbers)}",
@@ -113,6 +114,7 @@ class Stage:
             layout,
             environment=environment,
             kafka=kafka,
+            arguments=arguments,
         )
         try:
             side.start()

@@ -44,6 +44,7 @@ FAULTS: dict[str, dict[str, Any]] = {
 GOOD: dict[str, dict[str, Any]] = {
     **FAULTS,
     **{f"{part}_combined": raw for part, raw in FAULTS.items()},
+    "hung_worker": rounds_of(2.6, 3.1),
     "kill9_proxy": rounds_of(0.2, 0.9),
     "move": {
         "under_load": {size: [{"gap_s": 0.1}, {"gap_s": 0.25}] for size in ("10mib", "1gib", "5gib")},
@@ -111,6 +112,7 @@ def test_the_bounds_are_those_that_were_asked_for() -> None:
     assert bounds == {
         **faults,
         **{f"{name}_combined": bound for name, bound in faults.items()},
+        "hung_worker_gap_max_s": ("<=", 4),
         "kill9_proxy_gap_max_s": ("<=", 1),
         "move_gap_10mib_s": ("<=", 0.3),
         "move_gap_1gib_s": ("<=", 0.3),
