@@ -130,7 +130,12 @@ class Workers:
         beats, other_end = _fork.Pipe(duplex=False)
         process = _fork.Process(target=self._be_worker, args=(worker.settings, beats, other_end))
         worker.due_s, worker.heard_s, worker.started_s = None, None, time.monotonic()
-        process.start()
+        # A signal that came to the child before it has let go of our handlers would be lost.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING_SIGNALS)
+        try:
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING_SIGNALS)
         other_end.close()
         worker.process, worker.beats = process, beats
         _log.info("worker_started", node_id=worker.settings.node_id, pid=process.pid)
@@ -139,6 +144,7 @@ class Workers:
         """In the worker's process: let go of the supervisor's things, then serve."""
         for number in _ENDING_SIGNALS:
             signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING_SIGNALS)
         for connection in (own_beats, *(worker.beats for worker in self._workers if worker.beats is not None)):
             with suppress(OSError):  # closed before
                 connection.close()
@@ -175,9 +181,10 @@ class Workers:
                     self._start(worker)
             return None
         if process.exitcode is None:
-            if worker.heard_s is not None and now_s - worker.heard_s > self._hang_s and not self._is_ending:
+            if worker.heard_s is not None and now_s - worker.heard_s > self._hang_s:
                 _log.error("worker_stands_still", node_id=worker.settings.node_id, pid=process.pid)
                 process.kill()
+                worker.heard_s = now_s  # it may take a while: ask and tell once in so long
             return None
         return self._ended(worker, process, now_s)
 

@@ -49,7 +49,7 @@ class BmqNode:
         command = [sys.executable, "-m", "bmq.cli.main", "node", "--roles", ",".join(plan.roles)]
         command += ["--node-id", str(plan.node_id), "--store", url, "--zookeeper", zookeeper]
         command += ["--listen", str(plan.kafka)] if plan.kafka else []
-        command += ["--internal", str(plan.internal), "--rest", str(plan.rest)]
+        command += ["--internal", str(plan.internal), "--rest", str(plan.rest), "--workers", "0"]
         log_file = directory / "log" / f"{plan.name}.log"
         # Not as an option: nodes that this one starts when the cluster is scaled inherit it.
         self.daemon = Daemon(plan.name, command, log_file, self._probe, {FILE_VARIABLE: str(settings)})

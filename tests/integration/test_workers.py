@@ -45,7 +45,7 @@ def run(settings, supervisor):
     uvloop.run(serve(settings, supervisor))
 
 try:
-    run_workers(Settings(workers=2, node_id=5, worker_hang_ms=1000, listen="127.0.0.1:700", log_format="json"), run)
+    run_workers(Settings(workers=2, node_id=5, worker_hang_ms=2500, listen="127.0.0.1:700", log_format="json"), run)
 except BmqError as error:
     sys.exit(f"bmq: {error}")
 """
@@ -115,12 +115,21 @@ def test_one_that_stands_still_is_ended_and_started_again(supervisor: ManagedPro
     assert supervisor.stop() == 0
 
 
+def test_one_that_stands_still_while_all_leave_is_not_waited_for(supervisor: ManagedProcess) -> None:
+    start(supervisor)
+    os.kill(newest_pid(supervisor, 6), signal.SIGSTOP)
+    assert supervisor.stop(15) == 0
+    said = supervisor.log_of_this_run()
+    assert "left 5" in said and "left 6" not in said, said
+    assert all(is_gone(pid) for pid in pids(supervisor))
+
+
 def test_a_supervisor_that_stood_still_blames_nobody(supervisor: ManagedProcess) -> None:
     """Longer than the bound of its workers; they wait for nothing."""
     start(supervisor)
     supervisor.pause()
     paused_s = time.monotonic()
-    eventually(lambda: time.monotonic() > paused_s + 2, 5, "a pause twice as long as their bound")
+    eventually(lambda: time.monotonic() > paused_s + 5, 10, "a pause twice as long as their bound")
     supervisor.resume()
     assert supervisor.stop() == 0
     assert "worker_stands_still" not in supervisor.log_of_this_run()

@@ -81,6 +81,7 @@ class NodeCommand:
             *("--listen", address),
             *("--internal", address),
             *("--rest", address),
+            *("--workers", "0"),
             *(("--rack", self.rack) if self.rack else ()),
             *self.more,
         ]

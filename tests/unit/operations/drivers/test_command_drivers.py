@@ -189,6 +189,6 @@ def test_the_command_line_of_a_node() -> None:
     command = NodeCommand(store="hdfs://a:1/b", zookeeper="z:2", rack="r", more=("--config", "f"), program=("bmq",))
     assert " ".join(command.of(NodeSpec(100, "proxy,broker"))) == (
         "bmq node --node-id 100 --roles proxy,broker --store hdfs://a:1/b --zookeeper z:2 --listen 127.0.0.1:0 "
-        "--internal 127.0.0.1:0 --rest 127.0.0.1:0 --rack r --config f"
+        "--internal 127.0.0.1:0 --rest 127.0.0.1:0 --workers 0 --rack r --config f"
     )
     assert "[::1]:0" in NodeCommand(store="s", zookeeper="z", host="::1").of(NodeSpec(1, "broker"))
