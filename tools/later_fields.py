@@ -14,8 +14,12 @@ LATER_FIELDS: dict[tuple[str, int], tuple[WireField, ...]] = {
     ),
     # Which roles the node has; a listener's name tells clients', nodes' and REST addresses apart.
     ("BrokerRegistrationRequest", 4): (WireField("roles", "string", "str", None, True, False, 10_000, ()),),
-    # Of the group's shard, as the proxy that forwards the request knows it: what comes late finds another.
-    ("EnvelopeRequest", 0): (WireField("leader_epoch", "int32", "int", None, False, False, 10_000, -1),),
+    # Of the group's shard, as the proxy that forwards the request knows it: what comes late finds another. And how long
+    # after the connection's first request it was sent: what takes much longer than that one did comes late.
+    ("EnvelopeRequest", 0): (
+        WireField("leader_epoch", "int32", "int", None, False, False, 10_000, -1),
+        WireField("connection_age_ms", "int64", "int", None, False, False, 10_001, -1),
+    ),
     # Why a node was refused: one sentence for whoever started it.
     ("BrokerRegistrationResponse", 4): (WireField("error_message", "string", "str", None, False, True, 10_000, None),),
     ("DeletableGroupResult", 3): (WireField("error_message", "string", "str", None, False, True, None, None),),

@@ -62,7 +62,11 @@ _known_shard_of = lru_cache(maxsize=65_536)(_shard_of)
 
 
 class ShardDirectory(Generic[S]):
-    """The shards by number. `kind`: of what, as it stands in log lines."""
+    """The shards by number. `kind`: of what, as it stands in log lines.
+
+    Requests get a shard in the order in which they asked for it: one that comes when the shard has just been loaded stays
+    behind those that waited for it. Else a commit could overtake an older one, which its client has given up meanwhile.
+    """
 
     def __init__(self, kind: str, shards: Shards, make: MakeShard[S], config: CoordinatorConfig) -> None:
         self.ready: dict[int, S] = {}
@@ -71,6 +75,7 @@ class ShardDirectory(Generic[S]):
         self._shards = shards
         self._make = make
         self._loads: dict[int, asyncio.Task[S | ErrorCode]] = {}
+        self._queues: dict[int, dict[object, None]] = {}  # who waits for a shard, in order
         self._slots = asyncio.Semaphore(config.shards_loading_max)
         self._is_closed = False
         self._told: dict[int, ErrorCode] = {}  # why a shard could not be loaded, while it cannot
@@ -79,13 +84,13 @@ class ShardDirectory(Generic[S]):
         return shard_of(key, self._shards.partition_count())
 
     def find(self, key: str) -> S | None:
-        """The shard of a key if it is loaded: the fast path."""
-        return self.ready.get(shard_of(key, self._shards.partition_count()))
+        """The shard of a key if it is loaded, and nobody waits for it any more: the fast path."""
+        return self._at_once(shard_of(key, self._shards.partition_count()))
 
     async def get(self, key: str) -> S:
         """The shard of a key, loaded if need be. Raises KafkaError with a code for the client."""
         number = self.number_of(key)
-        return self.ready.get(number) or await self.load(number)
+        return self._at_once(number) or await self.load(number)
 
     async def all(self) -> list[S]:
         """Every shard that is ours. Raises KafkaError if one cannot be loaded now."""
@@ -96,9 +101,24 @@ class ShardDirectory(Generic[S]):
 
     async def load(self, number: int) -> S:
         """Wait for a shard up to `load_wait_max_ms`; loading goes on behind it. Raises KafkaError."""
-        shard = self.ready.get(number)
+        shard = self._at_once(number)
         if shard is not None:
             return shard
+        queue, place = self._queues.setdefault(number, {}), object()
+        queue[place] = None
+        try:
+            loaded = self.ready.get(number) or await self._load(number)
+            while next(iter(queue)) is not place:  # noqa: ASYNC110 -- they go on within a few turns of the event loop
+                await asyncio.sleep(0)
+        finally:
+            del queue[place]
+            if not queue:
+                del self._queues[number]
+        if loaded.is_lost:  # lost right after loading: requests to it would never be answered
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, "another process has the shard now")
+        return loaded
+
+    async def _load(self, number: int) -> S:
         if self._is_closed:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator is stopping")
         task = self._loads.get(number)
@@ -115,8 +135,6 @@ class ShardDirectory(Generic[S]):
         loaded = task.result()
         if isinstance(loaded, ErrorCode):
             raise KafkaError(loaded)
-        if loaded.is_lost:  # lost right after loading: requests to it would never be answered
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, "another process has the shard now")
         return loaded
 
     def resign(self, number: int) -> None:
@@ -166,6 +184,9 @@ class ShardDirectory(Generic[S]):
             self.ready[number] = shard
             self._told.pop(number, None)
             return shard
+
+    def _at_once(self, number: int) -> S | None:
+        return None if number in self._queues else self.ready.get(number)
 
     def _loaded(self, number: int, task: asyncio.Task[S | ErrorCode]) -> None:
         if self._loads.get(number) is task:

@@ -15,6 +15,10 @@ class Peer(Protocol):
     def on_lost(self, lost: Callable[[], None]) -> None:
         """Call `lost` once when the connection is closed, by either side; if it is closed already, soon."""
 
+    @property
+    def age_s(self) -> float:
+        """Since its first bytes were received."""
+
 
 @dataclass(frozen=True, slots=True)
 class Received:

@@ -118,6 +118,7 @@ class Connection(asyncio.BufferedProtocol):
             listener.receive_buffer, listener.limits.request_bytes_max, listener.limits.frame_bytes_at_first_max
         )
         self._transport: asyncio.Transport | None = None
+        self._first_received_s: float | None = None
         self._is_ordered = listener.is_ordered
         self._slots: deque[Slot] = deque()  # in the order in which their answers leave
         self._unplaced: dict[Slot, None] = {}  # not answered yet, where that alone settles their place
@@ -156,6 +157,8 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self._listener.stats.received_bytes += nbytes
         self.active_at_s = self._loop.time()
+        if self._first_received_s is None:
+            self._first_received_s = self.active_at_s
         try:
             frames = self._splitter.feed(nbytes)
         except MalformedMessage as error:
@@ -204,6 +207,10 @@ class Connection(asyncio.BufferedProtocol):
             self._tell(lost)
 
     # --- for handlers
+    @property
+    def age_s(self) -> float:
+        return 0.0 if self._first_received_s is None else self._loop.time() - self._first_received_s
+
     def on_lost(self, lost: Callable[[], None]) -> None:
         """Call once when the connection is closed, from whichever side; soon if it is. Given twice, called once."""
         if self._is_lost:

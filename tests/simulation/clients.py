@@ -332,6 +332,8 @@ class Consumer(Client):
         if joined.error_code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.MEMBER_ID_REQUIRED):
             self._member_id = joined.member_id if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED else ""
             raise Unhappy("join again")
+        if joined.error_code == ErrorCode.REBALANCE_IN_PROGRESS:  # a later copy of this request waits in its place
+            raise Unhappy("join again")
         expect(joined.error_code)
         self._member_id, self._generation = joined.member_id, joined.generation_id
         assignments = []

@@ -6,11 +6,11 @@ wrapping have codes of the Envelope's own; what the client asked for fails insid
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from bmq.internal.services import InternalServices
 from bmq.peers.envelope import FORWARDED, parse_host, parse_principal
-from bmq.protocol.apis import ApiKey
+from bmq.protocol.apis import APIS, ApiKey, Route
 from bmq.protocol.codec import RequestHeader, decode_request, encode_response, parse_request_header
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, MalformedMessage, UnsupportedVersion
@@ -20,6 +20,9 @@ from bmq.protocol.refusals import refused
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy.dispatch import HANDLERS, handles
 from bmq.proxy.services import Services
+
+FORWARDING_DELAY_S_MAX: Final = 1.0
+"""A client whose connection breaks asks elsewhere at once; what it sent before must not be carried out after that."""
 
 
 @handles(ApiKey.ENVELOPE)
@@ -40,10 +43,20 @@ async def envelope(request: EnvelopeRequest, context: RequestContext, services: 
         principal = parse_principal(request.request_principal or b"")
     except MalformedMessage:
         return EnvelopeResponse(error_code=ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE)
+    if _is_late(request, context):
+        is_group = APIS[ApiKey(header.api_key)].route is Route.GROUP
+        return EnvelopeResponse(error_code=ErrorCode.NOT_COORDINATOR if is_group else ErrorCode.NOT_CONTROLLER)
     asking = RequestContext(
         header.api_version, header.client_id, client_host, principal=principal, leader_epoch=request.leader_epoch
     )
     return await _answer(header, message, asking, services)
+
+
+def _is_late(request: EnvelopeRequest, context: RequestContext) -> bool:
+    """Whether it took much longer than the connection's first request did; whoever sent it sends it again if it is wanted."""
+    if request.connection_age_ms < 0 or context.peer is None:
+        return False
+    return context.peer.age_s - request.connection_age_ms / 1000 > FORWARDING_DELAY_S_MAX
 
 
 async def _answer(

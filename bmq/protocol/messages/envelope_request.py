@@ -12,6 +12,7 @@ class EnvelopeRequest:
     request_principal: bytes | None = None
     client_host_address: bytes = b""
     leader_epoch: int = -1
+    connection_age_ms: int = -1
 
 
 FORMAT: Final = Format(
@@ -24,5 +25,6 @@ FORMAT: Final = Format(
         FormatField("request_principal", "bytes", nullable_since=0),
         FormatField("client_host_address", "bytes"),
         FormatField("leader_epoch", "int32", tag=10000, default=-1),
+        FormatField("connection_age_ms", "int64", tag=10001, default=-1),
     ),
 )

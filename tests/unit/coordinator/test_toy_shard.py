@@ -168,6 +168,49 @@ def test_who_waits_at_a_shard_that_is_given_up_is_sent_away() -> None:
     virtual(main)
 
 
+def test_nobody_gets_past_those_who_waited_for_a_shard() -> None:
+    """In whichever turn of the event loop a request comes, before, while or after the shard is loaded."""
+
+    async def main() -> None:
+        world = Registers()
+        came: list[int] = []
+        served: list[int] = []
+
+        async def ask(number: int) -> None:
+            came.append(number)
+            shard = world.directory.find("a") or await world.directory.get("a")
+            assert shard.is_live
+            served.append(number)
+
+        tasks = []
+        for number in range(200):
+            tasks.append(asyncio.create_task(ask(number)))
+            for _ in range(number % 3):
+                await asyncio.sleep(0)
+        assert world.directory.find("a") is not None, "nobody waits for long"
+        await asyncio.gather(*tasks)
+        assert served == came == list(range(200))
+
+    virtual(main)
+
+
+def test_who_waits_behind_others_is_sent_away_with_them_when_the_shard_is_lost() -> None:
+    async def main() -> None:
+        world = Registers()
+        asking = [asyncio.create_task(world.directory.get("a")) for _ in range(3)]
+        number = shard_of("a", 3)
+        while number not in world.directory.ready:  # noqa: ASYNC110 -- this very turn is wanted
+            await asyncio.sleep(0)
+        late = asyncio.create_task(world.directory.get("a"))
+        await asyncio.sleep(0)
+        world.directory.resign(number)
+        answers = await asyncio.gather(*asking, late, return_exceptions=True)
+        assert all(isinstance(answer, KafkaError) and answer.code is ErrorCode.NOT_COORDINATOR for answer in answers)
+        assert (await world.directory.get("a")).is_live
+
+    virtual(main)
+
+
 def test_a_state_machine_that_raised_is_loaded_again() -> None:
     async def main() -> None:
         world = Registers()

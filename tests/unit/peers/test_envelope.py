@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from io import BytesIO
 from typing import Any
@@ -16,7 +16,7 @@ from kio.schema.default_principal_data.v0.data import DefaultPrincipalData
 from kio.serial import entity_writer
 
 from bmq.controller.decision_log import ControllerGone
-from bmq.internal.handlers.envelope import envelope
+from bmq.internal.handlers.envelope import FORWARDING_DELAY_S_MAX, envelope
 from bmq.peers.envelope import (
     FORWARDED,
     encode_host,
@@ -370,6 +370,60 @@ async def test_a_forwarded_request_has_its_time_limit(node: InternalNode, links:
     node.groups.answer = never
     with pytest.raises(LinkTimeout):
         await forward(links, NODE, ApiKey.JOIN_GROUP, JOIN, CONTEXT, timeout_s=0.01)
+
+
+class AgedPeer:
+    """A connection that had its first bytes a while ago."""
+
+    def __init__(self, age_s: float) -> None:
+        self.age_s = age_s
+
+    def on_lost(self, lost: Callable[[], None]) -> None:
+        raise AssertionError("nobody waits here")
+
+
+@pytest.mark.parametrize(
+    ("request_data", "code"),
+    [(GOOD, ErrorCode.NOT_COORDINATOR), (encode_request(19, 7, 0, "c", CREATE), ErrorCode.NOT_CONTROLLER)],
+    ids=["group", "controller"],
+)
+async def test_what_was_long_on_its_way_is_not_carried_out(
+    node: InternalNode, request_data: bytes, code: ErrorCode
+) -> None:
+    """Its client may have asked elsewhere since: a commit would undo a newer one."""
+
+    async def answer(request: Any, context: RequestContext) -> Any:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+
+    node.groups.answer = node.controller.answer = answer
+
+    async def code_of(age_s: float, sent_ms: int) -> ErrorCode:
+        request = EnvelopeRequest(
+            request_data=request_data, request_principal=encode_principal("User:a"), connection_age_ms=sent_ms
+        )
+        return ErrorCode((await envelope(request, replace(at(0), peer=AgedPeer(age_s)), node.services)).error_code)
+
+    assert await code_of(10 + FORWARDING_DELAY_S_MAX + 0.1, 10_000) is code
+    assert node.groups.asked == [] and node.controller.asked == []
+    assert await code_of(10 + FORWARDING_DELAY_S_MAX - 0.1, 10_000) is not code
+    assert await code_of(9.0, 10_000) is not code, "the first one was slower"
+    assert await code_of(100.0, -1) is not code, "an older release says nothing"
+    assert len(node.groups.asked + node.controller.asked) == 3
+
+
+async def test_a_link_says_how_long_after_its_first_request_it_forwards(peer: ScriptedPeer) -> None:
+    links = Links("node-1", {NODE: (peer.host, peer.port)}.get)
+    ages = []
+    for number in range(2):
+        asking = asyncio.ensure_future(forward(links, NODE, ApiKey.JOIN_GROUP, JOIN, CONTEXT, timeout_s=LONG_S))
+        asked = await peer.request(number)
+        ages.append(asked.message.connection_age_ms)
+        asked.answer(EnvelopeResponse(error_code=ErrorCode.NOT_COORDINATOR))
+        with pytest.raises(KafkaError):
+            await asking
+        await asyncio.sleep(0.02)
+    assert 0 <= ages[0] <= ages[1] - 20
+    await links.close()
 
 
 async def test_a_node_that_is_not_there(links: Links) -> None:
