@@ -361,6 +361,8 @@ class RemoteController:
         finally:
             if not task.done():
                 task.cancel()
+            elif not task.cancelled():
+                task.exception()  # heard of, also when we are cancelled in the very turn in which it failed
 
     async def _until_shown(self, is_there: Callable[[MetadataImage], bool]) -> bool:
         return await self._waits.until(is_there, self._config.image_wait_ms / 1000)
