@@ -63,8 +63,7 @@ def pairs(plan: Plan, findings: Findings) -> None:
         for name in pair["order"]:
             say(f"  pair {number + 1} of {plan.pairs}: {name}")
             with findings.attempt([criteria.PAIRS], f"pair {number + 1}: {name}"):
-                put_under_load(name, server_core, client, plan, pair.setdefault(name, {}))
-            shutil.rmtree(DATA / name, ignore_errors=True)
+                put_under_load(MAKERS[name](DATA / name), server_core, client, plan, pair.setdefault(name, {}))
 
 
 def cores() -> tuple[int, int]:
@@ -75,11 +74,10 @@ def cores() -> tuple[int, int]:
     return allowed[0], allowed[1]
 
 
-def put_under_load(name: str, core: int, client: Client, plan: Plan, raw: dict[str, Any]) -> None:
-    """All loads against one server on a new directory; `raw` is given what is found."""
-    shutil.rmtree(DATA / name, ignore_errors=True)
+def put_under_load(server: Server, core: int, client: Client, plan: Plan, raw: dict[str, Any]) -> None:
+    """All loads against a server on a new directory, which is removed again; `raw` is given what is found."""
+    shutil.rmtree(server.directory, ignore_errors=True)
     os.sync()
-    server = MAKERS[name](DATA / name)
     try:
         with pinned_to([core]):
             server.start()
@@ -92,6 +90,7 @@ def put_under_load(name: str, core: int, client: Client, plan: Plan, raw: dict[s
         run_all(OneServer(server), client, plan, raw)
     finally:
         server.close()
+        shutil.rmtree(server.directory, ignore_errors=True)
 
 
 def measure(plan: Plan, findings: Findings) -> dict[str, float]:

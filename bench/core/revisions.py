@@ -20,16 +20,13 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from bench.core.__main__ import DATA, OneServer, cores
-from bench.core.client import Client, pinned_to
+from bench.core.__main__ import DATA, cores, put_under_load
+from bench.core.client import Client
 from bench.core.criteria import RATIOS
-from bench.core.loads import PARTITIONS, TOPICS, run_all
 from bench.core.plan import PARTS, Plan, plan_of
 from bench.criteria import BMQ
 from bench.findings import say
 from bench.runner import SMOKE
-from tests.support.java import TOPICS as TOPIC_TOOL
-from tests.support.java import run_tool
 from tests.support.processes import REPOSITORY, kill_everything
 from tests.support.servers import BmqServer, standalone_arguments
 
@@ -72,19 +69,7 @@ def samples(trees: dict[str, Path], plan: Plan) -> list[dict[str, Any]]:
         for name in (OLD, NEW)[:: 1 if number % 2 == 0 else -1]:
             say(f"  pair {number + 1} of {plan.pairs}: {name}")
             server = ServerOfTree(DATA / name, trees[name])
-            try:
-                with pinned_to([server_core]):
-                    server.start()
-                for topic in TOPICS:
-                    run_tool(
-                        TOPIC_TOOL,
-                        *("--bootstrap-server", server.bootstrap, "--create", "--topic", topic),
-                        *("--partitions", str(PARTITIONS), "--replication-factor", "1"),
-                    )
-                run_all(OneServer(server), client, plan, pair.setdefault(name, {}))
-            finally:
-                server.close()
-                shutil.rmtree(DATA / name, ignore_errors=True)
+            put_under_load(server, server_core, client, plan, pair.setdefault(name, {}))
         found.append(pair)
     return found
 

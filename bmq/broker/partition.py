@@ -390,19 +390,21 @@ def _weigh(state: Writing) -> tuple[Writing, Effects]:
     return replace(state, following=Following.ABSENT, skipped_rolls=state.skipped_rolls + 1), (discard,)
 
 
+def _segment_bytes_max(log: InFlightBatches, limits: Limits) -> int:
+    """What the topic's settings allow the current segment, and what it was opened for."""
+    return min(limits.segment_bytes, log.segment_bytes_max)
+
+
 def _is_nearly_full(state: Writing) -> bool:
-    """Whether the next segment is to be opened ahead of need; a short one is so as early as a long one."""
+    """Whether the next segment is to be opened ahead of need: at the same share of a short segment as of a long one."""
     log, limits = state.log, state.limits
-    preopen_bytes = limits.preopen_bytes
-    if log.segment_bytes_max < limits.segment_bytes:
-        preopen_bytes = preopen_bytes * log.segment_bytes_max // limits.segment_bytes
-    return log.segment_bytes >= preopen_bytes
+    return log.segment_bytes >= limits.preopen_bytes * _segment_bytes_max(log, limits) // limits.segment_bytes
 
 
 def _take_fitting(log: InFlightBatches, limits: Limits) -> tuple[Batch, ...]:
     """Move what fits into the segment from waiting to written. An empty segment takes a batch of any size."""
     waiting = log.waiting
-    room = min(limits.segment_bytes, log.segment_bytes_max) - log.segment_bytes
+    room = _segment_bytes_max(log, limits) - log.segment_bytes
     size = 0
     taken: list[Batch] = []
     while waiting:
@@ -577,8 +579,7 @@ def _step_leave(state: State, event: Event) -> Step:
             return after, (acknowledge, *effects)
         case Draining(segment=segment), WriterBroken(roll, is_full) if roll == segment.roll:
             return _break(state, is_full=is_full)
-        case Draining(), SegmentOpened(roll, replicas, bytes_max) if _awaits(state, roll):
-            state.log.following_bytes_max = bytes_max
+        case Draining(), SegmentOpened(roll, replicas) if _awaits(state, roll):
             return replace(state, following=Following.READY, following_replicas=replicas), ()
         case Draining(), SegmentSealed(roll):
             return replace(state, unindexed=state.unindexed - {roll}), ()

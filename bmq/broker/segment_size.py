@@ -16,7 +16,7 @@ WRITTEN_S_MIN: Final = 0.001  # a segment that was filled in one turn of the loo
 
 
 def first_segment_bytes(config: LogConfig, first_bytes: int) -> int:
-    """Of a partition nobody has written to lately, or in a store without room for more."""
+    """The size of a partition's first segment, and of the next one after the store had no room."""
     return min(config.segment_bytes, max(first_bytes, config.max_message_bytes))  # the longest batch fits
 
 

@@ -25,7 +25,7 @@ import structlog
 
 from bmq.aio.backoff import Backoff
 from bmq.cli.logs import configure_logs
-from bmq.cli.settings import Settings, split_address
+from bmq.cli.settings import Settings
 from bmq.protocol.errors import BmqError
 
 BEAT_INTERVAL_S: Final = 0.25
@@ -55,11 +55,10 @@ def worker_settings(settings: Settings, number: int) -> Settings:
     """Of worker `number` (from 0 on): ids and ports that follow those that were given. Port 0 stays 0: any free one."""
     changes: dict[str, Any] = {"node_id": settings.node_id + number}
     for name in _ADDRESSES:
-        address = getattr(settings, name)
-        if address and split_address(address)[1]:
-            host, _, port = address.rpartition(":")
+        host, _, port = getattr(settings, name).rpartition(":")
+        if port and int(port):
             if int(port) + number > _PORT_MAX:
-                raise WorkerSettingsWrong(f"{name} {address} leaves no port for worker {number + 1}")
+                raise WorkerSettingsWrong(f"{name} {host}:{port} leaves no port for worker {number + 1}")
             changes[name] = f"{host}:{int(port) + number}"
     return settings.model_copy(update=changes)
 
@@ -158,13 +157,15 @@ class Workers:
     def _hear(self, now_s: float) -> None:
         for worker in self._workers:
             beats = worker.beats
+            if beats is None:
+                continue
             try:
-                while beats is not None and beats.poll():
+                while beats.poll():
                     beats.recv_bytes()
                     worker.heard_s = now_s
             except (EOFError, OSError):
                 worker.beats = None
-                beats.close()  # type: ignore[union-attr]
+                beats.close()
 
     def _trust_all(self, now_s: float) -> None:
         for worker in self._workers:
@@ -175,10 +176,8 @@ class Workers:
         """Take care of one worker; a sentence when it cannot be started at all."""
         process = worker.process
         if process is None:
-            if worker.due_s is not None and (self._is_ending or now_s >= worker.due_s):
-                worker.due_s = None
-                if not self._is_ending:
-                    self._start(worker)
+            if worker.due_s is not None and now_s >= worker.due_s:
+                self._start(worker)
             return None
         if process.exitcode is None:
             if worker.heard_s is not None and now_s - worker.heard_s > self._hang_s:
@@ -213,6 +212,7 @@ class Workers:
     def _end(self) -> None:
         self._is_ending = True
         for worker in self._workers:
+            worker.due_s = None
             if worker.process is not None:
                 worker.process.terminate()
 

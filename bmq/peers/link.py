@@ -98,7 +98,7 @@ class Link(asyncio.BufferedProtocol):
         self._waiting: dict[int, Answered] = {}  # by correlation id, in the order of sending
         self._deadlines: Deadlines[_Call] = Deadlines(self._loop, self._expire)
         self._last_id = -1
-        self._first_sent_s: float | None = None
+        self._first_sent_s = 0.0
         self._out: list[Buffer] = []
         self._out_bytes = 0
         self._reason: str | None = None  # why it is lost
@@ -184,7 +184,7 @@ class Link(asyncio.BufferedProtocol):
         Cancelling the future forgets the answer, not the request. Raises UnsupportedVersion.
         """
         version = self.version(api_key)
-        if isinstance(request, EnvelopeRequest) and self._first_sent_s is not None:
+        if isinstance(request, EnvelopeRequest):
             request.connection_age_ms = int((self._loop.time() - self._first_sent_s) * 1000)
         future: asyncio.Future[Any] = self._loop.create_future()
         call = _Call(self, api_key, version, future, timeout_s)
@@ -226,8 +226,6 @@ class Link(asyncio.BufferedProtocol):
         while correlation_id in self._waiting:
             correlation_id = (correlation_id + 1) % _IDS  # all ids were used since that one was sent
         self._last_id = correlation_id
-        if self._first_sent_s is None:
-            self._first_sent_s = self._loop.time()
         tail = self._tails[is_flexible(api_key, version)]
         size = _HEAD.size - _LENGTH_BYTES + len(tail) + sum(map(len, body))
         if not self._out:
@@ -356,6 +354,7 @@ class Link(asyncio.BufferedProtocol):
         body = encode("request", ApiKey.API_VERSIONS, _API_VERSIONS_VERSION, request)
         future: asyncio.Future[Any] = self._loop.create_future()
         call = _Call(self, ApiKey.API_VERSIONS, _API_VERSIONS_VERSION, future, decode=_decode_api_versions)
+        self._first_sent_s = self._loop.time()
         self._write(ApiKey.API_VERSIONS, _API_VERSIONS_VERSION, (body,), call)
         response: ApiVersionsResponse = await future
         if response.error_code:

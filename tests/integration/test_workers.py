@@ -16,11 +16,11 @@ import pytest
 from bmq.cli.settings import Settings
 from bmq.cli.workers import WorkerSettingsWrong, worker_settings
 from tests.support.processes import ManagedProcess, eventually
+from tests.support.workers import started_pids
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
 WAIT_S = 40  # on a busy machine, too
-STARTED = r'"node_id": (\d+), "pid": (\d+), "event": "worker_started"'
 # Says that it is ready and beats. A file of its name and "breaks": it ends before it is ready, as with a bad setting.
 PROGRAM = """
 import asyncio, os, sys, uvloop
@@ -64,14 +64,14 @@ def supervisor(tmp_path: Path) -> Iterator[ManagedProcess]:
 
 
 def pids(supervisor: ManagedProcess) -> list[int]:
-    return [int(pid) for _, pid in re.findall(STARTED, supervisor.log_of_this_run())]
+    return started_pids(supervisor.log_of_this_run())
 
 
 def newest_pid(supervisor: ManagedProcess, node_id: int) -> int:
     """Of a worker that is ready: its supervisor may tell of its start a little later than it does."""
 
     def started() -> list[int]:
-        return [int(pid) for node, pid in re.findall(STARTED, supervisor.log_of_this_run()) if int(node) == node_id]
+        return started_pids(supervisor.log_of_this_run(), node_id)
 
     eventually(lambda: len(started()) >= ready_count(supervisor, node_id), WAIT_S, "every start is told of")
     return started()[-1]

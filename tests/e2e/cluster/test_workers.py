@@ -22,6 +22,7 @@ from tests.support.paced_load import producing
 from tests.support.processes import ManagedProcess, eventually
 from tests.support.servers import bmq_command
 from tests.support.steady_load import assert_nothing_lost
+from tests.support.workers import started_pids
 
 pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(150)]
 
@@ -67,13 +68,10 @@ class Supervised:
 
     def pid_of(self, node_id: int) -> int:
         """Of its newest process."""
-        log = self.process.log_of_this_run()
-        return int(re.findall(rf'"node_id": {node_id}, "pid": (\d+), "event": "worker_started"', log)[-1])
+        return started_pids(self.process.log_of_this_run(), node_id)[-1]
 
     def pids(self) -> list[int]:
-        return [
-            int(pid) for pid in re.findall(r'"pid": (\d+), "event": "worker_started"', self.process.log_of_this_run())
-        ]
+        return started_pids(self.process.log_of_this_run())
 
     def close(self) -> None:
         if self.process.is_running:
