@@ -11,7 +11,7 @@ SEEDS ?= 1000
 # What the installed package is made of besides its Python modules, which an editable install reads in place.
 PACKAGE := pyproject.toml setup.py $(wildcard bmq/hdfs/proto/*.proto)
 
-.PHONY: help run install tools jars check test test-bare bench bench-hdfs bench-cluster bench-core bench-all soak soak-cluster plot simulate mutants clean
+.PHONY: help run install tools jars check test test-bare bench bench-hdfs bench-cluster bench-core bench-loads bench-all soak soak-cluster plot simulate mutants clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; do \
@@ -22,8 +22,8 @@ run: install ## start bmq on 127.0.0.1:9092 (Kafka) and 127.0.0.1:8080 (REST); d
 
 install: $(VENV)/.installed ## make .venv with the `bmq` command in it
 
-tools: ## install what the tests need besides Python: Java, Maven, kcat, libfaketime, ip, mkfs.ext4, a C compiler (apt as root, else a sentence)
-	@deploy/dev/install-tools.sh java mvn kcat faketime ip mkfs.ext4 cc
+tools: ## install what the tests need besides Python: Java, Maven, kcat, libfaketime, ip, mkfs.ext4, a C compiler, librdkafka (apt as root, else a sentence)
+	@deploy/dev/install-tools.sh java mvn kcat faketime ip mkfs.ext4 cc librdkafka
 
 # Java and Maven are looked for only when something has to be fetched.
 jars: $(JARS)/kafka/.fetched $(JARS)/spark/.fetched $(JARS)/hadoop/.fetched $(JARS)/zookeeper/.fetched ## fetch jars
@@ -54,8 +54,16 @@ bench-cluster: $(VENV)/.installed-bench tools $(JARS)/kafka/.fetched $(JARS)/had
 
 bench-core: $(VENV)/.installed-bench tools $(JARS)/kafka/.fetched ## one core of bmq beside one of Apache Kafka, under a client in C -> bench/results/core.json
 	@$(BIN)/python -m bench.core
+	@$(BIN)/python -m bench.plot core
+	@$(BIN)/python -m bench.readme
 
-bench-all: bench bench-hdfs bench-cluster bench-core ## all of them, one after the other: two and a half hours
+bench-loads: $(VENV)/.installed-bench tools $(JARS)/kafka/.fetched $(JARS)/hadoop/.fetched $(JARS)/zookeeper/.fetched ## a cluster beside three Kafka brokers under librdkafka -> bench/results/loads.json
+	@deploy/dev/install-tools.sh librdkafka
+	@$(BIN)/python -m bench.loads
+	@$(BIN)/python -m bench.plot loads
+	@$(BIN)/python -m bench.readme
+
+bench-all: bench bench-hdfs bench-cluster bench-core bench-loads ## all of them, one after the other: three hours
 
 soak: SOAK_MINUTES ?= 20
 soak: $(VENV)/.installed-dev tools $(JARS)/hadoop/.fetched ## random faults under load on a real HDFS for SOAK_MINUTES; HAZARDS=all for worse ones, as root

@@ -19,16 +19,27 @@ from tests.support.processes import JARS
 CLOCK_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
-def cpu_seconds(pid: int) -> float:
-    """User and system time of a process so far, from /proc/PID/stat."""
+def cpu_times(pid: int) -> tuple[float, float]:
+    """User and system seconds of a process so far, from /proc/PID/stat."""
     # The command name, in parentheses, may hold spaces: fields are counted from behind it.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS_PER_S
+    return int(fields[11]) / CLOCK_TICKS_PER_S, int(fields[12]) / CLOCK_TICKS_PER_S
+
+
+def cpu_seconds(pid: int) -> float:
+    """Both together."""
+    return sum(cpu_times(pid))
 
 
 def total_cpu_seconds(pids: Iterable[int]) -> float:
     """The same of several processes together."""
-    return sum(cpu_seconds(pid) for pid in pids)
+    return sum(total_cpu_times(pids))
+
+
+def total_cpu_times(pids: Iterable[int]) -> tuple[float, float]:
+    """User and system seconds of several processes together."""
+    times = [cpu_times(pid) for pid in pids]
+    return sum(user_s for user_s, _ in times), sum(system_s for _, system_s in times)
 
 
 def memory_mib(pid: int) -> dict[str, float]:

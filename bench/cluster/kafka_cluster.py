@@ -96,15 +96,16 @@ class KafkaCluster:
     # -- Running -----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Format a new cluster, start everything. Raises ProcessFailed."""
+        """Format what is new, start everything that does not run. Raises ProcessFailed."""
         new = [node for node in self.nodes.values() if not self._data(node.node_id).exists()]
         formats = [self._format(node.node_id) for node in new]
         for format_ in formats:
             if format_.wait(FORMAT_WAIT_S) != 0:
                 raise ProcessFailed(f"a directory of Apache Kafka could not be formatted{format_}")
-        for node in self.nodes.values():
+        stopped = [node for node in self.nodes.values() if not node.is_running]
+        for node in stopped:
             node.execute()
-        for node in self.nodes.values():
+        for node in stopped:
             node.wait_until_ready()
 
     def close(self) -> None:

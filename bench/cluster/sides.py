@@ -71,6 +71,9 @@ class Side(Protocol):
     def broker_ids(self) -> Sequence[int]:
         """Nodes that own partitions, live or not."""
 
+    def start(self) -> None:
+        """Start all that does not run."""
+
     def owners(self, topic: str) -> dict[int, int]:
         """Node by partition; -1: nobody. Raises AdminFailed."""
 

@@ -6,14 +6,14 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from bench.core.frames import Frames
-from bench.measure import total_cpu_seconds
+from bench.measure import total_cpu_times
 from bench.workloads import LoadFailed
 from tests.support.processes import dying_with_us
 
@@ -35,21 +35,12 @@ class Load:
 
 
 class Client:
-    """`core`: the processor that it runs on. Raises LoadFailed without a C compiler."""
+    """`core`: the processor that it runs on; None: any. Raises LoadFailed without a C compiler."""
 
-    def __init__(self, directory: Path, core: int) -> None:
+    def __init__(self, directory: Path, core: int | None) -> None:
         self._directory = directory
         self._core = core
-        self._program = directory / "load"
-        compiler = shutil.which("cc") or shutil.which("gcc")
-        if compiler is None:
-            raise LoadFailed("there is no C compiler to build the client with: install gcc and libc6-dev")
-        directory.mkdir(parents=True, exist_ok=True)
-        built = subprocess.run(
-            [compiler, *COMPILE, "-o", str(self._program), str(SOURCE)], capture_output=True, text=True
-        )
-        if built.returncode != 0:
-            raise LoadFailed(f"the client was not built: {built.stderr[-2_000:]}")
+        self._program = build(SOURCE, directory / "load")
 
     def put(self, port: int, pids: Mapping[str, int], load: Load, *, warm_s: float, seconds: float) -> dict[str, Any]:
         """Put a server of these processes under a load; `server_cpu_s` is what they use in the measured time.
@@ -64,26 +55,50 @@ class Client:
             *("--rate", str(load.rate_per_s), "--warm-s", str(warm_s), "--seconds", str(seconds)),
             *("--zero-at", str(load.frames.zero_at), "--answer-bytes-min", str(load.answer_bytes_min)),
         ]
-        with pinned_to([self._core]):
-            process = subprocess.Popen(
-                dying_with_us(command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-            )
-        assert process.stdout is not None
-        used_s: list[float] = []
-        result = ""
-        try:
-            for line in process.stdout:
-                if line.strip() in ("begin", "end"):
-                    used_s.append(total_cpu_seconds(pids.values()))
-                else:
-                    result = line
-            _, errors = process.communicate(timeout=PATIENCE_S)
-        finally:
-            process.kill()
-            process.wait()
-        if process.returncode != 0 or len(used_s) != 2:
-            raise LoadFailed(errors.strip() or f"the client ended with {process.returncode}")
-        return {**json.loads(result), "server_cpu_s": round(used_s[1] - used_s[0], 2)}
+        with pinned_to([self._core]) if self._core is not None else nullcontext():
+            return measured(command, pids.values())
+
+
+def build(source: Path, program: Path, libraries: Sequence[str] = ()) -> Path:
+    """Compile a client in C; the program. Raises LoadFailed."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        raise LoadFailed("there is no C compiler to build the client with: install gcc and libc6-dev")
+    program.parent.mkdir(parents=True, exist_ok=True)
+    linked = [f"-l{library}" for library in libraries]
+    built = subprocess.run(
+        [compiler, *COMPILE, "-o", str(program), str(source), *linked], capture_output=True, text=True
+    )
+    if built.returncode != 0:
+        raise LoadFailed(f"the client was not built: {built.stderr[-2_000:]}")
+    return program
+
+
+def measured(command: Sequence[str], pids: Collection[int]) -> dict[str, Any]:
+    """What a client prints that says "begin" and "end" around its measured time, and what servers of these processes use
+    in that time: `server_cpu_s`, of which `server_user_s` in user mode.
+
+    Raises LoadFailed: it ended with an error, or did not say both.
+    """
+    process = subprocess.Popen(dying_with_us(command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    used: list[tuple[float, float]] = []
+    result = ""
+    try:
+        for line in process.stdout:
+            if line.strip() in ("begin", "end"):
+                used.append(total_cpu_times(pids))
+            else:
+                result = line
+        _, errors = process.communicate(timeout=PATIENCE_S)
+    finally:
+        process.kill()
+        process.wait()
+    if process.returncode != 0 or len(used) != 2:
+        raise LoadFailed(errors.strip() or f"the client ended with {process.returncode}")
+    (user_before_s, system_before_s), (user_s, system_s) = used
+    user_s, system_s = user_s - user_before_s, system_s - system_before_s
+    return {**json.loads(result), "server_cpu_s": round(user_s + system_s, 2), "server_user_s": round(user_s, 2)}
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Make sure that the programs named as arguments are there: python, java, mvn, ip, mkfs.ext4, cc, or any other that is a
-# package's name.
+# Make sure that the programs named as arguments are there: python, java, mvn, ip, mkfs.ext4, cc, librdkafka (to compile
+# against), or any other that is a package's name.
 # As root with apt they are installed, without asking; otherwise one sentence says what to install, and this fails.
 set -eu
 
@@ -41,6 +41,12 @@ for tool in "$@"; do
         ;;
     cc)
         command -v cc >/dev/null || { missing="$missing a-C-compiler"; packages="$packages gcc libc6-dev"; }
+        ;;
+    librdkafka)
+        echo '#include <librdkafka/rdkafka.h>' | cc -E -x c - >/dev/null 2>&1 || {
+            missing="$missing librdkafka-with-headers"
+            packages="$packages librdkafka-dev"
+        }
         ;;
     mvn)
         command -v mvn >/dev/null || { missing="$missing Maven"; packages="$packages maven"; }

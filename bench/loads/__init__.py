@@ -1,0 +1,1 @@
+"""A cluster of bmq on HDFS beside Apache Kafka under librdkafka: rates, processor time, latency, backlogs, many partitions."""
