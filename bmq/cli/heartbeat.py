@@ -1,29 +1,33 @@
-"""A worker tells its supervisor that its event loop goes round; without a supervisor it leaves."""
+"""A worker tells its supervisor that its event loop goes round, and its session; without a supervisor it leaves."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection
 
 import structlog
 
+from bmq.cli.worker_messages import BEAT, PASSWORD_BYTES_MAX, session_message
 from bmq.cli.workers import BEAT_INTERVAL_S
+from bmq.election.zookeeper_wire import SessionKey
 
 _log = structlog.get_logger("bmq.cli")
 
 
 class Heartbeat:
-    """From `start` on, one byte each BEAT_INTERVAL_S. `on_alone` is called once when nobody is there to hear it."""
+    """From `start` on, a message each BEAT_INTERVAL_S. `on_alone` is called once when nobody is there to hear it."""
 
     def __init__(self, supervisor: Connection, on_alone: Callable[[], None]) -> None:
+        os.set_blocking(supervisor.fileno(), False)
         self._supervisor = supervisor
         self._on_alone = on_alone
         self._timer: asyncio.TimerHandle | None = None
+        self._untold: SessionKey | None = None
 
     def start(self) -> None:
-        os.set_blocking(self._supervisor.fileno(), False)
         self._beat()
 
     def close(self) -> None:
@@ -31,9 +35,22 @@ class Heartbeat:
             self._timer.cancel()
         self._supervisor.close()
 
+    def tell_session(self, key: SessionKey) -> None:
+        """The session that the supervisor is to end when this process has died; before or after `start`."""
+        # A password that is none of ZooKeeper's could fill the pipe: its session has to time out.
+        self._untold = key if len(key.password) <= PASSWORD_BYTES_MAX else None
+        with suppress(OSError):  # said again with the next beat, which finds out as well that nobody is there
+            self._tell()
+
+    def _tell(self) -> None:
+        if self._untold is not None:
+            self._supervisor.send_bytes(session_message(self._untold))
+            self._untold = None
+
     def _beat(self) -> None:
         try:
-            self._supervisor.send_bytes(b".")
+            self._tell()
+            self._supervisor.send_bytes(BEAT)
         except BlockingIOError:
             pass  # the supervisor stands still; what it has not read yet is enough
         except OSError:

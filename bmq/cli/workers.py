@@ -2,7 +2,9 @@
 
 Each worker is a node of the cluster, with the node id and the ports that follow those of the one before. A worker that
 ended is started again. One whose event loop stands still is killed first: its connections end with it, so its clients
-look for another leader at once instead of after their own timeout (30 s by default).
+look for another leader at once instead of after their own timeout (30 s by default). The session that a worker had in
+ZooKeeper is ended once the process is dead, so that the cluster need not wait for it to time out: a process of its own
+does that, with what the worker has told of its session.
 
 The supervisor has neither an event loop nor threads of its own, so that it may fork: a worker that is started again has
 everything imported already.
@@ -25,7 +27,10 @@ import structlog
 
 from bmq.aio.backoff import Backoff
 from bmq.cli.logs import configure_logs
+from bmq.cli.session_end import end_worker_session
 from bmq.cli.settings import Settings
+from bmq.cli.worker_messages import BEAT, session_of
+from bmq.election.zookeeper_wire import SessionKey
 from bmq.protocol.errors import BmqError
 
 BEAT_INTERVAL_S: Final = 0.25
@@ -39,6 +44,7 @@ _ENDING_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _PORT_MAX: Final = 65_535
 
 RunWorker = Callable[[Settings, Connection], None]
+Process = multiprocessing.process.BaseProcess
 _fork = multiprocessing.get_context("fork")
 _log = structlog.get_logger("bmq.cli")
 
@@ -66,9 +72,10 @@ def worker_settings(settings: Settings, number: int) -> Settings:
 @dataclass(slots=True)
 class _Worker:
     settings: Settings
-    process: multiprocessing.process.BaseProcess | None = None
+    process: Process | None = None
     beats: Connection | None = None
     heard_s: float | None = None  # the last beat; None before the first
+    session: SessionKey | None = None  # what its process told last
     started_s: float = 0.0
     due_s: float | None = None  # when it is started again
     backoff: Backoff = field(default_factory=lambda: Backoff(None, first_s=RESTART_FIRST_S, max_s=RESTART_MAX_S))
@@ -77,14 +84,15 @@ class _Worker:
 class Workers:
     """`run` returns after SIGTERM or SIGINT, when all workers have left in order.
 
-    `run_worker` is what a worker's process does: it sends a byte over the connection every `BEAT_INTERVAL_S` once it is
-    ready, and leaves in order when the other end is gone.
+    `run_worker` is what a worker's process does: it beats over the connection every `BEAT_INTERVAL_S` once it is ready
+    (cli/heartbeat), and leaves in order when the other end is gone.
     """
 
     def __init__(self, settings: Settings, run_worker: RunWorker) -> None:
         self._workers = [_Worker(worker_settings(settings, number)) for number in range(settings.workers)]
         self._hang_s = settings.worker_hang_ms / 1000
         self._run_worker = run_worker
+        self._session_ends: list[Process] = []
         self._signals = 0
         self._is_ending = False
 
@@ -97,15 +105,17 @@ class Workers:
         failed = None
         looked_s, told = time.monotonic(), 0
         while self._running():
-            wait(self._watched(), LOOK_INTERVAL_S)
+            wait(self._watched(), self._pause_s())
             if self._signals > told:
                 told = self._signals
                 self._end()
             now_s = time.monotonic()
-            self._hear(now_s)
+            for worker in self._workers:
+                self._hear(worker, now_s)
             if now_s - looked_s > OWN_PAUSE_S_MAX:
                 self._trust_all(now_s)
             looked_s = now_s
+            self._collect_session_ends()
             for worker in self._workers:
                 failed = self._look(worker, now_s) or failed
             if failed is not None and not self._is_ending:
@@ -114,10 +124,17 @@ class Workers:
             raise WorkerNotStarted(failed)
 
     def _running(self) -> bool:
-        return any(worker.process is not None or worker.due_s is not None for worker in self._workers)
+        are_workers = any(worker.process is not None or worker.due_s is not None for worker in self._workers)
+        return are_workers or bool(self._session_ends)
+
+    def _pause_s(self) -> float:
+        """Until the next look, if nothing happens before."""
+        now_s = time.monotonic()
+        due = [worker.due_s - now_s for worker in self._workers if worker.due_s is not None]
+        return max(0.0, min([LOOK_INTERVAL_S, *due]))
 
     def _watched(self) -> list[Any]:
-        found: list[Any] = []
+        found: list[Any] = [process.sentinel for process in self._session_ends]
         for worker in self._workers:
             if worker.process is not None:
                 found.append(worker.process.sentinel)
@@ -127,26 +144,34 @@ class Workers:
 
     def _start(self, worker: _Worker) -> None:
         beats, other_end = _fork.Pipe(duplex=False)
-        process = _fork.Process(target=self._be_worker, args=(worker.settings, beats, other_end))
         worker.due_s, worker.heard_s, worker.started_s = None, None, time.monotonic()
+        worker.beats, worker.session = beats, None
+        worker.process = self._spawn(self._be_worker, worker.settings, other_end)
+        other_end.close()
+        _log.info("worker_started", node_id=worker.settings.node_id, pid=worker.process.pid)
+
+    def _spawn(self, work: Callable[..., None], *arguments: Any) -> Process:
+        process = _fork.Process(target=self._be_child, args=(work, arguments))
         # A signal that came to the child before it has let go of our handlers would be lost.
         signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING_SIGNALS)
         try:
             process.start()
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING_SIGNALS)
-        other_end.close()
-        worker.process, worker.beats = process, beats
-        _log.info("worker_started", node_id=worker.settings.node_id, pid=process.pid)
+        return process
 
-    def _be_worker(self, settings: Settings, own_beats: Connection, beats: Connection) -> None:
-        """In the worker's process: let go of the supervisor's things, then serve."""
+    def _be_child(self, work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+        """In the child's process: let go of the supervisor's things, then work."""
         for number in _ENDING_SIGNALS:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING_SIGNALS)
-        for connection in (own_beats, *(worker.beats for worker in self._workers if worker.beats is not None)):
+        for connection in [worker.beats for worker in self._workers if worker.beats is not None]:
             with suppress(OSError):  # closed before
                 connection.close()
+        work(*arguments)
+
+    def _be_worker(self, settings: Settings, beats: Connection) -> None:
+        """In the worker's process."""
         try:
             self._run_worker(settings, beats)
         except BmqError as error:
@@ -154,18 +179,20 @@ class Workers:
             sys.stderr.flush()
             os._exit(1)
 
-    def _hear(self, now_s: float) -> None:
-        for worker in self._workers:
-            beats = worker.beats
-            if beats is None:
-                continue
-            try:
-                while beats.poll():
-                    beats.recv_bytes()
+    def _hear(self, worker: _Worker, now_s: float) -> None:
+        beats = worker.beats
+        if beats is None:
+            return
+        try:
+            while beats.poll():
+                message = beats.recv_bytes()
+                if message == BEAT:
                     worker.heard_s = now_s
-            except (EOFError, OSError):
-                worker.beats = None
-                beats.close()
+                else:
+                    worker.session = session_of(message) or worker.session
+        except (EOFError, OSError):
+            worker.beats = None
+            beats.close()
 
     def _trust_all(self, now_s: float) -> None:
         for worker in self._workers:
@@ -187,7 +214,8 @@ class Workers:
             return None
         return self._ended(worker, process, now_s)
 
-    def _ended(self, worker: _Worker, process: multiprocessing.process.BaseProcess, now_s: float) -> str | None:
+    def _ended(self, worker: _Worker, process: Process, now_s: float) -> str | None:
+        self._hear(worker, now_s)  # its last words
         exit_code, was_ready = process.exitcode, worker.heard_s is not None or worker.backoff.failures > 0
         process.join()
         process.close()
@@ -195,6 +223,8 @@ class Workers:
         if worker.beats is not None:
             worker.beats.close()
             worker.beats = None
+        if exit_code != 0:  # otherwise it has done that itself
+            self._end_session(worker)
         if self._is_ending:
             return None
         if not was_ready:
@@ -205,6 +235,24 @@ class Workers:
         worker.due_s = now_s + pause_s
         _log.error("worker_ended", node_id=worker.settings.node_id, exit_code=exit_code, again_in_s=pause_s)
         return None
+
+    def _end_session(self, worker: _Worker) -> None:
+        """Only of a process that is known to be dead: nothing that lives may lose its session like that."""
+        if worker.session is None:
+            return
+        try:
+            self._session_ends.append(self._spawn(end_worker_session, worker.settings, worker.session))
+        except OSError as error:  # no memory, no process to be had: it ends when its time is up
+            _log.warning("session_not_ended", node_id=worker.settings.node_id, reason=str(error))
+        worker.session = None
+
+    def _collect_session_ends(self) -> None:
+        for process in [process for process in self._session_ends if process.exitcode is not None]:
+            self._session_ends.remove(process)
+            if process.exitcode:  # it says itself what it could not do
+                _log.warning("session_end_failed", exit_code=process.exitcode)
+            process.join()
+            process.close()
 
     def _ask(self, *_: Any) -> None:
         self._signals += 1

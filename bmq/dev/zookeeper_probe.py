@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import struct
 from typing import Final
 
+from bmq.election.zookeeper_wire import (
+    ANSWER_BYTES_MAX,
+    LENGTH,
+    NEW_SESSION,
+    NoZooKeeper,
+    answer_bytes,
+    close_request,
+    connect_request,
+    is_session_given,
+)
 from bmq.hdfs.config import Address
 
 PROBE_WAIT_S: Final = 1.0
 SESSION_MS: Final = 4_000
-ANSWER_BYTES_MAX: Final = 4096
-_PASSWORD_BYTES: Final = 16
-
-# ZooKeeper's jute records: protocol version, last zxid seen, timeout in ms, session id, password.
-_CONNECT: Final = struct.Struct(f">iqiqi{_PASSWORD_BYTES}s")
-_CONNECTED: Final = struct.Struct(">iiq")
-_LENGTH: Final = struct.Struct(">i")
-_CLOSE: Final = struct.pack(">ii", 1, -11)
 
 
 async def zookeeper_trouble(address: Address, wait_s: float = PROBE_WAIT_S) -> str | None:
@@ -34,16 +35,14 @@ async def zookeeper_trouble(address: Address, wait_s: float = PROBE_WAIT_S) -> s
 async def _session_trouble(address: Address) -> str | None:
     reader, writer = await asyncio.open_connection(*address, limit=ANSWER_BYTES_MAX)
     try:
-        request = _CONNECT.pack(0, 0, SESSION_MS, 0, _PASSWORD_BYTES, bytes(_PASSWORD_BYTES))
-        writer.write(_LENGTH.pack(len(request)) + request)
-        (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
-        if not _CONNECTED.size <= length <= ANSWER_BYTES_MAX:
-            return f"{address} is no ZooKeeper"
-        _, timeout_ms, session_id = _CONNECTED.unpack_from(await reader.readexactly(length))
-        if timeout_ms <= 0 or session_id == 0:
+        writer.write(connect_request(NEW_SESSION, SESSION_MS))
+        length = answer_bytes(await reader.readexactly(LENGTH.size))
+        if not is_session_given(await reader.readexactly(length)):
             return f"{address} refuses a session"
-        writer.write(_LENGTH.pack(len(_CLOSE)) + _CLOSE)
+        writer.write(close_request())
         await reader.read(ANSWER_BYTES_MAX)  # its answer: the session is gone by then
         return None
+    except NoZooKeeper:
+        return f"{address} is no ZooKeeper"
     finally:
         writer.transport.abort()

@@ -28,6 +28,7 @@ from bmq.election.zookeeper_layout import Layout
 from bmq.election.zookeeper_leadership import ZooKeeperLeadership
 from bmq.election.zookeeper_members import ZooKeeperMembers
 from bmq.election.zookeeper_session import Interrupted, SessionClosed, ZooKeeperSession
+from bmq.election.zookeeper_wire import SessionKey
 
 SESSION_TIMEOUT_S: Final = 6.0
 START_WAIT_S: Final = 15.0
@@ -49,6 +50,7 @@ class ZooKeeperElection:
     `hosts`: `HOST:PORT[,HOST:PORT][/chroot]`; the chroot is created if it is missing. `session_timeout_s`: how long after
     its last sign of life a process counts as dead; ZooKeeper holds it between 2 and 20 of its ticks (2 s by default).
     `start_wait_s`: how long an order waits for ZooKeeper before ElectionUnavailable; `campaign` waits for ever.
+    `on_session`: called with each session that is established, so that somebody else can end it when this process is dead.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class ZooKeeperElection:
         node_id: int,
         session_timeout_s: float = SESSION_TIMEOUT_S,
         start_wait_s: float = START_WAIT_S,
+        on_session: Callable[[SessionKey], None] | None = None,
     ) -> None:
         self._address = ZooKeeperAddress.parse(hosts)
         self._layout = Layout(self._address.root)
@@ -66,7 +69,7 @@ class ZooKeeperElection:
         self._log = _log.bind(node_id=node_id)
         self._cluster_id = ""
         self._stale = asyncio.Event()
-        self._session = ZooKeeperSession(self._address.servers, session_timeout_s, self._session_changed)
+        self._session = ZooKeeperSession(self._address.servers, session_timeout_s, self._session_changed, on_session)
         self._leadership = ZooKeeperLeadership(self._session, self._layout, self._stale.set)
         self._members = ZooKeeperMembers(self._session, self._layout, session_timeout_s, self._stale.set)
         self._session_number = 0

@@ -21,6 +21,7 @@ from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 
 from bmq.election.zookeeper_threads import ZooKeeperThreads
+from bmq.election.zookeeper_wire import SessionKey
 
 # Between tries to reach a server. Short enough to keep a session whose server was away for a while.
 RETRY_FIRST_S: Final = 0.05
@@ -46,9 +47,17 @@ class SessionClosed(Exception):
 
 
 class ZooKeeperSession:
-    """`changed` is called on the loop after each change of `is_connected` or `number`."""
+    """`changed` is called on the loop after each change of `is_connected` or `number`. `established`: with each session, before
+    anything is done in it.
+    """
 
-    def __init__(self, servers: Sequence[str], timeout_s: float, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        servers: Sequence[str],
+        timeout_s: float,
+        changed: Callable[[], None],
+        established: Callable[[SessionKey], None] | None = None,
+    ) -> None:
         self.is_connected = False
         # Of this session in ZooKeeper, as it stands in the nodes that live with it; None before the first.
         self.id: int | None = None
@@ -59,6 +68,7 @@ class ZooKeeperSession:
         self._servers = servers
         self._timeout_s = timeout_s
         self._changed = changed
+        self._established = established
         self._loop = asyncio.get_running_loop()
         self._connected = asyncio.Event()
         self._is_closing = False
@@ -146,7 +156,7 @@ class ZooKeeperSession:
         def heard(state: Any) -> None:
             # In kazoo's connection thread, before it does anything else.
             if state == KazooState.CONNECTED:
-                self._on_loop(self._on_connected, client.client_id[0])
+                self._on_loop(self._on_connected, SessionKey(*client.client_id))
                 return
             # A server that lost its data would reject us for ever, because we have seen a higher zxid than it has. What
             # that check prevents, reading an older state than before, `sync` prevents after each connection.
@@ -190,12 +200,14 @@ class ZooKeeperSession:
 
     # -- What its threads say ----------------------------------------------------------------------------------------
 
-    def _on_connected(self, session_id: int) -> None:
+    def _on_connected(self, key: SessionKey) -> None:
         if self._is_closing:
             return
         if self.connection_number:
-            _log.info("zookeeper_back", servers=",".join(self._servers), is_same_session=session_id == self.id)
-        self.id = session_id
+            _log.info("zookeeper_back", servers=",".join(self._servers), is_same_session=key.id == self.id)
+        if self._established is not None and key.id != self.id:
+            self._established(key)
+        self.id = key.id
         self.connection_number += 1
         self.is_connected = True
         self._connected.set()

@@ -1,0 +1,31 @@
+"""What a short-lived process does for a worker that died: end its session in ZooKeeper."""
+
+from __future__ import annotations
+
+import signal
+from typing import Final
+
+import structlog
+
+from bmq.cli.settings import Settings
+from bmq.election.election import ElectionUnavailable
+from bmq.election.zookeeper_address import ZooKeeperAddress
+from bmq.election.zookeeper_session_end import end_session
+from bmq.election.zookeeper_wire import SessionKey
+
+# Beyond the session's timeout. Only a name server that hangs takes it: nothing else can interrupt that.
+ALARM_S: Final = 1.0
+
+_log = structlog.get_logger("bmq.cli")
+
+
+def end_worker_session(settings: Settings, key: SessionKey) -> None:
+    """Tried for one session timeout: then it has ended by itself, unless ZooKeeper was away."""
+    wait_s = settings.cluster.zookeeper_session_ms / 1000
+    signal.setitimer(signal.ITIMER_REAL, wait_s + ALARM_S)
+    try:
+        was_there = end_session(ZooKeeperAddress.parse(settings.zookeeper).servers, key, wait_s)
+    except ElectionUnavailable as error:
+        _log.warning("session_not_ended", node_id=settings.node_id, reason=str(error))
+    else:
+        _log.info("session_ended", node_id=settings.node_id, was_over=not was_there)

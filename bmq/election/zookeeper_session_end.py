@@ -1,0 +1,81 @@
+"""End the session of a process that is dead: what lived with it goes at once, and not when its time is up.
+
+ZooKeeper takes whoever knows a session's id and password for its holder. kazoo is not asked: it works in threads, and makes a
+new session when it hears that the old one is over. Blocking, for a process that does nothing else.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from bmq.election.election import ElectionUnavailable
+from bmq.election.zookeeper_wire import (
+    LENGTH,
+    NoZooKeeper,
+    SessionKey,
+    answer_bytes,
+    close_request,
+    connect_request,
+    is_closed,
+    is_session_given,
+)
+
+RETRY_PAUSE_S: Final = 0.1
+# As short as the server allows: should the end fail half-way, the session is soon over by itself.
+_ASKED_TIMEOUT_MS: Final = 1
+
+
+def end_session(servers: Sequence[str], key: SessionKey, wait_s: float) -> bool:
+    """Whether there was a session to end; false as well when the password is not its own. No other is left behind.
+
+    `servers`: each `HOST:PORT`; the first that answers is enough. Raises ElectionUnavailable when none did for `wait_s`.
+    """
+    until_s = time.monotonic() + wait_s
+    while True:
+        for server in servers:
+            now_s = time.monotonic()
+            try:
+                return _end_at(server, key, min(until_s, now_s + wait_s / (len(servers) + 1)))
+            except (OSError, NoZooKeeper) as error:
+                trouble = f"{server}: {error}"
+        if time.monotonic() + RETRY_PAUSE_S >= until_s:
+            raise ElectionUnavailable(f"no server of ZooKeeper answered within {wait_s:g} s ({trouble})")
+        time.sleep(RETRY_PAUSE_S)
+
+
+def _end_at(server: str, key: SessionKey, until_s: float) -> bool:
+    """Raises OSError, NoZooKeeper."""
+    host, _, port = server.rpartition(":")
+    with socket.create_connection((host.strip("[]"), int(port)), _left_s(until_s)) as connection:
+        connection.sendall(connect_request(key, _ASKED_TIMEOUT_MS))
+        if not is_session_given(_answer(connection, until_s)):
+            return False
+        connection.sendall(close_request())
+        if not is_closed(_answer(connection, until_s)):
+            raise NoZooKeeper("it does not end the session")
+        return True
+
+
+def _answer(connection: socket.socket, until_s: float) -> bytes:
+    return _read(connection, answer_bytes(_read(connection, LENGTH.size, until_s)), until_s)
+
+
+def _read(connection: socket.socket, count: int, until_s: float) -> bytes:
+    read = b""
+    while len(read) < count:
+        connection.settimeout(_left_s(until_s))
+        more = connection.recv(count - len(read))
+        if not more:
+            raise ConnectionResetError("it closed the connection")
+        read += more
+    return read
+
+
+def _left_s(until_s: float) -> float:
+    left_s = until_s - time.monotonic()
+    if left_s <= 0:
+        raise TimeoutError("it does not answer")
+    return left_s

@@ -1,0 +1,73 @@
+"""The little of ZooKeeper's protocol with which a session is made, gone on with, and closed, without a client library. Pure.
+
+Each request and each answer is a jute record behind its length.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import Final
+
+ANSWER_BYTES_MAX: Final = 4096
+LENGTH: Final = struct.Struct(">i")
+
+# Protocol version, last zxid seen, timeout in ms, session id, length of the password behind it.
+_CONNECT: Final = struct.Struct(">iqiqi")
+_CONNECTED: Final = struct.Struct(">iiq")
+_NO_READ_ONLY_SERVER: Final = b"\0"
+_XID: Final = 1
+_CLOSE_SESSION: Final = -11
+_REPLY: Final = struct.Struct(">iqi")
+
+
+class NoZooKeeper(Exception):
+    """An answer that ZooKeeper would not give."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKey:
+    """What it takes to go on with a session. The password is a secret: no log and no command line may show it."""
+
+    id: int
+    password: bytes = field(repr=False)
+
+
+NEW_SESSION: Final = SessionKey(0, bytes(16))
+
+
+def connect_request(key: SessionKey, timeout_ms: int) -> bytes:
+    """The first request of a connection. The server brings `timeout_ms` into its own bounds."""
+    return _framed(_CONNECT.pack(0, 0, timeout_ms, key.id, len(key.password)) + key.password + _NO_READ_ONLY_SERVER)
+
+
+def close_request() -> bytes:
+    return _framed(struct.pack(">ii", _XID, _CLOSE_SESSION))
+
+
+def answer_bytes(length: bytes) -> int:
+    """How much follows. Raises NoZooKeeper."""
+    (count,) = LENGTH.unpack(length)
+    if not 0 <= count <= ANSWER_BYTES_MAX:
+        raise NoZooKeeper("it speaks another protocol")
+    return int(count)
+
+
+def is_session_given(answer: bytes) -> bool:
+    """What is said to `connect_request`; false: that session is over, or the password another. Raises NoZooKeeper."""
+    if len(answer) < _CONNECTED.size:
+        raise NoZooKeeper("it speaks another protocol")
+    _, timeout_ms, session_id = _CONNECTED.unpack_from(answer)
+    return bool(timeout_ms > 0 and session_id != 0)
+
+
+def is_closed(answer: bytes) -> bool:
+    """What is said to `close_request`. Raises NoZooKeeper."""
+    if len(answer) < _REPLY.size:
+        raise NoZooKeeper("it speaks another protocol")
+    xid, _, error = _REPLY.unpack_from(answer)
+    return bool(xid == _XID and error == 0)
+
+
+def _framed(record: bytes) -> bytes:
+    return LENGTH.pack(len(record)) + record
