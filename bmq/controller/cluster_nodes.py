@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable
 from functools import partial
 
@@ -69,6 +70,7 @@ class ClusterNodes:
         self._fencing: asyncio.Task[None] | None = None
         self._failover: asyncio.Task[None] | None = None
         self._is_failover_due = True  # the controller before this one may have died over it
+        self._started_until_s = -math.inf  # when those that took over from dead nodes have begun to serve
         self._fenced_for: dict[int, str] = {}
         """Fencing reasons by node id, kept until every partition of these nodes has a new owner."""
 
@@ -88,8 +90,13 @@ class ClusterNodes:
 
     @property
     def are_settled(self) -> bool:
-        """Whether every session has had a heartbeat and none is in doubt, and no failover is due or running."""
-        return self._sessions.are_settled and not self._is_failover_due and not self._is_succeeding
+        """Whether every session has had a heartbeat and none is in doubt, and no failover is due, running, or just over.
+
+        What a new owner is about to start is not moved again: where the dead node is back at once, it would get it back
+        in the middle of that, and clients would wait for a second takeover.
+        """
+        is_failover_over = not self._is_failover_due and not self._is_succeeding
+        return self._sessions.are_settled and is_failover_over and self._now_s() >= self._started_until_s
 
     # --- what nodes say
 
@@ -202,6 +209,8 @@ class ClusterNodes:
             _log.warning("nodes_not_fenced", error=str(error))  # the next look tries again
             return
         now_s = self._now_s()
+        if fenced:
+            self._owners_named()
         for node in overdue:
             self._sessions.forget(node, now_s)
             if node.node_id in fenced:
@@ -243,7 +252,13 @@ class ClusterNodes:
             self._fenced_for.clear()
 
     def _decide_failovers(self, count_max: int, image: MetadataImage, broker: BrokerConfigs) -> Decision[bool]:
-        return decide_failovers(self._decision_context(), self._fenced_for, count_max)
+        decision = decide_failovers(self._decision_context(), self._fenced_for, count_max)
+        if decision.records:
+            self._owners_named()
+        return decision
+
+    def _owners_named(self) -> None:
+        self._started_until_s = self._now_s() + self._config.failover_rest_ms / 1000
 
     @staticmethod
     def _now_s() -> float:

@@ -40,6 +40,8 @@ class ControllerConfig:
     """So many of a dead node's partitions get their next owners at once, those in use before others."""
     idle_failover_delay_ms: int = IDLE_FAILOVER_DELAY_MS
     """Pause after one more batch of that size, before the remaining partitions get theirs."""
+    failover_rest_ms: int = 2_000
+    """After a failover nothing is balanced for so long: the new owners have yet to start what they took over."""
 
     balancer_enabled: bool = True
     balancer_interval_ms: int = 1_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from itertools import pairwise
 
@@ -620,6 +621,33 @@ async def test_nothing_is_balanced_while_it_is_not_known_who_lives() -> None:
         await lab.until(lambda: 2 not in lab.image.nodes)
         await asyncio.sleep(5)
         assert lab.leaders("t") == [1] * 30
+
+
+@pytest.mark.parametrize("is_controller_lost", [False, True])
+@on_virtual_time
+async def test_a_node_that_is_back_at_once_gets_nothing_while_its_partitions_are_taken_over(
+    is_controller_lost: bool,
+) -> None:
+    """Their new owners are starting them: another move in the middle of that would begin it again elsewhere."""
+    lab = ControllerLab()
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(lab.controller(BALANCED))
+        nodes = await lab.join(1, 2, 3)
+        await lab.create("t", 30, 3)
+        assert owners_by_count(lab.image, []) == {1: 10, 2: 10, 3: 10}
+        nodes[0].die()
+        if is_controller_lost:
+            await stack.aclose()
+            controller = await stack.enter_async_context(lab.controller(BALANCED))
+            for node in nodes[1:]:
+                node.go_on()
+            controller.node_gone(1, "died")
+        await lab.until(lambda: 1 not in lab.leaders("t"))
+        await nodes[0].come_back()
+        after = lab.leaders("t")
+        await asyncio.sleep(1.5)
+        assert lab.leaders("t") == after
+        await lab.until(lambda: owners_by_count(lab.image, []) == {1: 10, 2: 10, 3: 10}, within_s=5)
 
 
 @on_virtual_time
