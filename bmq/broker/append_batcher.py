@@ -20,9 +20,9 @@ _log = structlog.get_logger("bmq.broker")
 
 
 class AppendBatcher:
-    """One for all partitions of a process."""
+    """One for all partitions of a process. `outstanding`: their appends that are on their way."""
 
-    __slots__ = ("_due", "_loop", "_taken_bytes", "_turn_ended_s", "_turn_taken_bytes", "_was_busy")
+    __slots__ = ("_due", "_loop", "_taken_bytes", "_turn_ended_s", "_turn_taken_bytes", "_was_busy", "outstanding")
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         self._loop = loop
@@ -31,6 +31,7 @@ class AppendBatcher:
         self._turn_taken_bytes = 0
         self._turn_ended_s = -1.0
         self._was_busy = False
+        self.outstanding = 0
 
     def took(self, size_bytes: int) -> None:
         """Count bytes that a partition has queued; they decide whether the next turn counts as busy."""

@@ -153,9 +153,9 @@ def step(state: State, event: Event) -> Step:
             log.place(event.batch)
             return state, (_SCHEDULE if len(log.waiting) == 1 else _NOTHING)
         if type(event) is SegmentSynced and event.roll == state.segment.roll:
-            return _synced(state, state.log, event.end_offset)
+            return _synced(state, state.log, event)
         if type(event) is WriteDue:
-            return _write(state)
+            return _write(state, event.outstanding)
     match state, event:
         case State(is_final=True), ProduceArrived(batch):
             return state, (Reject((batch,), STORAGE_ERROR if isinstance(state, Offline) else NOT_LEADER),)
@@ -345,21 +345,29 @@ def _is_quiet(state: Writing) -> bool:
     return not state.log.written and not state.log.waiting and state.following is not Following.ASKED
 
 
-def _synced(state: Writing, log: InFlightBatches, end_offset: int) -> Step:
+def _synced(state: Writing, log: InFlightBatches, event: SegmentSynced) -> Step:
+    end_offset = event.end_offset
     if end_offset > log.log_end_offset:
         raise ImpossibleEvent(state, end_offset)
     acknowledge = Acknowledge(log.take_synced(end_offset), log.high_watermark, state.is_short)
     if not log.waiting and not state.is_roll_due:
         return state, (acknowledge,)
-    after, effects = _write(state)
+    after, effects = _write(state, event.outstanding)
     return after, (acknowledge, *effects)
 
 
-def _write(state: Writing) -> Step:
-    """Write what waits, as far as it fits, and see to the next segment."""
+def _write(state: Writing, outstanding: int = 0) -> Step:
+    """Write what waits, as far as it fits, and see to the next segment.
+
+    With many appends of other partitions on their way, batches behind one of ours wait for that and share the next: an
+    append costs the same for one batch as for many. A partition with none on its way never waits, so the store always has
+    something of each.
+    """
     log, limits = state.log, state.limits
     effects: list[Effect] = []
-    if log.waiting and not state.is_roll_due and len(log.append_ends) < limits.appends_outstanding_max:
+    own = len(log.append_ends)
+    may_append = not own or max(own, outstanding) < limits.appends_outstanding_max
+    if log.waiting and not state.is_roll_due and may_append:
         batches = _take_fitting(log, limits)
         if batches:
             effects.append(WriteBatches(state.segment, batches))

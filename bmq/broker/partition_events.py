@@ -46,7 +46,8 @@ class Limits:
     """What the machine has to know of the topic's settings.
 
     `segment_bytes`: no segment grows past it. `preopen_bytes`: from here on the next one is opened ahead of need.
-    `appends_outstanding_max`: appends written but not yet durable. `replicas_wanted`: on how many nodes the store puts a
+    `appends_outstanding_max`: appends of a process that are written but not yet durable; every partition may have one beyond
+    that. `replicas_wanted`: on how many nodes the store puts a
     file when all are well. `replicas_min`: on how many acks=all needs it, never more than are wanted.
     `append_alignment_bytes`: appends are padded to a multiple of it.
     """
@@ -146,9 +147,14 @@ class SegmentOpenFailed(Outcome):
     is_full: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # made for every append: freezing would triple the cost
 class WriteDue(Outcome):
-    """The loop iteration that brought the waiting batches is over."""
+    """The loop iteration that brought the waiting batches is over.
+
+    `outstanding`, here and below: appends of all partitions of this process that are on their way now.
+    """
+
+    outstanding: int = 0
 
 
 @dataclass(slots=True, unsafe_hash=True)  # made for every batch: freezing would triple the cost
@@ -157,6 +163,7 @@ class SegmentSynced(Outcome):
 
     roll: int
     end_offset: int
+    outstanding: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,6 @@ PREOPEN_SHARE: Final = 0.75  # of a segment that is written when the next one is
 
 TOO_FEW_REPLICAS: Final = "the open segment lies on fewer nodes than min.insync.replicas asks for"
 
-_WRITE_DUE: Final = ev.WriteDue()
 _KNOWN_FROM_MEMORY: Final = frozenset((ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH))
 _log = structlog.get_logger("bmq.broker")
 
@@ -428,6 +427,7 @@ class PartitionRuntime(LogReader):
         self._current = segment
         segment.last_append_s = now_s
         answer = segment.writer.append(segment.place(batches))
+        self._turns.outstanding += 1
         written = partial(self._written, segment.roll, batches[-1].end_offset, now_s)
         if answer.done():
             written(answer)
@@ -435,9 +435,10 @@ class PartitionRuntime(LogReader):
             answer.add_done_callback(written)
 
     def _write_due(self) -> None:
-        self._feed(_WRITE_DUE)
+        self._feed(ev.WriteDue(self._turns.outstanding))
 
     def _written(self, roll: int, end_offset: int, began_s: float, answer: Appended) -> None:
+        self._turns.outstanding -= 1
         try:
             self._report_written(roll, end_offset, began_s, answer)
         except Exception as error:
@@ -449,7 +450,7 @@ class PartitionRuntime(LogReader):
             counts = self._surroundings.counts
             counts.appends += 1
             counts.store_latency.observe(self._loop.time() - began_s)
-            self._feed(ev.SegmentSynced(roll, end_offset))
+            self._feed(ev.SegmentSynced(roll, end_offset, self._turns.outstanding))
         elif isinstance(error, FencedWriter):
             self._feed(ev.OwnershipLost())
         else:

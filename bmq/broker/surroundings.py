@@ -26,6 +26,7 @@ class BrokerSettings:
     `backoff_first_s` doubles up to `backoff_max_s` while the store fails. `storage_wait_max_s`: how long a batch waits for
     a store that does not answer before it is refused. `replicas_retry_s`: how often a segment on fewer nodes than the store
     wants looks for more of them while it is written to; `min_insync_retry_s` instead when acks=all is refused for it.
+    `appends_outstanding_max`: of all partitions together; each may have one beyond that.
     `segment_first_bytes`: a partition's first segment, where open segments keep room from others.
     `*_searches_per_s`: how many of these all partitions together may begin.
     `is_transactional_served`: whether clients may write transactional batches (something has to end their transactions).
@@ -34,7 +35,7 @@ class BrokerSettings:
     tail_cache_bytes_max: int = 64 * 1024 * 1024
     append_bytes_max: int = 64 * 1024 * 1024
     index_cache_bytes_max: int = INDEX_CACHE_BYTES_MAX
-    appends_outstanding_max: int = 64
+    appends_outstanding_max: int = 16
     segment_first_bytes: int = FIRST_BYTES
     starts_max: int = 8
     start_wait_max_s: float = 10.0

@@ -12,8 +12,9 @@ class ProxyLimits:
 
     request_bytes_max: int = 100 * 1024 * 1024
     """`socket.request.max.bytes`: a longer frame closes its connection."""
-    in_flight_requests_max: int = 64
-    """Requests of one connection that are not answered yet."""
+    in_flight_requests_max: int = 512
+    """Requests of one connection that are not answered yet. librdkafka sends a request for each batch: what more of them wait
+    unread could share an append, so few make many small ones of a client that writes to hundreds of partitions."""
     in_flight_bytes_max: int = 16 * 1024 * 1024
     """Their bytes, of one connection; a single larger request still passes."""
     in_flight_total_bytes_max: int = 64 * 1024 * 1024

@@ -25,6 +25,7 @@ from bmq.broker.partition_states import (
     Writing,
 )
 
+OUTSTANDING = (0, 9)  # appends on their way in the whole process, as the events tell
 LIMITS = ev.Limits(segment_bytes=12, preopen_bytes=7, appends_outstanding_max=3, replicas_wanted=3, replicas_min=2)
 
 
@@ -293,12 +294,14 @@ class Owner:
         if not on_the_way or (not file.is_ghost and (not file.is_open or file.is_taken)):
             return
         file.durable_count = rnd.choice(on_the_way)
-        self.feed(ev.SegmentSynced(segment.roll, file.batches[file.durable_count - 1].end_offset))
+        end_offset = file.batches[file.durable_count - 1].end_offset
+        self.feed(ev.SegmentSynced(segment.roll, end_offset, rnd.choice(OUTSTANDING)))
 
     def hint(self, rnd: Random) -> None:
         segment = getattr(self.state, "segment", None)
         roll = segment.roll if segment is not None else 0
-        hints = [ev.RollDue(roll), ev.IdleDue(roll), ev.ReplicasDue(roll), ev.WriteDue(), ev.RetryDue()]
+        hints = [ev.RollDue(roll), ev.IdleDue(roll), ev.ReplicasDue(roll), ev.RetryDue()]
+        hints.append(ev.WriteDue(rnd.choice(OUTSTANDING)))
         self.feed(ev.WaitExpired() if rnd.random() < 0.05 else rnd.choice(hints))
 
     def break_writer(self, rnd: Random) -> None:
@@ -329,7 +332,7 @@ def run(seed: int) -> Counter[str]:
                 owner.feed(ev.ProduceArrived(batch))
         elif action < 0.5 and owner.is_write_scheduled:
             owner.is_write_scheduled = False
-            owner.feed(ev.WriteDue())
+            owner.feed(ev.WriteDue(rnd.choice(OUTSTANDING)))
         elif action < 0.8:
             for _ in range(rnd.choice([1, 1, 5])):
                 owner.run_one(rnd)

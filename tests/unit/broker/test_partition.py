@@ -341,6 +341,26 @@ def test_appends_outstanding_are_bounded() -> None:
     assert [type(effect) for effect in effects] == [ev.Acknowledge, ev.WriteBatches]
 
 
+def test_behind_its_own_append_a_partition_waits_while_many_of_others_are_on_their_way() -> None:
+    state: State = writing()  # two appends may be outstanding
+    batches = [ev.Batch(1, 1) for _ in range(4)]
+    step(state, ev.ProduceArrived(batches[0]))
+    # However busy the others are: one that has nothing on its way writes at once.
+    state, effects = step(state, ev.WriteDue(outstanding=50))
+    assert effects == (ev.WriteBatches(ev.Segment(5, 0, 100), (batches[0],)),)
+    for batch in batches[1:3]:
+        step(state, ev.ProduceArrived(batch))
+        state, effects = step(state, ev.WriteDue(outstanding=2))
+        assert effects == ()
+    # Its own append is durable: all that waited are the next one.
+    state, effects = step(state, ev.SegmentSynced(0, 101, outstanding=50))
+    assert effects[1:] == (ev.WriteBatches(ev.Segment(5, 0, 100), tuple(batches[1:3])),)
+    # The others are done: the second append needs not wait for the first.
+    step(state, ev.ProduceArrived(batches[3]))
+    state, effects = step(state, ev.WriteDue(outstanding=1))
+    assert effects == (ev.WriteBatches(ev.Segment(5, 0, 100), (batches[3],)),)
+
+
 def test_the_next_segment_waits_until_the_full_one_is_durable() -> None:
     state: State = writing(segment_bytes=10)
     first, second = ev.Batch(1, 9), ev.Batch(1, 9)

@@ -10,12 +10,14 @@ import pytest
 from bmq.broker.partition_states import Idle, Writing
 from bmq.broker.reading import SNAPSHOT_ROLL_BYTES_MIN
 from bmq.log.config import LogConfig
-from bmq.log.partition_log import StateSnapshot
+from bmq.log.names import partition_directory
+from bmq.log.partition_log import StateSnapshot, TopicPartition
 from bmq.log.refused_sequences import FORGOTTEN_S, STEP_S_MAX
 from bmq.log.store import FencedWriter
 from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
+from tests.fakes.store import Faults
 from tests.unit.broker.world import (
     CONFIG,
     KEY,
@@ -68,6 +70,45 @@ def test_one_iterations_batches_are_one_append() -> None:
         assert [answer.base_offset for answer in answers] == list(range(10))
         assert owner.manager.counts.appends == 1
         assert owner.manager.budget.bytes_used == 0
+        await owner.manager.close()
+
+    virtual(main)
+
+
+def test_while_others_append_what_comes_behind_an_own_append_shares_the_next() -> None:
+    async def main() -> None:
+        owner = World(faults=Faults(append_s=(0.01, 0.01)), appends_outstanding_max=1).owner()
+        other_key = TopicPartition(KEY.topic_id, 1)
+        await owner.client.make_directories(partition_directory(other_key))
+        owner.manager.assign(other_key, 1, "topic", CONFIG, 0)
+        log, other = await owner.log(), await owner.manager.leader_of(other_key)
+        assert owner.manager.counts.appends == 0
+        results = [append(other, batch_of(b"elsewhere"))]
+        for number in range(5):
+            results.append(append(log, batch_of(b"%d" % number)))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        answers = await asyncio.gather(*results)
+        assert [answer.base_offset for answer in answers] == [0, *range(5)]
+        # One elsewhere, one with the first batch though that was on its way, one with all that came behind it.
+        assert owner.manager.counts.appends == 3
+        assert owner.manager.surroundings.turns.outstanding == 0
+        await owner.manager.close()
+
+    virtual(main)
+
+
+def test_an_append_that_fails_is_not_on_its_way_any_more() -> None:
+    async def main() -> None:
+        owner = World(faults=Faults(append_s=(0.01, 0.01))).owner()
+        log = await owner.log()
+        result = append(log, batch_of(b"a"))
+        await asyncio.sleep(0.001)
+        assert owner.manager.surroundings.turns.outstanding == 1
+        owner.client.writers[0].break_off()
+        assert (await result).base_offset == 0
+        assert owner.manager.counts.mends == 1
+        assert owner.manager.surroundings.turns.outstanding == 0
         await owner.manager.close()
 
     virtual(main)
