@@ -7,12 +7,13 @@ import contextlib
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
-
-from rich.live import Live
-from rich.table import Table
+from typing import TYPE_CHECKING, Final, Protocol
 
 from bmq.proxy.stats import ProxyStats
+
+if TYPE_CHECKING:  # rich is imported where there is a terminal: a server that has none starts the sooner
+    from rich.live import Live
+    from rich.table import Table
 
 _INTERVAL_S: Final = 1.0
 
@@ -50,6 +51,8 @@ def live_summary(source: SummarySource) -> Iterator[None]:
     if not sys.stdout.isatty():
         yield
         return
+    from rich.live import Live
+
     with Live(render(source.summary(), source.summary(), _INTERVAL_S), auto_refresh=False) as live:
         task = asyncio.get_running_loop().create_task(_refresh(live, source))
         try:
@@ -70,6 +73,8 @@ async def _refresh(live: Live, source: SummarySource) -> None:
 
 def render(before: Summary, now: Summary, elapsed_s: float) -> Table:
     """The table shown; rates are between the two summaries."""
+    from rich.table import Table
+
     table = Table("in MB/s", "out MB/s", "requests/s", "connections", "topics", "partitions", box=None)
     states = ", ".join(f"{count} {state}" for state, count in sorted(now.partition_states.items()) if count)
     table.add_row(

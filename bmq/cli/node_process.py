@@ -107,18 +107,17 @@ async def _serve(settings: Settings, supervisor: Connection | None) -> None:
         rng,
         rest=rest_address,
         elapsed_s=elapsed_s,
-        hooks=NodeHooks(on_controller_ended=lambda: pages.operations.controller_lost()),
+        hooks=NodeHooks(on_controller_ended=lambda: node_rest.operations.controller_lost()),
     )
-    pages = NodeRest(server, settings, store, clock, rng, REGISTRY)
+    node_rest = NodeRest(server, settings, store, clock, rng, REGISTRY)
     try:
-        await rest.start(pages.application)
+        await rest.start(node_rest.pages)
         addresses = await unless_stopped(_start(server, settings), stop)
         if addresses is None:
             return
         client, internal = addresses
         server.register_metrics(REGISTRY)
         register_metrics(store, REGISTRY)
-        gc.collect()
         gc.freeze()
         kafka = "-" if client is None else f"{client[0]}:{client[1]}"
         sys.stdout.write(
@@ -127,6 +126,7 @@ async def _serve(settings: Settings, supervisor: Connection | None) -> None:
         )
         sys.stdout.flush()
         log.info("server_ready", kafka=kafka, internal=f"{internal[0]}:{internal[1]}")
+        node_rest.pages.begin()
         if heartbeat is not None:
             heartbeat.start()
         with live_summary(server) if heartbeat is None else nullcontext():
@@ -135,9 +135,10 @@ async def _serve(settings: Settings, supervisor: Connection | None) -> None:
         log.info("server_stopping")
     finally:
         stop.cancel()
-        await pages.close()
+        await node_rest.close()
         await _stop(server, settings)
         await rest.stop()
+        await node_rest.pages.close()
         await store.close()
         if heartbeat is not None:
             heartbeat.close()

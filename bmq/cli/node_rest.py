@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from random import Random
 
-from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
 from bmq.cli.node import NodeServer
+from bmq.cli.process import build_pages
+from bmq.cli.rest_pages import RestPages
 from bmq.cli.settings import Settings, split_address
 from bmq.log.clock import Clock
 from bmq.log.store import SegmentStore
 from bmq.operations.drivers.settings import NodeCommand, driver_of
 from bmq.operations.operations import Operations, OperationsConfig
 from bmq.operations.ports import NodeLoad, StateChanges
-from bmq.operations.rest.application import RestSources, rest_application
+from bmq.operations.rest.sources import RestSources
 
 
 class NodeRest:
-    """`application` is there at once and says "not ready" until the node serves. Close it before the node is stopped."""
+    """`pages` are there at once and say "not ready" until the node serves. Close it before the node is stopped."""
 
     def __init__(
         self,
@@ -41,20 +42,19 @@ class NodeRest:
         self.operations = Operations(
             lambda: server.controller, driver, clock, rng, OperationsConfig(roles=settings.scale.roles)
         )
-        self.application: FastAPI = rest_application(
-            RestSources(
-                lambda: server.is_serving,
-                lambda: server.image,
-                server.partition_states,
-                registry,
-                node_id=settings.node_id,
-                store=lambda: store,
-                history=self._history,
-                loads=self._loads,
-                high_watermark=server.high_watermark,
-                operations=lambda: self.operations,
-            )
+        sources = RestSources(
+            lambda: server.is_serving,
+            lambda: server.image,
+            server.partition_states,
+            registry,
+            node_id=settings.node_id,
+            store=lambda: store,
+            history=self._history,
+            loads=self._loads,
+            high_watermark=server.high_watermark,
+            operations=lambda: self.operations,
         )
+        self.pages = RestPages(lambda: build_pages(sources), sources.is_ready)
 
     def _history(self) -> StateChanges | None:
         return self._server.history

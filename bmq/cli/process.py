@@ -22,6 +22,7 @@ from prometheus_client import REGISTRY
 
 from bmq.cli.live_summary import live_summary
 from bmq.cli.logs import configure_logs
+from bmq.cli.rest_pages import Application, RestPages
 from bmq.cli.rest_server import RestServer
 from bmq.cli.scheduling import run_in_batches
 from bmq.cli.settings import Settings, split_address
@@ -29,7 +30,7 @@ from bmq.cli.standalone import StandaloneServer
 from bmq.cli.stores import open_store, register_metrics
 from bmq.hdfs.location import is_hdfs
 from bmq.local.root import raise_open_files_limit
-from bmq.operations.rest.application import RestSources, rest_application
+from bmq.operations.rest.sources import RestSources
 from bmq.protocol.errors import BmqError
 
 T = TypeVar("T")
@@ -78,8 +79,6 @@ def prepare_process(settings: Settings) -> None:
     # Each open segment and each connection is a descriptor: use all we may have.
     raise_open_files_limit()
     _reuse_memory()
-    # Frames and batches die by reference count; a full collection over a million live objects only costs latency.
-    gc.set_threshold(100_000, 20, 100)
 
 
 def run_standalone(settings: Settings) -> None:
@@ -98,20 +97,19 @@ async def _serve(settings: Settings) -> None:
         return
     server = StandaloneServer(settings, store, SystemClock(), rng, elapsed_s=elapsed_s)
     is_ready = False
-    application = rest_application(
-        RestSources(
-            lambda: is_ready,
-            lambda: server.image,
-            server.partition_states,
-            REGISTRY,
-            settings.node_id,
-            store=lambda: store,
-            history=lambda: server.history,
-            high_watermark=server.high_watermark,
-        )
+    sources = RestSources(
+        lambda: is_ready,
+        lambda: server.image,
+        server.partition_states,
+        REGISTRY,
+        settings.node_id,
+        store=lambda: store,
+        history=lambda: server.history,
+        high_watermark=server.high_watermark,
     )
+    pages = RestPages(lambda: build_pages(sources), sources.is_ready)
     try:
-        await rest.start(application)
+        await rest.start(pages)
         address = await unless_stopped(_start(server, settings), stop)
         if address is None:
             return
@@ -119,11 +117,11 @@ async def _serve(settings: Settings) -> None:
         server.register_metrics(REGISTRY)
         register_metrics(store, REGISTRY)
         is_ready = True
-        gc.collect()
         gc.freeze()
         sys.stdout.write(f"bmq ready kafka={kafka_host}:{kafka_port} rest={rest_host}:{rest_port}\n")
         sys.stdout.flush()
         log.info("server_ready", kafka=f"{kafka_host}:{kafka_port}", rest=f"{rest_host}:{rest_port}")
+        pages.begin()
         with live_summary(server):
             ends: set[asyncio.Future[Any]] = {stop, server.replaced, server.failed}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -133,12 +131,20 @@ async def _serve(settings: Settings) -> None:
         stop.cancel()
         await _stop_server(server, settings)
         await rest.stop()
+        await pages.close()
         await store.close()
     log.info("server_stopped")
     if server.replaced.done():
         raise Replaced("another server has taken this one's partitions over; only one may serve a data directory")
     if server.failed.done():
         server.failed.result()
+
+
+def build_pages(sources: RestSources) -> Application:
+    """Takes long, with all that it imports (see rest_pages.py)."""
+    from bmq.operations.rest.application import rest_application
+
+    return rest_application(sources)
 
 
 async def unless_stopped(starting: Coroutine[Any, Any, T], stop: asyncio.Future[Any]) -> T | None:

@@ -8,7 +8,8 @@ import socket
 from collections.abc import Iterator
 
 import uvicorn
-from fastapi import FastAPI
+
+from bmq.cli.rest_pages import RestPages
 
 
 class _Server(uvicorn.Server):
@@ -47,10 +48,10 @@ class RestServer:
         self._socket = sock
         return host, int(sock.getsockname()[1])
 
-    async def start(self, application: FastAPI) -> None:
+    async def start(self, pages: RestPages) -> None:
         assert self._socket is not None
         config = uvicorn.Config(
-            application, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1
+            pages, log_config=None, access_log=False, lifespan="off", ws="none", timeout_graceful_shutdown=1
         )
         self._server = _Server(config)
         self._task = asyncio.create_task(self._server.serve(sockets=[self._socket]))

@@ -6,16 +6,24 @@ import getpass
 import os
 from pathlib import Path
 from random import Random
+from typing import Protocol, runtime_checkable
 
 from prometheus_client import CollectorRegistry
+from prometheus_client.registry import Collector
 
 from bmq.cli.patience import TRY_AGAIN_S, Patience, is_store_silent
 from bmq.cli.settings import Settings
 from bmq.hdfs.location import is_hdfs, located
-from bmq.hdfs.store import HdfsStore
-from bmq.local.store import LocalStore
 from bmq.log.store import SegmentStore
 from bmq.protocol.errors import BmqError
+
+
+@runtime_checkable
+class Counting(Protocol):
+    """A store with figures of its own."""
+
+    @property
+    def collector(self) -> Collector: ...
 
 
 class UnknownStore(BmqError):
@@ -25,6 +33,9 @@ class UnknownStore(BmqError):
 async def open_store(settings: Settings, random: Random) -> SegmentStore:
     """Raises UnknownStore, BadLocation, StoreNotReady, RootError or another StoreError, each one sentence."""
     if is_hdfs(settings.store):
+        # Only the store that is used is imported: the other one takes its share of a start.
+        from bmq.hdfs.store import HdfsStore
+
         config = located(settings.store, settings.hdfs, system_user=_system_user())
         patience = Patience(settings.start_wait_ms)
         return await patience.until_done(
@@ -35,7 +46,7 @@ async def open_store(settings: Settings, random: Random) -> SegmentStore:
         raise UnknownStore(
             f"store {settings.store!r}: there is no store for {scheme!r} URLs; file:DIR and hdfs://… are served"
         )
-    return LocalStore(_local_path(settings))
+    return _local_store(_local_path(settings), is_root_locked=True)
 
 
 async def open_store_beside(settings: Settings, random: Random) -> SegmentStore:
@@ -47,13 +58,19 @@ async def open_store_beside(settings: Settings, random: Random) -> SegmentStore:
         raise UnknownStore(
             f"the embedded store {path} does not exist; name one with --data, or an hdfs:// one with --store"
         )
-    return LocalStore(path, is_root_locked=False)
+    return _local_store(path, is_root_locked=False)
 
 
 def register_metrics(store: SegmentStore, registry: CollectorRegistry) -> None:
     """Show what the store counts on /metrics."""
-    if isinstance(store, HdfsStore):
+    if isinstance(store, Counting):
         registry.register(store.collector)
+
+
+def _local_store(path: Path, *, is_root_locked: bool) -> SegmentStore:
+    from bmq.local.store import LocalStore
+
+    return LocalStore(path, is_root_locked=is_root_locked)
 
 
 def _local_path(settings: Settings) -> Path:

@@ -14,7 +14,7 @@ from random import Random
 import pytest
 from typer.testing import CliRunner
 
-from bmq.cli.main import app
+from bmq.cli.commands import app
 from bmq.dev.cluster_file import NoCluster
 from bmq.dev.hdfs import ClusterFailed, HdfsCluster
 from bmq.dev.ports import PortTaken, pick_ports

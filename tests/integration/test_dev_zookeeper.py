@@ -14,7 +14,7 @@ import pytest
 from kazoo.client import KazooClient
 from typer.testing import CliRunner
 
-from bmq.cli.main import app
+from bmq.cli.commands import app
 from bmq.dev.cluster_file import NoCluster
 from bmq.dev.daemon import WrongDaemonState
 from bmq.dev.ports import PortTaken, pick_ports

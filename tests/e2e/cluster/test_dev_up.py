@@ -18,7 +18,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from typer.testing import CliRunner
 
-from bmq.cli.main import app
+from bmq.cli.commands import app
 from bmq.dev.bmq_plan import SCALED_IDS
 from bmq.dev.ports import HOST, pick_ports
 from tests.support.cluster import processes_of

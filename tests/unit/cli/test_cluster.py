@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from bmq.cli import cluster_client
 from bmq.cli.cluster_client import ClusterClient, ClusterRefused, ClusterUnreachable, TaskFailed
-from bmq.cli.main import app
+from bmq.cli.commands import app
 from tests.unit.operations.rest.cluster import RestCluster
 
 pytestmark = pytest.mark.unit

@@ -8,7 +8,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from bmq.cli.main import app
+from bmq.cli.commands import app
 from bmq.dev.cluster_file import ClusterBusy, ClusterFile, NoCluster, exclusive
 from bmq.dev.daemon import DaemonFailed
 from bmq.dev.java import JarsMissing

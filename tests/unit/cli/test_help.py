@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 import typer
+from typer import Context
+from typer.core import TyperGroup
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from bmq.cli.main import app
+from bmq.cli.commands import app
 
 pytestmark = pytest.mark.unit
 
@@ -19,10 +21,22 @@ def commands(group: typer.Typer) -> Iterator[list[str]]:
 
     def walk(command: object, words: list[str]) -> Iterator[list[str]]:
         yield words
-        for name, child in getattr(command, "commands", {}).items():
-            yield from walk(child, [*words, name])
+        if isinstance(command, TyperGroup):
+            context = Context(command)
+            for name in command.list_commands(context):
+                yield from walk(command.get_command(context, name), [*words, name])
 
     yield from walk(get_command(group), [])
+
+
+def test_the_groups_that_are_imported_late_are_among_them() -> None:
+    assert {("cluster",), ("log",), ("dev", "hdfs", "up")} <= {tuple(words) for words in commands(app)}
+
+
+def test_a_typing_error_is_told_of_groups_that_were_not_imported() -> None:
+    result = CliRunner().invoke(app, ["clutser"])
+    assert result.exit_code == 2
+    assert "'cluster'" in result.output
 
 
 @pytest.mark.parametrize("words", list(commands(app)), ids=lambda words: " ".join(words) or "bmq")

@@ -1,0 +1,38 @@
+"""Groups of commands that are imported when one of them is asked for: a server needs none, and starts the sooner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Any, Final
+
+from typer.core import TyperGroup
+from typer.main import get_group
+
+LATE_GROUPS: Final = {
+    "cluster": ("bmq.cli.cluster", "cluster_app"),
+    "log": ("bmq.cli.log", "log_app"),
+    "dev": ("bmq.cli.dev", "dev_app"),
+}
+"""Module and variable of each."""
+
+
+class WithLateGroups(TyperGroup):
+    """The group of all commands. A list of them needs all late groups, and so does a name that none has (a typing error)."""
+
+    # `Any`: the classes of click, which older releases of typer import and newer ones have a copy of.
+    def list_commands(self, ctx: Any) -> list[str]:
+        self._load(LATE_GROUPS)
+        return super().list_commands(ctx)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in self.commands:
+            self._load([cmd_name] if cmd_name in LATE_GROUPS else LATE_GROUPS)
+        return super().get_command(ctx, cmd_name)
+
+    def _load(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name not in self.commands:
+                module, variable = LATE_GROUPS[name]
+                group = self.commands[name] = get_group(getattr(import_module(module), variable))
+                group.name = name
