@@ -24,7 +24,7 @@ from bench.hdfs.commands import prepare_process
 from bench.loads import criteria, overload, raw, tuning, workers
 from bench.loads.client import Client
 from bench.loads.criteria import ONE, OVERLOAD, PAIRS, SEPARATE, TWO, WORKERS
-from bench.loads.loads import run_all
+from bench.loads.loads import run_all, run_many
 from bench.loads.plan import PARTS, Plan, plan_of
 from bench.runner import Bench, main
 from bench.time_limit import seconds_since, time_limit
@@ -78,6 +78,7 @@ def put_under_loads(
     if name == BMQ:
         raw_rates = raw.rates(stage.hdfs.namenodes[0], plan.raw_bytes, DATA)
         attempt("raw_hdfs", lambda: outside_any_loop(raw_rates))
+    run_many(side, client, plan, attempt)
 
 
 def side_by_side(stage: Stage, plan: Plan, findings: Findings) -> None:

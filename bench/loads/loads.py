@@ -47,20 +47,20 @@ def run_all(side: Side, client: Client, frames: FrameClient, plan: Plan, attempt
     for topic in TOPICS:
         make_topic(side, topic, PARTITIONS)
 
-    def produce(topic: str, partitions: int, record_bytes: int, warm_s: float = plan.warm_s) -> dict[str, Any]:
+    def produce(topic: str, record_bytes: int) -> dict[str, Any]:
         settle()
         return client.produce(
             side.bootstrap,
             side.pids,
             topic,
-            partitions,
+            PARTITIONS,
             record_bytes=record_bytes,
-            warm_s=warm_s,
+            warm_s=plan.warm_s,
             seconds=plan.seconds,
         )
 
     def warming() -> dict[str, Any]:
-        return warm_up(lambda: produce(WARM_UP, PARTITIONS, RECORD_BYTES)["records"] / plan.seconds, plan.warm_ups_max)
+        return warm_up(lambda: produce(WARM_UP, RECORD_BYTES)["records"] / plan.seconds, plan.warm_ups_max)
 
     def at_rate() -> dict[str, Any]:
         settle()
@@ -76,22 +76,36 @@ def run_all(side: Side, client: Client, frames: FrameClient, plan: Plan, attempt
             is_consuming=True,
         )
 
-    def to_many(partitions: int) -> dict[str, Any]:
-        topic = f"partitions-{partitions}"
-        make_topic(side, topic, partitions)
-        return produce(topic, partitions, SMALL_BYTES, plan.many_warm_s)
-
     attempt("warm_up", warming)
-    attempt("produce_1k", lambda: produce(PRODUCED_1K, PARTITIONS, RECORD_BYTES))
+    attempt("produce_1k", lambda: produce(PRODUCED_1K, RECORD_BYTES))
     attempt("fresh_backlog", lambda: fresh_backlog(side, plan.backlog_bytes))
     attempt("fresh_java", lambda: fresh_java(side, plan.backlog_bytes))
-    attempt("produce_100b", lambda: produce(PRODUCED_100B, PARTITIONS, SMALL_BYTES))
+    attempt("produce_100b", lambda: produce(PRODUCED_100B, SMALL_BYTES))
     attempt("rate_10k", at_rate)
     attempt("memory", lambda: usage(side.processes))
     attempt("idle_consumers", lambda: idle_consumers(side, frames, plan))
     attempt("old_backlog", lambda: old_backlog(side, plan.backlog_bytes))
+
+
+def run_many(side: Side, client: Client, plan: Plan, attempt: Attempt) -> None:
+    """Topics of many partitions, the same cluster. They are last: what they hold open is in the way of all else."""
+
+    def produce(partitions: int) -> dict[str, Any]:
+        topic = f"partitions-{partitions}"
+        make_topic(side, topic, partitions)
+        settle()
+        return client.produce(
+            side.bootstrap,
+            side.pids,
+            topic,
+            partitions,
+            record_bytes=SMALL_BYTES,
+            warm_s=plan.many_warm_s,
+            seconds=plan.seconds,
+        )
+
     for count in plan.many_partitions:
-        attempt(f"partitions_{count}", lambda count=count: to_many(count))  # type: ignore[misc]
+        attempt(f"partitions_{count}", lambda count=count: produce(count))  # type: ignore[misc]
 
 
 def make_topic(side: Side, topic: str, partitions: int) -> None:
