@@ -1,4 +1,4 @@
-"""Pictures of the results for README.md: `python -m bench.plot [NAME …]`, of standalone, hdfs and cluster.
+"""Pictures of the results for README.md: `python -m bench.plot [NAME …]`, of standalone, hdfs, cluster, loads and core.
 
 Drawn from the criteria in a results file; what was not measured has a name and no bar.
 """
@@ -18,7 +18,7 @@ from matplotlib.patches import Patch
 from bench.criteria import Criterion
 from bench.runner import RESULTS
 
-NAMES: Final = ("standalone", "hdfs", "cluster")
+NAMES: Final = ("standalone", "hdfs", "cluster", "loads", "core")
 OURS: Final = "#1b7f5c"
 THEIRS: Final = "#9aa0a6"
 BOUND: Final = "#b3261e"
@@ -79,7 +79,8 @@ def _label(one: Criterion) -> str:
 
 
 def main() -> None:
-    for name in sys.argv[1:] or NAMES:
+    measured = [name for name in NAMES if (RESULTS / f"{name}.json").exists()]
+    for name in sys.argv[1:] or measured:
         results = RESULTS / f"{name}.json"
         draw(json.loads(results.read_text()), results.with_suffix(".svg"))
         print(f"{results.with_suffix('.svg')} written")

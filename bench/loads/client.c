@@ -33,7 +33,7 @@ enum {
     SAMPLES_MAX = 32 * 1024 * 1024,
     PROPERTIES_MAX = 32,
     STAMP_BYTES = 8, /* in front of each record: when it was due */
-    DRAIN_S = 30,
+    DRAIN_S = 120, /* a cluster that takes 2,000 records a second has the full queue's 100,000 to come */
     READY_S = 30,
     POLL_EVERY = 256, /* records between two looks at acknowledgements */
 };

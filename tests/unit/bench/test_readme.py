@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bench.cluster.__main__ import BENCH as CLUSTER
+from bench.core.__main__ import BENCH as CORE
 from bench.hdfs.__main__ import BENCH as HDFS
+from bench.loads.__main__ import BENCH as LOADS
 from bench.readme import BEGIN, CHAPTERS, END, README, Unfit, chapter, figures, fit, read_results, with_figures
 from bench.runner import Bench
 from bench.standalone.__main__ import BENCH as STANDALONE
@@ -15,7 +19,7 @@ from bench.table import table
 
 pytestmark = pytest.mark.unit
 
-BENCHES = {bench.name: bench for bench in (STANDALONE, HDFS, CLUSTER)}
+BENCHES = {bench.name: bench for bench in (STANDALONE, HDFS, CLUSTER, LOADS, CORE)}
 MACHINE = {"cpu_model": "EPYC", "cpu_count": 2, "memory_gib": 24.0, "kernel": "6.1", "file_system": "ext4"}
 
 
@@ -45,7 +49,17 @@ def lines_of(result: dict[str, Any]) -> list[str]:
     return list(chapter("standalone", result))
 
 
-@pytest.mark.parametrize("name", CHAPTERS)
+def test_every_chapter_has_its_benchmark_and_the_first_are_measured() -> None:
+    assert set(BENCHES) == set(CHAPTERS)
+    assert {"standalone", "hdfs", "cluster"} <= set(read_results()) <= set(CHAPTERS)
+
+
+def test_a_chapter_that_was_not_measured_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "hdfs.json").write_text(json.dumps(result_of()))
+    assert list(read_results(tmp_path)) == ["hdfs"]
+
+
+@pytest.mark.parametrize("name", read_results())
 def test_the_verdicts_in_the_results_are_those_of_their_samples(name: str) -> None:
     bench: Bench = BENCHES[name]
     result = read_results()[name]
