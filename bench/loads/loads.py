@@ -93,6 +93,7 @@ def run_many(side: Side, client: Client, plan: Plan, attempt: Attempt) -> None:
     def produce(partitions: int) -> dict[str, Any]:
         topic = f"partitions-{partitions}"
         make_topic(side, topic, partitions)
+        fill(side.bootstrap, topic, partitions, partitions * SMALL_BYTES, SMALL_BYTES)  # all are in use from here on
         settle()
         return client.produce(
             side.bootstrap,
