@@ -105,7 +105,7 @@ def produce(target: Target, topic: str, record_bytes: int, measured: int, warm_u
     """Kafka's ProducerPerformance with acks=all and the producer's defaults otherwise. Rates are of the steady state;
     the processor time is that of the whole run, warm-up included, for all of its bytes.
     """
-    _settle()
+    settle()
     used = total_cpu_seconds(target.processes.values())
     done = run_tool(
         PRODUCER_PERFORMANCE,
@@ -137,7 +137,7 @@ def produce(target: Target, topic: str, record_bytes: int, measured: int, warm_u
 
 def latency(target: Target, topic: str, record_bytes: int, measured: int, warm_up_records: int) -> dict[str, Any]:
     """Kafka's Java producer at a steady rate, acks=all, without linger: microseconds from send() to the callback."""
-    _settle()
+    settle()
     used = total_cpu_seconds(target.processes.values())
     command = java_command(
         str(LATENCY_CLIENT),
@@ -168,7 +168,7 @@ def consume(target: Target, topic: str, records: int, record_bytes: int, passes:
 
     Each pass is a process that reads so many records from offset 0 on and ends.
     """
-    _settle()
+    settle()
     command = ["kcat", "-C", "-b", target.bootstrap, "-t", topic, "-o", "beginning", "-c", str(records), "-q", "-f", ""]
     used = total_cpu_seconds(target.processes.values())
     seconds = []
@@ -202,7 +202,7 @@ def pass_rates(seconds: Sequence[float], read_bytes: int) -> dict[str, Any]:
 
 def python_consume(target: Target, topic: str, record_bytes: int, passes: int) -> dict[str, Any]:
     """confluent-kafka with large queues: a Python object for each record, so the client is most of what is measured."""
-    _settle()
+    settle()
     used = total_cpu_seconds(target.processes.values())
     command = [sys.executable, "-m", "bench.consume", target.bootstrap, topic, str(record_bytes), str(passes)]
     done = subprocess.run(
@@ -220,7 +220,7 @@ def java_consume(target: Target, topic: str, records: int, passes: int) -> dict[
     """Kafka's ConsumerPerformance, in a group; its own figure without the time of joining the group. A new process each
     pass, with the client's compiler in it; the median of all passes.
     """
-    _settle()
+    settle()
     rates = []
     for _ in range(passes):
         done = run_tool(
@@ -237,7 +237,7 @@ def java_consume(target: Target, topic: str, records: int, passes: int) -> dict[
     return {"records": records, "mib_per_s_of_passes": rates, "mib_per_s": statistics.median(rates)}
 
 
-def _settle() -> None:
+def settle() -> None:
     """Dirty pages of the load before are not this one's to write."""
     os.sync()
     time.sleep(0.5)

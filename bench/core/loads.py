@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
@@ -11,7 +10,7 @@ from bench.core.client import Client, Load
 from bench.core.frames import PARTITION_FETCH_BYTES, Frames, fetch_frames, produce_frames
 from bench.core.plan import Plan
 from bench.warm_up import warm_up
-from bench.workloads import LoadFailed
+from bench.workloads import LoadFailed, settle
 from tests.support.wire import LATEST_TIMESTAMP, WireClient
 
 PARTITIONS: Final = 6
@@ -50,7 +49,7 @@ def run_all(target: Target, client: Client, plan: Plan, raw: dict[str, Any]) -> 
     now_ms = int(time.time() * 1000)
 
     def put(load: Load, warm_s: float = plan.warm_s, seconds: float = plan.seconds) -> dict[str, Any]:
-        _settle()
+        settle()
         found = client.put(target.port, target.processes, load, warm_s=warm_s, seconds=seconds)
         records = found["answers"] * load.frames.records
         return {**found, "records": records, "value_bytes": records * load.frames.record_bytes}
@@ -100,9 +99,3 @@ def _all_partitions(topic: str, record_bytes: int, batch_records: int, now_ms: i
 def _one_each(topic: str, record_bytes: int, batch_records: int, now_ms: int) -> Frames:
     """Requests of a producer that does not wait for more: each takes one batch to one partition, in turn."""
     return produce_frames(topic, [[number] for number in range(PARTITIONS)], record_bytes, batch_records, now_ms)
-
-
-def _settle() -> None:
-    """Dirty pages of the load before are not this one's to write."""
-    os.sync()
-    time.sleep(0.5)

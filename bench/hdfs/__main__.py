@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict
 from importlib.metadata import version
-from pathlib import Path
 from random import Random
 from typing import Any, Final
 
@@ -24,21 +22,18 @@ import uvloop
 from bench.criteria import BMQ
 from bench.findings import Findings, say
 from bench.hdfs import criteria, loads, rolling, takeovers, tuning
-from bench.hdfs.client import CHECKSUM_CHUNK_BYTES, open_store
+from bench.hdfs.client import open_store
 from bench.hdfs.cluster import BenchCluster, bench_cluster
 from bench.hdfs.commands import prepare_process
-from bench.hdfs.contender import Contender, ContenderFailed
+from bench.hdfs.contender import JVM_OPTIONS, Contender, ContenderFailed, contender_command
 from bench.hdfs.plan import Plan, plan_of
 from bench.measure import versions
 from bench.runner import Bench, main
 from bench.time_limit import seconds_since
 from bmq.hdfs.config import Address
-from tests.support.java import class_path, java_executable
 from tests.support.processes import JARS, REPOSITORY
 
 DATA: Final = REPOSITORY / ".cache" / "bench-hdfs"
-# Hadoop's client under the options a server would give it.
-JVM_OPTIONS: Final = ("-Xmx512M", "-server", "-XX:+UseG1GC", "-Djava.awt.headless=true")
 SEED: Final = 1
 
 
@@ -46,15 +41,7 @@ SEED: Final = 1
 
 
 async def start_contender(name: str, namenode: Address, sizes: loads.Sizes, jvm_options: Sequence[str]) -> Contender:
-    if name == "java":
-        command = [
-            *(java_executable(), *jvm_options, "-cp", class_path("hadoop")),
-            str(Path(__file__).with_name("Contender.java")),
-            *(str(namenode), str(CHECKSUM_CHUNK_BYTES), str(sizes.segment_bytes)),
-        ]
-    else:
-        command = [sys.executable, "-m", "bench.hdfs.worker", name, str(namenode)]
-        command += [loads.DIRECTORY, str(sizes.segment_bytes)]
+    command = contender_command(name, namenode, loads.DIRECTORY, sizes.segment_bytes, jvm_options)
     return await Contender.start(name, command, DATA / f"{name}.log")
 
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from asyncio.subprocess import PIPE, Process
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
+from bench.hdfs.client import CHECKSUM_CHUNK_BYTES
+from bmq.hdfs.config import Address
+from tests.support.java import class_path, java_executable
 from tests.support.processes import REPOSITORY, dying_with_us
 
 READY_TIMEOUT_S: Final = 60.0
@@ -15,6 +20,22 @@ ANSWER_TIMEOUT_S: Final = 180.0
 STOP_TIMEOUT_S: Final = 10.0
 ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
 LOG_TAIL_LINES: Final = 20
+# Hadoop's client under the options a server would give it.
+JVM_OPTIONS: Final = ("-Xmx512M", "-server", "-XX:+UseG1GC", "-Djava.awt.headless=true")
+JAVA: Final = "java"
+
+
+def contender_command(
+    name: str, namenode: Address, root: str, segment_bytes: int, jvm_options: Sequence[str] = JVM_OPTIONS
+) -> list[str]:
+    """What starts a client: Hadoop's (JAVA), or one of bench.hdfs.worker, whose files lie below `root`."""
+    if name == JAVA:
+        return [
+            *(java_executable(), *jvm_options, "-cp", class_path("hadoop")),
+            str(Path(__file__).with_name("Contender.java")),
+            *(str(namenode), str(CHECKSUM_CHUNK_BYTES), str(segment_bytes)),
+        ]
+    return [sys.executable, "-m", "bench.hdfs.worker", name, str(namenode), root, str(segment_bytes)]
 
 
 class ContenderFailed(Exception):

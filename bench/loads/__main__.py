@@ -8,26 +8,23 @@ ran; whether a criterion holds is in the file and in the table.
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any, Final
 
-from bench.cluster.__main__ import clean, cluster_versions
+from bench.cluster.run import cluster_versions, run_parts
 from bench.cluster.sides import ALONE, COMBINED, PROXIES_AND_BROKERS, Side
 from bench.cluster.stage import Stage
 from bench.core.client import Client as FrameClient
 from bench.criteria import BMQ, KAFKA
 from bench.findings import Findings, say
-from bench.hdfs.commands import prepare_process
 from bench.loads import criteria, overload, raw, tuning, workers
 from bench.loads.client import Client
 from bench.loads.criteria import ONE, OVERLOAD, PAIRS, SEPARATE, TWO, WORKERS
 from bench.loads.loads import run_all, run_many
 from bench.loads.plan import PARTS, Plan, plan_of
 from bench.runner import Bench, main
-from bench.time_limit import seconds_since, time_limit
 from tests.support.hdfs import outside_any_loop
 from tests.support.processes import REPOSITORY
 
@@ -82,6 +79,9 @@ def put_under_loads(
 
 
 def side_by_side(stage: Stage, plan: Plan, findings: Findings) -> None:
+    """Nothing, when Kafka alone is asked for."""
+    if BMQ not in plan.sides:
+        return
     found = findings.pairs(WORKERS, plan.workers_rounds)
     layouts = {ONE: ALONE, TWO: ALONE * 2}
     for number in range(plan.workers_rounds):
@@ -127,27 +127,7 @@ RUNS: Final[dict[str, Callable[[Stage, Plan, Findings], None]]] = {
 
 def measure(plan: Plan, findings: Findings) -> dict[str, float]:
     """All parts of the plan; the seconds each took."""
-    prepare_process()
-    shutil.rmtree(DATA, ignore_errors=True)
-    DATA.mkdir(parents=True)
-    stage = Stage(DATA)
-    took: dict[str, float] = {}
-    try:
-        for part in plan.parts:
-            if part == WORKERS and BMQ not in plan.sides:
-                continue
-            say(part)
-            began = time.monotonic()
-            try:
-                with time_limit(plan.limit_s, part):
-                    RUNS[part](stage, plan, findings)
-            except Exception as error:
-                findings.failed(part, f"{type(error).__name__}: {error}")
-                clean(stage)
-            took[part] = seconds_since(began)
-    finally:
-        clean(stage)
-    return took
+    return run_parts(DATA, plan.parts, RUNS, lambda _: plan.limit_s, plan, findings)
 
 
 BENCH: Final = Bench(

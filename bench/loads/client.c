@@ -1,9 +1,9 @@
 /* A librdkafka client that costs little beside the library: no object for a record, as C has none.
  *
  *   client --bootstrap A --topic T --partitions N [--record-bytes N] [--rate PER_S] [--warm-s S] [--seconds S]
- *          [--consume] [-X NAME=VALUE ...]
+ *          [--consume]
  *
- * Produces records to partitions at random with acks=all and librdkafka's defaults otherwise (-X sets others), and
+ * Produces records to partitions at random with acks=all and librdkafka's defaults otherwise, and
  * counts those whose acknowledgement came in the measured time. Without --rate as fast as the library takes them; with
  * --rate they fall due at fixed times, whatever the server does, and latencies count from when they were due.
  *
@@ -31,7 +31,6 @@
 enum {
     REASON_BYTES_MAX = 512,
     SAMPLES_MAX = 32 * 1024 * 1024,
-    PROPERTIES_MAX = 32,
     STAMP_BYTES = 8, /* in front of each record: when it was due */
     DRAIN_S = 120, /* a cluster that takes 2,000 records a second has the full queue's 100,000 to come */
     READY_S = 30,
@@ -49,9 +48,7 @@ static struct {
     size_t record_bytes;
     double rate, warm_s, seconds;
     bool is_consuming;
-    char *properties[PROPERTIES_MAX];
-    int property_count;
-} options = {NULL, NULL, 0, 1024, 0, 2, 10, false, {NULL}, 0};
+} options = {NULL, NULL, 0, 1024, 0, 2, 10, false};
 
 static uint64_t begin_ns, end_ns;
 static Samples acknowledged, consumed;
@@ -143,15 +140,8 @@ static rd_kafka_t *new_client(rd_kafka_type_t type, rd_kafka_conf_t *properties)
 }
 
 static void start_producer(void) {
-    char reason[REASON_BYTES_MAX];
     rd_kafka_conf_t *properties = configuration();
     rd_kafka_conf_set(properties, "acks", "all", NULL, 0);
-    for (int index = 0; index < options.property_count; index++) {
-        char *value = strchr(options.properties[index], '=');
-        if (!value) fail("-X %s has no =", options.properties[index]);
-        *value++ = 0;
-        if (rd_kafka_conf_set(properties, options.properties[index], value, reason, sizeof reason)) fail("%s", reason);
-    }
     rd_kafka_conf_set_dr_msg_cb(properties, on_delivery);
     producer = new_client(RD_KAFKA_PRODUCER, properties);
 }
@@ -288,7 +278,7 @@ static void read_options(int count, char **arguments) {
         {"seconds", required_argument, NULL, 's'},      {"consume", no_argument, NULL, 'c'},
         {NULL, 0, NULL, 0},
     };
-    for (int option, index = 0; (option = getopt_long(count, arguments, "X:", known, &index)) != -1;) {
+    for (int option, index = 0; (option = getopt_long(count, arguments, "", known, &index)) != -1;) {
         switch (option) {
             case 'b': options.bootstrap = optarg; break;
             case 't': options.topic = optarg; break;
@@ -298,10 +288,6 @@ static void read_options(int count, char **arguments) {
             case 'w': options.warm_s = number_of("warm-s", optarg, 0); break;
             case 's': options.seconds = number_of("seconds", optarg, 0.1); break;
             case 'c': options.is_consuming = true; break;
-            case 'X':
-                if (options.property_count == PROPERTIES_MAX) fail("at most %d properties", PROPERTIES_MAX);
-                options.properties[options.property_count++] = optarg;
-                break;
             default: fail("it is called as its first lines say");
         }
     }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +16,7 @@ from bench.loads.client import Client
 from bench.loads.plan import Plan
 from bench.measure import usage
 from bench.warm_up import warm_up
-from bench.workloads import consume, java_consume
+from bench.workloads import consume, java_consume, settle
 
 PARTITIONS: Final = 6
 REPLICATION: Final = 3
@@ -112,12 +110,6 @@ def run_many(side: Side, client: Client, plan: Plan, attempt: Attempt) -> None:
 def make_topic(side: Side, topic: str, partitions: int) -> None:
     create_topic(side.addresses, create_topics_request(topic, partitions, REPLICATION))
     wait_for_leaders(side.addresses, topic, partitions)
-
-
-def settle() -> None:
-    """Dirty pages of the load before are not this one's to write."""
-    os.sync()
-    time.sleep(0.5)
 
 
 # -- Backlogs --------------------------------------------------------------------------------------------------------------

@@ -26,10 +26,10 @@ from bench.core.client import Load
 from bench.core.frames import fetch_frames, produce_frames
 from bench.core.loads import BATCH_1K, IN_FLIGHT
 from bench.loads.client import Client
-from bench.loads.loads import PARTITIONS, RECORD_BYTES, make_topic, settle
+from bench.loads.loads import PARTITIONS, RECORD_BYTES, make_topic
 from bench.loads.plan import Plan
 from bench.measure import usage
-from bench.workloads import LoadFailed
+from bench.workloads import LoadFailed, settle
 from tests.support.processes import REPOSITORY, dying_with_us
 
 BACKLOG: Final = "backlog"
@@ -46,7 +46,10 @@ Stall = Callable[[float], None]
 
 
 def measure(side: Side, client: Client, plan: Plan, directory: Path, stall: Stall | None) -> dict[str, Any]:
-    """The producer's latencies alone, in the crowd, and (with `stall`) in the crowd while that happens. Raises LoadFailed, AdminFailed, FillFailed."""
+    """The producer's latencies alone, in the crowd, and (with `stall`) in the crowd while that happens.
+
+    Raises LoadFailed, AdminFailed, FillFailed.
+    """
     for topic in (BACKLOG, FAST, LIVE):
         make_topic(side, topic, PARTITIONS)
     fill(side.bootstrap, BACKLOG, PARTITIONS, plan.overload_backlog_bytes, RECORD_BYTES)
@@ -114,10 +117,18 @@ def _crowd(side: Side, plan: Plan, directory: Path) -> Iterator[dict[str, Any]]:
     # Of partitions that this node leads: one, from its beginning on.
     fetches.write_bytes(fetch_frames(BACKLOG, 1, [0]).data)
     command = [sys.executable, "-m", "bench.loads.crowd", str(fetches)]
-    idle, slow = str(plan.idle_connections), str(plan.slow_consumers)
+    addresses = side.live_addresses
+    places = [plan.idle_connections * number // len(addresses) for number in range(len(addresses) + 1)]
     said: dict[str, Any] = {}
-    # Slow consumers all read from one node, the connections that only stand there go to all.
-    commands = [[*command, idle, "0", *side.live_addresses], [*command, "0", slow, address]]
+    # Slow consumers all read from one node. The connections that only stand there go to all, those to each from a process of
+    # its own: a process may not have so many descriptors.
+    commands = [
+        *(
+            [*command, str(end - begin), "0", one]
+            for begin, end, one in zip(places, places[1:], addresses, strict=False)
+        ),
+        [*command, "0", str(plan.slow_consumers), address],
+    ]
     crowds = [
         subprocess.Popen(
             dying_with_us(one), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -135,9 +146,7 @@ def _crowd(side: Side, plan: Plan, directory: Path) -> Iterator[dict[str, Any]]:
             if line.strip() != "there":
                 raise LoadFailed(f"the crowd did not get in: {crowd.communicate()[1][-1_000:]}")
         yield said
-        for name, crowd in zip(("idle", "slow"), crowds, strict=True):
-            out, _ = crowd.communicate("", timeout=THERE_WAIT_S)
-            said[name] = json.loads(out)
+        *said["idle"], said["slow"] = [json.loads(crowd.communicate("", timeout=THERE_WAIT_S)[0]) for crowd in crowds]
     finally:
         for crowd in crowds:
             crowd.kill()

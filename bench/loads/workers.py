@@ -15,8 +15,9 @@ from bench.cluster.sides import Side
 from bench.core.client import Client, Load
 from bench.core.frames import fetch_frames, produce_frames
 from bench.core.loads import BATCH_1K, FETCH_STEP, FETCHED_LEAST, IN_FLIGHT
-from bench.loads.loads import PARTITIONS, RECORD_BYTES, make_topic, settle
+from bench.loads.loads import PARTITIONS, RECORD_BYTES, make_topic
 from bench.loads.plan import Plan
+from bench.workloads import settle
 
 BACKLOG: Final = "backlog"
 PRODUCED: Final = "produced"

@@ -9,13 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.core.frames import fetch_frames
 from bench.loads.client import Client
 from bench.workloads import LoadFailed
 from tests.support.processes import REPOSITORY, dying_with_us
-from tests.support.servers import BmqServer
+from tests.support.servers import BmqServer, bmq_with_topic
 from tests.support.wire import LATEST_TIMESTAMP, WireClient
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
@@ -26,15 +25,8 @@ PARTITIONS = 3
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[BmqServer]:
-    server = BmqServer(tmp_path / "server")
-    try:
-        server.start()
-        admin = AdminClient({"bootstrap.servers": server.bootstrap})
-        for created in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)]).values():
-            created.result(30)
+    with bmq_with_topic(tmp_path / "server", TOPIC, PARTITIONS) as server:
         yield server
-    finally:
-        server.close()
 
 
 @pytest.fixture

@@ -9,12 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.core.client import Client, Load
 from bench.core.frames import Frames, fetch_frames, produce_frames
 from bench.workloads import LoadFailed
-from tests.support.servers import BmqServer
+from tests.support.servers import BmqServer, bmq_with_topic
 from tests.support.wire import LATEST_TIMESTAMP, WireClient
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
@@ -26,15 +25,8 @@ RECORDS = 10
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[BmqServer]:
-    server = BmqServer(tmp_path / "server")
-    try:
-        server.start()
-        admin = AdminClient({"bootstrap.servers": server.bootstrap})
-        for created in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)]).values():
-            created.result(30)
+    with bmq_with_topic(tmp_path / "server", TOPIC, PARTITIONS) as server:
         yield server
-    finally:
-        server.close()
 
 
 @pytest.fixture

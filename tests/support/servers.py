@@ -6,8 +6,11 @@ import http.client
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.java import java_command
 from tests.support.processes import POLL_INTERVAL_S, ManagedProcess, ProcessFailed, free_port
@@ -17,6 +20,7 @@ READY_TIMEOUT_S = 30.0
 KAFKA_READY_TIMEOUT_S = 60.0
 # A clean stop of bmq may take 5 seconds; the rest is for the process to go.
 STOP_TIMEOUT_S = 7.0
+TOPIC_WAIT_S = 30.0
 KAFKA_STOP_TIMEOUT_S = 60.0
 
 # What bin/kafka-server-start.sh and bin/kafka-run-class.sh of Apache Kafka pass to its JVM.
@@ -202,3 +206,17 @@ class KafkaServer(Server):
         formatting.start()
         if formatting.wait(KAFKA_READY_TIMEOUT_S) != 0:
             raise ProcessFailed(f"the directory of Apache Kafka could not be formatted{formatting}")
+
+
+@contextmanager
+def bmq_with_topic(directory: Path, topic: str, partitions: int) -> Iterator[BmqServer]:
+    """A server on a new directory, with a topic on it; gone afterwards."""
+    server = BmqServer(directory)
+    try:
+        server.start()
+        admin = AdminClient({"bootstrap.servers": server.bootstrap})
+        for created in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
+            created.result(TOPIC_WAIT_S)
+        yield server
+    finally:
+        server.close()
