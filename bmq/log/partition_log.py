@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from bmq.log.store import Buffer
+from bmq.log.transactions import ActiveProducer, TransactionClaim, TransactionMarker
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 
@@ -101,7 +102,13 @@ class PartitionLog(Protocol):
     def log_end_offset(self) -> int: ...
 
     def append(
-        self, records: memoryview, done: AppendDone, *, is_internal: bool = False, is_acks_all: bool = True
+        self,
+        records: memoryview,
+        done: AppendDone,
+        *,
+        is_internal: bool = False,
+        is_acks_all: bool = True,
+        claim: TransactionClaim | None = None,
     ) -> None:
         """Check, place and write one or more whole record batches, back to back, in a writable buffer that is now ours.
 
@@ -109,8 +116,18 @@ class PartitionLog(Protocol):
         replica, or refused; possibly before this returns. `is_internal` allows control batches and skips the checks
         of client input. `is_acks_all`: refused with NOT_ENOUGH_REPLICAS, or told NOT_ENOUGH_REPLICAS_AFTER_APPEND (the
         records are in the log, at the offset given), when fewer than `min.insync.replicas` nodes hold them. Never raises
-        for the peer's faults.
+        for the peer's faults. `claim`: the transaction of transactional batches, which is verified with its coordinator
+        before the first of them is placed (KIP-890); None: they are refused.
         """
+
+    async def write_marker(self, marker: TransactionMarker) -> None:
+        """End a producer's transaction in this partition; durable when this returns, and visible to readers.
+
+        Raises KafkaError INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, and what an append fails with.
+        """
+
+    async def active_producers(self) -> Sequence[ActiveProducer]:
+        """For DescribeProducers (KIP-664). Raises KafkaError NOT_LEADER_OR_FOLLOWER."""
 
     def tail_read(self, offset: int, length_bytes_max: int, bound_offset: int) -> Sequence[memoryview] | None:
         """Whole batches from memory, the first containing `offset`, none ending past `bound_offset` (HW or LSO).

@@ -30,6 +30,11 @@ class ApiKey(IntEnum):
     DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    WRITE_TXN_MARKERS = 27
+    TXN_OFFSET_COMMIT = 28
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     DESCRIBE_LOG_DIRS = 35
@@ -42,9 +47,14 @@ class ApiKey(IntEnum):
     OFFSET_DELETE = 47
     ENVELOPE = 58
     DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
     BROKER_REGISTRATION = 62
     BROKER_HEARTBEAT = 63
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
     ALLOCATE_PRODUCER_IDS = 67
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
     # Our own, between nodes; see internal_messages.py.
@@ -67,6 +77,8 @@ class Route(Enum):
     """The active controller."""
     GROUP = "group"
     """The coordinators of the groups it names, each where the group's shard is."""
+    TRANSACTION = "transaction"
+    """The coordinators of the transactional ids it names, each where the id's shard is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +134,11 @@ APIS: dict[ApiKey, Api] = {
     ApiKey.DELETE_RECORDS: _api(0, 2, 2),
     ApiKey.INIT_PRODUCER_ID: _api(0, 5, 2),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _api(2, 4, 4),
+    ApiKey.ADD_PARTITIONS_TO_TXN: _api(0, 5, 3, route=Route.TRANSACTION),
+    ApiKey.ADD_OFFSETS_TO_TXN: _api(0, 4, 3, route=Route.TRANSACTION),
+    ApiKey.END_TXN: _api(0, 5, 3, route=Route.TRANSACTION),
+    ApiKey.WRITE_TXN_MARKERS: _api(1, 2, 1),
+    ApiKey.TXN_OFFSET_COMMIT: _api(0, 5, 3, route=Route.GROUP),
     ApiKey.DESCRIBE_CONFIGS: _api(1, 4, 4, route=Route.CONTROLLER),
     ApiKey.ALTER_CONFIGS: _api(0, 2, 2, route=Route.CONTROLLER),
     ApiKey.DESCRIBE_LOG_DIRS: _api(1, 5, 2),
@@ -133,6 +150,11 @@ APIS: dict[ApiKey, Api] = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: _api(0, 0, 0, route=Route.CONTROLLER),
     ApiKey.OFFSET_DELETE: _api(0, 0, None, route=Route.GROUP),
     ApiKey.DESCRIBE_CLUSTER: _api(0, 2, 0),
+    ApiKey.DESCRIBE_PRODUCERS: _api(0, 0, 0),
+    ApiKey.DESCRIBE_TRANSACTIONS: _api(0, 0, 0, route=Route.TRANSACTION),
+    ApiKey.LIST_TRANSACTIONS: _api(0, 2, 0, route=Route.TRANSACTION),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: _api(0, 1, 0, route=Route.GROUP),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: _api(0, 1, 0, route=Route.GROUP),
     ApiKey.LIST_CONFIG_RESOURCES: _api(0, 1, 0, route=Route.CONTROLLER),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _api(0, 0, 0),
 }

@@ -1,0 +1,58 @@
+"""What brokers and coordinators tell each other of transactions: plain values, and the way to the transaction coordinator.
+
+Source: KIP-98, KIP-890 (verification by the partition's leader, `transaction.version` 2), KIP-664.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from bmq.protocol.error_codes import ErrorCode
+
+
+class TransactionClaim(NamedTuple):
+    """What a request says of the transaction its records belong to.
+
+    `may_add`: whoever takes the records adds their partition to the transaction (Produce 12, TxnOffsetCommit 5 and
+    later); else the client has added it, and that is only verified. `is_abortable_told`: the client knows
+    TRANSACTION_ABORTABLE (Produce 11, TxnOffsetCommit 4 and later).
+    """
+
+    transactional_id: str
+    may_add: bool = False
+    is_abortable_told: bool = False
+
+
+class TransactionMarker(NamedTuple):
+    """The end of a transaction for one partition. `transaction_version`: 2 and later bump the epoch at each end."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    is_commit: bool
+    transaction_version: int = 0
+
+
+class ActiveProducer(NamedTuple):
+    """One producer of a partition, in the fields of DescribeProducersResponse."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    transaction_first_offset: int
+
+
+class TransactionVerifier(Protocol):
+    """The way from a partition's owner to the coordinator of a transactional id, wherever that is."""
+
+    async def verify(
+        self, claim: TransactionClaim, producer_id: int, producer_epoch: int, topic: str, partitions: Sequence[int]
+    ) -> Sequence[ErrorCode]:
+        """Whether these partitions are in the producer's open transaction, one code for each; added if they may be.
+
+        Codes as AddPartitionsToTxn 4 and later gives them (verify-only if not `claim.may_add`); COORDINATOR_NOT_AVAILABLE
+        and its kin when the coordinator was not reached. Never raises for what others do.
+        """

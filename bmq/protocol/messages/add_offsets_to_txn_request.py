@@ -1,0 +1,28 @@
+"""AddOffsetsToTxnRequest: every field of every version served. Written by tools/generate_messages.py; do not edit."""
+
+import dataclasses
+from typing import Final
+
+from bmq.protocol.formats import Format, FormatField
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class AddOffsetsToTxnRequest:
+    transactional_id: str = ""
+    producer_id: int = 0
+    producer_epoch: int = 0
+    group_id: str = ""
+
+
+FORMAT: Final = Format(
+    AddOffsetsToTxnRequest,
+    version_min=0,
+    version_max=4,
+    flexible_from=3,
+    fields=(
+        FormatField("transactional_id", "string"),
+        FormatField("producer_id", "int64"),
+        FormatField("producer_epoch", "int16"),
+        FormatField("group_id", "string"),
+    ),
+)

@@ -1,0 +1,24 @@
+"""AddOffsetsToTxnResponse: every field of every version served. Written by tools/generate_messages.py; do not edit."""
+
+import dataclasses
+from typing import Final
+
+from bmq.protocol.formats import Format, FormatField
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class AddOffsetsToTxnResponse:
+    throttle_time_ms: int = 0
+    error_code: int = 0
+
+
+FORMAT: Final = Format(
+    AddOffsetsToTxnResponse,
+    version_min=0,
+    version_max=4,
+    flexible_from=3,
+    fields=(
+        FormatField("throttle_time_ms", "int32"),
+        FormatField("error_code", "int16"),
+    ),
+)

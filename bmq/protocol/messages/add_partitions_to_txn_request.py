@@ -1,0 +1,69 @@
+"""AddPartitionsToTxnRequest: every field of every version served. Written by tools/generate_messages.py; do not edit."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Final
+
+from bmq.protocol.formats import Format, FormatField
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class AddPartitionsToTxnTopic:
+    name: str = ""
+    partitions: Sequence[int] = ()
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class AddPartitionsToTxnTransaction:
+    transactional_id: str = ""
+    producer_id: int = 0
+    producer_epoch: int = 0
+    verify_only: bool = False
+    topics: Sequence[AddPartitionsToTxnTopic] = ()
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class AddPartitionsToTxnRequest:
+    transactions: Sequence[AddPartitionsToTxnTransaction] = ()
+    v3_and_below_transactional_id: str = ""
+    v3_and_below_producer_id: int = 0
+    v3_and_below_producer_epoch: int = 0
+    v3_and_below_topics: Sequence[AddPartitionsToTxnTopic] = ()
+
+
+_ADD_PARTITIONS_TO_TXN_TOPIC: Final = Format(
+    AddPartitionsToTxnTopic,
+    version_min=0,
+    version_max=5,
+    flexible_from=3,
+    fields=(
+        FormatField("name", "string"),
+        FormatField("partitions", "int32", is_array=True),
+    ),
+)
+_ADD_PARTITIONS_TO_TXN_TRANSACTION: Final = Format(
+    AddPartitionsToTxnTransaction,
+    version_min=0,
+    version_max=5,
+    flexible_from=3,
+    fields=(
+        FormatField("transactional_id", "string", since=4),
+        FormatField("producer_id", "int64", since=4),
+        FormatField("producer_epoch", "int16", since=4),
+        FormatField("verify_only", "bool", since=4),
+        FormatField("topics", since=4, entity=_ADD_PARTITIONS_TO_TXN_TOPIC, is_array=True),
+    ),
+)
+FORMAT: Final = Format(
+    AddPartitionsToTxnRequest,
+    version_min=0,
+    version_max=5,
+    flexible_from=3,
+    fields=(
+        FormatField("transactions", since=4, entity=_ADD_PARTITIONS_TO_TXN_TRANSACTION, is_array=True),
+        FormatField("v3_and_below_transactional_id", "string", until=3),
+        FormatField("v3_and_below_producer_id", "int64", until=3),
+        FormatField("v3_and_below_producer_epoch", "int16", until=3),
+        FormatField("v3_and_below_topics", until=3, entity=_ADD_PARTITIONS_TO_TXN_TOPIC, is_array=True),
+    ),
+)

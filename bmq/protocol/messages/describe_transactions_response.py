@@ -1,0 +1,69 @@
+"""DescribeTransactionsResponse: every field of every version served. Written by tools/generate_messages.py; do not edit."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Final
+
+from bmq.protocol.formats import Format, FormatField
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class TopicData:
+    topic: str = ""
+    partitions: Sequence[int] = ()
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class TransactionState:
+    error_code: int = 0
+    transactional_id: str = ""
+    transaction_state: str = ""
+    transaction_timeout_ms: int = 0
+    transaction_start_time_ms: int = -1
+    producer_id: int = 0
+    producer_epoch: int = 0
+    topics: Sequence[TopicData] = ()
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class DescribeTransactionsResponse:
+    throttle_time_ms: int = 0
+    transaction_states: Sequence[TransactionState] = ()
+
+
+_TOPIC_DATA: Final = Format(
+    TopicData,
+    version_min=0,
+    version_max=0,
+    flexible_from=0,
+    fields=(
+        FormatField("topic", "string"),
+        FormatField("partitions", "int32", is_array=True),
+    ),
+)
+_TRANSACTION_STATE: Final = Format(
+    TransactionState,
+    version_min=0,
+    version_max=0,
+    flexible_from=0,
+    fields=(
+        FormatField("error_code", "int16"),
+        FormatField("transactional_id", "string"),
+        FormatField("transaction_state", "string"),
+        FormatField("transaction_timeout_ms", "int32"),
+        FormatField("transaction_start_time_ms", "int64"),
+        FormatField("producer_id", "int64"),
+        FormatField("producer_epoch", "int16"),
+        FormatField("topics", entity=_TOPIC_DATA, is_array=True),
+    ),
+)
+FORMAT: Final = Format(
+    DescribeTransactionsResponse,
+    version_min=0,
+    version_max=0,
+    flexible_from=0,
+    fields=(
+        FormatField("throttle_time_ms", "int32"),
+        FormatField("transaction_states", entity=_TRANSACTION_STATE, is_array=True),
+    ),
+)

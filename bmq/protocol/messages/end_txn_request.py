@@ -1,0 +1,28 @@
+"""EndTxnRequest: every field of every version served. Written by tools/generate_messages.py; do not edit."""
+
+import dataclasses
+from typing import Final
+
+from bmq.protocol.formats import Format, FormatField
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class EndTxnRequest:
+    transactional_id: str = ""
+    producer_id: int = 0
+    producer_epoch: int = 0
+    committed: bool = False
+
+
+FORMAT: Final = Format(
+    EndTxnRequest,
+    version_min=0,
+    version_max=5,
+    flexible_from=3,
+    fields=(
+        FormatField("transactional_id", "string"),
+        FormatField("producer_id", "int64"),
+        FormatField("producer_epoch", "int16"),
+        FormatField("committed", "bool"),
+    ),
+)

@@ -1,0 +1,47 @@
+"""ListTransactionsResponse: every field of every version served. Written by tools/generate_messages.py; do not edit."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Final
+
+from bmq.protocol.formats import Format, FormatField
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class TransactionState:
+    transactional_id: str = ""
+    producer_id: int = 0
+    transaction_state: str = ""
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class ListTransactionsResponse:
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    unknown_state_filters: Sequence[str] = ()
+    transaction_states: Sequence[TransactionState] = ()
+
+
+_TRANSACTION_STATE: Final = Format(
+    TransactionState,
+    version_min=0,
+    version_max=2,
+    flexible_from=0,
+    fields=(
+        FormatField("transactional_id", "string"),
+        FormatField("producer_id", "int64"),
+        FormatField("transaction_state", "string"),
+    ),
+)
+FORMAT: Final = Format(
+    ListTransactionsResponse,
+    version_min=0,
+    version_max=2,
+    flexible_from=0,
+    fields=(
+        FormatField("throttle_time_ms", "int32"),
+        FormatField("error_code", "int16"),
+        FormatField("unknown_state_filters", "string", is_array=True),
+        FormatField("transaction_states", entity=_TRANSACTION_STATE, is_array=True),
+    ),
+)

@@ -1,0 +1,73 @@
+"""TxnOffsetCommitRequest: every field of every version served. Written by tools/generate_messages.py; do not edit."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Final
+
+from bmq.protocol.formats import Format, FormatField
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class TxnOffsetCommitRequestPartition:
+    partition_index: int = 0
+    committed_offset: int = 0
+    committed_leader_epoch: int = -1
+    committed_metadata: str | None = None
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class TxnOffsetCommitRequestTopic:
+    name: str = ""
+    partitions: Sequence[TxnOffsetCommitRequestPartition] = ()
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class TxnOffsetCommitRequest:
+    transactional_id: str = ""
+    group_id: str = ""
+    producer_id: int = 0
+    producer_epoch: int = 0
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+    topics: Sequence[TxnOffsetCommitRequestTopic] = ()
+
+
+_TXN_OFFSET_COMMIT_REQUEST_PARTITION: Final = Format(
+    TxnOffsetCommitRequestPartition,
+    version_min=0,
+    version_max=5,
+    flexible_from=3,
+    fields=(
+        FormatField("partition_index", "int32"),
+        FormatField("committed_offset", "int64"),
+        FormatField("committed_leader_epoch", "int32", since=2),
+        FormatField("committed_metadata", "string", nullable_since=0),
+    ),
+)
+_TXN_OFFSET_COMMIT_REQUEST_TOPIC: Final = Format(
+    TxnOffsetCommitRequestTopic,
+    version_min=0,
+    version_max=5,
+    flexible_from=3,
+    fields=(
+        FormatField("name", "string"),
+        FormatField("partitions", entity=_TXN_OFFSET_COMMIT_REQUEST_PARTITION, is_array=True),
+    ),
+)
+FORMAT: Final = Format(
+    TxnOffsetCommitRequest,
+    version_min=0,
+    version_max=5,
+    flexible_from=3,
+    fields=(
+        FormatField("transactional_id", "string"),
+        FormatField("group_id", "string"),
+        FormatField("producer_id", "int64"),
+        FormatField("producer_epoch", "int16"),
+        FormatField("generation_id", "int32", since=3),
+        FormatField("member_id", "string", since=3),
+        FormatField("group_instance_id", "string", since=3, nullable_since=0),
+        FormatField("topics", entity=_TXN_OFFSET_COMMIT_REQUEST_TOPIC, is_array=True),
+    ),
+)

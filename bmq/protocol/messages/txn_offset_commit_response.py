@@ -1,0 +1,57 @@
+"""TxnOffsetCommitResponse: every field of every version served. Written by tools/generate_messages.py; do not edit."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Final
+
+from bmq.protocol.formats import Format, FormatField
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class TxnOffsetCommitResponsePartition:
+    partition_index: int = 0
+    error_code: int = 0
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class TxnOffsetCommitResponseTopic:
+    name: str = ""
+    partitions: Sequence[TxnOffsetCommitResponsePartition] = ()
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class TxnOffsetCommitResponse:
+    throttle_time_ms: int = 0
+    topics: Sequence[TxnOffsetCommitResponseTopic] = ()
+
+
+_TXN_OFFSET_COMMIT_RESPONSE_PARTITION: Final = Format(
+    TxnOffsetCommitResponsePartition,
+    version_min=0,
+    version_max=5,
+    flexible_from=3,
+    fields=(
+        FormatField("partition_index", "int32"),
+        FormatField("error_code", "int16"),
+    ),
+)
+_TXN_OFFSET_COMMIT_RESPONSE_TOPIC: Final = Format(
+    TxnOffsetCommitResponseTopic,
+    version_min=0,
+    version_max=5,
+    flexible_from=3,
+    fields=(
+        FormatField("name", "string"),
+        FormatField("partitions", entity=_TXN_OFFSET_COMMIT_RESPONSE_PARTITION, is_array=True),
+    ),
+)
+FORMAT: Final = Format(
+    TxnOffsetCommitResponse,
+    version_min=0,
+    version_max=5,
+    flexible_from=3,
+    fields=(
+        FormatField("throttle_time_ms", "int32"),
+        FormatField("topics", entity=_TXN_OFFSET_COMMIT_RESPONSE_TOPIC, is_array=True),
+    ),
+)

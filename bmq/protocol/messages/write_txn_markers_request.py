@@ -1,0 +1,61 @@
+"""WriteTxnMarkersRequest: every field of every version served. Written by tools/generate_messages.py; do not edit."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Final
+
+from bmq.protocol.formats import Format, FormatField
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class WritableTxnMarkerTopic:
+    name: str = ""
+    partition_indexes: Sequence[int] = ()
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class WritableTxnMarker:
+    producer_id: int = 0
+    producer_epoch: int = 0
+    transaction_result: bool = False
+    topics: Sequence[WritableTxnMarkerTopic] = ()
+    coordinator_epoch: int = 0
+    transaction_version: int = 0
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class WriteTxnMarkersRequest:
+    markers: Sequence[WritableTxnMarker] = ()
+
+
+_WRITABLE_TXN_MARKER_TOPIC: Final = Format(
+    WritableTxnMarkerTopic,
+    version_min=1,
+    version_max=2,
+    flexible_from=1,
+    fields=(
+        FormatField("name", "string"),
+        FormatField("partition_indexes", "int32", is_array=True),
+    ),
+)
+_WRITABLE_TXN_MARKER: Final = Format(
+    WritableTxnMarker,
+    version_min=1,
+    version_max=2,
+    flexible_from=1,
+    fields=(
+        FormatField("producer_id", "int64"),
+        FormatField("producer_epoch", "int16"),
+        FormatField("transaction_result", "bool"),
+        FormatField("topics", entity=_WRITABLE_TXN_MARKER_TOPIC, is_array=True),
+        FormatField("coordinator_epoch", "int32"),
+        FormatField("transaction_version", "int8", since=2),
+    ),
+)
+FORMAT: Final = Format(
+    WriteTxnMarkersRequest,
+    version_min=1,
+    version_max=2,
+    flexible_from=1,
+    fields=(FormatField("markers", entity=_WRITABLE_TXN_MARKER, is_array=True),),
+)
