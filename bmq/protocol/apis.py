@@ -138,7 +138,7 @@ APIS: dict[ApiKey, Api] = {
     ApiKey.ADD_OFFSETS_TO_TXN: _api(0, 4, 3, route=Route.TRANSACTION),
     ApiKey.END_TXN: _api(0, 5, 3, route=Route.TRANSACTION),
     ApiKey.WRITE_TXN_MARKERS: _api(1, 2, 1),
-    ApiKey.TXN_OFFSET_COMMIT: _api(0, 5, 3, route=Route.GROUP),
+    ApiKey.TXN_OFFSET_COMMIT: _api(0, 6, 3, schema_max=5, route=Route.GROUP),
     ApiKey.DESCRIBE_CONFIGS: _api(1, 4, 4, route=Route.CONTROLLER),
     ApiKey.ALTER_CONFIGS: _api(0, 2, 2, route=Route.CONTROLLER),
     ApiKey.DESCRIBE_LOG_DIRS: _api(1, 5, 2),
