@@ -224,9 +224,10 @@ async def test_offsets_are_deleted_unless_subscribed(cluster: Cluster) -> None:
     assert await delete(cluster, "g", ("t", 0)) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
     member_id = await cluster.stable()
     await cluster.commit("g", {("t", 0): 1, ("u", 0): 2}, member_id=member_id, generation=1)
-    assert await delete(cluster, "g", ("t", 0), ("u", 0), ("u", 3), ("none", 0)) == (
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert await delete(cluster, "g", ("t", 0), ("u", 0), ("u", 3), ("none", 0), ("u", 4), ("u", -1), ("t", 9)) == (
         ErrorCode.NONE,
-        [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NONE, ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION],
+        [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NONE, ErrorCode.NONE, *([unknown] * 4)],
     )
     assert await cluster.fetch_all("g") == {("t", 0): 1}
     other = await cluster.join("other", protocol_type="connect")
