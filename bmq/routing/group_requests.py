@@ -5,6 +5,11 @@ how the first try ended, and why:
 
 Heartbeat, OffsetFetch, DescribeGroups  change nothing that a second one would not change in the same way.
 OffsetCommit     writes the same again; the caller sees to it that no later commit of the member comes between.
+TxnOffsetCommit  likewise, of the producer. While its client waits for the answer the transaction goes on, and the same is
+                 pending twice. A try that comes too late is refused by the owner: with TV2 each transaction has its own
+                 epoch, and before that the owner asks the transaction coordinator (bmq/coordinator/transaction_gate.py).
+                 What is older than that coordinator can tell, a commit of an earlier transaction of the same epoch, is
+                 kept out as late OffsetCommits are: by its age, and by the leader epoch it was sent for.
 SyncGroup        is answered by the generation it names, or refused because that is over.
 JoinGroup        of a known member takes the place of its first one. Without a member id it is answered at once with one
                  to come back with (from version 4 on), or a static member's new id replaces the first. Only an old
@@ -26,6 +31,7 @@ from typing import Any, Final, cast
 from bmq.coordinator.effects import GroupState, join_error, sync_error
 from bmq.coordinator.offset_api import failed_fetch, fetch_error
 from bmq.coordinator.offsets import refused
+from bmq.coordinator.txn_offset_api import refused_transactional
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.delete_groups_request import DeleteGroupsRequest
@@ -50,6 +56,7 @@ from bmq.protocol.messages.offset_fetch_request import (
 )
 from bmq.protocol.messages.offset_fetch_response import OffsetFetchResponse, OffsetFetchResponseGroup
 from bmq.protocol.messages.sync_group_response import SyncGroupResponse
+from bmq.protocol.messages.txn_offset_commit_response import TxnOffsetCommitResponse
 
 MOVING: Final = frozenset(
     {
@@ -180,11 +187,29 @@ class Commit(GroupRequest):
 
     api_key = ApiKey.OFFSET_COMMIT
 
-    def code(self, part: OffsetCommitResponse) -> int:
+    @property
+    def committer(self) -> str:
+        """Whose commits go one after another."""
+        return cast(str, self.request.member_id)
+
+    def code(self, part: Any) -> int:
         return _moving(one.error_code for topic in part.topics for one in topic.partitions)
 
-    def refusal(self, group_id: str, code: ErrorCode) -> OffsetCommitResponse:
+    def refusal(self, group_id: str, code: ErrorCode) -> Any:
         return OffsetCommitResponse(topics=refused(self.request.topics, code))
+
+
+class TransactionalCommit(Commit):
+    """TxnOffsetCommit: many producers commit for a group without naming a member."""
+
+    api_key = ApiKey.TXN_OFFSET_COMMIT
+
+    @property
+    def committer(self) -> str:
+        return cast(str, self.request.transactional_id)
+
+    def refusal(self, group_id: str, code: ErrorCode) -> TxnOffsetCommitResponse:
+        return refused_transactional(self.request.topics, code, self.api_version)
 
 
 class Fetch(GroupRequest):
@@ -354,5 +379,6 @@ def group_request(api_key: ApiKey, request: Any, api_version: int) -> GroupReque
 
 
 _FORMS: Final[dict[ApiKey, type[GroupRequest]]] = {
-    form.api_key: form for form in (Join, Sync, Beat, Leave, Commit, Fetch, DeleteOffsets, Describe, Delete)
+    form.api_key: form
+    for form in (Join, Sync, Beat, Leave, Commit, TransactionalCommit, Fetch, DeleteOffsets, Describe, Delete)
 }

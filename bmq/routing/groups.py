@@ -35,12 +35,11 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.messages.list_groups_request import ListGroupsRequest
 from bmq.protocol.messages.list_groups_response import ListedGroup, ListGroupsResponse
-from bmq.protocol.messages.offset_commit_request import OffsetCommitRequest
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy.live_proxies import proxies_of
 from bmq.proxy.stall_watch import StallWatch
 from bmq.proxy.topic_views import client_leader, home_proxy
-from bmq.routing.group_requests import MOVING, Commit, GroupRequest, group_request
+from bmq.routing.group_requests import MOVING, Commit, GroupRequest, TransactionalCommit, group_request
 
 REBALANCE_PURPOSE: Final = "rebalance"
 _NO_OWNER: Final = NO_LEADER
@@ -185,17 +184,19 @@ class RoutedGroups:
                 return await self._list_groups(request, context)
             case ApiKey.OFFSET_COMMIT:
                 return await self._commit(Commit(request, context.api_version), context)
+            case ApiKey.TXN_OFFSET_COMMIT:
+                return await self._commit(TransactionalCommit(request, context.api_version), context)
         return await self._perform(group_request(api_key, request, context.api_version), context)
 
     async def _commit(self, asked: Commit, context: RequestContext) -> Any:
-        """A member's commits go one after another: one that is tried again must not undo a later one."""
-        request: OffsetCommitRequest = asked.request
+        """A committer's commits go one after another: one that is tried again must not undo a later one."""
+        group_id = asked.request.group_id
         context = self._dated(context)  # waiting for its turn counts
         try:
-            async with self._turn(request.group_id, request.member_id):
+            async with self._turn(group_id, asked.committer):
                 return await self._perform(asked, context)
         except TimeoutError:
-            return asked.refusal(request.group_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return asked.refusal(group_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     async def _list_groups(self, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
         """ListGroups 0-5: the groups clients find at this node, from the nodes that own their shards.
