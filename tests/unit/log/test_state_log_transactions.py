@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -227,5 +228,36 @@ def test_the_log_refuses_epochs_that_are_over() -> None:
         with pytest.raises(KafkaError) as caught:
             await again.append([(b"e", b"5")], ONE)
         assert caught.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+
+    virtual(main)
+
+
+def test_epochs_and_open_transactions_outlive_the_segments_that_a_snapshot_replaces() -> None:
+    async def main() -> None:
+        world = World()
+        config = replace(CONFIG, segment_bytes=2_000)
+        owner = world.owner(config)
+        state, history = await opened(await owner.log())
+        later = Producer(7, 1)
+        await state.append([(b"a", b"1")], ONE)
+        await state.append_marker(marker(later, is_commit=False, coordinator_epoch=5))
+        await state.append([(b"b", b"2")], TWO)  # stays open
+        for _ in range(50):
+            await state.append([(b"c", b"x" * 100)])
+        await state.save_snapshot(history.encode, force=True)
+        assert state.log.log_start_offset > 3, "what it replaces is gone"
+        owner.kill()
+        again, replayed = await opened(await world.owner(config, floor=53).log())
+        assert replayed.told == history.told
+        for refused, code in (
+            (again.append([(b"d", b"3")], ONE), ErrorCode.INVALID_PRODUCER_EPOCH),
+            (again.append_marker(marker(later, coordinator_epoch=4)), ErrorCode.TRANSACTION_COORDINATOR_FENCED),
+            (again.append_marker(marker(Producer(TWO.producer_id, 2))), ErrorCode.INVALID_PRODUCER_EPOCH),
+        ):
+            with pytest.raises(KafkaError) as caught:
+                await refused
+            assert caught.value.code is code
+        await again.append_marker(marker(TWO))
+        assert replayed.told[-1] == ("end", TWO, True)
 
     virtual(main)
