@@ -21,12 +21,24 @@ from bmq.protocol.errors import KafkaError
 
 
 class _Guard:
-    """`broken_by`: the epoch of the marker that came meanwhile."""
+    """`code`: for the client, once a marker has ended the transaction that the commit belongs to.
 
-    __slots__ = ("broken_by",)
+    A producer whose epoch is bumped by each end (`has_own_epoch`) goes on behind a marker of its epoch: that ended the
+    transaction before, and is only repeated.
+    """
 
-    def __init__(self) -> None:
-        self.broken_by: int | None = None
+    __slots__ = ("_epoch", "_has_own_epoch", "code")
+
+    def __init__(self, epoch: int, has_own_epoch: bool) -> None:
+        self.code = ErrorCode.NONE
+        self._epoch = epoch
+        self._has_own_epoch = has_own_epoch
+
+    def ended(self, marker_epoch: int) -> None:
+        if marker_epoch > self._epoch:
+            self.code = ErrorCode.INVALID_PRODUCER_EPOCH
+        elif not self._has_own_epoch:
+            self.code = ErrorCode.INVALID_TXN_STATE
 
 
 class TransactionGate:
@@ -44,7 +56,7 @@ class TransactionGate:
         producer_id, epoch = producer
         if producer_id not in self._ending and self._open_epoch(producer_id) == epoch:
             return ErrorCode.NONE
-        guard = _Guard()
+        guard = _Guard(epoch, has_own_epoch=claim.may_add)
         guards = self._guards.setdefault(producer_id, set())
         guards.add(guard)
         try:
@@ -55,9 +67,7 @@ class TransactionGate:
             guards.discard(guard)
             if not guards:
                 self._guards.pop(producer_id, None)
-        if code is ErrorCode.NONE and guard.broken_by is not None:
-            code = ErrorCode.INVALID_PRODUCER_EPOCH if guard.broken_by > epoch else ErrorCode.INVALID_TXN_STATE
-        return verification_error(code, claim)
+        return verification_error(code, claim) or guard.code
 
     def check_marker(self, marker: TransactionMarker) -> None:
         """Raises KafkaError INVALID_PRODUCER_EPOCH for a late marker of a transaction that is over.
@@ -104,4 +114,4 @@ class TransactionGate:
     def ended(self, producer: Producer) -> None:
         """A marker is applied."""
         for guard in self._guards.get(producer.producer_id, ()):
-            guard.broken_by = producer.producer_epoch
+            guard.ended(producer.producer_epoch)

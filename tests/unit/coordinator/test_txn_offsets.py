@@ -287,7 +287,7 @@ async def test_a_marker_between_the_word_and_the_write_refuses_the_commit(
     cluster: Cluster, marker_epoch: int, told: ErrorCode, is_on_its_way: bool
 ) -> None:
     await cluster.coordinator.prepare("g")
-    task = await verifying(cluster)
+    task = await verifying(cluster, version=3)
     gate = cluster.verifier.gate
     assert gate is not None
     log = cluster.log_of("g")
@@ -307,6 +307,20 @@ async def test_a_marker_between_the_word_and_the_write_refuses_the_commit(
     cluster.verifier.gate = None
     log.is_acknowledging = True
     assert await code_of(cluster, producer=(7, 1)) == 0, "the next transaction begins"
+
+
+@pytest.mark.parametrize(("marker_epoch", "told"), [(2, ErrorCode.NONE), (3, ErrorCode.INVALID_PRODUCER_EPOCH)])
+async def test_a_repeated_marker_of_the_transaction_before_does_not_refuse_the_commit(
+    cluster: Cluster, marker_epoch: int, told: ErrorCode
+) -> None:
+    """From version 5 on each transaction has its own epoch: a marker with it ended the one before."""
+    await cluster.coordinator.prepare("g")
+    task = await verifying(cluster, producer=(7, 2))
+    marker = TransactionMarker(7, marker_epoch, 0, is_commit=False, transaction_version=2)
+    await cluster.coordinator.write_marker(cluster.coordinator.directory.number_of("g"), marker)
+    assert cluster.verifier.gate is not None
+    cluster.verifier.gate.set()
+    assert await task == told
 
 
 async def test_a_marker_that_was_refused_ends_nothing(cluster: Cluster) -> None:
