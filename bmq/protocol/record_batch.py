@@ -187,6 +187,14 @@ def producer_of(records: Buffer) -> tuple[int, int, int] | None:
     return (producer_id, producer_epoch, base_sequence) if producer_id >= 0 and base_sequence >= 0 else None
 
 
+def transactional_producer_of(records: Buffer) -> int | None:
+    """The producer id of the first batch, if that is transactional."""
+    if len(records) < HEADER_BYTES or not records[_ATTRIBUTES_POSITION + 1] & TRANSACTIONAL:
+        return None
+    producer_id: int = _PRODUCER.unpack_from(records, _PRODUCER_POSITION)[0]
+    return producer_id
+
+
 def batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
     """(position, header) of each of the whole batches that lie back to back from `position` to the buffer's end.
 

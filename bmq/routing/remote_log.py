@@ -24,6 +24,7 @@ from bmq.log.partition_log import (
     PartitionStarting,
     TopicPartition,
 )
+from bmq.log.transactions import TransactionClaim, produce_version_of
 from bmq.peers.link import Link, LinkLost
 from bmq.peers.links import Links
 from bmq.protocol.apis import ApiKey
@@ -177,7 +178,13 @@ class RemoteLog:
     # --- appending
 
     def append(
-        self, records: memoryview, done: AppendDone, *, is_internal: bool = False, is_acks_all: bool = True
+        self,
+        records: memoryview,
+        done: AppendDone,
+        *,
+        is_internal: bool = False,
+        is_acks_all: bool = True,
+        claim: TransactionClaim | None = None,
     ) -> None:
         """As PartitionLog.append, without `is_internal`. NETWORK_EXCEPTION when the link is lost: the outcome is unknown."""
         link = self._link
@@ -193,13 +200,19 @@ class RemoteLog:
         append = _Append(self, done, size)
         self._appends[append] = None
         topic_id, partition = self.topic_partition
-        body = encode_produce_request(
-            topic_id,
-            partition,
-            records,
-            acks=_ACKS_ALL if is_acks_all else _ACKS_ONE,
-            timeout_ms=self._config.forward_timeout_ms,
-        )
+        acks, timeout_ms = _ACKS_ALL if is_acks_all else _ACKS_ONE, self._config.forward_timeout_ms
+        if claim is None:
+            body = encode_produce_request(topic_id, partition, records, acks=acks, timeout_ms=timeout_ms)
+        else:
+            body = encode_produce_request(
+                topic_id,
+                partition,
+                records,
+                acks=acks,
+                timeout_ms=timeout_ms,
+                transactional_id=claim.transactional_id,
+                client_version=produce_version_of(claim),
+            )
         link.send_frame(ApiKey.PRODUCE, body, append)
 
     def answered(self, append: _Append, frame: bytearray | None) -> None:

@@ -23,6 +23,7 @@ from bmq.log.partition_log import (
     WholeBatches,
 )
 from bmq.log.store import FencedWriter
+from bmq.log.transactions import ActiveProducer, TransactionClaim, TransactionMarker
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from tests.fakes.store import FakeStore
@@ -51,7 +52,8 @@ class FakePartitionLog:
     `refuse_with`: an error code for every append from now on.
     `tail_start_offset`: `tail_read` knows nothing below it, which sends the reader to `locate` and the store.
     `last_stable_offset_bound`, `aborted`: an open transaction's first offset; AbortedTransactions to report.
-    `is_owner`: False lets `prove_ownership` raise.
+    `is_owner`: False lets `prove_ownership` raise. `claims`: of all appends, in order. `markers`: those written; with
+    `refuse_markers_with` none is. `producers`: what `active_producers` lists.
     """
 
     def __init__(
@@ -74,6 +76,10 @@ class FakePartitionLog:
         self.aborted: list[tuple[AbortedTransaction, int]] = []
         self.is_owner = True
         self.snapshots: list[StateSnapshot] = []
+        self.claims: list[TransactionClaim | None] = []
+        self.markers: list[TransactionMarker] = []
+        self.refuse_markers_with: ErrorCode | None = None
+        self.producers: list[ActiveProducer] = []
         self.path = (
             f"topics/{topic_partition.topic_id}/{topic_partition.partition}/{leader_epoch:08d}.open/00000000.log"
         )
@@ -108,8 +114,15 @@ class FakePartitionLog:
         return self._log_end_offset
 
     def append(
-        self, records: memoryview, done: AppendDone, *, is_internal: bool = False, is_acks_all: bool = True
+        self,
+        records: memoryview,
+        done: AppendDone,
+        *,
+        is_internal: bool = False,
+        is_acks_all: bool = True,
+        claim: TransactionClaim | None = None,
     ) -> None:
+        self.claims.append(claim)
         if self.refuse_with is not None:
             done(AppendResult(self.refuse_with))
             return
@@ -121,6 +134,14 @@ class FakePartitionLog:
         self._pending.append((base_offset, self._log_end_offset, done, is_acks_all))
         if self.is_acknowledging:
             self.acknowledge()
+
+    async def write_marker(self, marker: TransactionMarker) -> None:
+        if self.refuse_markers_with is not None:
+            raise KafkaError(self.refuse_markers_with)
+        self.markers.append(marker)
+
+    async def active_producers(self) -> Sequence[ActiveProducer]:
+        return self.producers
 
     def tail_read(self, offset: int, length_bytes_max: int, bound_offset: int) -> Sequence[memoryview] | None:
         if offset < max(self.tail_start_offset, self._log_start_offset) or offset > self._log_end_offset:
