@@ -51,7 +51,8 @@ class FakePartitionLog:
     `is_acknowledging`: False keeps appends pending (high watermark does not move) until `acknowledge()`.
     `refuse_with`: an error code for every append from now on.
     `tail_start_offset`: `tail_read` knows nothing below it, which sends the reader to `locate` and the store.
-    `last_stable_offset_bound`, `aborted`: an open transaction's first offset; AbortedTransactions to report.
+    `last_stable_offset_bound`, `aborted`: an open transaction's first offset; AbortedTransactions to report, with the offsets
+    of their markers. Below `aborted_from_offset` they have to be asked for; `asked_aborted`: the ranges of these questions.
     `is_owner`: False lets `prove_ownership` raise. `claims`: of all appends, in order. `markers`: those written; with
     `refuse_markers_with` none is. `producers`: what `active_producers` lists.
     """
@@ -74,6 +75,8 @@ class FakePartitionLog:
         self.tail_start_offset = first_offset
         self.last_stable_offset_bound: int | None = None
         self.aborted: list[tuple[AbortedTransaction, int]] = []
+        self.aborted_from_offset = 0
+        self.asked_aborted: list[tuple[int, int]] = []
         self.is_owner = True
         self.snapshots: list[StateSnapshot] = []
         self.claims: list[TransactionClaim | None] = []
@@ -192,8 +195,15 @@ class FakePartitionLog:
         newest = max(visible, key=lambda b: (b.timestamp_max_ms, -b.base_offset))
         return newest.end_offset - 1, newest.timestamp_max_ms
 
-    def aborted_transactions(self, from_offset: int, to_offset: int) -> Sequence[AbortedTransaction]:
+    def aborted_transactions(self, from_offset: int, to_offset: int) -> Sequence[AbortedTransaction] | None:
+        return self._overlapping(from_offset, to_offset) if from_offset >= self.aborted_from_offset else None
+
+    def _overlapping(self, from_offset: int, to_offset: int) -> Sequence[AbortedTransaction]:
         return [t for t, last_offset in self.aborted if t.first_offset < to_offset and last_offset >= from_offset]
+
+    async def find_aborted_transactions(self, from_offset: int, to_offset: int) -> Sequence[AbortedTransaction]:
+        self.asked_aborted.append((from_offset, to_offset))
+        return self._overlapping(from_offset, to_offset)
 
     def epoch_end_offset(self, leader_epoch: int) -> tuple[int, int]:
         return (leader_epoch, self._log_end_offset) if leader_epoch == self.leader_epoch else (-1, -1)
