@@ -3,7 +3,8 @@
 The first batch of a producer's transaction in a partition waits while the coordinator is asked, and everything that
 producer sends meanwhile waits behind it, in order. A guard is made before each question; a marker drops it. An answer
 whose guard was dropped says nothing: it may be about the transaction that the marker ended, and a batch placed on its
-word would be in no transaction, or in the next one.
+word would be in no transaction, or in the next one. Where each end of a transaction has a new epoch, that epoch tells:
+the batch has it, so the marker ended an earlier transaction and the question may be asked again; or the batch is stale.
 
 Source: KIP-890, Kafka's VerificationStateEntry, AddPartitionsToTxnManager and ReplicaManager.
 """
@@ -112,6 +113,25 @@ def must_ask(
     return claim.may_add or is_verification_enabled
 
 
+def known_answer(entry: ProducerEntry | None, producer_epoch: int, claim: TransactionClaim) -> ErrorCode | None:
+    """The answer to a question that need not be asked now; None: ask.
+
+    While the marker of the producer's last transaction has still to come it is too early: it would overtake the answer
+    (KAFKA-18575).
+    """
+    if entry is None or entry.epoch == producer_epoch:
+        return None
+    if entry.epoch > producer_epoch:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    is_ending = entry.transaction_first_offset != NO_OFFSET and claim.may_add
+    return ErrorCode.CONCURRENT_TRANSACTIONS if is_ending else None
+
+
+def overtaken(claim: TransactionClaim) -> ErrorCode:
+    """What an answer that a marker has overtaken stands for."""
+    return ErrorCode.CONCURRENT_TRANSACTIONS if claim.may_add else ErrorCode.TRANSACTION_ABORTABLE
+
+
 def is_asked_again(code: ErrorCode, claim: TransactionClaim) -> bool:
     """Whether the same question may have another answer soon: the markers of the producer's last transaction are on their
     way. Clients that know how to wait for that do not ask for the addition themselves (`may_add`)."""
@@ -126,12 +146,8 @@ def refusal_of(code: ErrorCode, claim: TransactionClaim) -> ErrorCode:
     if code is ErrorCode.CONCURRENT_TRANSACTIONS:
         return code if claim.may_add else ErrorCode.NOT_ENOUGH_REPLICAS
     if code in _NOT_IN_TRANSACTION:
-        return not_in_transaction(claim)
+        # The batch belongs to no transaction that is open: the client has to abort, if it knows that code.
+        return ErrorCode.TRANSACTION_ABORTABLE if claim.is_abortable_told else ErrorCode.INVALID_TXN_STATE
     if code is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return code
-
-
-def not_in_transaction(claim: TransactionClaim) -> ErrorCode:
-    """The batch belongs to no transaction that is open: the client has to abort, if it knows that code."""
-    return ErrorCode.TRANSACTION_ABORTABLE if claim.is_abortable_told else ErrorCode.INVALID_TXN_STATE

@@ -20,8 +20,9 @@ from bmq.broker.transaction_guard import (
     HeldBatch,
     TransactionGuards,
     is_asked_again,
+    known_answer,
     must_ask,
-    not_in_transaction,
+    overtaken,
     refusal_of,
 )
 from bmq.log.partition_log import AppendDone, AppendResult, TopicPartition
@@ -110,7 +111,11 @@ class TransactionWriter(LogReader):
         until_s = self._loop.time() + settings.add_partitions_to_txn_retry_backoff_max_ms / 1000
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         while self._guards.renew(guard):
-            code = await self._ask(guard)
+            entry = self._producers.entry(guard.producer_id)
+            known = known_answer(entry, guard.producer_epoch, guard.claim)
+            code = await self._ask(guard) if known is None else known
+            if code is ErrorCode.NONE and not guard.is_valid:
+                code = overtaken(guard.claim)
             if not is_asked_again(code, guard.claim) or self._loop.time() + pause_s > until_s:
                 break
             await asyncio.sleep(pause_s)
@@ -142,8 +147,6 @@ class TransactionWriter(LogReader):
             verdict: ErrorCode | None = None
             if is_about:
                 verdict = refusal_of(code, claim)
-                if verdict is ErrorCode.NONE and not guard.is_valid:
-                    verdict = not_in_transaction(claim)
             self._append_again(batch, claim, verdict)
 
     def _append_again(self, batch: PendingBatch, claim: TransactionClaim, verdict: ErrorCode | None) -> None:

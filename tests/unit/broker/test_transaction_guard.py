@@ -9,8 +9,9 @@ from bmq.broker.transaction_guard import (
     HeldBatch,
     TransactionGuards,
     is_asked_again,
+    known_answer,
     must_ask,
-    not_in_transaction,
+    overtaken,
     refusal_of,
 )
 from bmq.log.producer_state import ProducerEntry
@@ -73,8 +74,29 @@ def test_what_a_client_hears(code: ErrorCode, claim: TransactionClaim, told: Err
 
 
 def test_an_answer_that_a_marker_overtook_is_told_by_what_the_client_knows() -> None:
-    assert not_in_transaction(OLD) is ErrorCode.INVALID_TXN_STATE
-    assert not_in_transaction(TOLD) is not_in_transaction(ADDING) is ErrorCode.TRANSACTION_ABORTABLE
+    assert refusal_of(overtaken(OLD), OLD) is ErrorCode.INVALID_TXN_STATE
+    assert refusal_of(overtaken(TOLD), TOLD) is ErrorCode.TRANSACTION_ABORTABLE
+    assert is_asked_again(overtaken(ADDING), ADDING)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "first_offset", "adding", "other"),
+    [
+        (2, 10, ErrorCode.CONCURRENT_TRANSACTIONS, None),
+        (2, -1, None, None),
+        (3, 10, None, None),
+        (3, -1, None, None),
+        (4, -1, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_EPOCH),
+    ],
+)
+def test_what_is_known_here_is_not_asked(
+    epoch: int, first_offset: int, adding: ErrorCode | None, other: ErrorCode | None
+) -> None:
+    """While the last transaction ends here it is too early to ask; once a later epoch was seen it is too late."""
+    entry = ProducerEntry(epoch, 0, 0, first_offset, ())
+    assert known_answer(entry, 3, ADDING) is adding
+    assert known_answer(entry, 3, TOLD) is other
+    assert known_answer(None, 3, ADDING) is None
 
 
 def test_only_a_transaction_that_is_ending_is_asked_about_again() -> None:

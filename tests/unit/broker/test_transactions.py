@@ -307,13 +307,44 @@ async def test_the_next_transaction_may_begin_while_the_markers_of_the_last_one_
     world: World, owner: Owner, log: PartitionRuntime, verifier: FakeVerifier
 ) -> None:
     assert (await send(log, 0)).error_code is NONE
-    verifier.codes.extend([ErrorCode.CONCURRENT_TRANSACTIONS] * 2)
+    verifier.is_holding = True
     following = send(log, 0, epoch=1)
     await asyncio.sleep(0.03)
-    assert not following.done()
+    assert not following.done() and len(verifier.asked) == 1  # the marker would overtake the answer
     await log.write_marker(marker(1, version=2))
-    assert (await following).base_offset == 2
-    assert (log.last_stable_offset, log.high_watermark) == (2, 3)
+    await asyncio.sleep(0.03)
+    # A coordinator that took over sends the marker again, and the answer is overtaken after all.
+    await log.write_marker(marker(1, version=2, coordinator_epoch=1))
+    verifier.asked[1].answer.set_result(NONE)
+    await asyncio.sleep(0.03)
+    verifier.asked[2].answer.set_result(NONE)
+    assert (await following).base_offset == 3
+    assert (log.last_stable_offset, log.high_watermark) == (3, 4)
+
+
+@on_owner()
+async def test_a_marker_that_does_not_come_is_not_waited_for_long(
+    world: World, owner: Owner, log: PartitionRuntime, verifier: FakeVerifier
+) -> None:
+    assert (await send(log, 0)).error_code is NONE
+    assert (await send(log, 0, epoch=1)).error_code is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert len(verifier.asked) == 1
+    await log.write_marker(marker(1, version=2))
+    assert (await send(log, 0, epoch=1)).error_code is NONE
+
+
+@on_owner()
+async def test_a_transaction_that_ends_while_its_first_batch_here_waits_takes_nothing_more(
+    world: World, owner: Owner, log: PartitionRuntime, verifier: FakeVerifier
+) -> None:
+    """Aborted by its timeout, say."""
+    verifier.is_holding = True
+    late = [send(log, 0), send(log, 1)]
+    await asyncio.sleep(0)
+    await log.write_marker(marker(1, is_commit=False, version=2))
+    verifier.asked[0].answer.set_result(NONE)
+    assert {(await answer).error_code for answer in late} == {ErrorCode.INVALID_PRODUCER_EPOCH}
+    assert log.log_end_offset == 1 and len(verifier.asked) == 1
 
 
 # --- stopping
