@@ -66,6 +66,7 @@ class ApiKey(IntEnum):
     PROVE_OWNERSHIP = 20_006
     FIND_TIMESTAMP = 20_007
     DELETE_BEFORE = 20_008
+    FIND_ABORTED = 20_009
 
 
 class Route(Enum):
@@ -172,10 +173,12 @@ _BETWEEN_NODES: dict[ApiKey, Api] = {
     ApiKey.PROVE_OWNERSHIP: _api(0, 0, 0),
     ApiKey.FIND_TIMESTAMP: _api(0, 0, 0),
     ApiKey.DELETE_BEFORE: _api(0, 0, 0),
+    ApiKey.FIND_ABORTED: _api(0, 0, 0),
 }
 INTERNAL_APIS: dict[ApiKey, Api] = {
     **_BETWEEN_NODES,
     ApiKey.PRODUCE: APIS[ApiKey.PRODUCE],
+    ApiKey.DESCRIBE_PRODUCERS: APIS[ApiKey.DESCRIBE_PRODUCERS],
     ApiKey.API_VERSIONS: APIS[ApiKey.API_VERSIONS],
 }
 """What the internal listener serves; clients' requests come in an Envelope (KIP-590)."""
