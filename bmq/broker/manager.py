@@ -23,6 +23,7 @@ from bmq.log.config import LogConfig
 from bmq.log.names import EpochListing, partition_directory
 from bmq.log.partition_log import PartitionStarting, TopicPartition
 from bmq.log.store import SegmentStore, StoreError
+from bmq.log.transactions import TransactionVerifier
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 
@@ -99,6 +100,10 @@ class PartitionManager:
     def on_owned(self, tell: Callable[[], None]) -> None:
         """Call `tell` whenever this process has begun to own a partition."""
         self._on_owned = tell
+
+    def use_transactions(self, verifier: TransactionVerifier) -> None:
+        """To be called before anything is served: where partitions ask about the transactions of what is written."""
+        self.surroundings.transactions = verifier
 
     def expect(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
         """Announce an assignment at this epoch; until it comes, `leader_of` waits, at most `start_wait_max_s`.

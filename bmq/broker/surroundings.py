@@ -17,6 +17,7 @@ from bmq.broker.trash import Trash
 from bmq.log.clock import Clock
 from bmq.log.index_cache import INDEX_CACHE_BYTES_MAX, IndexCache
 from bmq.log.store import Durability, SegmentStore
+from bmq.log.transactions import TransactionVerifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,8 @@ class BrokerSettings:
 class Surroundings:
     """Handed to every partition. `holder` names this process incarnation in the store.
 
-    `may_pad`: the root's format has padding between appends (log/padding.py).
+    `may_pad`: the root's format has padding between appends (log/padding.py). `transactions`: the way to the coordinators
+    of transactional ids; None while there is none.
     """
 
     store: SegmentStore
@@ -67,6 +69,7 @@ class Surroundings:
     random: Random
     settings: BrokerSettings
     may_pad: bool
+    transactions: TransactionVerifier | None = None
     tail_cache: TailCache = field(init=False)
     budget: AppendBudget = field(init=False)
     indexes: IndexCache = field(init=False)

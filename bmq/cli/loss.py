@@ -15,7 +15,13 @@ from bmq.log.damage_report import DamageReport, accepted_losses, report_damage
 from bmq.log.names import TOPICS_DIRECTORY, parse_epoch_directory
 from bmq.log.segment_reader import SegmentReader
 from bmq.log.store import FileMissing, SegmentStore, StoreError
-from bmq.metadata.image import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, OFFSETS_TOPIC_NAME, MetadataImage
+from bmq.metadata.image import (
+    METADATA_TOPIC_ID,
+    METADATA_TOPIC_NAME,
+    OFFSETS_TOPIC_NAME,
+    TRANSACTIONS_TOPIC_NAME,
+    MetadataImage,
+)
 from bmq.metadata.state import MetadataState
 from bmq.metadata.stored_image import stored_image
 from bmq.protocol.errors import BmqError
@@ -48,7 +54,7 @@ async def describe_loss(store: SegmentStore, partition: str, end_offset: int | N
     `end_offset`: where the log ends too early, as an error said: that is to be accepted as well.
     """
     topic_id, topic_name = await _topic_of(store, partition)
-    is_state = topic_name in (METADATA_TOPIC_NAME, OFFSETS_TOPIC_NAME)
+    is_state = topic_name in (METADATA_TOPIC_NAME, OFFSETS_TOPIC_NAME, TRANSACTIONS_TOPIC_NAME)
     try:
         # Without the metadata nobody knows a topic's name; a snapshot among the files says enough.
         report = await report_damage(store, partition, is_state=is_state or await _has_snapshots(store, partition))

@@ -177,6 +177,7 @@ INTERNAL_APIS: dict[ApiKey, Api] = {
     **_BETWEEN_NODES,
     ApiKey.PRODUCE: APIS[ApiKey.PRODUCE],
     ApiKey.API_VERSIONS: APIS[ApiKey.API_VERSIONS],
+    ApiKey.WRITE_TXN_MARKERS: APIS[ApiKey.WRITE_TXN_MARKERS],
 }
 """What the internal listener serves; clients' requests come in an Envelope (KIP-590)."""
 ALL_APIS: dict[ApiKey, Api] = {**APIS, **_BETWEEN_NODES}

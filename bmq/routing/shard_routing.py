@@ -317,7 +317,8 @@ class ShardRouting:
 
     async def _ask(self, owner: int, asked: ShardRequest, places: Sequence[int], context: RequestContext) -> _Answer:
         """The parts of the keys at these places, as their coordinator answers, or refused in its place."""
-        keys = [asked.keys[place] for place in places]
+        named = asked.keys
+        keys = [named[place] for place in places]
         message = asked.about(keys, places)
         if context.api_version != asked.api_version:
             context = replace(context, api_version=asked.api_version)
