@@ -135,10 +135,13 @@ class TransactionShard(Shard):
 
     async def _resume(self, prepared: Sequence[Transaction]) -> None:
         """Which of their markers were written by the last owner is not known: all are written again."""
-        for some in self._slices(prepared):
-            for transaction in some:
-                self._deliver(transaction)
-            await asyncio.sleep(0)
+        try:
+            for some in self._slices(prepared):
+                for transaction in some:
+                    self._deliver(transaction)
+                await asyncio.sleep(0)
+        except Exception as error:  # a transaction without its markers would hang until the next owner
+            self.fail(error)
 
     def unload(self, error: ErrorCode) -> None:
         self.transactions = {}
@@ -289,7 +292,12 @@ class TransactionShard(Shard):
         """All markers are written: say so in the log, however often that takes. Until then the id stays pending."""
         if self.is_lost or transaction.value is not prepared:
             return
-        done = self.append([_encoded(transaction.transactional_id, completed(prepared, self.now().wall_ms))])
+        try:
+            record = _encoded(transaction.transactional_id, completed(prepared, self.now().wall_ms))
+            done = self.append([record])
+        except Exception as error:
+            self.fail(error)
+            return
 
         def finish(done: asyncio.Future[int]) -> None:
             if not done.cancelled() and done.exception() is not None and not self.is_lost:
