@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from random import Random
+from typing import NamedTuple
 
 from bmq.aio.backoff import Backoff
 from bmq.broker.append_batcher import AppendBatcher
@@ -30,9 +31,7 @@ class BrokerSettings:
     `appends_outstanding_max`: of all partitions together; each may have one beyond that.
     `segment_first_bytes`: a partition's first segment, where open segments keep room from others.
     `*_searches_per_s`: how many of these all partitions together may begin.
-    `is_transaction_verification_enabled`: whether the coordinator is asked for partitions that clients added themselves.
-    `transaction_verification_wait_max_s`: how long it may take to answer. `add_partitions_to_txn_retry_*`: how often, and
-    for how long, it is asked again while markers of the producer's last transaction are on their way.
+    `transaction_verification_wait_max_s`: how long a transaction coordinator may take to answer.
     """
 
     tail_cache_bytes_max: int = 64 * 1024 * 1024
@@ -54,10 +53,14 @@ class BrokerSettings:
     upkeep_interval_s: float = 1.0
     retention_check_interval_ms: int = 300_000
     producer_id_expiration_ms: int = 86_400_000
-    is_transaction_verification_enabled: bool = True
     transaction_verification_wait_max_s: float = 10.0
-    add_partitions_to_txn_retry_backoff_ms: int = 20
-    add_partitions_to_txn_retry_backoff_max_ms: int = 100
+
+
+class VerificationRetry(NamedTuple):
+    """While markers of a producer's last transaction are on their way (`add.partitions.to.txn.retry.backoff.*`)."""
+
+    backoff_ms: int = 20
+    backoff_max_ms: int = 100
 
 
 @dataclass(slots=True)
@@ -65,7 +68,7 @@ class Surroundings:
     """Handed to every partition. `holder` names this process incarnation in the store.
 
     `may_pad`: the root's format has padding between appends (log/padding.py). `transactions`: vouches for transactional
-    batches; None: they are refused.
+    batches; None: they are refused. `verification_retry`: how often, and for how long, it is asked again.
     """
 
     store: SegmentStore
@@ -75,6 +78,7 @@ class Surroundings:
     settings: BrokerSettings
     may_pad: bool
     transactions: TransactionVerifier | None = None
+    verification_retry: VerificationRetry = VerificationRetry()
     tail_cache: TailCache = field(init=False)
     budget: AppendBudget = field(init=False)
     indexes: IndexCache = field(init=False)

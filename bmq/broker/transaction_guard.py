@@ -100,17 +100,9 @@ class TransactionGuards:
         return tuple(held for guard in guards.values() for held in guard.held)
 
 
-def must_ask(
-    entry: ProducerEntry | None, producer_epoch: int, claim: TransactionClaim, *, is_verification_enabled: bool
-) -> bool:
-    """Whether the coordinator has to vouch for a batch: the producer has no transaction open here at this epoch.
-
-    With verification disabled a partition that the client itself added is believed to be in the transaction; one that its
-    leader has to add is still added.
-    """
-    if entry is not None and entry.transaction_first_offset != NO_OFFSET and entry.epoch == producer_epoch:
-        return False
-    return claim.may_add or is_verification_enabled
+def must_ask(entry: ProducerEntry | None, producer_epoch: int) -> bool:
+    """Whether the coordinator has to vouch for a batch: the producer has no transaction open here at this epoch."""
+    return entry is None or entry.transaction_first_offset == NO_OFFSET or entry.epoch != producer_epoch
 
 
 def known_answer(entry: ProducerEntry | None, producer_epoch: int, claim: TransactionClaim) -> ErrorCode | None:

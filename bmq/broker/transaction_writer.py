@@ -85,8 +85,7 @@ class TransactionWriter(LogReader):
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, "no transaction of this producer is open here")
         if not guards or not guards.is_asking(header.producer_id):
             entry = self._producers.entry(header.producer_id)
-            is_enabled = surroundings.settings.is_transaction_verification_enabled
-            if not must_ask(entry, header.producer_epoch, claim, is_verification_enabled=is_enabled):
+            if not must_ask(entry, header.producer_epoch):
                 return False
             if not self._check(batch):
                 return True
@@ -106,9 +105,9 @@ class TransactionWriter(LogReader):
 
     async def _verify(self, guard: Guard) -> None:
         """Ask until there is an answer to go by, and let go of who waited for it."""
-        settings = self._surroundings.settings
-        pause_s = settings.add_partitions_to_txn_retry_backoff_ms / 1000
-        until_s = self._loop.time() + settings.add_partitions_to_txn_retry_backoff_max_ms / 1000
+        retry = self._surroundings.verification_retry
+        pause_s = retry.backoff_ms / 1000
+        until_s = self._loop.time() + retry.backoff_max_ms / 1000
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         while self._guards.renew(guard):
             entry = self._producers.entry(guard.producer_id)

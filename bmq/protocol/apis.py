@@ -180,6 +180,7 @@ INTERNAL_APIS: dict[ApiKey, Api] = {
     ApiKey.PRODUCE: APIS[ApiKey.PRODUCE],
     ApiKey.DESCRIBE_PRODUCERS: APIS[ApiKey.DESCRIBE_PRODUCERS],
     ApiKey.API_VERSIONS: APIS[ApiKey.API_VERSIONS],
+    ApiKey.WRITE_TXN_MARKERS: APIS[ApiKey.WRITE_TXN_MARKERS],
 }
 """What the internal listener serves; clients' requests come in an Envelope (KIP-590)."""
 ALL_APIS: dict[ApiKey, Api] = {**APIS, **_BETWEEN_NODES}

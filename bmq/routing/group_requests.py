@@ -23,8 +23,7 @@ DeleteGroups, OffsetDelete  are not repeated: a second one would delete what was
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
@@ -57,15 +56,7 @@ from bmq.protocol.messages.offset_fetch_request import (
 from bmq.protocol.messages.offset_fetch_response import OffsetFetchResponse, OffsetFetchResponseGroup
 from bmq.protocol.messages.sync_group_response import SyncGroupResponse
 from bmq.protocol.messages.txn_offset_commit_response import TxnOffsetCommitResponse
-
-MOVING: Final = frozenset(
-    {
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    }
-)
-"""What passes when a shard has found its next owner."""
+from bmq.routing.shard_requests import ShardRequest, moving
 
 _MEMBER_ID_REQUIRED_FROM: Final = 4
 _BATCH_FETCH_FROM: Final = 8
@@ -73,63 +64,17 @@ _CHECK_FETCH_VERSION: Final = 8
 _CHECK_DESCRIBE_VERSION: Final = 5  # from 6 on a group that is not there is an error
 
 
-class GroupRequest(ABC):
-    """One client's request, as it is for an API about one group: the part is the response.
+class GroupRequest(ShardRequest):
+    """About groups; as it is for an API about one group."""
 
-    `waits_for_members`: an answer may take as long as a rebalance.
-    """
-
-    api_key: ApiKey
-    waits_for_members = False
-
-    def __init__(self, request: Any, api_version: int) -> None:
-        self.request = request
-        self.api_version = api_version
+    @property
+    def keys(self) -> Sequence[str]:
+        return self.group_ids
 
     @property
     def group_ids(self) -> Sequence[str]:
         """One for each part of the answer, in order."""
         return (self.request.group_id,)
-
-    @property
-    def is_repeatable(self) -> bool:
-        """Whether it may be sent again when the outcome of the first try is not known."""
-        return True
-
-    def check(self) -> GroupRequest | None:
-        """What is asked instead when the request may have been carried out; its parts are of this request's kind.
-
-        None: the request itself, if it is repeatable.
-        """
-        return None
-
-    def about(self, group_ids: Sequence[str], places: Sequence[int]) -> Any:
-        """The request about these groups only: the ones at these places of `group_ids`."""
-        return self.request
-
-    def parts(self, response: Any) -> Sequence[Any]:
-        """One for each group that was asked about."""
-        return (response,)
-
-    def code(self, part: Any) -> int:
-        """The part's error, if it is one of the whole group."""
-        return cast(int, part.error_code)
-
-    @abstractmethod
-    def refusal(self, group_id: str, code: ErrorCode) -> Any:
-        """The part of a group whose coordinator was not reached."""
-
-    def is_unsure(self, part: Any) -> bool:
-        """Whether the coordinator does not know itself if it was carried out, and `check` can tell."""
-        return False
-
-    def repeated(self, part: Any) -> Any:
-        """What a part means when an earlier try may have done the work."""
-        return part
-
-    def response(self, parts: Sequence[Any]) -> Any:
-        """The answer to the client."""
-        return parts[0]
 
 
 class Join(GroupRequest):
@@ -193,7 +138,7 @@ class Commit(GroupRequest):
         return cast(str, self.request.member_id)
 
     def code(self, part: Any) -> int:
-        return _moving(one.error_code for topic in part.topics for one in topic.partitions)
+        return moving(one.error_code for topic in part.topics for one in topic.partitions)
 
     def refusal(self, group_id: str, code: ErrorCode) -> Any:
         return OffsetCommitResponse(topics=refused(self.request.topics, code))
@@ -218,7 +163,7 @@ class Fetch(GroupRequest):
     api_key = ApiKey.OFFSET_FETCH
 
     def code(self, part: OffsetFetchResponse) -> int:
-        return part.error_code or _moving(one.error_code for topic in part.topics for one in topic.partitions)
+        return part.error_code or moving(one.error_code for topic in part.topics for one in topic.partitions)
 
     def refusal(self, group_id: str, code: ErrorCode) -> OffsetFetchResponse:
         return failed_fetch(self.request.topics or (), fetch_error(code), self.api_version)
@@ -365,10 +310,6 @@ class _GroupsLeft(Delete):
 
 def _code_of_what_is_left(group: DescribedGroup) -> ErrorCode:
     return ErrorCode.NONE if group.group_state == GroupState.DEAD.value else ErrorCode.REQUEST_TIMED_OUT
-
-
-def _moving(codes: Iterable[int]) -> int:
-    return next((code for code in codes if code in MOVING), ErrorCode.NONE)
 
 
 def group_request(api_key: ApiKey, request: Any, api_version: int) -> GroupRequest:

@@ -111,12 +111,8 @@ def test_the_coordinator_is_asked_unless_a_transaction_of_this_epoch_is_open(
     epoch: int, first_offset: int, is_open: bool
 ) -> None:
     entry = ProducerEntry(epoch, 0, 0, first_offset, ())
-    for claim in (OLD, TOLD, ADDING):
-        assert must_ask(entry, 3, claim, is_verification_enabled=True) is not is_open
-        assert must_ask(None, 3, claim, is_verification_enabled=True)
-    # Disabling verification keeps the addition.
-    assert not must_ask(entry, 3, OLD, is_verification_enabled=False)
-    assert must_ask(entry, 3, ADDING, is_verification_enabled=False) is not is_open
+    assert must_ask(entry, 3) is not is_open
+    assert must_ask(None, 3)
 
 
 def test_batches_wait_in_order_and_by_producer() -> None:

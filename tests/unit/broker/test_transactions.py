@@ -116,14 +116,6 @@ async def test_without_an_id_or_a_coordinator_transactions_are_refused(
     assert log.log_end_offset == 0
 
 
-@on_owner(is_transaction_verification_enabled=False)
-async def test_without_verification_only_additions_are_asked_for(
-    world: World, owner: Owner, log: PartitionRuntime, verifier: FakeVerifier
-) -> None:
-    assert (await send(log, claim=TOLD)).error_code is NONE and verifier.asked == []
-    assert (await send(log, producer_id=10)).error_code is NONE and len(verifier.asked) == 1
-
-
 @on_owner()
 async def test_an_unknown_producer_starts_at_0_where_epochs_are_bumped(
     world: World, owner: Owner, log: PartitionRuntime, verifier: FakeVerifier

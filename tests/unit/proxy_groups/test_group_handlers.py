@@ -58,6 +58,7 @@ class GroupServices:
 
     node: Node
     groups: GroupCoordinator
+    transactions: Any = None
 
 
 class Wire:
@@ -126,7 +127,20 @@ async def test_find_coordinator_at_another_node(wire: Wire) -> None:
     ]
 
 
-@pytest.mark.parametrize("key_type", [1, 2, 9])
+async def test_find_coordinator_of_a_transactional_id(wire: Wire) -> None:
+    class Elsewhere:
+        async def prepare(self, transactional_id: str, /) -> Node | None:
+            return Node(8, "other.example", 9093) if transactional_id == "g" else None
+
+    wire.services = cast(Any, GroupServices(wire.services.node, wire.cluster.coordinator, Elsewhere()))
+    request = FindCoordinatorRequest(key="g", coordinator_keys=["g", "h"], key_type=1)
+    found = (await wire.ask(ApiKey.FIND_COORDINATOR, 6, request)).coordinators
+    assert [(c.key, c.node_id, c.error_code) for c in found] == [("g", 8, 0), ("h", 3, 0)]
+    assert (await wire.ask(ApiKey.FIND_COORDINATOR, 1, request)).node_id == 8
+    assert not wire.cluster.coordinator.directory.ready
+
+
+@pytest.mark.parametrize("key_type", [2, 9])
 async def test_find_coordinator_of_something_else(wire: Wire, key_type: int) -> None:
     request = FindCoordinatorRequest(key="x", coordinator_keys=["x"], key_type=key_type)
     (found,) = (await wire.ask(ApiKey.FIND_COORDINATOR, 6, request)).coordinators

@@ -87,6 +87,8 @@ class OwnerNode:
             partitions=self.manager,
             controller=SharedController(cluster),  # type: ignore[arg-type]
             groups=None,  # type: ignore[arg-type]
+            transactions=None,  # type: ignore[arg-type]
+            markers=None,  # type: ignore[arg-type]
             clock=cluster.clock,
             appender=StartingAppender(self.manager),
             fetcher=None,  # type: ignore[arg-type]
