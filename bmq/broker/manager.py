@@ -17,7 +17,7 @@ import structlog
 from bmq.broker.metrics import BrokerCollector
 from bmq.broker.partition_states import Fenced, Offline
 from bmq.broker.runtime import PartitionRuntime
-from bmq.broker.surroundings import BrokerSettings, Surroundings, VerificationRetry
+from bmq.broker.surroundings import USUAL_RETRY, BrokerSettings, Surroundings, VerificationRetry
 from bmq.log.clock import Clock
 from bmq.log.config import LogConfig
 from bmq.log.names import EpochListing, partition_directory
@@ -101,7 +101,7 @@ class PartitionManager:
         """Call `tell` whenever this process has begun to own a partition."""
         self._on_owned = tell
 
-    def use_transactions(self, verifier: TransactionVerifier, retry: VerificationRetry = VerificationRetry()) -> None:
+    def use_transactions(self, verifier: TransactionVerifier, retry: VerificationRetry = USUAL_RETRY) -> None:
         """Take transactional batches from now on, and ask this about them."""
         self.surroundings.transactions = verifier
         self.surroundings.verification_retry = retry

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from random import Random
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from bmq.aio.backoff import Backoff
 from bmq.broker.append_batcher import AppendBatcher
@@ -63,6 +63,9 @@ class VerificationRetry(NamedTuple):
     backoff_max_ms: int = 100
 
 
+USUAL_RETRY: Final = VerificationRetry()
+
+
 @dataclass(slots=True)
 class Surroundings:
     """Handed to every partition. `holder` names this process incarnation in the store.
@@ -78,7 +81,7 @@ class Surroundings:
     settings: BrokerSettings
     may_pad: bool
     transactions: TransactionVerifier | None = None
-    verification_retry: VerificationRetry = VerificationRetry()
+    verification_retry: VerificationRetry = USUAL_RETRY
     tail_cache: TailCache = field(init=False)
     budget: AppendBudget = field(init=False)
     indexes: IndexCache = field(init=False)
