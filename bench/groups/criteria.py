@@ -61,7 +61,7 @@ def _pairs(part: str, prefix: str, where: str) -> tuple[Ratio, ...]:
         ours_of, theirs_of = (side, *ours.split("/")), (side, *theirs.split("/"))
         return ratio(name, what, "MB/s", op, bound, of, ours_of, theirs_of, "the other load")
 
-    overhead = "transactions of 100 ms, to none"
+    overhead = "transactions of 100 ms, beside none"
     isolation = "a topic with aborted transactions under read_committed, to read_uncommitted"
 
     def read_mb_per_s(raw: Samples) -> float:

@@ -55,7 +55,7 @@ def measure(
             members = sum(len(group.members) for group in its)
             load = Load(heartbeat_frames(its), members, 1, members / HEARTBEAT_S)
             port = int(address.rpartition(":")[2])
-            # One of them looks at the servers' processor time: all begin and end together.
+            # One of them looks at the servers' processor time; the others begin and end a moment earlier or later.
             under_way.append(threads.submit(clients[address].put, port, pids, load, warm_s=warm_s, seconds=seconds))
             pids = {}
         answers = [one.result() for one in under_way]
