@@ -11,7 +11,7 @@ SEEDS ?= 1000
 # What the installed package is made of besides its Python modules, which an editable install reads in place.
 PACKAGE := pyproject.toml setup.py $(wildcard bmq/hdfs/proto/*.proto)
 
-.PHONY: help run install tools jars check test test-bare bench bench-hdfs bench-cluster bench-core bench-loads bench-all soak soak-cluster plot simulate mutants clean
+.PHONY: help run install tools jars check test test-bare bench bench-hdfs bench-cluster bench-core bench-loads bench-groups bench-all soak soak-cluster plot simulate mutants clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; do \
@@ -63,7 +63,13 @@ bench-loads: $(VENV)/.installed-bench tools $(JARS)/kafka/.fetched $(JARS)/hadoo
 	@$(BIN)/python -m bench.plot loads
 	@$(BIN)/python -m bench.readme
 
-bench-all: bench bench-hdfs bench-cluster bench-core bench-loads ## all of them, one after the other: three hours
+bench-groups: $(VENV)/.installed-bench tools $(JARS)/kafka/.fetched $(JARS)/hadoop/.fetched $(JARS)/zookeeper/.fetched ## transactions, offsets and groups beside Apache Kafka, on one node and on three -> bench/results/groups.json
+	@deploy/dev/install-tools.sh librdkafka
+	@$(BIN)/python -m bench.groups
+	@$(BIN)/python -m bench.plot groups
+	@$(BIN)/python -m bench.readme
+
+bench-all: bench bench-hdfs bench-cluster bench-core bench-loads bench-groups ## all of them, one after the other: four hours
 
 soak: SOAK_MINUTES ?= 20
 soak: $(VENV)/.installed-dev tools $(JARS)/hadoop/.fetched ## random faults under load on a real HDFS for SOAK_MINUTES; HAZARDS=all for worse ones, as root

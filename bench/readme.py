@@ -53,6 +53,14 @@ CHAPTERS: Final[Mapping[str, tuple[str, str, str]]] = {
         "at random; both sides are warmed until they stop getting faster. `make bench-loads` repeats all of it.",
         "a cluster under librdkafka",
     ),
+    "groups": (
+        "Transactions and groups",
+        "One bmq node beside one Apache Kafka node, then three nodes of bmq on HDFS and ZooKeeper beside three Apache Kafka brokers "
+        "(replication 3; CPU and memory of HDFS and ZooKeeper count on bmq's side), all on one machine. Transactions are those of a client "
+        "in C over librdkafka; commits of offsets and heartbeats are frames made beforehand. Members of groups follow KIP-848 and heartbeat "
+        "every 3 s. Both sides are warmed until they stop getting faster. `make bench-groups` repeats all of it.",
+        "transactions and groups of bmq beside Apache Kafka's",
+    ),
     "core": (
         "One core",
         "One bmq node on one core beside one Apache Kafka node on one core, under a client in C on the other core that sends frames made "

@@ -36,7 +36,11 @@ VERSIONS: Final[Mapping[ApiKey, int]] = {
     ApiKey.CREATE_TOPICS: 7,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: 0,
     ApiKey.LIST_PARTITION_REASSIGNMENTS: 0,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: 1,
 }
+GROUP_KEY: Final = 0
+TRANSACTION_KEY: Final = 1
+"""Of a FindCoordinator."""
 CLIENT_ID: Final = "bench"
 CONNECT_WAIT_S: Final = 1.0
 ANSWER_WAIT_S: Final = 60.0
@@ -185,9 +189,17 @@ def reassign(addresses: Sequence[str], topic: str, partition: int, nodes: Sequen
             check(f"reassignment of {topic}-{one.partition_index}", one.error_code, one.error_message)
 
 
-def coordinator_of(addresses: Sequence[str], group: str) -> tuple[int, str]:
-    """(node id, HOST:PORT) of a group's coordinator. Raises AdminFailed."""
-    answer = call_any(addresses, ApiKey.FIND_COORDINATOR, FindCoordinatorRequest(key_type=0, coordinator_keys=(group,)))
-    found = answer.coordinators[0]
-    check(f"coordinator of {group}", found.error_code, found.error_message)
-    return found.node_id, f"{found.host}:{found.port}"
+def coordinator_of(addresses: Sequence[str], key: str, key_type: int = GROUP_KEY) -> tuple[int, str]:
+    """(node id, HOST:PORT) of the coordinator of a group or a transactional id. Raises AdminFailed."""
+    return coordinators_of(addresses, [key], key_type)[key]
+
+
+def coordinators_of(
+    addresses: Sequence[str], keys: Sequence[str], key_type: int = GROUP_KEY
+) -> dict[str, tuple[int, str]]:
+    """The same of many of them. Raises AdminFailed."""
+    request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=tuple(keys))
+    answer = call_any(addresses, ApiKey.FIND_COORDINATOR, request)
+    for found in answer.coordinators:
+        check(f"coordinator of {found.key}", found.error_code, found.error_message)
+    return {found.key: (found.node_id, f"{found.host}:{found.port}") for found in answer.coordinators}

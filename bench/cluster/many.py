@@ -179,7 +179,7 @@ def shard_failover(side: Side, partitions: int, offsets: int) -> dict[str, Any]:
     `answered_s` counts from the kill: it has in it the noticing of the death, the takeover of the log and its replay. A
     shard with a single group's offsets at another broker, killed likewise, is the comparison that has no replay to speak of.
     """
-    _insist(lambda: coordinator_of(side.addresses, "any"))  # makes the topic of the shards
+    insist(lambda: coordinator_of(side.addresses, "any"))  # makes the topic of the shards
     shards = len(side.owners(OFFSETS_TOPIC))
     wait_for_leaders(side.addresses, OFFSETS_TOPIC, shards)
     owners = side.owners(OFFSETS_TOPIC)
@@ -190,7 +190,7 @@ def shard_failover(side: Side, partitions: int, offsets: int) -> dict[str, Any]:
     light_groups = list(itertools.islice(groups_in(light, shards, "light"), 1))
     began = time.monotonic()
     for group in (*heavy_groups, *light_groups):
-        _insist(partial(commit, side, group, partitions))
+        insist(partial(commit, side, group, partitions))
     committed_s = time.monotonic() - began
     # The heavy one first: while a killed broker comes back, it is given partitions, and shards are among them.
     killed = {"heavy": _kill_owner(side, heavy, heavy_groups, partitions)}
@@ -198,7 +198,7 @@ def shard_failover(side: Side, partitions: int, offsets: int) -> dict[str, Any]:
     return {"shards": shards, "committed_s": round(committed_s, 2), **killed}
 
 
-def _insist(act: Callable[[], object]) -> None:
+def insist(act: Callable[[], object]) -> None:
     """Coordinators appear when they are first asked for, and some time later. Raises AdminFailed after a while."""
     deadline = time.monotonic() + FAILOVER_WAIT_S
     while True:

@@ -8,7 +8,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bench.cluster.kafka_cluster import KafkaCluster
-from bench.cluster.sides import BmqSide
+from bench.cluster.sides import COMBINED, BmqSide, Side
+from bench.criteria import KAFKA
 from bench.hdfs.cluster import hdfs_cluster, is_first_of_its_kind
 from bmq.dev.hdfs import HdfsCluster
 from bmq.dev.zookeeper import ZooKeeperServer
@@ -140,3 +141,9 @@ class Stage:
         finally:
             cluster.close()
             shutil.rmtree(cluster.directory, ignore_errors=True)
+
+    @contextmanager
+    def combined(self, name: str) -> Iterator[Side]:
+        """Three nodes of either side, each with all roles, and nothing beside them that they do not need."""
+        with self.kafka(is_combined=True, is_alone=True) if name == KAFKA else self.bmq(COMBINED) as side:
+            yield side

@@ -58,8 +58,8 @@ def produce_frames(
         ]
         topics = [TopicProduceData(name=topic, partition_data=data)]
         request = ProduceRequest(acks=-1, timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=topics)
-        requests.append(_framed(ApiKey.PRODUCE, PRODUCE_VERSION, number, request))
-    zero_at = _error_code_at(
+        requests.append(framed(ApiKey.PRODUCE, PRODUCE_VERSION, number, request))
+    zero_at = error_code_at(
         ApiKey.PRODUCE,
         PRODUCE_VERSION,
         lambda code: ProduceResponse(
@@ -85,8 +85,8 @@ def fetch_frames(topic: str, partitions: int, offsets: Iterable[int]) -> Frames:
             max_bytes=FETCH_BYTES,
             topics=[FetchTopic(topic=topic, partitions=wanted)],
         )
-        requests.append(_framed(ApiKey.FETCH, FETCH_VERSION, number, request))
-    zero_at = _error_code_at(
+        requests.append(framed(ApiKey.FETCH, FETCH_VERSION, number, request))
+    zero_at = error_code_at(
         ApiKey.FETCH,
         FETCH_VERSION,
         lambda code: FetchResponse(
@@ -96,12 +96,13 @@ def fetch_frames(topic: str, partitions: int, offsets: Iterable[int]) -> Frames:
     return Frames(b"".join(requests), zero_at)
 
 
-def _framed(api_key: ApiKey, version: int, correlation_id: int, request: Any) -> bytes:
+def framed(api_key: ApiKey, version: int, correlation_id: int, request: Any) -> bytes:
+    """A request with its length in front."""
     frame = encode_request(api_key, version, correlation_id, CLIENT_ID, request)
     return len(frame).to_bytes(4, "big") + frame
 
 
-def _error_code_at(api_key: ApiKey, version: int, response_with: Callable[[int], Any]) -> int:
+def error_code_at(api_key: ApiKey, version: int, response_with: Callable[[int], Any]) -> int:
     """The position of an error code's two bytes: where answers with other codes differ."""
     without, with_one = (encode_response(api_key, version, 0, response_with(code)) for code in (0, 0x0101))
     return next(at for at, (left, right) in enumerate(zip(without, with_one, strict=True)) if left != right)

@@ -45,6 +45,7 @@ enum {
     SAMPLES_MAX = 32 * 1024 * 1024,
     EVENTS_MAX = 256,
     DRAIN_S = 10,
+    ACCEPTED_EVERY = 32, /* connections: Kafka's backlog has room for 50, and one too many waits a second */
 };
 
 typedef struct {
@@ -137,6 +138,16 @@ static void read_frames(void) {
     if (!frame_count) fail("%s holds no frame", options.frames);
 }
 
+/* Connections are accepted in their order: an answer on this one says that all before it were, and the backlog is empty. */
+static void wait_until_accepted(int fd) {
+    static const uint8_t api_versions[] = {0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 0, 0xff, 0xff}; /* version 0, no client id */
+    uint8_t answer[RECEIVED_BYTES_MAX];
+    if (send(fd, api_versions, sizeof api_versions, MSG_NOSIGNAL) != sizeof api_versions) fail("sending: %s", strerror(errno));
+    if (recv(fd, answer, LENGTH_BYTES, MSG_WAITALL) != LENGTH_BYTES) fail("no answer to ApiVersions");
+    size_t size = read_u32(answer);
+    if (size > sizeof answer || recv(fd, answer, size, MSG_WAITALL) != (ssize_t)size) fail("half an answer to ApiVersions");
+}
+
 static void connect_all(void) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)options.port)};
     if (inet_pton(AF_INET, options.host, &address.sin_addr) != 1) fail("%s is no IPv4 address", options.host);
@@ -149,6 +160,7 @@ static void connect_all(void) {
         if (connection->fd < 0 || connect(connection->fd, (struct sockaddr *)&address, sizeof address) != 0)
             fail("%s:%d: %s", options.host, options.port, strerror(errno));
         setsockopt(connection->fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+        if (number % ACCEPTED_EVERY == ACCEPTED_EVERY - 1) wait_until_accepted(connection->fd);
         fcntl(connection->fd, F_SETFL, O_NONBLOCK);
         connection->requests = calloc(options.in_flight, sizeof *connection->requests);
         if (!connection->requests) fail("no memory for what is in flight");

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from typing import Any, Final
 
 from bench.cluster.run import cluster_versions, run_parts
-from bench.cluster.sides import ALONE, COMBINED, PROXIES_AND_BROKERS, Side
+from bench.cluster.sides import ALONE, PROXIES_AND_BROKERS, Side
 from bench.cluster.stage import Stage
 from bench.core.client import Client as FrameClient
 from bench.criteria import BMQ, KAFKA
@@ -51,9 +51,9 @@ def pairs(stage: Stage, plan: Plan, findings: Findings) -> None:
 
 
 def side_of(name: str, stage: Stage, stack: ExitStack) -> Side:
-    if name == KAFKA:
-        return stack.enter_context(stage.kafka(is_combined=True, is_alone=True))
-    return stack.enter_context(stage.bmq(PROXIES_AND_BROKERS if name == SEPARATE else COMBINED))
+    if name == SEPARATE:
+        return stack.enter_context(stage.bmq(PROXIES_AND_BROKERS))
+    return stack.enter_context(stage.combined(name))
 
 
 def put_under_loads(

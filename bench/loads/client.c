@@ -1,7 +1,7 @@
 /* A librdkafka client that costs little beside the library: no object for a record, as C has none.
  *
  *   client --bootstrap A --topic T --partitions N [--record-bytes N] [--rate PER_S] [--warm-s S] [--seconds S]
- *          [--consume]
+ *          [--consume] [--records-max N] [--queue N] [--idempotent] [--transaction-ms MS [--abort-every N]]
  *
  * Produces records to partitions at random with acks=all and librdkafka's defaults otherwise, and
  * counts those whose acknowledgement came in the measured time. Without --rate as fast as the library takes them; with
@@ -10,86 +10,57 @@
  * --consume: a consumer in the same process reads the topic from its end on; the time from when a record was due until
  * the consumer has it is counted as well.
  *
+ * --transaction-ms: in transactions, each committed once it is so old, what is queued with it. Counted are the records of
+ * those whose commit was answered in the measured time; how long each commit took is kept. --abort-every: every so manyth
+ * transaction is aborted instead, when all of it is in the log.
+ *
+ * --records-max: it ends after so many records, or with the time. --queue: so many may wait for their acknowledgement,
+ * in place of librdkafka's 100,000.
+ *
  * "begin" and "end" are printed around the measured time, so that somebody else can look at the servers' processor time
  * at these moments; then one line of JSON. A record that is not acknowledged within DRAIN_S behind the end, or whose
  * delivery fails, ends it with a sentence and code 1.
  */
 #define _GNU_SOURCE
+#define PROGRAM "client"
+#include "common.h"
 #include <getopt.h>
-#include <inttypes.h>
-#include <librdkafka/rdkafka.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/resource.h>
-#include <time.h>
+#include <unistd.h>
 
 enum {
-    REASON_BYTES_MAX = 512,
     SAMPLES_MAX = 32 * 1024 * 1024,
     STAMP_BYTES = 8, /* in front of each record: when it was due */
     DRAIN_S = 120, /* a cluster that takes 2,000 records a second has the full queue's 100,000 to come */
     READY_S = 30,
+    INIT_S = 60,
     POLL_EVERY = 256, /* records between two looks at acknowledgements */
 };
-
-typedef struct {
-    uint32_t *us;
-    uint64_t count;
-} Samples;
 
 static struct {
     const char *bootstrap, *topic;
     int partitions;
     size_t record_bytes;
-    double rate, warm_s, seconds;
-    bool is_consuming;
-} options = {NULL, NULL, 0, 1024, 0, 2, 10, false};
+    double rate, warm_s, seconds, transaction_ms;
+    uint64_t records_max, abort_every;
+    long queue;
+    bool is_consuming, is_idempotent;
+} options = {NULL, NULL, 0, 1024, 0, 2, 10, 0, UINT64_MAX, 0, 0, false, false};
 
 static uint64_t begin_ns, end_ns;
-static Samples acknowledged, consumed;
+static Samples acknowledged, consumed, commits;
 static uint64_t acknowledged_count, produced_count, done_count;
+static struct {
+    bool is_open;
+    uint64_t begun_ns, records;   /* of the open one */
+    uint64_t committed, aborted;  /* transactions */
+    uint64_t committed_records;   /* from the first transaction to the last */
+    uint64_t measured_records;    /* whose commit was answered in the measured time */
+} transactions;
 static volatile bool is_over;
 static rd_kafka_t *producer, *consumer;
 static volatile bool is_consumer_there;
-
-static void __attribute__((noreturn, format(printf, 1, 2))) fail(const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    fputs("client: ", stderr);
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
-    va_end(arguments);
-    _Exit(1); /* librdkafka's threads go on; nothing is left to be tidied */
-}
-
-static uint64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-static double cpu_seconds(void) {
-    struct rusage used;
-    getrusage(RUSAGE_SELF, &used);
-    return (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
-           (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
-}
-
-static void say(const char *word) {
-    puts(word);
-    fflush(stdout);
-}
-
-static void keep(Samples *samples, uint64_t due_ns, uint64_t now) {
-    if (samples->count == SAMPLES_MAX) return;
-    uint64_t us = (now - due_ns) / 1000;
-    samples->us[samples->count++] = us > UINT32_MAX ? UINT32_MAX : (uint32_t)us;
-}
 
 static bool is_measured(uint64_t at_ns) { return at_ns >= begin_ns && at_ns < end_ns; }
 
@@ -125,31 +96,25 @@ static void *consume(void *unused) {
     return NULL;
 }
 
-static rd_kafka_conf_t *configuration(void) {
-    char reason[REASON_BYTES_MAX];
-    rd_kafka_conf_t *made = rd_kafka_conf_new();
-    if (rd_kafka_conf_set(made, "bootstrap.servers", options.bootstrap, reason, sizeof reason)) fail("%s", reason);
-    return made;
-}
-
-static rd_kafka_t *new_client(rd_kafka_type_t type, rd_kafka_conf_t *properties) {
-    char reason[REASON_BYTES_MAX];
-    rd_kafka_t *made = rd_kafka_new(type, properties, reason, sizeof reason);
-    if (!made) fail("%s", reason);
-    return made;
-}
-
 static void start_producer(void) {
-    rd_kafka_conf_t *properties = configuration();
-    rd_kafka_conf_set(properties, "acks", "all", NULL, 0);
+    rd_kafka_conf_t *properties = configuration(options.bootstrap);
+    set(properties, "acks", "all");
+    if (options.is_idempotent) set(properties, "enable.idempotence", "true");
+    if (options.queue) set_number(properties, "queue.buffering.max.messages", options.queue);
+    if (options.transaction_ms > 0) {
+        char id[32];
+        snprintf(id, sizeof id, "bench-%d", (int)getpid());
+        set(properties, "transactional.id", id);
+    }
     rd_kafka_conf_set_dr_msg_cb(properties, on_delivery);
     producer = new_client(RD_KAFKA_PRODUCER, properties);
+    if (options.transaction_ms > 0) end_with(rd_kafka_init_transactions, producer, "no producer id", INIT_S * 1000);
 }
 
 static void start_consumer(pthread_t *thread) {
-    rd_kafka_conf_t *properties = configuration();
-    rd_kafka_conf_set(properties, "group.id", "bench", NULL, 0);
-    rd_kafka_conf_set(properties, "enable.auto.commit", "false", NULL, 0);
+    rd_kafka_conf_t *properties = configuration(options.bootstrap);
+    set(properties, "group.id", "bench");
+    set(properties, "enable.auto.commit", "false");
     consumer = new_client(RD_KAFKA_CONSUMER, properties);
     rd_kafka_poll_set_consumer(consumer);
     rd_kafka_topic_partition_list_t *all = rd_kafka_topic_partition_list_new(options.partitions);
@@ -163,24 +128,51 @@ static void start_consumer(pthread_t *thread) {
 
 static uint64_t random_state = 88172645463325252u;
 
-static uint32_t random_below(uint32_t limit) { /* xorshift64 */
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return (uint32_t)(random_state >> 32) % limit;
-}
-
 static void produce(rd_kafka_topic_t *topic, char *value, uint64_t due_ns) {
     memcpy(value, &due_ns, STAMP_BYTES);
-    int32_t partition = (int32_t)random_below((uint32_t)options.partitions);
+    int32_t partition = (int32_t)random_below(&random_state, (uint32_t)options.partitions);
     while (rd_kafka_produce(topic, partition, RD_KAFKA_MSG_F_COPY, value, options.record_bytes, NULL, 0,
                             (void *)(uintptr_t)due_ns)) {
         rd_kafka_resp_err_t error = rd_kafka_last_error();
         if (error != RD_KAFKA_RESP_ERR__QUEUE_FULL) fail("a record was not taken: %s", rd_kafka_err2str(error));
         rd_kafka_poll(producer, 10); /* full: until acknowledgements come */
-        if (now_ns() > end_ns + (uint64_t)DRAIN_S * 1000000000u) fail("no acknowledgement for %d s", DRAIN_S);
+        if (now_ns() > end_ns + ns_of(DRAIN_S)) fail("no acknowledgement for %d s", DRAIN_S);
     }
     produced_count++;
+    transactions.records++;
+}
+
+static void drain(void) {
+    if (rd_kafka_flush(producer, DRAIN_S * 1000) || done_count != produced_count)
+        fail("%" PRIu64 " records were not acknowledged within %d s", produced_count - done_count, DRAIN_S);
+}
+
+static void begin(void) {
+    if (options.transaction_ms <= 0 || transactions.is_open) return;
+    begin_transaction(producer);
+    transactions.is_open = true;
+    transactions.begun_ns = now_ns();
+    transactions.records = 0;
+}
+
+static void end(void) {
+    if (!transactions.is_open) return;
+    transactions.is_open = false;
+    uint64_t number = transactions.committed + transactions.aborted + 1;
+    if (options.abort_every && number % options.abort_every == 0) {
+        drain();
+        end_with(rd_kafka_abort_transaction, producer, "no abort", DRAIN_S * 1000);
+        transactions.aborted++;
+        return;
+    }
+    uint64_t began_ns = now_ns();
+    end_with(rd_kafka_commit_transaction, producer, "no commit", DRAIN_S * 1000);
+    uint64_t now = now_ns();
+    transactions.committed++;
+    transactions.committed_records += transactions.records;
+    if (!is_measured(now)) return;
+    transactions.measured_records += transactions.records;
+    keep(&commits, began_ns, now);
 }
 
 /* Serve acknowledgements until then. */
@@ -199,7 +191,7 @@ static void wait_until(uint64_t then_ns) {
 
 /* A consumer at the end of the log has joined in once something comes. */
 static void wait_for_consumer(rd_kafka_topic_t *topic, char *value) {
-    uint64_t give_up_ns = now_ns() + (uint64_t)READY_S * 1000000000u;
+    uint64_t give_up_ns = now_ns() + ns_of(READY_S);
     begin_ns = UINT64_MAX; /* nothing is measured yet */
     end_ns = give_up_ns;
     while (!is_consumer_there) {
@@ -213,14 +205,16 @@ static void run(rd_kafka_topic_t *topic, char *value) {
     uint64_t start_ns = now_ns(), number = 0;
     double cpu_s = 0;
     bool has_begun = false;
-    end_ns = start_ns + (uint64_t)((options.warm_s + options.seconds) * 1e9);
-    begin_ns = start_ns + (uint64_t)(options.warm_s * 1e9);
-    for (uint64_t now; (now = now_ns()) < end_ns; number++) {
+    end_ns = start_ns + ns_of(options.warm_s + options.seconds);
+    begin_ns = start_ns + ns_of(options.warm_s);
+    for (uint64_t now; (now = now_ns()) < end_ns && number < options.records_max; number++) {
         if (!has_begun && now >= begin_ns) {
             has_begun = true;
             cpu_s = cpu_seconds();
             say("begin");
         }
+        if (transactions.is_open && now - transactions.begun_ns >= ns_of(options.transaction_ms / 1e3)) end();
+        begin();
         if (options.rate > 0) {
             uint64_t due_ns = start_ns + (uint64_t)((double)number / options.rate * 1e9);
             wait_until(due_ns < end_ns ? due_ns : end_ns);
@@ -233,8 +227,9 @@ static void run(rd_kafka_topic_t *topic, char *value) {
     }
     cpu_s = cpu_seconds() - cpu_s;
     say("end");
-    if (rd_kafka_flush(producer, DRAIN_S * 1000) || done_count != produced_count)
-        fail("%" PRIu64 " records were not acknowledged within %d s", produced_count - done_count, DRAIN_S);
+    end();
+    drain();
+    if (!acknowledged.count) fail("no record was measured");
     /* What the consumer has not yet. */
     for (int left = DRAIN_S * 100; options.is_consuming && consumed.count < acknowledged.count && left > 0; left--)
         nanosleep(&(struct timespec){0, 10000000}, NULL);
@@ -242,32 +237,11 @@ static void run(rd_kafka_topic_t *topic, char *value) {
         fail("the consumer got %" PRIu64 " of %" PRIu64 " records", consumed.count, acknowledged.count);
     is_over = true;
     printf("{\"records\": %" PRIu64 ", \"seconds\": %.6f, \"produced\": %" PRIu64 ", \"client_cpu_s\": %.6f",
-           acknowledged_count, options.seconds, produced_count, cpu_s);
-}
-
-static int compare(const void *left, const void *right) {
-    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-    return (a > b) - (a < b);
-}
-
-static uint32_t percentile(const Samples *samples, double share) {
-    uint64_t place = (uint64_t)(share * (double)samples->count);
-    return samples->us[place < samples->count ? place : samples->count - 1];
-}
-
-static void say_latencies(const char *name, Samples *samples) {
-    if (!samples->count) fail("no record was measured");
-    qsort(samples->us, samples->count, sizeof *samples->us, compare);
-    printf(", \"%s\": {\"count\": %" PRIu64 ", \"p50_us\": %u, \"p99_us\": %u, \"p999_us\": %u, \"max_us\": %u}", name,
-           samples->count, percentile(samples, 0.5), percentile(samples, 0.99), percentile(samples, 0.999),
-           percentile(samples, 1));
-}
-
-static double number_of(const char *name, const char *text, double least) {
-    char *end;
-    double value = strtod(text, &end);
-    if (end == text || *end || !(value >= least)) fail("--%s %s is not a number from %g on", name, text, least);
-    return value;
+           options.transaction_ms > 0 ? transactions.measured_records : acknowledged_count, options.seconds,
+           produced_count, cpu_s);
+    if (options.transaction_ms > 0)
+        printf(", \"transactions\": %" PRIu64 ", \"aborted\": %" PRIu64 ", \"committed_records\": %" PRIu64,
+               transactions.committed, transactions.aborted, transactions.committed_records);
 }
 
 static void read_options(int count, char **arguments) {
@@ -276,7 +250,9 @@ static void read_options(int count, char **arguments) {
         {"partitions", required_argument, NULL, 'p'},   {"record-bytes", required_argument, NULL, 'n'},
         {"rate", required_argument, NULL, 'r'},         {"warm-s", required_argument, NULL, 'w'},
         {"seconds", required_argument, NULL, 's'},      {"consume", no_argument, NULL, 'c'},
-        {NULL, 0, NULL, 0},
+        {"records-max", required_argument, NULL, 'm'},  {"queue", required_argument, NULL, 'q'},
+        {"idempotent", no_argument, NULL, 'i'},         {"transaction-ms", required_argument, NULL, 'x'},
+        {"abort-every", required_argument, NULL, 'a'},  {NULL, 0, NULL, 0},
     };
     for (int option, index = 0; (option = getopt_long(count, arguments, "", known, &index)) != -1;) {
         switch (option) {
@@ -288,6 +264,11 @@ static void read_options(int count, char **arguments) {
             case 'w': options.warm_s = number_of("warm-s", optarg, 0); break;
             case 's': options.seconds = number_of("seconds", optarg, 0.1); break;
             case 'c': options.is_consuming = true; break;
+            case 'm': options.records_max = (uint64_t)number_of("records-max", optarg, 1); break;
+            case 'q': options.queue = (long)number_of("queue", optarg, 1); break;
+            case 'i': options.is_idempotent = true; break;
+            case 'x': options.transaction_ms = number_of("transaction-ms", optarg, 1); break;
+            case 'a': options.abort_every = (uint64_t)number_of("abort-every", optarg, 2); break;
             default: fail("it is called as its first lines say");
         }
     }
@@ -297,15 +278,13 @@ static void read_options(int count, char **arguments) {
 
 int main(int count, char **arguments) {
     read_options(count, arguments);
-    acknowledged.us = malloc(SAMPLES_MAX * sizeof *acknowledged.us);
-    consumed.us = malloc(SAMPLES_MAX * sizeof *consumed.us);
-    char *value = malloc(options.record_bytes);
-    if (!acknowledged.us || !consumed.us || !value) fail("no memory");
-    for (size_t at = 0; at < options.record_bytes; at++) value[at] = (char)random_below(256); /* does not compress */
+    make_room(&acknowledged, SAMPLES_MAX);
+    make_room(&consumed, SAMPLES_MAX);
+    make_room(&commits, SAMPLES_MAX);
+    char *value = random_value(&random_state, options.record_bytes);
     pthread_t thread;
     start_producer();
-    rd_kafka_topic_t *topic = rd_kafka_topic_new(producer, options.topic, NULL);
-    if (!topic) fail("%s", rd_kafka_err2str(rd_kafka_last_error()));
+    rd_kafka_topic_t *topic = topic_of(producer, options.topic);
     if (options.is_consuming) {
         start_consumer(&thread);
         wait_for_consumer(topic, value);
@@ -316,6 +295,7 @@ int main(int count, char **arguments) {
         pthread_join(thread, NULL);
         say_latencies("consumed", &consumed);
     }
+    if (options.transaction_ms > 0) say_latencies("commits", &commits);
     puts("}");
     fflush(stdout);
     _Exit(0); /* nothing that is under way matters any more */

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,6 +11,28 @@ from bench.core.client import build, measured
 
 SOURCE: Final = Path(__file__).with_name("client.c")
 LIBRARIES: Final = ("rdkafka", "pthread")
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantees:
+    """What a producer asks for beside acks=all. `transaction_ms` 0: no transactions; else each is committed once it is so
+    old, every `abort_every`-th aborted instead.
+    """
+
+    is_idempotent: bool = False
+    transaction_ms: float = 0
+    abort_every: int = 0
+
+    @property
+    def arguments(self) -> list[str]:
+        return [
+            *(["--idempotent"] if self.is_idempotent else []),
+            *(["--transaction-ms", str(self.transaction_ms)] if self.transaction_ms else []),
+            *(["--abort-every", str(self.abort_every)] if self.abort_every else []),
+        ]
+
+
+PLAIN: Final = Guarantees()
 
 
 class Client:
@@ -30,16 +53,23 @@ class Client:
         seconds: float,
         rate_per_s: float = 0,
         is_consuming: bool = False,
+        guarantees: Guarantees = PLAIN,
+        queue_records: int = 0,
+        records_max: int = 0,
     ) -> dict[str, Any]:
         """Produce to partitions at random; what came of it, and the processor time of servers of these processes.
 
         `rate_per_s` 0: as fast as librdkafka takes them. `is_consuming`: a consumer beside it reads the topic's end.
-        Raises LoadFailed.
+        `queue_records`: so many may wait for their acknowledgement, 0: librdkafka's default. `records_max`: it ends after
+        so many; 0: with the time. Raises LoadFailed.
         """
         command = [
             *(str(self._program), "--bootstrap", bootstrap, "--topic", topic, "--partitions", str(partitions)),
             *("--record-bytes", str(record_bytes), "--rate", str(rate_per_s)),
             *("--warm-s", str(warm_s), "--seconds", str(seconds)),
             *(["--consume"] if is_consuming else []),
+            *(["--queue", str(queue_records)] if queue_records else []),
+            *(["--records-max", str(records_max)] if records_max else []),
+            *guarantees.arguments,
         ]
         return measured(command, pids)

@@ -10,6 +10,7 @@ import pytest
 
 from bench.cluster.__main__ import BENCH as CLUSTER
 from bench.core.__main__ import BENCH as CORE
+from bench.groups.__main__ import BENCH as GROUPS
 from bench.hdfs.__main__ import BENCH as HDFS
 from bench.loads.__main__ import BENCH as LOADS
 from bench.readme import BEGIN, CHAPTERS, END, README, Unfit, chapter, figures, fit, read_results, with_figures
@@ -19,7 +20,7 @@ from bench.table import table
 
 pytestmark = pytest.mark.unit
 
-BENCHES = {bench.name: bench for bench in (STANDALONE, HDFS, CLUSTER, LOADS, CORE)}
+BENCHES = {bench.name: bench for bench in (STANDALONE, HDFS, CLUSTER, LOADS, GROUPS, CORE)}
 MACHINE = {"cpu_model": "EPYC", "cpu_count": 2, "memory_gib": 24.0, "kernel": "6.1", "file_system": "ext4"}
 
 

@@ -1,0 +1,1 @@
+"""Transactions, committed offsets and groups whose coordinator assigns (KIP-848), of bmq and of Apache Kafka."""
