@@ -1,6 +1,6 @@
 """A shard's state as bytes: parts, one after another, each behind a header that says which kind it is.
 
-A record part is a record as it would stand in the log: groups. An offsets part has all of a group's offsets in one topic,
+A record part is a record as it would stand in the log: groups, of both protocols. An offsets part has all of a group's offsets in one topic,
 as columns (offset_columns.py).
 """
 
@@ -12,7 +12,10 @@ from struct import Struct
 from struct import error as struct_error
 from typing import Final, NamedTuple
 
+from bmq.coordinator.consumer.consumer_group import ConsumerGroup
 from bmq.coordinator.offset_columns import PackedOffsets, TopicOffsets, decode_text, encode_text
+from bmq.protocol.consumer_group_records import encode_key as encode_consumer_key
+from bmq.protocol.consumer_group_records import encode_value as encode_consumer_value
 from bmq.protocol.errors import MalformedMessage
 from bmq.protocol.group_records import GroupMetadataKey, GroupMetadataValue, encode_key, encode_value
 
@@ -29,6 +32,7 @@ class ShardState(NamedTuple):
 
     groups: Sequence[tuple[str, GroupMetadataValue]]
     offsets: Sequence[TopicOffsets | PackedOffsets]
+    consumer_groups: Sequence[ConsumerGroup] = ()
 
 
 async def encode_snapshot(state: ShardState) -> bytes:
@@ -38,6 +42,11 @@ async def encode_snapshot(state: ShardState) -> bytes:
     for group_id, value in state.groups:
         _append(out, _RECORD, encode_key(GroupMetadataKey(group=group_id)), encode_value(value))
         done = await _turn(done + _PART_OFFSETS)
+    for group in state.consumer_groups:
+        for key, record in group.as_records():
+            encoded = b"" if record is None else encode_consumer_value(record)
+            _append(out, _RECORD, encode_consumer_key(key), encoded)
+            done = await _turn(done + _PART_OFFSETS)
     for part in state.offsets:
         packed = part if isinstance(part, PackedOffsets) else part.packed()
         _append(out, _OFFSETS, encode_text(part.group) + encode_text(part.topic), packed.data)
