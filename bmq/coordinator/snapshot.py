@@ -44,8 +44,7 @@ async def encode_snapshot(state: ShardState) -> bytes:
         done = await _turn(done + _PART_OFFSETS)
     for group in state.consumer_groups:
         for key, record in group.as_records():
-            encoded = b"" if record is None else encode_consumer_value(record)
-            _append(out, _RECORD, encode_consumer_key(key), encoded)
+            _append(out, _RECORD, encode_consumer_key(key), encode_consumer_value(record))
             done = await _turn(done + _PART_OFFSETS)
     for part in state.offsets:
         packed = part if isinstance(part, PackedOffsets) else part.packed()

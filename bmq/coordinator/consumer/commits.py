@@ -18,10 +18,10 @@ def check_commit(
     group: ConsumerGroup,
     member_id: str,
     epoch: int,
-    partitions: Iterable[tuple[UUID | None, int]],
+    partitions: Iterable[tuple[UUID, int]],
     api_version: int,
 ) -> ErrorCode:
-    """The error of the whole request, of these (topic id, partition); None: there is no such topic.
+    """The error of the whole request, which is about these (topic id, partition).
 
     A member may lag behind: what it had by the epoch that it names, and still has, is its own to commit.
     """
@@ -53,9 +53,7 @@ def _stale(member: ConsumerMember) -> ErrorCode:
     return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
 
 
-def _has_since(member: ConsumerMember, topic_id: UUID | None, partition: int, epoch: int) -> bool:
-    if topic_id is None:
-        return False
+def _has_since(member: ConsumerMember, topic_id: UUID, partition: int, epoch: int) -> bool:
     since = member.assigned.get(topic_id, {}).get(partition)
     if since is None:
         since = member.pending.get(topic_id, {}).get(partition)

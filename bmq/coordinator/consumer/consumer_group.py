@@ -181,7 +181,7 @@ class ConsumerGroup:
             case records.RegexKey(regex=regex), _:
                 self.regexes.pop(regex, None)
 
-    def as_records(self) -> Iterator[ConsumerRecord]:
+    def as_records(self) -> Iterator[tuple[ConsumerKey, ConsumerValue]]:
         """Records from which the same group comes."""
         group = self.group_id
         for member in self.members.values():

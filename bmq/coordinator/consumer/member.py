@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Final
 
-from bmq.coordinator.consumer.assignment import NONE_OWNED, Owned, owned_of, owned_parts
+from bmq.coordinator.consumer.assignment import Owned, owned_of, owned_parts
 from bmq.coordinator.member import Protocols
 from bmq.protocol import consumer_group_records as records
 
@@ -63,8 +63,8 @@ class ConsumerMember:
     epoch: int = 0
     previous_epoch: int = NO_EPOCH
     state: MemberState = MemberState.STABLE
-    assigned: Owned = NONE_OWNED
-    pending: Owned = NONE_OWNED
+    assigned: Owned = field(default_factory=dict)
+    pending: Owned = field(default_factory=dict)
 
     @property
     def has_left_for_a_while(self) -> bool:
