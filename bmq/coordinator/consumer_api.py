@@ -19,8 +19,8 @@ from bmq.coordinator.effects import Joining, join_error, sync_error
 from bmq.coordinator.group_shard import GroupShard
 from bmq.coordinator.log_errors import coordinator_error
 from bmq.coordinator.metrics import GroupMetrics
-from bmq.coordinator.offset_api import OffsetApi
 from bmq.coordinator.topics import CurrentTopics, Topics, changes
+from bmq.coordinator.txn_offset_api import TxnOffsetApi
 from bmq.log.clock import Clock
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
@@ -47,7 +47,7 @@ class Dice(Protocol):
     def getrandbits(self, k: int, /) -> int: ...
 
 
-class ConsumerApi(OffsetApi):
+class ConsumerApi(TxnOffsetApi):
     """What GroupCoordinator answers about consumer groups."""
 
     def __init__(

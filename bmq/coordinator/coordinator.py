@@ -22,8 +22,10 @@ from bmq.coordinator.log_errors import coordinator_error, deletion_error
 from bmq.coordinator.member import Caller, distinct_protocols
 from bmq.coordinator.metrics import GroupMetrics
 from bmq.coordinator.topics import CurrentTopics
+from bmq.coordinator.txn_offset_api import TxnOffsetApi
 from bmq.log.clock import Clock
 from bmq.log.partition_log import ReplayableLog
+from bmq.log.transactions import TransactionVerifier
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
@@ -52,11 +54,18 @@ CLASSIC: Final = "classic"
 _CLOSE_SNAPSHOT_RECORDS_MIN: Final = 1_000
 
 
-class GroupCoordinator(ConsumerApi):
+class GroupCoordinator(ConsumerApi, TxnOffsetApi):
     """All groups whose shards this process owns. Make it inside the event loop that uses it."""
 
     def __init__(
-        self, shards: Shards, clock: Clock, rng: Dice, config: CoordinatorConfig, image: CurrentTopics
+        self,
+        shards: Shards,
+        clock: Clock,
+        rng: Dice,
+        config: CoordinatorConfig,
+        image: CurrentTopics,
+        *,
+        verifier: TransactionVerifier | None = None,
     ) -> None:
         self.metrics = GroupMetrics(self._groups_by_state, self._offset_count)
 
@@ -64,7 +73,7 @@ class GroupCoordinator(ConsumerApi):
             return GroupShard(number, log, clock, config, self.metrics, image, on_lost)
 
         directory = ShardDirectory(GroupShard.kind, shards, make, config)
-        super().__init__(directory, clock, rng, config, image, self.metrics)
+        super().__init__(directory, clock, rng, config, image, self.metrics, verifier)
         self._loop = asyncio.get_running_loop()
         self._handlers: Final[Mapping[ApiKey, RequestMethod]] = {
             ApiKey.JOIN_GROUP: self.join_group,
@@ -79,6 +88,7 @@ class GroupCoordinator(ConsumerApi):
             ApiKey.OFFSET_DELETE: self.offset_delete,
             ApiKey.CONSUMER_GROUP_HEARTBEAT: self.consumer_group_heartbeat,
             ApiKey.CONSUMER_GROUP_DESCRIBE: self.consumer_group_describe,
+            ApiKey.TXN_OFFSET_COMMIT: self.txn_offset_commit,
         }
 
     async def handle(self, api_key: ApiKey, request: Any, context: RequestContext) -> Any:
@@ -285,7 +295,7 @@ class GroupCoordinator(ConsumerApi):
                 described.append(DescribedGroup(group_id=group_id, error_code=coordinator_error(error)))
                 continue
             answer = _described(group_id, shard, context.api_version)
-            if request.include_authorized_operations:
+            if request.include_authorized_operations and answer.error_code == ErrorCode.NONE:
                 answer.authorized_operations = AUTHORIZED_OPERATIONS
             described.append(answer)
         return DescribeGroupsResponse(groups=described)

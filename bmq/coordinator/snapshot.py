@@ -1,7 +1,8 @@
 """A shard's state as bytes: parts, one after another, each behind a header that says which kind it is.
 
-A record part is a record as it would stand in the log: groups, of both protocols. An offsets part has all of a group's offsets in one topic,
-as columns (offset_columns.py).
+A record part is a record as it would stand in the log: groups, of both protocols. An offsets part has all of a group's
+offsets in one topic, as columns (offset_columns.py). A transaction part has an open transaction with its pending
+offsets (pending_offsets.py).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final, NamedTuple
 
 from bmq.coordinator.consumer.consumer_group import ConsumerGroup
 from bmq.coordinator.offset_columns import PackedOffsets, TopicOffsets, decode_text, encode_text
+from bmq.coordinator.pending_offsets import OpenTransaction
 from bmq.protocol.consumer_group_records import encode_key as encode_consumer_key
 from bmq.protocol.consumer_group_records import encode_value as encode_consumer_value
 from bmq.protocol.errors import MalformedMessage
@@ -22,6 +24,7 @@ from bmq.protocol.group_records import GroupMetadataKey, GroupMetadataValue, enc
 _HEADER: Final = Struct(">iii")  # kind, bytes of the first half, bytes of the second
 _RECORD: Final = 0  # key, value
 _OFFSETS: Final = 1  # group and topic, columns
+_TRANSACTION: Final = 2  # producer, pending offsets
 _OFFSETS_PER_TURN_MAX: Final = 5_000
 _PART_OFFSETS: Final = 20
 """What a part costs beside its offsets, counted in offsets."""
@@ -33,6 +36,7 @@ class ShardState(NamedTuple):
     groups: Sequence[tuple[str, GroupMetadataValue]]
     offsets: Sequence[TopicOffsets | PackedOffsets]
     consumer_groups: Sequence[ConsumerGroup] = ()
+    transactions: Sequence[OpenTransaction] = ()
 
 
 async def encode_snapshot(state: ShardState) -> bytes:
@@ -50,6 +54,9 @@ async def encode_snapshot(state: ShardState) -> bytes:
         packed = part if isinstance(part, PackedOffsets) else part.packed()
         _append(out, _OFFSETS, encode_text(part.group) + encode_text(part.topic), packed.data)
         done = await _turn(done + _PART_OFFSETS + (0 if packed is part else part.offset_count))
+    for transaction in state.transactions:
+        _append(out, _TRANSACTION, *transaction.encoded())
+        done = await _turn(done + _PART_OFFSETS + len(transaction.offsets))
     return bytes(out)
 
 
@@ -66,8 +73,8 @@ async def _turn(done: int) -> int:
     return 0
 
 
-def decode_snapshot(data: bytes) -> Iterator[tuple[bytes, bytes] | PackedOffsets]:
-    """Encoded records, and offsets. Raises MalformedMessage for bytes that are no snapshot."""
+def decode_snapshot(data: bytes) -> Iterator[tuple[bytes, bytes] | PackedOffsets | OpenTransaction]:
+    """Encoded records, offsets, and open transactions. Raises MalformedMessage for bytes that are no snapshot."""
     position = 0
     while position < len(data):
         try:
@@ -83,6 +90,8 @@ def decode_snapshot(data: bytes) -> Iterator[tuple[bytes, bytes] | PackedOffsets
             yield data[start:middle], data[middle:position]
         elif kind == _OFFSETS:
             yield PackedOffsets(*_names(data[start:middle]), data[middle:position])
+        elif kind == _TRANSACTION:
+            yield OpenTransaction.decoded(data[start:middle], data[middle:position])
         else:
             raise MalformedMessage(f"a group snapshot with a part of unknown kind {kind}")
 
