@@ -231,9 +231,7 @@ _FORMATS: Final[dict[int, tuple[Format, Format | None]]] = {
     16: (_key_format(RegexKey, "group", "regex"), _REGEX),
 }
 _TYPES: Final[dict[type, int]] = {key.message_class: number for number, (key, _) in _FORMATS.items()}
-_VALUES: Final[dict[type, Format]] = {
-    value.message_class: value for _, value in _FORMATS.values() if value is not None
-}
+_VALUES: Final[dict[type, Format]] = {value.message_class: value for _, value in _FORMATS.values() if value is not None}
 
 
 def encode_key(key: ConsumerKey) -> bytes:

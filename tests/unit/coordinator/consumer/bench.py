@@ -216,7 +216,9 @@ class Bench:
         return code
 
     def classic_leave(self, *identities: tuple[str, str | None]) -> list[int]:
-        leaving = [MemberIdentity(member_id=member_id, group_instance_id=instance) for member_id, instance in identities]
+        leaving = [
+            MemberIdentity(member_id=member_id, group_instance_id=instance) for member_id, instance in identities
+        ]
         answers = self.decide(lambda draft: classic_members.leave(draft, leaving, self.around))
         return [answer.error_code for answer in answers]
 
