@@ -56,11 +56,15 @@ class Bench:
         self.draft: Draft | None = None
         self.is_stale = False
         self._ids: dict[str, UUID] = {}
+        self._last_id = 0
 
     # ---------------------------------------------------------------- the world
 
     def topic_id(self, name: str) -> UUID:
-        return self._ids.setdefault(name, UUID(int=len(self._ids) + 1))
+        if name not in self._ids:
+            self._last_id += 1
+            self._ids[name] = UUID(int=self._last_id)
+        return self._ids[name]
 
     @property
     def image(self) -> FakeTopics:
