@@ -2,12 +2,74 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class GroupTerms(NamedTuple):
+    """What one consumer group's members are held to."""
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    assignment_interval_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerConfig:
+    """Of consumer groups of the new protocol: Kafka's `group.consumer.*` (KIP-848)."""
+
+    session_timeout_ms: int = 45_000
+    min_session_timeout_ms: int = 45_000
+    max_session_timeout_ms: int = 60_000
+    heartbeat_interval_ms: int = 5_000
+    min_heartbeat_interval_ms: int = 5_000
+    max_heartbeat_interval_ms: int = 15_000
+    assignment_interval_ms: int = 1_000
+    min_assignment_interval_ms: int = 0
+    max_assignment_interval_ms: int = 15_000
+    max_size: int = 2**31 - 1
+    assignors: tuple[str, ...] = ("uniform", "range")
+    """The first is taken unless most members want another."""
+    migration_policy: str = "bidirectional"
+    regex_refresh_interval_ms: int = 600_000
+    regex_pause_ms: int = 10_000
+    """Between two looks at all topics for one group's regular expressions."""
+
+    def terms(self, group_configs: Mapping[str, str]) -> GroupTerms:
+        """With what is set for one group; what is out of bounds by now counts as the bound."""
+
+        def value(name: str, default: int, low: int, high: int) -> int:
+            text = group_configs.get(f"consumer.{name}")
+            return default if text is None else max(low, min(int(text), high))
+
+        return GroupTerms(
+            value(
+                "session.timeout.ms",
+                self.session_timeout_ms,
+                self.min_session_timeout_ms,
+                self.max_session_timeout_ms,
+            ),
+            value(
+                "heartbeat.interval.ms",
+                self.heartbeat_interval_ms,
+                self.min_heartbeat_interval_ms,
+                self.max_heartbeat_interval_ms,
+            ),
+            value(
+                "assignment.interval.ms",
+                self.assignment_interval_ms,
+                self.min_assignment_interval_ms,
+                self.max_assignment_interval_ms,
+            ),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorConfig:
     """What group.py, offsets.py and the runtime obey; the lower half is ours."""
+
+    consumer: ConsumerConfig = ConsumerConfig()
 
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol
-from uuid import UUID
+from typing import Any, Final
 
 from bmq.coordinator.config import CoordinatorConfig
+from bmq.coordinator.consumer.consumer_group import CONSUMER, ConsumerGroupState
+from bmq.coordinator.consumer_api import AUTHORIZED_OPERATIONS, ConsumerApi, Dice
 from bmq.coordinator.directory import ShardDirectory, Shards
 from bmq.coordinator.effects import GroupState, Joining, join_error, sync_error
 from bmq.coordinator.group import Group
@@ -50,18 +51,10 @@ from bmq.protocol.messages.sync_group_response import SyncGroupResponse
 from bmq.protocol.request_context import RequestContext, RequestMethod
 
 CLASSIC: Final = "classic"
-AUTHORIZED_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
-"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS (AclOperation's numbers): there are no ACLs to say less."""
 _CLOSE_SNAPSHOT_RECORDS_MIN: Final = 1_000
 
 
-class Dice(Protocol):
-    """Where member ids come from; random.Random is one."""
-
-    def getrandbits(self, k: int, /) -> int: ...
-
-
-class GroupCoordinator(TxnOffsetApi):
+class GroupCoordinator(ConsumerApi, TxnOffsetApi):
     """All groups whose shards this process owns. Make it inside the event loop that uses it."""
 
     def __init__(
@@ -77,11 +70,10 @@ class GroupCoordinator(TxnOffsetApi):
         self.metrics = GroupMetrics(self._groups_by_state, self._offset_count)
 
         def make(number: int, log: ReplayableLog, on_lost: Callable[[GroupShard], None]) -> GroupShard:
-            return GroupShard(number, log, clock, config, self.metrics, on_lost)
+            return GroupShard(number, log, clock, config, self.metrics, image, on_lost)
 
-        super().__init__(ShardDirectory(GroupShard.kind, shards, make, config), clock, image, self.metrics, verifier)
-        self.config = config
-        self._rng = rng
+        directory = ShardDirectory(GroupShard.kind, shards, make, config)
+        super().__init__(directory, clock, rng, config, image, self.metrics, verifier)
         self._loop = asyncio.get_running_loop()
         self._handlers: Final[Mapping[ApiKey, RequestMethod]] = {
             ApiKey.JOIN_GROUP: self.join_group,
@@ -94,6 +86,8 @@ class GroupCoordinator(TxnOffsetApi):
             ApiKey.OFFSET_COMMIT: self.offset_commit,
             ApiKey.OFFSET_FETCH: self.offset_fetch,
             ApiKey.OFFSET_DELETE: self.offset_delete,
+            ApiKey.CONSUMER_GROUP_HEARTBEAT: self.consumer_group_heartbeat,
+            ApiKey.CONSUMER_GROUP_DESCRIBE: self.consumer_group_describe,
             ApiKey.TXN_OFFSET_COMMIT: self.txn_offset_commit,
         }
 
@@ -164,14 +158,6 @@ class GroupCoordinator(TxnOffsetApi):
             shard = await self.directory.get(request.group_id)
         except KafkaError as error:
             return join_error(coordinator_error(error), request.member_id)
-        group = shard.groups.get(request.group_id)
-        if group is None:
-            if request.member_id:
-                return join_error(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
-            if len(shard.groups) >= config.groups_per_shard_max:
-                return join_error(ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
-            group = shard.groups[request.group_id] = Group(request.group_id, config)
-        uuid = UUID(int=self._rng.getrandbits(128), version=4)
         # Kafka shows hosts as Java's InetAddress does, with a slash in front; tools expect it.
         caller: Caller = self._loop.create_future()
         joining = Joining(
@@ -181,8 +167,18 @@ class GroupCoordinator(TxnOffsetApi):
             context.api_version,
             client_id=context.client_id or "",
             client_host=f"/{context.client_host}",
-            new_member_uuid=str(uuid),
+            new_member_uuid=self._new_uuid(),
         )
+        consumer_answer = await self._join_consumer(shard, joining)
+        if consumer_answer is not None:
+            return consumer_answer
+        group = shard.groups.get(request.group_id)
+        if group is None:
+            if request.member_id:
+                return join_error(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
+            if shard.group_count >= config.groups_per_shard_max:
+                return join_error(ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
+            group = shard.groups[request.group_id] = Group(request.group_id, config)
         shard.perform(group, group.join(joining, shard.now()))
         shard.forget_if_unused(group)
         try:
@@ -203,6 +199,8 @@ class GroupCoordinator(TxnOffsetApi):
             return sync_error(coordinator_error(error))
         group = shard.groups.get(request.group_id)
         if group is None:
+            if shard.consumer.find(request.group_id) is not None:
+                return self._sync_consumer(shard, request)
             return sync_error(ErrorCode.UNKNOWN_MEMBER_ID)
         caller: Caller = self._loop.create_future()
         shard.perform(group, group.sync(request, caller, shard.now()))
@@ -229,6 +227,8 @@ class GroupCoordinator(TxnOffsetApi):
                 )
         group = shard.groups.get(group_id)
         if group is None:
+            if shard.consumer.find(group_id) is not None:
+                return self._heartbeat_consumer(shard, request)
             return HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
         code = group.heartbeat(
             request.member_id, request.group_instance_id, request.generation_id, self._loop.time() * 1000
@@ -243,11 +243,15 @@ class GroupCoordinator(TxnOffsetApi):
             return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
         try:
             shard = await self._existing(request.group_id)
+            consumers = await self._leave_consumer(shard, request.group_id, leaving)
         except KafkaError as error:
             return LeaveGroupResponse(error_code=coordinator_error(error))
         group = shard.groups.get(request.group_id)
-        if group is None:
-            left: Sequence[MemberResponse] = [
+        left: Sequence[MemberResponse]
+        if consumers is not None:
+            left = consumers
+        elif group is None:
+            left = [
                 MemberResponse(
                     member_id=identity.member_id,
                     group_instance_id=identity.group_instance_id,
@@ -268,8 +272,7 @@ class GroupCoordinator(TxnOffsetApi):
     async def list_groups(self, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
         """ListGroups 0-5: the groups of every shard this process owns; none while there is no offsets topic."""
         states = {state.strip().lower() for state in request.states_filter}
-        if request.types_filter and CLASSIC not in {kind.lower() for kind in request.types_filter}:
-            return ListGroupsResponse()
+        kinds = {kind.strip().lower() for kind in request.types_filter} or {CLASSIC, CONSUMER}
         try:
             shards = await self.directory.all() if self._has_offsets_topic() else []
         except KafkaError as error:
@@ -277,16 +280,9 @@ class GroupCoordinator(TxnOffsetApi):
         listed = []
         for shard in shards:
             for group_id in shard.group_ids():
-                group = shard.groups.get(group_id)
-                state = GroupState.EMPTY if group is None else group.state
-                if states and state.lower() not in states:
-                    continue
-                protocol_type = (group.protocol_type or "") if group is not None else ""
-                listed.append(
-                    ListedGroup(
-                        group_id=group_id, protocol_type=protocol_type, group_state=state.value, group_type=CLASSIC
-                    )
-                )
+                group = _listed(group_id, shard)
+                if group.group_type in kinds and (not states or group.group_state.lower() in states):
+                    listed.append(group)
         return ListGroupsResponse(groups=listed)
 
     async def describe_groups(self, request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
@@ -306,18 +302,24 @@ class GroupCoordinator(TxnOffsetApi):
 
     async def delete_groups(self, request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
         """DeleteGroups 0-3. A group's failure is its own."""
-        writes: dict[str, asyncio.Future[int]] = {}
+        writes: dict[str, asyncio.Future[int] | asyncio.Future[ErrorCode]] = {}
         results = {}
         for group_id in dict.fromkeys(request.groups_names):
             results[group_id] = DeletableGroupResult(group_id=group_id)
             try:
                 shard, _ = await self._with_group(group_id)
-                writes[group_id] = _delete(group_id, shard)
+                consumer = shard.consumer.find(group_id)
+                if consumer is None:
+                    writes[group_id] = _delete(group_id, shard)
+                else:
+                    writes[group_id] = asyncio.ensure_future(self._delete_consumer(shard, consumer))
             except KafkaError as error:
                 _fail(results[group_id], error)
         for group_id, write in writes.items():
             try:
-                await asyncio.shield(write)
+                told = await asyncio.shield(write)
+                if isinstance(told, ErrorCode) and told is not ErrorCode.NONE:
+                    _fail(results[group_id], KafkaError(told, f"Group {group_id} cannot be deleted."))
             except BmqError as error:
                 results[group_id].error_code = deletion_error(error)
                 results[group_id].error_message = str(error)
@@ -326,17 +328,35 @@ class GroupCoordinator(TxnOffsetApi):
     # ---------------------------------------------------------------- inside
 
     def _groups_by_state(self) -> dict[str, int]:
-        counts = {state.value: 0 for state in GroupState if state is not GroupState.DEAD}
+        counts = {state.value: 0 for state in (*GroupState, *ConsumerGroupState) if state is not GroupState.DEAD}
         for shard in self.directory.ready.values():
             counts[GroupState.EMPTY.value] += sum(
-                group_id not in shard.groups for group_id in shard.offsets.group_ids()
+                group_id not in shard.groups and group_id not in shard.consumer.groups
+                for group_id in shard.offsets.group_ids()
             )
-            for group in shard.groups.values():
-                counts[group.state.value] += 1
+            states = [group.state.value for group in shard.groups.values()]
+            states += (group.state.value for group in shard.consumer.groups.values())
+            for state in states:
+                counts[state] += 1
         return counts
 
     def _offset_count(self) -> int:
         return sum(shard.offsets.count for shard in self.directory.ready.values())
+
+
+def _listed(group_id: str, shard: GroupShard) -> ListedGroup:
+    consumer = shard.consumer.find(group_id)
+    if consumer is not None:
+        return ListedGroup(
+            group_id=group_id, protocol_type=CONSUMER, group_state=consumer.state.value, group_type=CONSUMER
+        )
+    group = shard.groups.get(group_id)
+    return ListedGroup(
+        group_id=group_id,
+        protocol_type="" if group is None else group.protocol_type or "",
+        group_state=(GroupState.EMPTY if group is None else group.state).value,
+        group_type=CLASSIC,
+    )
 
 
 def _described(group_id: str, shard: GroupShard, api_version: int) -> DescribedGroup:
@@ -360,14 +380,17 @@ def _described(group_id: str, shard: GroupShard, api_version: int) -> DescribedG
                 for member in group.members
             ],
         )
-    if shard.offsets.has_group(group_id):
+    is_consumer = shard.consumer.find(group_id) is not None
+    if not is_consumer and shard.offsets.has_group(group_id):
         return DescribedGroup(group_id=group_id, group_state=GroupState.EMPTY.value)
     if api_version >= 6:  # KIP-1043
         return DescribedGroup(
             group_id=group_id,
             group_state=GroupState.DEAD.value,
             error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-            error_message=f"Group {group_id} not found.",
+            error_message=f"Group {group_id} is not a classic group."
+            if is_consumer
+            else f"Group {group_id} not found.",
         )
     return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
 

@@ -340,6 +340,23 @@ class Group:
         self.wake_ms = NEVER_MS
         return effects
 
+    def rebalance(self, now: Moment) -> Effects:
+        """Everybody shall join anew: the group was one of another kind until now."""
+        return self._prepare_rebalance(now) if self.state is GroupState.STABLE else []
+
+    @property
+    def may_expire_offsets(self) -> bool:
+        """Not while members come and go, nor when it is not known what they are subscribed to (KIP-211)."""
+        if self.protocol_type is None or self.state is GroupState.EMPTY:
+            return True
+        return self.state is GroupState.STABLE and self.topics is not None
+
+    @property
+    def empty_since_ms(self) -> int | None:
+        """From when on its offsets' retention counts, by the wall clock; None: from each commit."""
+        is_empty = self.protocol_type is not None and self.state is GroupState.EMPTY
+        return self.state_since_ms if is_empty and self.state_since_ms >= 0 else None
+
     @property
     def is_unused(self) -> bool:
         """Whether forgetting it loses nothing: never written, nobody in it."""

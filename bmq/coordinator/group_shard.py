@@ -1,36 +1,41 @@
 """The group coordinator's state machine: groups and committed offsets of one partition of `__consumer_offsets`.
 
-Performs what group.py and offsets.py decide. One heap of wake-up times serves all groups of the shard: a heartbeat
-touches neither it nor the shard's timer.
+Performs what group.py and offsets.py decide; the groups of the new protocol (KIP-848) are in consumer/. One heap of
+wake-up times serves all groups of the shard: a heartbeat touches neither it nor the shard's timer.
 """
 
 from __future__ import annotations
 
 import asyncio
-import heapq
+import contextlib
 import struct
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
-from typing import ClassVar, Final
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, ClassVar, Final
 
 import structlog
 
 from bmq.coordinator.config import CoordinatorConfig
+from bmq.coordinator.consumer.draft import Draft
+from bmq.coordinator.consumer.progress import Surroundings
+from bmq.coordinator.consumer.runtime import ConsumerGroups
 from bmq.coordinator.effects import Answer, Effects, GroupState, Moment, Persist
 from bmq.coordinator.group import Group
 from bmq.coordinator.log_errors import coordinator_error
-from bmq.coordinator.member import NEVER_MS
 from bmq.coordinator.metrics import GroupMetrics
 from bmq.coordinator.offset_columns import PackedOffsets
 from bmq.coordinator.offsets import Offsets, Record
 from bmq.coordinator.pending_offsets import OpenTransaction
 from bmq.coordinator.shard import Shard
 from bmq.coordinator.snapshot import ShardState, decode_snapshot, encode_snapshot
+from bmq.coordinator.topics import CurrentTopics
 from bmq.coordinator.transaction_gate import TransactionGate
+from bmq.coordinator.wake_ups import WakeUps
 from bmq.log.clock import Clock
 from bmq.log.partition_log import ReplayableLog
 from bmq.log.state_log import Producer, SnapshotPolicy
 from bmq.log.transactions import TransactionMarker
+from bmq.protocol.consumer_group_records import is_consumer_key
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError, MalformedMessage
 from bmq.protocol.group_records import (
@@ -47,7 +52,6 @@ from bmq.protocol.group_records import (
 
 _log = structlog.get_logger("bmq.coordinator")
 
-_STALE_WAKE_UPS_MAX: Final = 64
 _PARTS_PER_TURN_MAX: Final = 2_000
 
 
@@ -63,18 +67,19 @@ class GroupShard(Shard):
         clock: Clock,
         config: CoordinatorConfig,
         metrics: GroupMetrics,
+        image: CurrentTopics,
         on_lost: Callable[[GroupShard], None],
     ) -> None:
         policy = SnapshotPolicy(config.snapshot_records_max, config.snapshot_bytes_max)
         super().__init__(number, log, clock, policy, metrics, on_lost)
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets(config)
+        self.consumer = ConsumerGroups(self, config, metrics, image)
         self.transactions = TransactionGate(number, lambda producer_id: self.offsets.pending.open_epoch(producer_id))
         self._config = config
         self._metrics = metrics
         self._loading: dict[str, GroupMetadataValue] | None = {}
-        self._heap: list[tuple[float, str]] = []
-        self._scheduled: dict[str, float] = {}
+        self._wake_ups = WakeUps()
         self._expiry: asyncio.Handle | None = None
         self._commits: dict[str, set[asyncio.Future[int]]] = {}
         self._persisting: Counter[str] = Counter()  # records on their way, by group
@@ -87,6 +92,7 @@ class GroupShard(Shard):
         for group_id, value in loading.items():
             group = self.groups[group_id] = Group(group_id, self._config)
             self.perform(group, group.load(value, now))
+        self.consumer.begin()
         self._schedule_expiry()
 
     def unload(self, error: ErrorCode) -> None:
@@ -99,6 +105,7 @@ class GroupShard(Shard):
                 _log.exception("group_not_unloaded", shard=self.number, group=group.group_id)
         self.groups = {}
         self.offsets = Offsets(self._config)
+        self.consumer.unload(error)
 
     def close(self) -> None:
         """Stop timers and background writes."""
@@ -109,20 +116,25 @@ class GroupShard(Shard):
 
     @property
     def size(self) -> int:
-        return len(self.groups) + self.offsets.count + self.offsets.pending.count
+        return len(self.groups) + self.consumer.size + self.offsets.count + self.offsets.pending.count
 
     @property
     def facts(self) -> dict[str, int]:
-        return {"groups": len(self.groups), "offsets": self.offsets.count}
+        return {"groups": self.group_count, "offsets": self.offsets.count}
+
+    @property
+    def group_count(self) -> int:
+        """Of groups with members or a record."""
+        return len(self.groups) + len(self.consumer.groups)
 
     # ---------------------------------------------------------------- groups
 
     def has_group(self, group_id: str) -> bool:
         """Also one that has nothing but offsets."""
-        return group_id in self.groups or self.offsets.has_group(group_id)
+        return group_id in self.groups or group_id in self.consumer.groups or self.offsets.has_group(group_id)
 
     def group_ids(self) -> list[str]:
-        return [*self.groups, *(group_id for group_id in self.offsets.group_ids() if group_id not in self.groups)]
+        return list(dict.fromkeys((*self.groups, *self.consumer.groups, *self.offsets.group_ids())))
 
     def perform(self, group: Group, effects: Effects) -> None:
         """Carry out a group's effects and see to its next wake-up. Whatever this raises, the shard is lost."""
@@ -137,8 +149,36 @@ class GroupShard(Shard):
             self.fail(error)
             raise
 
+    # What consumer/runtime.py needs of the classic groups.
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something behind the requests, which ends with the shard."""
+        self._spawn(work)
+
+    def classic_group(self, group_id: str) -> Group | None:
+        return self.groups.get(group_id)
+
+    def is_classic_writing(self, group_id: str) -> bool:
+        return group_id in self._persisting
+
+    def classic_replaced(self, group_id: str) -> None:
+        """A consumer group is in its place: who waits joins anew, and is a member of that."""
+        if self._loading is not None:
+            self._loading.pop(group_id, None)
+        group = self.groups.pop(group_id, None)
+        if group is not None:
+            self._wake_ups.forget(group_id)
+            self.perform(group, group.unload(ErrorCode.REBALANCE_IN_PROGRESS))
+
+    def rebalance_classic(self, group_id: str) -> None:
+        group = self.groups.get(group_id)
+        if group is not None:
+            self.perform(group, group.rebalance(self.now()))
+
     def _persist(self, group: Group, persist: Persist) -> None:
         try:
+            if self.consumer.is_writing(group.group_id):
+                raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS, "the group is becoming a consumer group")
             record = (encode_key(GroupMetadataKey(group=group.group_id)), encode_value(persist.value))
             size_bytes = sum(map(len, record))
             if size_bytes > self._config.message_max_bytes:
@@ -162,6 +202,7 @@ class GroupShard(Shard):
             try:
                 self._persisted(group, persist, done.exception())
                 self.forget_if_unused(group)
+                self.consumer.classic_settled(group.group_id)
             except Exception as error:
                 self.fail(error)
 
@@ -225,13 +266,15 @@ class GroupShard(Shard):
         try:
             named = decode_key(key)
             told = decode_value(named, value)
+            if isinstance(named, UnknownKey) and is_consumer_key(named.key_type):
+                self.consumer.replay(key, value)
         except MalformedMessage as error:
             _log.error("group_record_skipped", shard=self.number, error=str(error))
             return
         if isinstance(named, OffsetCommitKey):
             self.offsets.replay(named, told if isinstance(told, OffsetCommitValue) else None)
         elif isinstance(named, UnknownKey):
-            return  # consumer, share and streams groups: not ours to keep yet
+            return  # share and streams groups: not ours to keep yet
         else:
             self._apply_group(named.group, told if isinstance(told, GroupMetadataValue) else None)
 
@@ -256,6 +299,8 @@ class GroupShard(Shard):
         self.transactions.ended(producer)
 
     def _apply_group(self, group_id: str, value: GroupMetadataValue | None) -> None:
+        if value is not None:
+            self.consumer.drop(group_id)  # what it was before
         if self._loading is not None:
             # Only a group's last record counts: groups are made when all have been seen.
             if value is None:
@@ -285,7 +330,7 @@ class GroupShard(Shard):
         is_here = self.groups.get(group.group_id) is group
         if is_here and group.is_unused and group.group_id not in self._persisting:
             del self.groups[group.group_id]
-            self._scheduled.pop(group.group_id, None)
+            self._wake_ups.forget(group.group_id)
 
     # ---------------------------------------------------------------- snapshots
 
@@ -294,6 +339,7 @@ class GroupShard(Shard):
         return ShardState(
             [(group_id, group.written) for group_id, group in self.groups.items() if group.written is not None],
             self.offsets.copied(),
+            self.consumer.copied(),
             self.offsets.pending.copied(),
         )
 
@@ -315,35 +361,22 @@ class GroupShard(Shard):
 
     @property
     def wake_ms(self) -> float:
-        return self._heap[0][0] if self._heap else NEVER_MS
+        return min(self._wake_ups.next_ms, self.consumer.wake_ms)
 
     def _schedule(self, group: Group) -> None:
-        wake_ms = group.wake_ms
-        if wake_ms >= self._scheduled.get(group.group_id, NEVER_MS) or self.is_lost:
-            return
-        self._scheduled[group.group_id] = wake_ms
-        if len(self._heap) > 2 * len(self._scheduled) + _STALE_WAKE_UPS_MAX:
-            self._heap = [(at_ms, group_id) for group_id, at_ms in self._scheduled.items()]
-            heapq.heapify(self._heap)
-        else:
-            heapq.heappush(self._heap, (wake_ms, group.group_id))
-        self.arm()
+        if not self.is_lost and self._wake_ups.schedule(group.group_id, group.wake_ms):
+            self.arm()
 
     def stood_still(self) -> None:
         """Members' heartbeats lie unread in the sockets, or were dropped there."""
         loop_ms = self.now().loop_ms
         for group in self.groups.values():
             group.stood_still(loop_ms)
+        self.consumer.stood_still()
 
     def tick(self, now: Moment) -> None:
-        # What becomes due meanwhile has its turn after the event loop's others.
-        due = []
-        while self._heap and self._heap[0][0] <= now.loop_ms:
-            due.append(heapq.heappop(self._heap))
-        for wake_ms, group_id in due:
-            if self._scheduled.get(group_id) != wake_ms:
-                continue  # an earlier wake-up took its place
-            del self._scheduled[group_id]
+        self.consumer.tick(now)
+        for group_id in self._wake_ups.due(now.loop_ms):
             group = self.groups.get(group_id)
             if group is None:
                 continue
@@ -384,15 +417,28 @@ class GroupShard(Shard):
         while left and looked_at < self._config.expiry_offsets_per_turn_max:
             group_id = left.pop()
             group = self.groups.get(group_id)
+            consumer = self.consumer.find(group_id)
             looked_at += 1 + self.offsets.count_of(group_id)
-            expired, is_empty = self.offsets.expire(group_id, group, now_ms)
+            expired, is_empty = self.offsets.expire(group_id, consumer or group, now_ms)
             self._metrics.expired_offsets += len(expired)
             records += expired
             if is_empty and group is not None and group.state is GroupState.EMPTY and group.written is not None:
                 records.append((encode_key(GroupMetadataKey(group=group_id)), None))
+            if is_empty and consumer is not None and not consumer.members:
+                self._spawn(self._delete_unused(group_id))
         if records:
             _log.info("group_offsets_expired", shard=self.number, tombstones=len(records))
             self.append(records)
+
+    async def _delete_unused(self, group_id: str) -> None:
+        """An empty consumer group whose last offset has expired."""
+
+        def decide(draft: Draft, around: Surroundings) -> None:
+            if draft.group is not None and not draft.group.members and not self.offsets.has_group(group_id):
+                draft.delete()
+
+        with contextlib.suppress(KafkaError):  # the next round is as good
+            await self.consumer.decide(group_id, decide)
 
 
 def _answer(effect: Answer) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from uuid import UUID
 
+from bmq.coordinator.consumer.commits import check_commit, check_fetch
 from bmq.coordinator.directory import ShardDirectory
 from bmq.coordinator.effects import GroupState
 from bmq.coordinator.group_shard import GroupShard
 from bmq.coordinator.log_errors import coordinator_error, deletion_error
 from bmq.coordinator.metrics import GroupMetrics
 from bmq.coordinator.offsets import NO_OFFSET, refused
-from bmq.coordinator.topics import OFFSETS_TOPIC, CurrentTopics
+from bmq.coordinator.topics import OFFSETS_TOPIC, CurrentTopics, find_topic
 from bmq.log.clock import Clock
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
@@ -70,6 +72,10 @@ class OffsetApi:
 
     def _check_committer(self, shard: GroupShard, request: OffsetCommitRequest, api_version: int) -> ErrorCode:
         generation = request.generation_id_or_member_epoch
+        consumer = shard.consumer.find(request.group_id)
+        if consumer is not None:
+            partitions = self._existing_partitions(request)
+            return check_commit(consumer, request.member_id, generation, partitions, api_version)
         group = shard.groups.get(request.group_id)
         if group is not None:
             return group.check_offset_commit(
@@ -80,6 +86,15 @@ class OffsetApi:
         if shard.offsets.has_group(request.group_id):
             return ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.GROUP_ID_NOT_FOUND if api_version >= 9 else ErrorCode.ILLEGAL_GENERATION
+
+    def _existing_partitions(self, request: OffsetCommitRequest) -> Iterator[tuple[UUID, int]]:
+        """(topic id, partition); what does not exist has an error of its own."""
+        topics = self._image()
+        for asked in request.topics:
+            topic = find_topic(topics, asked.name, asked.topic_id)
+            if topic is not None:
+                for part in asked.partitions:
+                    yield topic.topic_id, part.partition_index
 
     # ---------------------------------------------------------------- fetch
 
@@ -141,6 +156,11 @@ class OffsetApi:
         if shard.is_lost:
             # Lost while we waited for another shard's proof. Its offsets are dropped, so do not answer "no offsets".
             return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=ErrorCode.NOT_COORDINATOR)
+        consumer = shard.consumer.find(asked.group_id)
+        if consumer is not None:
+            code = check_fetch(consumer, asked.member_id, asked.member_epoch)
+            if code is not ErrorCode.NONE:
+                return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=code)
         self.metrics.fetches += 1
         topics = self._image()
         offsets = shard.offsets
@@ -164,7 +184,8 @@ class OffsetApi:
             group = shard.groups.get(group_id)
             if group is not None and group.state is not GroupState.EMPTY and not group.uses_consumer_protocol:
                 return OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP)
-            records, topics = shard.offsets.delete(group_id, group, request.topics, self._image())
+            subscriber = shard.consumer.find(group_id) or group
+            records, topics = shard.offsets.delete(group_id, subscriber, request.topics, self._image())
         except BmqError as error:
             return OffsetDeleteResponse(error_code=coordinator_error(error))
         if records:

@@ -11,12 +11,10 @@ written behind a commit is never forgotten because the commit was not visible ye
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from bmq.coordinator.config import CoordinatorConfig
-from bmq.coordinator.effects import GroupState
-from bmq.coordinator.group import Group
 from bmq.coordinator.offset_columns import PackedOffsets, TopicOffsets
 from bmq.coordinator.pending_offsets import PendingOffsets
 from bmq.coordinator.topics import Topics, find_topic
@@ -36,6 +34,19 @@ Partition = tuple[str, int]
 Record = tuple[bytes, bytes | None]
 
 NO_OFFSET: Final = -1
+
+
+class Subscriber(Protocol):
+    """A group of either protocol, as far as it keeps offsets from being deleted."""
+
+    def is_subscribed_to(self, topic: str) -> bool: ...
+    @property
+    def may_expire_offsets(self) -> bool:
+        """Whether those of topics it is not subscribed to may go, once their retention is over."""
+
+    @property
+    def empty_since_ms(self) -> int | None:
+        """From when on their retention counts, by the wall clock; None: from each commit."""
 
 
 class Commit(NamedTuple):
@@ -284,7 +295,7 @@ class Offsets:
     # ---------------------------------------------------------------- delete
 
     def delete(
-        self, group_id: str, group: Group | None, asked: Sequence[OffsetDeleteRequestTopic], topics: Topics
+        self, group_id: str, group: Subscriber | None, asked: Sequence[OffsetDeleteRequestTopic], topics: Topics
     ) -> tuple[list[Record], list[OffsetDeleteResponseTopic]]:
         """Decide an OffsetDelete: tombstones, unless the group is subscribed to the topic.
 
@@ -333,7 +344,7 @@ class Offsets:
         )
         return [_tombstone(group_id, partition) for group_id, partition in sorted(doomed)]
 
-    def expire(self, group_id: str, group: Group | None, now_ms: int) -> tuple[list[Record], bool]:
+    def expire(self, group_id: str, group: Subscriber | None, now_ms: int) -> tuple[list[Record], bool]:
         """(tombstones for what is over its retention, whether the group is left with nothing).
 
         While members are in it only topics nobody subscribes to any more expire; a group that had members counts from
@@ -341,14 +352,9 @@ class Offsets:
         """
         unsettled = {partition for waiting, partition in self._unapplied() if waiting == group_id}
         unsettled |= self.pending.partitions_of(group_id)
-        if group is None or group.protocol_type is None or group.state is GroupState.STABLE:
-            since_ms = None
-            if group is not None and group.protocol_type is not None and group.topics is None:
-                return [], False
-        elif group.state is GroupState.EMPTY:
-            since_ms = group.state_since_ms if group.state_since_ms >= 0 else None
-        else:
+        if group is not None and not group.may_expire_offsets:
             return [], False
+        since_ms = None if group is None else group.empty_since_ms
         expired: list[Record] = []
         is_empty = not unsettled
         for topic, partitions in self.committed(group_id).items():

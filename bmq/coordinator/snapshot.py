@@ -1,7 +1,8 @@
 """A shard's state as bytes: parts, one after another, each behind a header that says which kind it is.
 
-A record part is a record as it would stand in the log: groups. An offsets part has all of a group's offsets in one topic,
-as columns (offset_columns.py). A transaction part has an open transaction with its pending offsets (pending_offsets.py).
+A record part is a record as it would stand in the log: groups, of both protocols. An offsets part has all of a group's
+offsets in one topic, as columns (offset_columns.py). A transaction part has an open transaction with its pending
+offsets (pending_offsets.py).
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from struct import Struct
 from struct import error as struct_error
 from typing import Final, NamedTuple
 
+from bmq.coordinator.consumer.consumer_group import ConsumerGroup
 from bmq.coordinator.offset_columns import PackedOffsets, TopicOffsets, decode_text, encode_text
 from bmq.coordinator.pending_offsets import OpenTransaction
+from bmq.protocol.consumer_group_records import encode_key as encode_consumer_key
+from bmq.protocol.consumer_group_records import encode_value as encode_consumer_value
 from bmq.protocol.errors import MalformedMessage
 from bmq.protocol.group_records import GroupMetadataKey, GroupMetadataValue, encode_key, encode_value
 
@@ -31,6 +35,7 @@ class ShardState(NamedTuple):
 
     groups: Sequence[tuple[str, GroupMetadataValue]]
     offsets: Sequence[TopicOffsets | PackedOffsets]
+    consumer_groups: Sequence[ConsumerGroup] = ()
     transactions: Sequence[OpenTransaction] = ()
 
 
@@ -41,6 +46,10 @@ async def encode_snapshot(state: ShardState) -> bytes:
     for group_id, value in state.groups:
         _append(out, _RECORD, encode_key(GroupMetadataKey(group=group_id)), encode_value(value))
         done = await _turn(done + _PART_OFFSETS)
+    for group in state.consumer_groups:
+        for key, record in group.as_records():
+            _append(out, _RECORD, encode_consumer_key(key), encode_consumer_value(record))
+            done = await _turn(done + _PART_OFFSETS)
     for part in state.offsets:
         packed = part if isinstance(part, PackedOffsets) else part.packed()
         _append(out, _OFFSETS, encode_text(part.group) + encode_text(part.topic), packed.data)

@@ -86,8 +86,9 @@ class TopicImage:
 class MetadataImage:
     """Topics by name and by id, live nodes by id, at metadata-log offset `offset` (exclusive).
 
-    `broker_configs`: what was set dynamically, by node id as text; "" holds for all nodes. `deleted_topics`: ids of
-    topics that are gone and whose files are still being removed. `features`: finalized levels.
+    `broker_configs`: what was set dynamically, by node id as text; "" holds for all nodes. `group_configs`: what was set
+    for groups, by group id. `deleted_topics`: ids of topics that are gone and whose files are still being removed.
+    `features`: finalized levels.
     """
 
     offset: int = 0
@@ -97,6 +98,7 @@ class MetadataImage:
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
     topics_by_id: Mapping[UUID, TopicImage] = field(default_factory=dict)
     broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     features: Mapping[str, int] = field(default_factory=dict)
     deleted_topics: frozenset[UUID] = frozenset()
     next_producer_id: int = 0

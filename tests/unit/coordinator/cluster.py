@@ -62,6 +62,8 @@ class FakeTopic:
 @dataclass
 class FakeTopics:
     topics: dict[str, FakeTopic] = field(default_factory=dict)
+    group_configs: dict[str, dict[str, str]] = field(default_factory=dict)
+    offset: int = 0
 
     @property
     def topics_by_id(self) -> dict[UUID, FakeTopic]:

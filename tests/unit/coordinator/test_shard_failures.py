@@ -144,8 +144,7 @@ async def test_one_groups_timer_does_not_stop_the_others(monkeypatch: pytest.Mon
     before._wake()
     before._timer_at_ms = 0.0
     for group in before.groups.values():
-        before._scheduled[group.group_id] = 0.0
-        before._heap = [(0.0, group.group_id)]
+        before._wake_ups.schedule(group.group_id, 0.0)
     before._wake()
     assert before.is_lost and not before.groups
     async with asyncio.timeout(10):

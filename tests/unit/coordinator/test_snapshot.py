@@ -49,6 +49,7 @@ _STATES = st.builds(
     st.dictionaries(st.tuples(_NAMES, _NAMES), _COMMITTED, max_size=4).map(
         lambda offsets: [TopicOffsets(*names, committed) for names, committed in offsets.items()]
     ),
+    st.just(()),  # consumer groups: see consumer/test_history.py
     st.lists(
         st.builds(
             OpenTransaction,

@@ -1,0 +1,300 @@
+"""A consumer group of the new protocol (KIP-848): all that its records say. Changed by `apply` alone.
+
+`apply` takes any record in any order, also of members and groups that are gone: what is left of a key is what its last
+record says, so that a log that was compacted, or is loaded from its middle, gives the same group. What heartbeats and
+timers do to a group is decided elsewhere, on a `Draft` (draft.py).
+
+Empty         nobody is in it
+Assigning     the target is older than the group's epoch
+Reconciling   somebody has not yet what the target says
+Stable        everybody has
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence, Set
+from enum import StrEnum
+from itertools import chain
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from bmq.coordinator.consumer.assignment import NOTHING, Owned, Target, target_of, target_parts
+from bmq.coordinator.consumer.member import ConsumerMember
+from bmq.protocol import consumer_group_records as records
+from bmq.protocol.consumer_group_records import ConsumerKey, ConsumerRecord, ConsumerValue
+
+CONSUMER: Final = "consumer"
+"""Type of the group, and its protocol type."""
+
+
+class ConsumerGroupState(StrEnum):
+    """As Kafka names them to clients."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+
+
+class ResolvedRegex(NamedTuple):
+    """What a regular expression matches: by the metadata of `version`, looked up at `timestamp_ms`."""
+
+    topics: frozenset[str]
+    version: int
+    timestamp_ms: int
+
+    def record(self) -> records.RegexValue:
+        return records.RegexValue(
+            topics=tuple(sorted(self.topics)), version=self.version, timestamp_ms=self.timestamp_ms
+        )
+
+
+class ConsumerGroup:
+    """`epoch` is 0 for one that no record says exists. See the module."""
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.epoch = 0
+        self.metadata_hash = 0
+        self.target_epoch = 0
+        self.target_timestamp_ms = 0
+        self.members: dict[str, ConsumerMember] = {}
+        self.static_ids: dict[str, str] = {}  # group instance id -> member id
+        self.targets: dict[str, Target] = {}
+        self.regexes: dict[str, ResolvedRegex] = {}
+        self._loose: dict[str, records.CurrentValue] = {}  # of members whose own record has not come yet
+        self._holders: dict[UUID, dict[int, str]] = {}  # topic -> partition -> member
+        self._name_counts: Counter[str] = Counter()  # how many members are subscribed by this name
+        self._regex_counts: Counter[str] = Counter()
+        self._assignor_counts: Counter[str] = Counter()
+        self.classic_count = 0  # members of the classic protocol
+
+    @property
+    def exists(self) -> bool:
+        """Whether a record says so, and not only ones of its members."""
+        return self.epoch > 0
+
+    @property
+    def state(self) -> ConsumerGroupState:
+        if not self.members:
+            return ConsumerGroupState.EMPTY
+        if self.epoch > self.target_epoch:
+            return ConsumerGroupState.ASSIGNING
+        if all(member.is_reconciled_to(self.target_epoch) for member in self.members.values()):
+            return ConsumerGroupState.STABLE
+        return ConsumerGroupState.RECONCILING
+
+    # ---------------------------------------------------------------- who and what
+
+    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
+        """Who has this instance id now."""
+        member_id = None if instance_id is None else self.static_ids.get(instance_id)
+        return None if member_id is None else self.members[member_id]
+
+    def holder(self, topic_id: UUID, partition: int) -> str | None:
+        """The member that has this partition, or has yet to give it back."""
+        return self._holders.get(topic_id, {}).get(partition)
+
+    def target_of(self, member_id: str) -> Target:
+        return self.targets.get(member_id, NOTHING)
+
+    # ---------------------------------------------------------------- subscriptions
+
+    @property
+    def subscribed_regexes(self) -> Set[str]:
+        return self._regex_counts.keys()
+
+    @property
+    def subscribed_names(self) -> Set[str]:
+        """Topics that anybody is subscribed to, whether they exist or not."""
+        if not self._regex_counts:
+            return self._name_counts.keys()
+        return set(self._name_counts).union(*(self.matches(regex) for regex in self._regex_counts))
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether anybody is."""
+        return topic in self._name_counts or any(topic in self.matches(regex) for regex in self._regex_counts)
+
+    @property
+    def may_expire_offsets(self) -> bool:
+        return True
+
+    @property
+    def empty_since_ms(self) -> int | None:
+        """None: the retention of its offsets counts from each commit, whenever it became empty."""
+        return None
+
+    def is_member_subscribed_to(self, member: ConsumerMember, topic: str) -> bool:
+        return topic in member.topic_names or (bool(member.topic_regex) and topic in self.matches(member.topic_regex))
+
+    def names_of(self, member: ConsumerMember) -> Set[str]:
+        """Topics this member is subscribed to; what a regular expression matches is unknown until it is resolved."""
+        if not member.topic_regex:
+            return member.topic_names
+        return member.topic_names | self.matches(member.topic_regex)
+
+    def matches(self, regex: str) -> frozenset[str]:
+        resolved = self.regexes.get(regex)
+        return frozenset() if resolved is None else resolved.topics
+
+    @property
+    def is_homogeneous(self) -> bool:
+        """Whether all members are subscribed to the same."""
+        count = len(self.members)
+        if not self._regex_counts:
+            return all(subscribed == count for subscribed in self._name_counts.values())
+        return not self._name_counts and list(self._regex_counts.values()) == [count]
+
+    def preferred_assignor(self, assignors: Sequence[str]) -> str:
+        """The one of these that most members want; of equals, and if nobody wants any, the first."""
+        return max(assignors, key=lambda name: self._assignor_counts[name])
+
+    # ---------------------------------------------------------------- the log
+
+    def apply(self, key: ConsumerKey, value: ConsumerValue | None) -> None:
+        """Become what a record says; None deletes."""
+        match key, value:
+            case records.EpochKey(), records.EpochValue():
+                self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
+            case records.EpochKey(), _:
+                self.epoch = self.metadata_hash = 0
+            case records.TargetEpochKey(), records.TargetEpochValue():
+                self.target_epoch, self.target_timestamp_ms = value.epoch, value.timestamp_ms
+            case records.TargetEpochKey(), _:
+                self.target_epoch = self.target_timestamp_ms = 0
+            case records.MemberKey(member_id=member_id), records.MemberValue():
+                member = self.members.get(member_id) or ConsumerMember(member_id).having(
+                    self._loose.pop(member_id, None)
+                )
+                self._put(member.saying(value))
+            case records.MemberKey(member_id=member_id), _:
+                self._remove(member_id)
+            case records.CurrentKey(member_id=member_id), records.CurrentValue() | None:
+                self._set_current(member_id, value)
+            case records.TargetKey(member_id=member_id), records.TargetValue():
+                self.targets[member_id] = target_of(value.topic_partitions)
+            case records.TargetKey(member_id=member_id), _:
+                self.targets.pop(member_id, None)
+            case records.RegexKey(regex=regex), records.RegexValue():
+                self.regexes[regex] = ResolvedRegex(frozenset(value.topics), value.version, value.timestamp_ms)
+            case records.RegexKey(regex=regex), _:
+                self.regexes.pop(regex, None)
+
+    def as_records(self) -> Iterator[tuple[ConsumerKey, ConsumerValue]]:
+        """Records from which the same group comes."""
+        group = self.group_id
+        for member in self.members.values():
+            yield records.MemberKey(group=group, member_id=member.member_id), member.said()
+        yield records.EpochKey(group=group), records.EpochValue(epoch=self.epoch, metadata_hash=self.metadata_hash)
+        for regex, resolved in self.regexes.items():
+            yield records.RegexKey(group=group, regex=regex), resolved.record()
+        for member_id, target in self.targets.items():
+            value = records.TargetValue(topic_partitions=target_parts(target))
+            yield records.TargetKey(group=group, member_id=member_id), value
+        yield (
+            records.TargetEpochKey(group=group),
+            records.TargetEpochValue(epoch=self.target_epoch, timestamp_ms=self.target_timestamp_ms),
+        )
+        for member in self.members.values():
+            yield records.CurrentKey(group=group, member_id=member.member_id), member.has()
+
+    def tombstones(self) -> Iterator[ConsumerRecord]:
+        """Records that delete it, in Kafka's order."""
+        group = self.group_id
+        for member_id in self.members:
+            yield records.CurrentKey(group=group, member_id=member_id), None
+        for member_id in self.targets:
+            yield records.TargetKey(group=group, member_id=member_id), None
+        yield records.TargetEpochKey(group=group), None
+        for member_id in self.members:
+            yield records.MemberKey(group=group, member_id=member_id), None
+        for regex in self.regexes:
+            yield records.RegexKey(group=group, regex=regex), None
+        yield records.TopicsKey(group=group), None
+        yield records.EpochKey(group=group), None
+
+    def drop_leftovers(self) -> None:
+        """Once all records were seen: what belongs to members that are gone."""
+        self._loose.clear()
+        self.targets = {member_id: target for member_id, target in self.targets.items() if member_id in self.members}
+
+    def fork(self) -> ConsumerGroup:
+        """The same group, to be changed without changing this one."""
+        fork = ConsumerGroup(self.group_id)
+        fork.epoch, fork.metadata_hash = self.epoch, self.metadata_hash
+        fork.target_epoch, fork.target_timestamp_ms = self.target_epoch, self.target_timestamp_ms
+        fork.members = self.members.copy()
+        fork.static_ids = self.static_ids.copy()
+        fork.targets = self.targets.copy()
+        fork.regexes = self.regexes.copy()
+        fork._loose = self._loose.copy()
+        fork._holders = {topic_id: holders.copy() for topic_id, holders in self._holders.items()}
+        fork._name_counts = self._name_counts.copy()
+        fork._regex_counts = self._regex_counts.copy()
+        fork._assignor_counts = self._assignor_counts.copy()
+        fork.classic_count = self.classic_count
+        return fork
+
+    # ---------------------------------------------------------------- inside
+
+    def _set_current(self, member_id: str, value: records.CurrentValue | None) -> None:
+        member = self.members.get(member_id)
+        if member is not None:
+            self._put(member.having(value))
+        elif value is None:
+            self._loose.pop(member_id, None)
+        else:
+            self._loose[member_id] = value
+
+    def _put(self, member: ConsumerMember) -> None:
+        old = self.members.get(member.member_id)
+        if old is not None:
+            self._release(old)
+        self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self.static_ids[member.instance_id] = member.member_id
+        for owned in (member.assigned, member.pending):
+            for topic_id, partitions in owned.items():
+                self._holders.setdefault(topic_id, {}).update(dict.fromkeys(partitions, member.member_id))
+        self._name_counts.update(member.topic_names)
+        if member.topic_regex:
+            self._regex_counts[member.topic_regex] += 1
+        if member.server_assignor is not None:
+            self._assignor_counts[member.server_assignor] += 1
+        self.classic_count += member.classic is not None
+
+    def _remove(self, member_id: str) -> None:
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._release(member)
+
+    def _release(self, member: ConsumerMember) -> None:
+        """Take back what `_put` did, but for the member itself."""
+        if member.instance_id is not None and self.static_ids.get(member.instance_id) == member.member_id:
+            del self.static_ids[member.instance_id]
+        for topic_id, partition in chain(_places(member.assigned), _places(member.pending)):
+            holders = self._holders.get(topic_id, {})
+            if holders.get(partition) == member.member_id:
+                del holders[partition]
+                if not holders:
+                    del self._holders[topic_id]
+        for name in member.topic_names:
+            _count_down(self._name_counts, name)
+        if member.topic_regex:
+            _count_down(self._regex_counts, member.topic_regex)
+        if member.server_assignor is not None:
+            _count_down(self._assignor_counts, member.server_assignor)
+        self.classic_count -= member.classic is not None
+
+
+def _places(owned: Owned) -> Iterator[tuple[UUID, int]]:
+    for topic_id, partitions in owned.items():
+        for partition in partitions:
+            yield topic_id, partition
+
+
+def _count_down(counts: Counter[str], name: str) -> None:
+    counts[name] -= 1
+    if not counts[name]:
+        del counts[name]

@@ -1,0 +1,52 @@
+"""Members leave a consumer group, or are put out of it. Decisions only (KIP-848)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from bmq.coordinator.consumer.draft import Draft
+from bmq.coordinator.consumer.member import MemberState
+from bmq.coordinator.consumer.migration import downgraded
+from bmq.coordinator.consumer.progress import AT_ONCE_MS, Surroundings, bump_if_needed, forget_unused_regexes
+from bmq.coordinator.consumer.timers import Due, TimerKind
+from bmq.protocol import consumer_group_records as records
+
+
+def remove_members(draft: Draft, member_ids: Collection[str], around: Surroundings) -> None:
+    """The group goes on without these, in a new epoch; as a classic group if only classic members are left."""
+    group = draft.existing
+    rest = [member for member in group.members.values() if member.member_id not in member_ids]
+    has_lost_new_protocol = any(group.members[member_id].classic is None for member_id in member_ids)
+    classic = downgraded(group, rest, group.targets, around) if has_lost_new_protocol else None
+    if classic is not None:
+        draft.become_classic(classic, rebalances=True)
+        return
+    for member_id in member_ids:
+        write_removal(draft, member_id)
+    forget_unused_regexes(draft)
+    bump_if_needed(draft, around, must=True)
+    group = draft.existing
+    if not group.members:
+        # Nobody is left who would ask for a target: without this the empty group would wait for one for ever.
+        draft.write(
+            records.TargetEpochKey(group=group.group_id),
+            records.TargetEpochValue(epoch=group.epoch, timestamp_ms=AT_ONCE_MS),
+        )
+
+
+def write_removal(draft: Draft, member_id: str) -> None:
+    """The records without which a member is none."""
+    for key in (records.CurrentKey, records.TargetKey, records.MemberKey):
+        draft.write(key(group=draft.group_id, member_id=member_id), None)
+
+
+def expire(draft: Draft, due: Due, around: Surroundings) -> bool:
+    """A member did not do in time what it had to: whether it was put out for that."""
+    group = draft.group
+    member = None if group is None else group.members.get(due.member_id)
+    if member is None:
+        return False
+    if due.kind is TimerKind.REBALANCE and (member.epoch != due.epoch or member.state is not MemberState.UNREVOKED):
+        return False
+    remove_members(draft, (due.member_id,), around)
+    return True

@@ -1,0 +1,259 @@
+"""ConsumerGroupHeartbeat: joining, staying, changing one's mind and leaving in one request. Decisions only (KIP-848)."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import replace
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from bmq.coordinator.config import ConsumerConfig
+from bmq.coordinator.consumer.assignment import NONE_OWNED, Target, answer_of, is_subset, target_parts, told_by
+from bmq.coordinator.consumer.consumer_group import ConsumerGroup
+from bmq.coordinator.consumer.departures import remove_members, write_removal
+from bmq.coordinator.consumer.draft import Draft
+from bmq.coordinator.consumer.member import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    ConsumerMember,
+)
+from bmq.coordinator.consumer.migration import upgrade
+from bmq.coordinator.consumer.progress import Surroundings, advance, write_current, write_said
+from bmq.coordinator.consumer.timers import TimerKind
+from bmq.coordinator.effects import GroupState
+from bmq.protocol import consumer_group_records as records
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError
+from bmq.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+from bmq.protocol.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
+
+MEMBER_ID_FROM: Final = 1
+"""Version from which clients make their own member ids."""
+UNCHANGED_MS: Final = -1
+
+
+class Beat(NamedTuple):
+    """A request that `check` has passed. `member_id`: the request's, or one made for a member that comes without."""
+
+    request: ConsumerGroupHeartbeatRequest
+    member_id: str
+    client_id: str
+    client_host: str
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it says all there is to say, as after an error: then it wants to be told everything too."""
+        asked = self.request
+        return (
+            asked.rebalance_timeout_ms != UNCHANGED_MS
+            and (asked.subscribed_topic_names is not None or asked.subscribed_topic_regex is not None)
+            and asked.topic_partitions is not None
+        )
+
+
+def check(asked: ConsumerGroupHeartbeatRequest, api_version: int, config: ConsumerConfig) -> None:
+    """What can be said without the group. Raises KafkaError INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
+    epoch = asked.member_epoch
+    if (api_version >= MEMBER_ID_FROM or epoch != JOIN_EPOCH) and not asked.member_id.strip():
+        raise _invalid("MemberId can't be empty.")
+    for name, text in (("GroupId", asked.group_id), ("InstanceId", asked.instance_id), ("RackId", asked.rack_id)):
+        if text is not None and not text.strip():
+            raise _invalid(f"{name} can't be empty.")
+    if epoch == JOIN_EPOCH:
+        if asked.rebalance_timeout_ms == UNCHANGED_MS:
+            raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+        if asked.topic_partitions is None or asked.topic_partitions:
+            raise _invalid("TopicPartitions must be empty when (re-)joining.")
+        if asked.subscribed_topic_names is None and asked.subscribed_topic_regex is None:
+            raise _invalid("Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
+    elif epoch == STATIC_LEAVE_EPOCH:
+        if asked.instance_id is None:
+            raise _invalid("InstanceId can't be null.")
+    elif epoch < STATIC_LEAVE_EPOCH:
+        raise _invalid("MemberEpoch is invalid.")
+    if asked.server_assignor is not None and asked.server_assignor not in config.assignors:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"ServerAssignor {asked.server_assignor} is not supported. Supported assignors: "
+            f"{', '.join(config.assignors)}.",
+        )
+
+
+def heartbeat(draft: Draft, beat: Beat, around: Surroundings) -> ConsumerGroupHeartbeatResponse:
+    """Raises KafkaError: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
+    UNRELEASED_INSTANCE_ID, FENCED_MEMBER_EPOCH, INVALID_REGULAR_EXPRESSION, UNKNOWN_SERVER_ERROR.
+    """
+    if beat.request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
+        return _leave(draft, beat, around)
+    asked = beat.request
+    is_joining = asked.member_epoch == JOIN_EPOCH
+    if draft.group is None:
+        _make_group(draft, around, is_joining=is_joining)
+    _require_room(draft.existing, beat, around.config.max_size)
+    before = _static(draft, beat) if asked.instance_id is not None else _dynamic(draft.existing, beat)
+    known = ConsumerMember(beat.member_id) if before is None else before
+    member = advance(draft, before, _said(known, beat), _owned(asked), around)
+    draft.start(TimerKind.SESSION, member.member_id, around.terms.session_timeout_ms)
+    if before is not None and before.classic is not None:
+        draft.stop(TimerKind.JOIN, member.member_id)
+        draft.stop(TimerKind.SYNC, member.member_id)
+    is_told = is_joining or beat.is_full or _partitions(known) != _partitions(member)
+    return ConsumerGroupHeartbeatResponse(
+        member_id=member.member_id,
+        member_epoch=member.epoch,
+        heartbeat_interval_ms=around.terms.heartbeat_interval_ms,
+        assignment=answer_of(member.assigned) if is_told else None,
+    )
+
+
+def _make_group(draft: Draft, around: Surroundings, *, is_joining: bool) -> None:
+    if not is_joining:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {draft.group_id} not found.")
+    classic = draft.classic
+    if classic is not None and classic.state is not GroupState.EMPTY:
+        upgrade(draft, classic, around)
+    else:
+        draft.create()
+
+
+def _require_room(group: ConsumerGroup, beat: Beat, size_max: int) -> None:
+    is_known = beat.member_id in group.members or group.static_member(beat.request.instance_id) is not None
+    if len(group.members) >= size_max and not is_known:
+        raise KafkaError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"The consumer group has reached its maximum capacity of {size_max} members.",
+        )
+
+
+def _dynamic(group: ConsumerGroup, beat: Beat) -> ConsumerMember | None:
+    """The member that sent it; None: it is new."""
+    member = group.members.get(beat.member_id)
+    if member is None:
+        if beat.request.member_epoch == JOIN_EPOCH:
+            return None
+        raise _unknown(f"Member {beat.member_id} is not a member of group {group.group_id}.")
+    _require_epoch(member, beat)
+    return member
+
+
+def _static(draft: Draft, beat: Beat) -> ConsumerMember | None:
+    """The static member that sent it; None: it is new. One that comes back takes the place of its former self."""
+    group, asked = draft.existing, beat.request
+    holder = group.static_member(asked.instance_id)
+    if asked.member_epoch != JOIN_EPOCH:
+        if holder is None:
+            raise _unknown(f"Instance id {asked.instance_id} is unknown.")
+        require_instance_of(holder, beat.member_id)
+        _require_epoch(holder, beat)
+        return holder
+    if holder is None:
+        return group.members.get(beat.member_id)
+    if holder.classic is None and not holder.has_left_for_a_while:
+        raise KafkaError(
+            ErrorCode.UNRELEASED_INSTANCE_ID,
+            f"Static member {beat.member_id} with instance id {asked.instance_id} cannot join the group because the "
+            f"instance id is owned by {holder.member_id} member.",
+        )
+    return replace_static(draft, holder, beat.member_id)
+
+
+def replace_static(draft: Draft, old: ConsumerMember, member_id: str) -> ConsumerMember:
+    """The same static member under a new member id: what it has and shall have stays."""
+    target = draft.existing.target_of(old.member_id)
+    member = replace(old, member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
+    write_removal(draft, old.member_id)
+    write_said(draft, member)
+    draft.write(
+        records.TargetKey(group=draft.group_id, member_id=member_id),
+        records.TargetValue(topic_partitions=target_parts(target)),
+    )
+    write_current(draft, member)
+    return member
+
+
+def require_instance_of(holder: ConsumerMember, member_id: str) -> None:
+    """Raises KafkaError FENCED_INSTANCE_ID."""
+    if holder.member_id != member_id:
+        raise KafkaError(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {holder.instance_id} was fenced by member {holder.member_id}.",
+        )
+
+
+def _require_epoch(member: ConsumerMember, beat: Beat) -> None:
+    """It is at the epoch we know of, or at the one before because our answer was lost."""
+    asked = beat.request
+    epoch = asked.member_epoch
+    if epoch in (JOIN_EPOCH, member.epoch):
+        return
+    is_retry = (
+        epoch == member.previous_epoch
+        and asked.topic_partitions is not None
+        and is_subset(told_by(asked.topic_partitions), member.assigned)
+    )
+    if epoch > member.epoch or not is_retry:
+        raise KafkaError(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            f"The consumer group member has a {'greater' if epoch > member.epoch else 'smaller'} member epoch ({epoch}) "
+            f"than the one known by the group coordinator ({member.epoch}). The member must abandon all its partitions "
+            "and rejoin.",
+        )
+
+
+def _said(member: ConsumerMember, beat: Beat) -> ConsumerMember:
+    """The member with what the request says; null: as before."""
+    asked = beat.request
+    names, regex = asked.subscribed_topic_names, asked.subscribed_topic_regex
+    timeout_ms = asked.rebalance_timeout_ms
+    return replace(
+        member,
+        instance_id=member.instance_id if asked.instance_id is None else asked.instance_id,
+        rack_id=member.rack_id if asked.rack_id is None else asked.rack_id,
+        client_id=beat.client_id,
+        client_host=beat.client_host,
+        topic_names=member.topic_names if names is None else frozenset(names),
+        topic_regex=member.topic_regex if regex is None else regex,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == UNCHANGED_MS else timeout_ms,
+        server_assignor=member.server_assignor if asked.server_assignor is None else asked.server_assignor,
+        classic=None,
+    )
+
+
+def _leave(draft: Draft, beat: Beat, around: Surroundings) -> ConsumerGroupHeartbeatResponse:
+    group, asked = draft.existing, beat.request
+    if asked.instance_id is None:
+        member = group.members.get(beat.member_id)
+        if member is None:
+            raise _unknown(f"Member {beat.member_id} is not a member of group {group.group_id}.")
+    else:
+        member = group.static_member(asked.instance_id)
+        if member is None:
+            raise _unknown(f"Instance id {asked.instance_id} is unknown.")
+        require_instance_of(member, beat.member_id)
+    if asked.member_epoch == STATIC_LEAVE_EPOCH:
+        # It keeps its place and its partitions until its session is over, and has nothing left to give back.
+        kept = {topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in member.assigned.items()}
+        away = replace(member, epoch=STATIC_LEAVE_EPOCH, assigned=kept, pending=NONE_OWNED)
+        write_current(draft, away)
+        draft.stop(TimerKind.REBALANCE, member.member_id)
+    else:
+        remove_members(draft, (member.member_id,), around)
+    return ConsumerGroupHeartbeatResponse(member_id=beat.member_id, member_epoch=asked.member_epoch)
+
+
+def _owned(asked: ConsumerGroupHeartbeatRequest) -> Target | None:
+    return None if asked.topic_partitions is None else told_by(asked.topic_partitions)
+
+
+def _partitions(member: ConsumerMember) -> dict[UUID, Set[int]]:
+    """What it has; since when does not matter to it."""
+    return {topic_id: epochs.keys() for topic_id, epochs in member.assigned.items()}
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)
+
+
+def _unknown(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, message)

@@ -1,0 +1,151 @@
+"""A group changes its protocol while members are in it: classic to consumer, and back. Decisions only (KIP-848).
+
+Up: when a member of the new protocol joins a classic group of consumers. Down: when the last one of the new protocol is
+gone. An empty group changes whatever the policy says; what it has committed stays in either case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from bmq.coordinator.config import ConsumerConfig
+from bmq.coordinator.consumer import consumer_protocol
+from bmq.coordinator.consumer.assignment import Target, target_parts
+from bmq.coordinator.consumer.consumer_group import ConsumerGroup
+from bmq.coordinator.consumer.consumer_protocol import decode_assignment, decode_subscription, encode_assignment
+from bmq.coordinator.consumer.draft import FIRST_EPOCH, Draft
+from bmq.coordinator.consumer.member import ClassicTerms, ConsumerMember
+from bmq.coordinator.consumer.progress import Surroundings
+from bmq.coordinator.consumer.subscriptions import metadata_hash
+from bmq.coordinator.consumer.timers import TimerKind
+from bmq.coordinator.group import Group
+from bmq.coordinator.member import Member
+from bmq.coordinator.roster import Roster
+from bmq.coordinator.subscription import CONSUMER_PROTOCOL_TYPE
+from bmq.coordinator.topics import Topics
+from bmq.protocol import consumer_group_records as records
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError, MalformedMessage
+from bmq.protocol.group_records import GroupMetadataValue
+
+UPGRADE: Final = "upgrade"
+DOWNGRADE: Final = "downgrade"
+BIDIRECTIONAL: Final = "bidirectional"
+DISABLED: Final = "disabled"
+POLICIES: Final = (BIDIRECTIONAL, UPGRADE, DOWNGRADE, DISABLED)
+
+
+def allows_upgrade(config: ConsumerConfig) -> bool:
+    return config.migration_policy.lower() in (BIDIRECTIONAL, UPGRADE)
+
+
+def allows_downgrade(config: ConsumerConfig) -> bool:
+    return config.migration_policy.lower() in (BIDIRECTIONAL, DOWNGRADE)
+
+
+def upgrade(draft: Draft, classic: Group, around: Surroundings) -> None:
+    """The classic group becomes a consumer group of the same members, each with what it has.
+
+    Raises KafkaError GROUP_ID_NOT_FOUND when it may not.
+    """
+    if not allows_upgrade(around.config):
+        raise _refused(classic, "upgrading is disabled")
+    if classic.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        raise _refused(classic, "it is no group of consumers")
+    if len(classic.members) > around.config.max_size:
+        raise _refused(classic, "it has more members than a consumer group may have")
+    group = ConsumerGroup(draft.group_id)
+    generation = max(classic.generation, FIRST_EPOCH)  # nobody may have joined it yet
+    try:
+        members = [_upgraded(member, classic, generation, around.topics) for member in classic.members]
+    except MalformedMessage as error:
+        raise _refused(classic, f"its members' data is malformed: {error}") from error
+    for member, target in members:
+        group.apply(records.MemberKey(group=group.group_id, member_id=member.member_id), member.said())
+        group.apply(
+            records.TargetKey(group=group.group_id, member_id=member.member_id),
+            records.TargetValue(topic_partitions=target_parts(target)),
+        )
+        group.apply(records.CurrentKey(group=group.group_id, member_id=member.member_id), member.has())
+    hashed = metadata_hash(group.subscribed_names, around.topics)
+    group.apply(records.EpochKey(group=group.group_id), records.EpochValue(epoch=generation, metadata_hash=hashed))
+    group.apply(records.TargetEpochKey(group=group.group_id), records.TargetEpochValue(epoch=generation))
+    draft.become(group)
+    for member, _ in members:
+        assert member.classic is not None
+        draft.start(TimerKind.SESSION, member.member_id, member.classic.session_timeout_ms)
+
+
+def _upgraded(member: Member, classic: Group, generation: int, topics: Topics) -> tuple[ConsumerMember, Target]:
+    """Raises MalformedMessage."""
+    subscription = decode_subscription(member.metadata(classic.protocol_name))
+    assignment = decode_assignment(member.assignment)
+    if assignment.user_data:
+        # An assignor of the clients' own keeps something there that the server's would lose.
+        raise MalformedMessage("an assignment with user data")
+    target = consumer_protocol.by_id(assignment.assigned, topics)
+    return ConsumerMember(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=subscription.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topic_names=frozenset(subscription.topics),
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        classic=ClassicTerms(member.session_timeout_ms, member.protocols),
+        epoch=generation,
+        previous_epoch=generation,
+        assigned={topic_id: dict.fromkeys(partitions, generation) for topic_id, partitions in target.items()},
+    ), target
+
+
+def downgraded(
+    group: ConsumerGroup, rest: Sequence[ConsumerMember], targets: Mapping[str, Target], around: Surroundings
+) -> GroupMetadataValue | None:
+    """The classic group of those that are left, each with its target; None when the group stays what it is."""
+    if not rest or any(member.classic is None for member in rest):
+        return None
+    if not allows_downgrade(around.config) or len(rest) > around.classic_size_max:
+        return None
+    roster = Roster()
+    try:
+        for member in rest:
+            roster.add(_downgraded(member, targets.get(member.member_id, {}), around.topics))
+    except MalformedMessage:
+        return None
+    protocol = roster.select_protocol()
+    if protocol is None:
+        return None
+    return GroupMetadataValue(
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        generation=group.epoch,
+        protocol=protocol,
+        leader=roster.leader_id,
+        current_state_timestamp_ms=around.now.wall_ms,
+        members=tuple(member.record(protocol, member.assignment) for member in roster),
+    )
+
+
+def _downgraded(member: ConsumerMember, target: Target, topics: Topics) -> Member:
+    """Raises MalformedMessage."""
+    terms = member.classic
+    assert terms is not None
+    version = consumer_protocol.version_of(terms.protocols[0][1] if terms.protocols else b"")
+    return Member(
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        member.rebalance_timeout_ms,
+        terms.session_timeout_ms,
+        CONSUMER_PROTOCOL_TYPE,
+        terms.protocols,
+        encode_assignment(target, topics, version),
+    )
+
+
+def _refused(classic: Group, why: str) -> KafkaError:
+    return KafkaError(
+        ErrorCode.GROUP_ID_NOT_FOUND, f"Group {classic.group_id} is a classic group and cannot be upgraded: {why}."
+    )

@@ -1,0 +1,174 @@
+"""What every heartbeat and join of a member does to a consumer group: new epoch, new target, one step of the member.
+
+The group's epoch goes up when somebody's subscription changes, or the topics do; the target is computed anew when it is
+older than that, though not more often than the group's assignment interval; then the member takes a step towards the
+target (reconciliation.py). Decisions only (KIP-848).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from bmq.coordinator.config import ConsumerConfig, GroupTerms
+from bmq.coordinator.consumer.assignment import Target, target_parts
+from bmq.coordinator.consumer.assignors import ASSIGNORS, AssignedMember, GroupToAssign
+from bmq.coordinator.consumer.consumer_group import ConsumerGroup
+from bmq.coordinator.consumer.draft import Draft
+from bmq.coordinator.consumer.member import ConsumerMember, MemberState
+from bmq.coordinator.consumer.patterns import compiled
+from bmq.coordinator.consumer.reconciliation import Aim, reconciled
+from bmq.coordinator.consumer.subscriptions import metadata_hash, partition_counts, topic_ids
+from bmq.coordinator.consumer.timers import TimerKind
+from bmq.coordinator.effects import Moment
+from bmq.coordinator.topics import Topics
+from bmq.protocol import consumer_group_records as records
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError
+
+AT_ONCE_MS: Final = 0
+"""Timestamp of a target after which the next one need not wait."""
+
+
+class Surroundings(NamedTuple):
+    """All that a decision about a group depends on beside the group.
+
+    `is_stale`: topics have changed since the group was last compared with them. `classic_size_max`: of classic groups.
+    """
+
+    topics: Topics
+    config: ConsumerConfig
+    terms: GroupTerms
+    now: Moment
+    is_stale: bool
+    classic_size_max: int
+
+
+def advance(
+    draft: Draft, before: ConsumerMember | None, after: ConsumerMember, owned: Target | None, around: Surroundings
+) -> ConsumerMember:
+    """A member said what `after` says, `before` is what it said before (None: it is new); the member after its step.
+
+    Raises KafkaError INVALID_REGULAR_EXPRESSION, FENCED_MEMBER_EPOCH, UNKNOWN_SERVER_ERROR (the assignor failed).
+    """
+    preferred = draft.existing.preferred_assignor(_assignors(around.config))
+    subscribes_anew = (before is None or not after.says_as(before)) and _say(draft, before, after)
+    group = draft.existing
+    subscribes_anew |= group.preferred_assignor(_assignors(around.config)) != preferred
+    if subscribes_anew or before is None or around.is_stale:
+        bump_if_needed(draft, around, must=subscribes_anew)
+    update_target(draft, around)
+    return _step(draft, after.member_id, owned, around.topics)
+
+
+def bump_if_needed(draft: Draft, around: Surroundings, *, must: bool) -> None:
+    """Raise the group's epoch if it must be, or if topics it is subscribed to have changed."""
+    group = draft.existing
+    current_hash = metadata_hash(group.subscribed_names, around.topics)
+    draft.is_refreshed = True
+    if must or current_hash != group.metadata_hash:
+        draft.write(
+            records.EpochKey(group=group.group_id),
+            records.EpochValue(epoch=group.epoch + 1, metadata_hash=current_hash),
+        )
+
+
+def update_target(draft: Draft, around: Surroundings) -> None:
+    """Compute the target for the group's epoch, if it is due. Raises KafkaError UNKNOWN_SERVER_ERROR."""
+    group = draft.existing
+    if group.epoch <= group.target_epoch:
+        return
+    since_ms = around.now.wall_ms - group.target_timestamp_ms
+    if group.target_timestamp_ms != AT_ONCE_MS and 0 <= since_ms < around.terms.assignment_interval_ms:
+        return
+    name = group.preferred_assignor(_assignors(around.config))
+    try:
+        targets = ASSIGNORS[name](_to_assign(group, around.topics))
+    except Exception as error:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"Failed to compute a new target assignment for epoch {group.epoch}: {error!r}",
+        ) from error
+    for member_id, target in targets.items():
+        if group.targets.get(member_id) != target:
+            draft.write(
+                records.TargetKey(group=group.group_id, member_id=member_id),
+                records.TargetValue(topic_partitions=target_parts(target)),
+            )
+    draft.write(
+        records.TargetEpochKey(group=group.group_id),
+        records.TargetEpochValue(epoch=group.epoch, timestamp_ms=around.now.wall_ms),
+    )
+
+
+def write_current(draft: Draft, member: ConsumerMember) -> None:
+    draft.write(records.CurrentKey(group=draft.group_id, member_id=member.member_id), member.has())
+
+
+def write_said(draft: Draft, member: ConsumerMember) -> None:
+    draft.write(records.MemberKey(group=draft.group_id, member_id=member.member_id), member.said())
+
+
+def forget_unused_regexes(draft: Draft) -> None:
+    """What a regular expression matches is kept while somebody is subscribed by it."""
+    group = draft.existing
+    for regex in group.regexes.keys() - group.subscribed_regexes:
+        draft.write(records.RegexKey(group=group.group_id, regex=regex), None)
+
+
+def _say(draft: Draft, before: ConsumerMember | None, after: ConsumerMember) -> bool:
+    """Write what the member says now; whether that asks for a new target."""
+    group = draft.existing
+    old_regex = "" if before is None else before.topic_regex
+    regex = after.topic_regex
+    if regex and regex not in group.subscribed_regexes:
+        compiled(regex)
+    write_said(draft, after)
+    subscribes_anew = after.topic_names != (frozenset() if before is None else before.topic_names)
+    if regex != old_regex:
+        # One that is not resolved matches nothing yet: the group's epoch goes up when it is.
+        subscribes_anew |= not regex or regex in group.regexes
+        forget_unused_regexes(draft)
+    return subscribes_anew
+
+
+def _step(draft: Draft, member_id: str, owned: Target | None, topics: Topics) -> ConsumerMember:
+    group = draft.existing
+    member = group.members[member_id]
+
+    def is_subscribed(topic_id: UUID) -> bool:
+        topic = topics.topics_by_id.get(topic_id)
+        return topic is not None and group.is_member_subscribed_to(member, topic.name)
+
+    def is_held(topic_id: UUID, partition: int) -> bool:
+        return group.holder(topic_id, partition) not in (None, member_id)
+
+    aim = Aim(group.target_epoch, group.target_of(member_id), is_subscribed, is_held)
+    moved = reconciled(member, aim, owned)
+    if moved is member:
+        return member
+    write_current(draft, moved)
+    if moved.classic is None:  # a classic member has its own ways of being late: JOIN and SYNC
+        if moved.state is MemberState.UNREVOKED:
+            draft.start(TimerKind.REBALANCE, member_id, max(moved.rebalance_timeout_ms, 0), moved.epoch)
+        else:
+            draft.stop(TimerKind.REBALANCE, member_id)
+    return moved
+
+
+def _to_assign(group: ConsumerGroup, topics: Topics) -> GroupToAssign:
+    known: dict[tuple[frozenset[str], str], frozenset[UUID]] = {}
+    members = []
+    for member in group.members.values():
+        subscription = member.topic_names, member.topic_regex
+        if subscription not in known:
+            known[subscription] = topic_ids(group.names_of(member), topics)
+        members.append(
+            AssignedMember(member.member_id, member.instance_id, known[subscription], group.target_of(member.member_id))
+        )
+    return GroupToAssign(members, partition_counts(group.subscribed_names, topics), group.is_homogeneous)
+
+
+def _assignors(config: ConsumerConfig) -> Sequence[str]:
+    return config.assignors or tuple(ASSIGNORS)

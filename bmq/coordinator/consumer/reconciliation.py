@@ -1,0 +1,97 @@
+"""How a member comes from what it has to what it shall have, one heartbeat after another. Decisions only (KIP-848).
+
+No partition is ever given to a member while another has it, or has yet to say that it gave it back: a member that has
+to give something back first stays at its epoch (UNREVOKED) until it says that it did, then goes to the target's epoch
+with all that is free (STABLE), and gets the rest when others have let go of it (UNRELEASED).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+from uuid import UUID
+
+from bmq.coordinator.consumer.assignment import Owned, Target, overlap
+from bmq.coordinator.consumer.member import ConsumerMember, MemberState
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError
+
+
+class Aim(NamedTuple):
+    """Where a member is to come to. `is_subscribed`: to an existing topic; the target may be older than that.
+
+    `is_held`: whether another member has (topic, partition), or has to give it back.
+    """
+
+    epoch: int
+    target: Target
+    is_subscribed: Callable[[UUID], bool]
+    is_held: Callable[[UUID, int], bool]
+
+
+def reconciled(member: ConsumerMember, aim: Aim, owned: Target | None) -> ConsumerMember:
+    """The member after a heartbeat in which it says that it owns `owned`; None: it does not say.
+
+    Raises KafkaError FENCED_MEMBER_EPOCH for a state that a later server wrote: the member has to begin anew.
+    """
+    match member.state:
+        case MemberState.STABLE if member.epoch == aim.epoch:
+            return _without_unsubscribed(member, aim, owned)
+        case MemberState.UNREVOKED if _has_any(owned, member.pending):
+            return _without_unsubscribed(member, aim, owned)
+        case MemberState.UNKNOWN if owned is None or owned:
+            raise KafkaError(
+                ErrorCode.FENCED_MEMBER_EPOCH,
+                "The consumer group member is in a unknown state. The member must abandon all its partitions and rejoin.",
+            )
+        case _:
+            return _next(member, aim, owned)
+
+
+def _next(member: ConsumerMember, aim: Aim, owned: Target | None) -> ConsumerMember:
+    keep: dict[UUID, dict[int, int]] = {}
+    revoke: dict[UUID, dict[int, int]] = {}
+    for topic_id, epochs in member.assigned.items():
+        target = aim.target.get(topic_id, frozenset()) if aim.is_subscribed(topic_id) else frozenset()
+        for partition, epoch in epochs.items():
+            (keep if partition in target else revoke).setdefault(topic_id, {})[partition] = epoch
+    if revoke and _has_any(owned, revoke):
+        # It may still process these, so it stays at its epoch, and may go on committing their offsets.
+        return _moved(member, member.epoch, MemberState.UNREVOKED, keep, revoke)
+    is_waiting = False
+    for topic_id, partitions in aim.target.items():
+        if not aim.is_subscribed(topic_id):
+            continue
+        kept = keep.get(topic_id, {})
+        for partition in partitions - kept.keys():
+            if aim.is_held(topic_id, partition):
+                is_waiting = True
+            else:
+                keep.setdefault(topic_id, {})[partition] = aim.epoch
+    return _moved(member, aim.epoch, MemberState.UNRELEASED if is_waiting else MemberState.STABLE, keep, {})
+
+
+def _without_unsubscribed(member: ConsumerMember, aim: Aim, owned: Target | None) -> ConsumerMember:
+    """At the target's epoch, or waiting for it to give something back: only topics it is not subscribed to any more go."""
+    gone = {topic_id for topic_id in member.assigned if not aim.is_subscribed(topic_id)}
+    if not gone:
+        return member
+    keep = {topic_id: epochs for topic_id, epochs in member.assigned.items() if topic_id not in gone}
+    pending = {topic_id: dict(epochs) for topic_id, epochs in member.pending.items()}
+    for topic_id in gone:
+        pending.setdefault(topic_id, {}).update(member.assigned[topic_id])
+    if _has_any(owned, pending):
+        return _moved(member, member.epoch, MemberState.UNREVOKED, keep, pending)
+    return _moved(member, member.epoch, member.state, keep, {})
+
+
+def _has_any(owned: Target | None, partitions: Owned) -> bool:
+    """Whether it has, or may have, any of these."""
+    return owned is None or overlap(owned, partitions)
+
+
+def _moved(member: ConsumerMember, epoch: int, state: MemberState, assigned: Owned, pending: Owned) -> ConsumerMember:
+    if (epoch, state, assigned, pending) == (member.epoch, member.state, member.assigned, member.pending):
+        return member  # it waits: nothing is to be written
+    return replace(member, epoch=epoch, previous_epoch=member.epoch, state=state, assigned=assigned, pending=pending)

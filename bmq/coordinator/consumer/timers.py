@@ -1,0 +1,90 @@
+"""The deadlines of one consumer group's members, on the event loop's clock. Decisions only.
+
+They live with the shard's owner: after a restart each begins anew. A heartbeat moves a deadline and nothing else;
+`wake_ms` is never later than the earliest deadline, and `due` at or after it finds the next.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from bmq.coordinator.member import NEVER_MS
+
+
+class TimerKind(Enum):
+    """What a member has to do in time."""
+
+    SESSION = "heartbeat"
+    REBALANCE = "give partitions back"
+    JOIN = "join again"
+    """A classic member that was told to."""
+    SYNC = "fetch its assignment"
+    """A classic member that joined."""
+
+
+class TimerOrder(NamedTuple):
+    """Start a member's timer anew, or (`timeout_ms` None) stop it.
+
+    `epoch`: of a REBALANCE timer, which means nothing once the member has left it. `keeps`: a timer that runs goes on.
+    """
+
+    kind: TimerKind
+    member_id: str
+    timeout_ms: int | None
+    epoch: int = -1
+    keeps: bool = False
+
+
+class Due(NamedTuple):
+    """A member did not do in time what it had to."""
+
+    kind: TimerKind
+    member_id: str
+    epoch: int
+
+
+class _Deadline(NamedTuple):
+    at_ms: float
+    timeout_ms: int
+    epoch: int
+
+
+class GroupTimers:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self.wake_ms: float = NEVER_MS
+        self._deadlines: dict[tuple[str, TimerKind], _Deadline] = {}
+
+    def obey(self, order: TimerOrder, loop_ms: float) -> None:
+        key = order.member_id, order.kind
+        if order.timeout_ms is None:
+            self._deadlines.pop(key, None)
+        elif not (order.keeps and key in self._deadlines):
+            self._set(key, _Deadline(loop_ms + order.timeout_ms, order.timeout_ms, order.epoch))
+
+    def forget(self, member_id: str) -> None:
+        """The member is gone."""
+        for kind in TimerKind:
+            self._deadlines.pop((member_id, kind), None)
+
+    def due(self, loop_ms: float) -> list[Due]:
+        """What is over, each once; sets `wake_ms` anew."""
+        over = [key for key, deadline in self._deadlines.items() if deadline.at_ms <= loop_ms]
+        found = [Due(key[1], key[0], self._deadlines.pop(key).epoch) for key in over]
+        self.wake_ms = min((deadline.at_ms for deadline in self._deadlines.values()), default=NEVER_MS)
+        return found
+
+    def is_running(self, kind: TimerKind, member_id: str) -> bool:
+        """Also when it was started again after it was found due."""
+        return (member_id, kind) in self._deadlines
+
+    def stood_still(self, loop_ms: float) -> None:
+        """This process stood still: every wait begins anew."""
+        for key, deadline in self._deadlines.items():
+            self._deadlines[key] = deadline._replace(at_ms=max(deadline.at_ms, loop_ms + deadline.timeout_ms))
+
+    def _set(self, key: tuple[str, TimerKind], deadline: _Deadline) -> None:
+        self._deadlines[key] = deadline
+        self.wake_ms = min(self.wake_ms, deadline.at_ms)

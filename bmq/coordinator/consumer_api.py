@@ -1,0 +1,208 @@
+"""The coordinator's APIs on consumer groups of the new protocol (KIP-848), and the classic ones where they meet one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+from uuid import UUID
+
+from bmq.coordinator.config import CoordinatorConfig
+from bmq.coordinator.consumer import classic_members
+from bmq.coordinator.consumer.consumer_group import ConsumerGroup
+from bmq.coordinator.consumer.description import described
+from bmq.coordinator.consumer.draft import Draft
+from bmq.coordinator.consumer.heartbeat import Beat, check, heartbeat
+from bmq.coordinator.consumer.member import JOIN_EPOCH
+from bmq.coordinator.consumer.progress import Surroundings
+from bmq.coordinator.directory import ShardDirectory
+from bmq.coordinator.effects import Joining, join_error, sync_error
+from bmq.coordinator.group_shard import GroupShard
+from bmq.coordinator.log_errors import coordinator_error
+from bmq.coordinator.metrics import GroupMetrics
+from bmq.coordinator.topics import CurrentTopics, Topics, changes
+from bmq.coordinator.txn_offset_api import TxnOffsetApi
+from bmq.log.clock import Clock
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError
+from bmq.protocol.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
+from bmq.protocol.messages.consumer_group_describe_response import ConsumerGroupDescribeResponse, DescribedGroup
+from bmq.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+from bmq.protocol.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
+from bmq.protocol.messages.heartbeat_request import HeartbeatRequest
+from bmq.protocol.messages.heartbeat_response import HeartbeatResponse
+from bmq.protocol.messages.join_group_response import JoinGroupResponse
+from bmq.protocol.messages.leave_group_request import MemberIdentity
+from bmq.protocol.messages.leave_group_response import MemberResponse
+from bmq.protocol.messages.sync_group_request import SyncGroupRequest
+from bmq.protocol.messages.sync_group_response import SyncGroupResponse
+from bmq.protocol.request_context import RequestContext
+
+AUTHORIZED_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
+"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS (AclOperation's numbers): there are no ACLs to say less."""
+
+
+class Dice(Protocol):
+    """Where member ids come from; random.Random is one."""
+
+    def getrandbits(self, k: int, /) -> int: ...
+
+
+class ConsumerApi(TxnOffsetApi):
+    """What GroupCoordinator answers about consumer groups."""
+
+    def __init__(
+        self,
+        directory: ShardDirectory[GroupShard],
+        clock: Clock,
+        rng: Dice,
+        config: CoordinatorConfig,
+        image: CurrentTopics,
+        metrics: GroupMetrics,
+    ) -> None:
+        super().__init__(directory, clock, image, metrics)
+        self.config = config
+        self._rng = rng
+
+    def image_changed(self, old: Topics, new: Topics) -> None:
+        """To be called after each new image: groups subscribed to what has changed look at it with their next heartbeat."""
+        changed = changes(old, new)
+        if changed.names:
+            for shard in self.directory.ready.values():
+                shard.consumer.topics_changed(changed)
+
+    # ---------------------------------------------------------------- the new protocol
+
+    async def consumer_group_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, context: RequestContext
+    ) -> ConsumerGroupHeartbeatResponse:
+        """ConsumerGroupHeartbeat 0-1. Answers when what it changed is durable."""
+        try:
+            check(request, context.api_version, self.config.consumer)
+            return await self._heartbeat(request, context)
+        except KafkaError as error:
+            return ConsumerGroupHeartbeatResponse(error_code=coordinator_error(error), error_message=str(error))
+
+    async def _heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, context: RequestContext
+    ) -> ConsumerGroupHeartbeatResponse:
+        """Raises KafkaError."""
+        group_id = request.group_id
+        is_joining = request.member_epoch == JOIN_EPOCH
+        shard = await (self.directory.get(group_id) if is_joining else self._existing(group_id))
+        if is_joining and not shard.has_group(group_id) and shard.group_count >= self.config.groups_per_shard_max:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "too many groups")
+        if not is_joining and not shard.has_group(group_id):
+            # A client that hears of no such group gives up for good: only who still owns the shard may say so.
+            await shard.prove()
+        # Kafka shows hosts as Java's InetAddress does, with a slash in front; tools expect it.
+        beat = Beat(
+            request,
+            request.member_id or self._new_uuid(),
+            context.client_id or "",
+            f"/{context.client_host}",
+        )
+
+        def decide(draft: Draft, around: Surroundings) -> ConsumerGroupHeartbeatResponse:
+            return heartbeat(draft, beat, around)
+
+        answer = await shard.consumer.decide(group_id, decide, may_overtake=True)
+        shard.consumer.resolve_if_due(group_id)
+        return answer
+
+    async def consumer_group_describe(
+        self, request: ConsumerGroupDescribeRequest, context: RequestContext
+    ) -> ConsumerGroupDescribeResponse:
+        """ConsumerGroupDescribe 0-1. A group's failure is its own."""
+        groups = []
+        for group_id in request.group_ids:
+            try:
+                shard, _ = await self._with_group(group_id)
+            except KafkaError as error:
+                groups.append(DescribedGroup(group_id=group_id, error_code=coordinator_error(error)))
+                continue
+            group = shard.consumer.find(group_id)
+            if group is None:
+                groups.append(
+                    DescribedGroup(
+                        group_id=group_id,
+                        error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+                        error_message=f"Group {group_id} is not a consumer group."
+                        if shard.has_group(group_id)
+                        else f"Group {group_id} not found.",
+                    )
+                )
+                continue
+            answer = described(group, self._image(), self.config.consumer.assignors)
+            if request.include_authorized_operations:
+                answer.authorized_operations = AUTHORIZED_OPERATIONS
+            groups.append(answer)
+        return ConsumerGroupDescribeResponse(groups=groups)
+
+    # ---------------------------------------------------------------- the classic protocol on a consumer group
+
+    async def _join_consumer(self, shard: GroupShard, joining: Joining) -> JoinGroupResponse | None:
+        """The answer to a JoinGroup on a consumer group; None: there is none now, a classic one may be made."""
+        request = joining.request
+
+        def decide(draft: Draft, around: Surroundings) -> JoinGroupResponse | None:
+            return classic_members.join(draft, joining, around)
+
+        while shard.consumer.concerns(request.group_id):
+            try:
+                answer = await shard.consumer.decide(request.group_id, decide)
+            except KafkaError as error:
+                return join_error(coordinator_error(error), request.member_id)
+            if answer is not None:
+                return answer
+        return None
+
+    def _sync_consumer(self, shard: GroupShard, request: SyncGroupRequest) -> SyncGroupResponse:
+        def decide(draft: Draft, around: Surroundings) -> SyncGroupResponse:
+            return classic_members.sync(draft, request, around)
+
+        try:
+            return shard.consumer.look(request.group_id, decide)
+        except KafkaError as error:
+            return sync_error(coordinator_error(error))
+
+    def _heartbeat_consumer(self, shard: GroupShard, request: HeartbeatRequest) -> HeartbeatResponse:
+        def decide(draft: Draft, around: Surroundings) -> ErrorCode:
+            return classic_members.heartbeat(draft, request)
+
+        try:
+            return HeartbeatResponse(error_code=shard.consumer.look(request.group_id, decide))
+        except KafkaError as error:
+            return HeartbeatResponse(error_code=coordinator_error(error))
+
+    async def _leave_consumer(
+        self, shard: GroupShard, group_id: str, leaving: Sequence[MemberIdentity]
+    ) -> list[MemberResponse] | None:
+        """The answers to a LeaveGroup on a consumer group; None: there is none now. Raises KafkaError."""
+
+        def decide(draft: Draft, around: Surroundings) -> list[MemberResponse] | None:
+            return None if draft.group is None else classic_members.leave(draft, leaving, around)
+
+        while shard.consumer.concerns(group_id):
+            answer = await shard.consumer.decide(group_id, decide)
+            if answer is not None:
+                return answer
+        return None
+
+    # ---------------------------------------------------------------- inside
+
+    async def _delete_consumer(self, shard: GroupShard, group: ConsumerGroup) -> ErrorCode:
+        """Delete an empty consumer group and its offsets. Raises KafkaError of the append."""
+
+        def decide(draft: Draft, around: Surroundings) -> ErrorCode:
+            if draft.group is None:
+                return ErrorCode.GROUP_ID_NOT_FOUND
+            if draft.group.members:
+                return ErrorCode.NON_EMPTY_GROUP
+            draft.add_encoded(shard.offsets.delete_group(group.group_id))
+            draft.delete()
+            return ErrorCode.NONE
+
+        return await shard.consumer.decide(group.group_id, decide)
+
+    def _new_uuid(self) -> str:
+        return str(UUID(int=self._rng.getrandbits(128), version=4))
