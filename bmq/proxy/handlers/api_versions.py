@@ -1,7 +1,8 @@
 """ApiVersions: what this server speaks. Clients choose the versions of everything else by it.
 
-Finalized features are the metadata log's and nothing more: a feature steers clients (transaction.version turns another
-transaction protocol on), so none may be named that is not served. Sources: KIP-35, KIP-511, KIP-584, KIP-1242.
+Finalized features are the metadata log's and those of `SERVED_FEATURES`: a feature steers clients (transaction.version
+turns another transaction protocol on), so none may be named that is not served. Sources: KIP-35, KIP-511, KIP-584,
+KIP-1242.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ from bmq.protocol.request_context import RequestContext
 from bmq.proxy.dispatch import HANDLERS, HOT_HANDLERS, handles
 from bmq.proxy.services import Services
 
+SERVED_FEATURES: Final = {
+    "group.version": 1,  # the consumer protocol of KIP-848
+}
+"""Levels that every server of this release serves."""
 _SOFTWARE_FROM_VERSION: Final = 3
 _SERVER_FROM_VERSION: Final = 5
 _NO_NODE: Final = -1
@@ -42,7 +47,7 @@ async def api_versions(request: ApiVersionsRequest, context: RequestContext, ser
     ):
         # The address now belongs to another server than the one the client means: it has to find the cluster anew.
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
-    features = sorted(image.features.items())
+    features = sorted({**image.features, **SERVED_FEATURES}.items())
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=key, min_version=api.advertised_min, max_version=api.version_max)

@@ -24,6 +24,7 @@ from bmq.protocol.messages.describe_topic_partitions_request import (
 from bmq.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from bmq.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from bmq.proxy.dispatch import HANDLERS, HOT_HANDLERS
+from bmq.proxy.handlers.api_versions import SERVED_FEATURES
 from bmq.proxy.handlers.describe_topic_partitions import PARTITIONS_PER_PAGE_MAX, page_of
 from tests.unit.proxy.harness import CLUSTER_ID, NODE, TOPIC_ID, Client, Proxy, image_of, topic_image
 
@@ -59,15 +60,21 @@ async def test_api_versions_names_what_has_a_handler_and_nothing_more(
     assert set(ranges) == {*HANDLERS, *HOT_HANDLERS} & set(APIS)  # others are for nodes only
     assert ranges[ApiKey.PRODUCE] == (0, 13)  # KAFKA-18659
     assert all(ranges[key] == (APIS[key].advertised_min, APIS[key].version_max) for key in ranges)
-    assert list(response.finalized_features) == list(response.supported_features) == []
+    told = set(SERVED_FEATURES) if version >= 3 else set()
+    assert {feature.name for feature in response.finalized_features} == told
+    assert {feature.name for feature in response.supported_features} == told
 
 
 async def test_api_versions_names_the_finalized_features(proxy: Proxy, client: Client) -> None:
-    proxy.controller.image = replace(proxy.controller.image, features={"group.version": 1})
+    proxy.controller.image = replace(proxy.controller.image, features={"a.feature": 3})
     response = await client.ask(ApiKey.API_VERSIONS, 4, known())
     assert response.finalized_features_epoch == 42
-    assert [(f.name, f.max_version_level) for f in response.finalized_features] == [("group.version", 1)]
-    assert [(f.name, f.min_version, f.max_version) for f in response.supported_features] == [("group.version", 1, 1)]
+    told = {**SERVED_FEATURES, "a.feature": 3}
+    assert told["group.version"] == 1
+    assert {f.name: f.max_version_level for f in response.finalized_features} == told
+    assert {f.name: (f.min_version, f.max_version) for f in response.supported_features} == {
+        name: (1, level) for name, level in told.items()
+    }
 
 
 @pytest.mark.parametrize("name", ["", "-x", "x-", "a b", "ü", "x\n", "."])
