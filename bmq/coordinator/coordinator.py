@@ -392,7 +392,8 @@ def _described(group_id: str, shard: GroupShard, api_version: int) -> DescribedG
             if is_consumer
             else f"Group {group_id} not found.",
         )
-    return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+    protocol_type = CONSUMER if is_consumer else ""
+    return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value, protocol_type=protocol_type)
 
 
 def _delete(group_id: str, shard: GroupShard) -> asyncio.Future[int]:

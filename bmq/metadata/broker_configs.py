@@ -17,6 +17,7 @@ from bmq.metadata.config_keys import (
     ConfigSource,
     ConfigType,
     InvalidConfig,
+    assignors,
     at_least,
     one_of,
     table_of,
@@ -117,6 +118,37 @@ _TOPICS: Final = (
 )
 
 _GROUPS: Final = (
+    _static("group.consumer.assignors", _LIST, "uniform,range", "Assignors, the default first.", assignors),
+    _static("group.consumer.max.size", _INT, _INT_MAX, "Most members of a consumer group.", at_least(1)),
+    _static(
+        "group.consumer.migration.policy",
+        _STRING,
+        "bidirectional",
+        "Whether a group with members may go from the classic protocol to the consumer protocol (upgrade), back "
+        "(downgrade), both (bidirectional) or neither (disabled).",
+        one_of("bidirectional", "downgrade", "upgrade", "disabled"),
+    ),
+    _static(
+        "group.consumer.regex.refresh.interval.ms",
+        _INT,
+        "600000",
+        "How old what a consumer's regular expression matches may get before it is looked up again.",
+        at_least(10_000),
+    ),
+    *(
+        _static(f"group.consumer.{bound}{name}", _INT, default, f"{what} of a consumer group's members.", at_least(low))
+        for name, low, defaults in (
+            ("session.timeout.ms", 1, ("45000", "45000", "60000")),
+            ("heartbeat.interval.ms", 1, ("5000", "5000", "15000")),
+            ("assignment.interval.ms", 0, ("1000", "0", "15000")),
+        )
+        for bound, default, what in zip(
+            ("", "min.", "max."),
+            defaults,
+            (f"{name} where a group has none of its own,", f"Least {name}", f"Greatest {name}"),
+            strict=True,
+        )
+    ),
     _static("group.initial.rebalance.delay.ms", _INT, "3000", "How long an empty group waits for more members."),
     _static("group.max.session.timeout.ms", _INT, "1800000", "Largest session timeout a member may ask for."),
     _static("group.max.size", _INT, _INT_MAX, "Most members of a group.", at_least(1)),
@@ -248,8 +280,9 @@ _NETWORK: Final = (
 
 BROKER_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(*_TOPIC_DEFAULTS, *_TOPICS, *_GROUPS, *_PRODUCERS, *_NETWORK)
 
-DYNAMIC_ONLY: Final = frozenset(
+HIDDEN_BY_DEFAULT: Final = frozenset(
     {
+        "group.consumer.regex.refresh.interval.ms",
         "follower.replication.throttled.rate",
         "leader.replication.throttled.rate",
         "replica.alter.log.dirs.io.max.bytes.per.second",
@@ -295,7 +328,17 @@ def static_configs(node: Node, settings: Mapping[str, str]) -> dict[str, str]:
             raise InvalidConfig(f"Unknown broker config name: {name}")
         BROKER_CONFIGS[name].parse(text)
     effective_values({}, BrokerConfigs(static=configs).topic_defaults)
+    _require_bounds(BrokerConfigs(static=configs))
     return configs
+
+
+def _require_bounds(configs: BrokerConfigs) -> None:
+    """Raises InvalidConfig when a consumer group's default is outside of what a group may be given."""
+    for name in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
+        value = configs.number(f"group.consumer.{name}")
+        low, high = configs.number(f"group.consumer.min.{name}"), configs.number(f"group.consumer.max.{name}")
+        if not low <= value <= high:
+            raise InvalidConfig(f"group.consumer.{name} is {value}, and must be between {low} and {high}")
 
 
 @dataclass(frozen=True)

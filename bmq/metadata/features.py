@@ -29,8 +29,9 @@ SUPPORTED_FEATURES: Final = (
 
 
 TRANSACTION_VERSION: Final = "transaction.version"
-CLIENT_FEATURES: Final = {TRANSACTION_VERSION: (0, 2)}
-"""What this release serves to clients, (lowest level, highest level): the highest is in force (KIP-890, KIP-1022)."""
+GROUP_VERSION: Final = "group.version"
+CLIENT_FEATURES: Final = {GROUP_VERSION: (0, 1), TRANSACTION_VERSION: (0, 2)}
+"""What this release serves to clients, (lowest level, highest level): the highest is in force (KIP-848, KIP-890, KIP-1022)."""
 
 
 class FeatureRange(Protocol):

@@ -16,6 +16,9 @@ JoinGroup        of a known member takes the place of its first one. Without a m
                  client's very first JoinGroup would leave an orphaned member for which a rebalance waits: it is not
                  repeated but answered COORDINATOR_NOT_AVAILABLE, and the client decides.
 LeaveGroup       a second one finds no such member, which is answered as success.
+ConsumerGroupHeartbeat  of a member is not repeated: its epoch may be the one before by then, which is only taken from a
+                 client that says what it owns. Clients say so after an error. Joining dynamically, and leaving, are.
+ConsumerGroupDescribe   changes nothing.
 DeleteGroups, OffsetDelete  are not repeated: a second one would delete what was committed after the first. Instead the
                  coordinator is asked what is left. If nothing, that is success. Else the answer is REQUEST_TIMED_OUT,
                  which stock clients show their users; after a coordinator's error they would retry by themselves.
@@ -27,12 +30,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
+from bmq.coordinator.consumer.member import JOIN_EPOCH
 from bmq.coordinator.effects import GroupState, join_error, sync_error
 from bmq.coordinator.offset_api import failed_fetch, fetch_error
 from bmq.coordinator.offsets import refused
 from bmq.coordinator.txn_offset_api import refused_transactional
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
+from bmq.protocol.messages.consumer_group_describe_response import ConsumerGroupDescribeResponse
+from bmq.protocol.messages.consumer_group_describe_response import DescribedGroup as DescribedConsumerGroup
+from bmq.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+from bmq.protocol.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 from bmq.protocol.messages.delete_groups_request import DeleteGroupsRequest
 from bmq.protocol.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
 from bmq.protocol.messages.describe_groups_request import DescribeGroupsRequest
@@ -124,6 +133,31 @@ class Leave(GroupRequest):
         for one in told:
             if one.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
                 one.error_code = ErrorCode.NONE
+        return part
+
+
+class ConsumerBeat(GroupRequest):
+    """ConsumerGroupHeartbeat."""
+
+    api_key = ApiKey.CONSUMER_GROUP_HEARTBEAT
+
+    @property
+    def is_repeatable(self) -> bool:
+        asked: ConsumerGroupHeartbeatRequest = self.request
+        if asked.member_epoch == JOIN_EPOCH:
+            return bool(asked.member_id) and asked.instance_id is None
+        return asked.member_epoch < JOIN_EPOCH
+
+    def refusal(self, group_id: str, code: ErrorCode) -> ConsumerGroupHeartbeatResponse:
+        return ConsumerGroupHeartbeatResponse(error_code=code)
+
+    def repeated(self, part: ConsumerGroupHeartbeatResponse) -> ConsumerGroupHeartbeatResponse:
+        asked: ConsumerGroupHeartbeatRequest = self.request
+        if asked.member_epoch < JOIN_EPOCH and part.error_code in (
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            ErrorCode.GROUP_ID_NOT_FOUND,
+        ):
+            return ConsumerGroupHeartbeatResponse(member_id=asked.member_id, member_epoch=asked.member_epoch)
         return part
 
 
@@ -261,6 +295,29 @@ class Describe(GroupRequest):
         return DescribeGroupsResponse(groups=parts)
 
 
+class DescribeConsumers(GroupRequest):
+    """ConsumerGroupDescribe."""
+
+    api_key = ApiKey.CONSUMER_GROUP_DESCRIBE
+
+    @property
+    def group_ids(self) -> Sequence[str]:
+        return cast(Sequence[str], self.request.group_ids)
+
+    def about(self, group_ids: Sequence[str], places: Sequence[int]) -> ConsumerGroupDescribeRequest:
+        asked: ConsumerGroupDescribeRequest = self.request
+        return replace(asked, group_ids=group_ids)
+
+    def parts(self, response: ConsumerGroupDescribeResponse) -> Sequence[DescribedConsumerGroup]:
+        return response.groups
+
+    def refusal(self, group_id: str, code: ErrorCode) -> DescribedConsumerGroup:
+        return DescribedConsumerGroup(group_id=group_id, error_code=code)
+
+    def response(self, parts: Sequence[DescribedConsumerGroup]) -> ConsumerGroupDescribeResponse:
+        return ConsumerGroupDescribeResponse(groups=parts)
+
+
 class Delete(GroupRequest):
     """DeleteGroups; a group that is named twice is deleted, and answered, once."""
 
@@ -309,7 +366,9 @@ class _GroupsLeft(Delete):
 
 
 def _code_of_what_is_left(group: DescribedGroup) -> ErrorCode:
-    return ErrorCode.NONE if group.group_state == GroupState.DEAD.value else ErrorCode.REQUEST_TIMED_OUT
+    # A consumer group is shown as dead to those who ask for classic ones, but with its protocol type.
+    is_gone = group.group_state == GroupState.DEAD.value and not group.protocol_type
+    return ErrorCode.NONE if is_gone else ErrorCode.REQUEST_TIMED_OUT
 
 
 def group_request(api_key: ApiKey, request: Any, api_version: int) -> GroupRequest:
@@ -321,5 +380,18 @@ def group_request(api_key: ApiKey, request: Any, api_version: int) -> GroupReque
 
 _FORMS: Final[dict[ApiKey, type[GroupRequest]]] = {
     form.api_key: form
-    for form in (Join, Sync, Beat, Leave, Commit, TransactionalCommit, Fetch, DeleteOffsets, Describe, Delete)
+    for form in (
+        Join,
+        Sync,
+        Beat,
+        Leave,
+        ConsumerBeat,
+        Commit,
+        TransactionalCommit,
+        Fetch,
+        DeleteOffsets,
+        Describe,
+        DescribeConsumers,
+        Delete,
+    )
 }

@@ -36,6 +36,10 @@ FIRST_EPOCH: Final = 1
 """Of a group that nobody has subscribed anything in."""
 
 
+class NotToBeWritten(Exception):
+    """A decision for which something would have to be written, where only one without is wanted."""
+
+
 class Draft:
     """`group`: the consumer group, or None; `classic`: the classic group of this id, or None. There is never both.
 
@@ -45,7 +49,13 @@ class Draft:
     """
 
     def __init__(
-        self, group_id: str, group: ConsumerGroup | None, classic: Group | None, record_bytes_max: int
+        self,
+        group_id: str,
+        group: ConsumerGroup | None,
+        classic: Group | None,
+        record_bytes_max: int,
+        *,
+        may_write: bool = True,
     ) -> None:
         self.group_id = group_id
         self.group = group
@@ -56,6 +66,7 @@ class Draft:
         self.is_last = False
         self.rebalances = False
         self._record_bytes_max = record_bytes_max
+        self._may_write = may_write
         self._is_own = False  # `group` is a fork, or new
 
     @property
@@ -64,6 +75,11 @@ class Draft:
         if self.group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {self.group_id} not found.")
         return self.group
+
+    def require_writable(self) -> None:
+        """To be called before what is expensive and written in the end. Raises NotToBeWritten."""
+        if not self._may_write:
+            raise NotToBeWritten
 
     def create(self) -> None:
         """A new consumer group, in place of an empty classic one if there is one."""
@@ -94,6 +110,7 @@ class Draft:
 
     def write(self, key: ConsumerKey, value: ConsumerValue | None) -> None:
         """Raises KafkaError when names are too long for a record."""
+        self.require_writable()
         try:
             self._add(encode_key(key), None if value is None else encode_value(value))
         except struct_error as error:
@@ -120,6 +137,7 @@ class Draft:
         self.timers.append(TimerOrder(kind, member_id, None))
 
     def _drop_classic(self) -> None:
+        self.require_writable()
         if self.classic is not None and self.classic.written is not None:
             self.records.append((encode_classic_key(GroupMetadataKey(group=self.group_id)), None))
         self.classic = None

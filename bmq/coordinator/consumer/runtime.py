@@ -12,6 +12,7 @@ before that. Whatever fails, or writes, keeps the order.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ import structlog
 from bmq.coordinator.config import CoordinatorConfig, GroupTerms
 from bmq.coordinator.consumer.consumer_group import ConsumerGroup
 from bmq.coordinator.consumer.departures import expire
-from bmq.coordinator.consumer.draft import Draft, EncodedRecord
+from bmq.coordinator.consumer.draft import Draft, EncodedRecord, NotToBeWritten
 from bmq.coordinator.consumer.member import MemberState
 from bmq.coordinator.consumer.patterns import Matches, compiled
 from bmq.coordinator.consumer.progress import Surroundings
@@ -40,6 +41,8 @@ _log = structlog.get_logger("bmq.coordinator")
 
 APPEND_BYTES_MAX: Final = 512 * 1024
 """Decisions beyond it wait for the next append."""
+DECISIONS_PER_APPEND_MAX: Final = 64
+"""The same: in a group of a thousand members and ten thousand partitions each takes up to half a millisecond."""
 _NAMES_PER_TURN_MAX: Final = 500
 """Topic names looked at in one turn of the event loop."""
 
@@ -191,11 +194,12 @@ class ConsumerGroups:
         if turn is None and not self._host.is_classic_writing(group_id):
             return await self._decide_first(group_id, decide)
         if may_overtake and group_id in self.groups:
-            draft, decided = self._decided(group_id, None, decide, self._durable(group_id))
-            if decided.error is None and not draft.records:
-                self._carry_out(group_id, decided)
-                outcome: T = decided.outcome
-                return outcome
+            with contextlib.suppress(NotToBeWritten):
+                _, decided = self._decided(group_id, None, decide, self._durable(group_id), may_write=False)
+                if decided.error is None:
+                    self._carry_out(group_id, decided)
+                    outcome: T = decided.outcome
+                    return outcome
         answer: asyncio.Future[T] = self._loop.create_future()
         self._turns.setdefault(group_id, _Turn()).waiting.append(_Asked(decide, answer))
         return await answer
@@ -216,7 +220,7 @@ class ConsumerGroups:
 
     def look(self, group_id: str, decide: Decide[T]) -> T:
         """Answer from what is durable; `decide` writes nothing. Raises KafkaError."""
-        _, decided = self._decided(group_id, None, decide, self._durable(group_id))
+        _, decided = self._decided(group_id, None, decide, self._durable(group_id), may_write=False)
         if decided.error is not None:
             raise decided.error
         self._carry_out(group_id, decided)
@@ -235,7 +239,9 @@ class ConsumerGroups:
         written: list[EncodedRecord] = []
         done: list[_Decided] = []
         size_bytes = 0
-        while turn.waiting and not draft.is_last and size_bytes < APPEND_BYTES_MAX:
+        while turn.waiting and not draft.is_last:
+            if size_bytes >= APPEND_BYTES_MAX or (written and len(done) >= DECISIONS_PER_APPEND_MAX):
+                break
             asked = turn.waiting.popleft()
             if asked.answer.done():
                 continue  # its client is gone
@@ -258,11 +264,20 @@ class ConsumerGroups:
         return Draft(group_id, group, classic, self._config.message_max_bytes)
 
     def _decided(
-        self, group_id: str, answer: asyncio.Future[Any] | None, decide: Decide[Any], base: Draft
+        self,
+        group_id: str,
+        answer: asyncio.Future[Any] | None,
+        decide: Decide[Any],
+        base: Draft,
+        *,
+        may_write: bool = True,
     ) -> tuple[Draft, _Decided]:
-        """One decision on top of `base`; its timers begin to count now, and again when it is durable."""
+        """One decision on top of `base`; its timers begin to count now, and again when it is durable.
+
+        Raises NotToBeWritten, unless `may_write`.
+        """
         volatile = self._volatile.get(group_id) or _Volatile()
-        draft = Draft(group_id, base.group, base.classic, self._config.message_max_bytes)
+        draft = Draft(group_id, base.group, base.classic, self._config.message_max_bytes, may_write=may_write)
         now = self._host.now()
         topics = self._image()
         around = Surroundings(
@@ -279,6 +294,8 @@ class ConsumerGroups:
         except KafkaError as error:
             decided.error = error
             return draft, decided
+        except NotToBeWritten:
+            raise
         except Exception as error:  # nothing has changed: the others go on
             _log.exception("consumer_group_not_decided", shard=self._host.number, group=group_id)
             decided.error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error))

@@ -167,15 +167,15 @@ async def test_many_that_come_at_once_share_few_appends(cluster: Cluster) -> Non
     log = cluster.log_of("g")
     before = len(log.batches)
     log.is_acknowledging = False
-    joining = [asyncio.create_task(join(cluster, f"m{number}")) for number in range(50)]
-    for appends in (1, 2):
+    joining = [asyncio.create_task(join(cluster, f"m{number}")) for number in range(100)]
+    for appends in (1, 2, 3):
         await until(lambda: log.pending_count == 1)
         await asyncio.sleep(0)
         assert len(log.batches) == before + appends
         log.acknowledge()
     answers = await asyncio.gather(*joining)
-    assert sorted(answer.member_epoch for answer in answers) == list(range(3, 53)), "decided one after another"
-    assert group_of(cluster).epoch == 52
+    assert sorted(answer.member_epoch for answer in answers) == list(range(3, 103)), "decided one after another"
+    assert group_of(cluster).epoch == 102
 
 
 async def test_groups_do_not_wait_for_each_other(cluster: Cluster) -> None:
