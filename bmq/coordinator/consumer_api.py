@@ -22,6 +22,7 @@ from bmq.coordinator.metrics import GroupMetrics
 from bmq.coordinator.topics import CurrentTopics, Topics, changes
 from bmq.coordinator.txn_offset_api import TxnOffsetApi
 from bmq.log.clock import Clock
+from bmq.log.transactions import TransactionVerifier
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
@@ -58,8 +59,9 @@ class ConsumerApi(TxnOffsetApi):
         config: CoordinatorConfig,
         image: CurrentTopics,
         metrics: GroupMetrics,
+        verifier: TransactionVerifier | None,
     ) -> None:
-        super().__init__(directory, clock, image, metrics)
+        super().__init__(directory, clock, image, metrics, verifier)
         self.config = config
         self._rng = rng
 
