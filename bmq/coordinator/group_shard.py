@@ -339,8 +339,8 @@ class GroupShard(Shard):
         return ShardState(
             [(group_id, group.written) for group_id, group in self.groups.items() if group.written is not None],
             self.offsets.copied(),
-            self.consumer.copied(),
             self.offsets.pending.copied(),
+            self.consumer.copied(),
         )
 
     def snapshot(self) -> Awaitable[bytes]:

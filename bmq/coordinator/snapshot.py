@@ -35,8 +35,8 @@ class ShardState(NamedTuple):
 
     groups: Sequence[tuple[str, GroupMetadataValue]]
     offsets: Sequence[TopicOffsets | PackedOffsets]
-    consumer_groups: Sequence[ConsumerGroup] = ()
     transactions: Sequence[OpenTransaction] = ()
+    consumer_groups: Sequence[ConsumerGroup] = ()
 
 
 async def encode_snapshot(state: ShardState) -> bytes:

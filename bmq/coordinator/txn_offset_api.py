@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from bmq.coordinator.consumer.commits import MEMBER_EPOCHS_FROM, check_commit
 from bmq.coordinator.directory import ShardDirectory
 from bmq.coordinator.group_shard import GroupShard
 from bmq.coordinator.log_errors import coordinator_error, marker_error
@@ -77,7 +78,7 @@ class TxnOffsetApi(OffsetApi):
         if code is ErrorCode.NONE and shard.is_lost:
             code = ErrorCode.NOT_COORDINATOR
         if code is ErrorCode.NONE:
-            code = self._check_transactional_committer(shard, request, version)
+            code = self._check_transactional_committer(shard, commit, version)
         decided = shard.offsets.commit(commit, self._image(), _told(code, version), self._clock.now_ms())
         if decided.records:
             try:
@@ -122,12 +123,22 @@ class TxnOffsetApi(OffsetApi):
         return await shard.transactions.admit(self._verifier, claim, producer)
 
     def _check_transactional_committer(
-        self, shard: GroupShard, request: TxnOffsetCommitRequest, api_version: int
+        self, shard: GroupShard, request: OffsetCommitRequest, api_version: int
     ) -> ErrorCode:
+        generation = request.generation_id_or_member_epoch
+        consumer = shard.consumer.find(request.group_id)
+        if consumer is not None:
+            if generation < 0 and not request.member_id:
+                return ErrorCode.NONE  # as below
+            partitions = self._existing_partitions(request)
+            code = check_commit(consumer, request.member_id, generation, partitions, MEMBER_EPOCHS_FROM)
+            # Older producers know no other word for it.
+            is_stale = code is ErrorCode.STALE_MEMBER_EPOCH and api_version < _TOPIC_IDS_FROM
+            return ErrorCode.ILLEGAL_GENERATION if is_stale else code
         group = shard.groups.get(request.group_id)
         if group is not None:
-            return group.check_transactional_commit(request.member_id, request.group_instance_id, request.generation_id)
-        if request.generation_id < 0:
+            return group.check_transactional_commit(request.member_id, request.group_instance_id, generation)
+        if generation < 0:
             return ErrorCode.NONE  # a producer that does not say for whom, or whose consumer assigns partitions itself
         if shard.offsets.has_group(request.group_id):
             return ErrorCode.UNKNOWN_MEMBER_ID

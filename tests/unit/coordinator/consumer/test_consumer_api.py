@@ -682,3 +682,21 @@ def one_protocol() -> Any:
     from bmq.protocol.messages.join_group_request import JoinGroupRequestProtocol
 
     return [JoinGroupRequestProtocol(name="range", metadata=subscription("t"))]
+
+
+@pytest.mark.parametrize(("version", "told"), [(5, ErrorCode.ILLEGAL_GENERATION), (6, ErrorCode.STALE_MEMBER_EPOCH)])
+async def test_a_producer_commits_for_members_with_their_epochs(
+    cluster: Cluster, version: int, told: ErrorCode
+) -> None:
+    epoch = (await join(cluster, "A")).member_epoch
+
+    async def code_of(member_id: str, generation: int) -> int:
+        codes = await cluster.commit_in_transaction(
+            "g", {("t", 0): 1}, member_id=member_id, generation=generation, version=version
+        )
+        return codes["t", 0]
+
+    assert await code_of("A", epoch) == ErrorCode.NONE
+    assert await code_of("A", epoch + 1) == told
+    assert await code_of("B", epoch) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert await code_of("", -1) == ErrorCode.NONE, "a producer that does not say for whom"

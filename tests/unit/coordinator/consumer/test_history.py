@@ -222,7 +222,7 @@ class ConsumerGroupHistory(RuleBasedStateMachine):
             ]
             self.bench.group = replayed(log)
         else:
-            data_saved = asyncio.run(encode_snapshot(ShardState([], [], [self.bench.group])))
+            data_saved = asyncio.run(encode_snapshot(ShardState([], [], consumer_groups=[self.bench.group])))
             self.bench.group = replayed([part for part in decode_snapshot(data_saved) if isinstance(part, tuple)])
         assert picture(self.bench.group) == before
         self.bench.is_stale = True
