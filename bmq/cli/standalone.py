@@ -206,6 +206,7 @@ class StandaloneServer:
             self._rng,
             coordinator_config(controller.broker_configs),
             lambda: controller.image,
+            create_topics=partial(controller.handle, ApiKey.CREATE_TOPICS),
         )
         producer_ids = ProducerIds(controller.allocate_producer_ids)
         markers = LocalMarkers(manager, groups, lambda: controller.image)
@@ -320,6 +321,8 @@ class StandaloneServer:
         for topic in gone:
             for partition in topic.partitions:
                 manager.drop(TopicPartition(topic.topic_id, partition.partition))
+        if self._roles is not None:
+            self._roles.groups.image_changed(old, new)
         if gone and self._roles is not None:
             self._roles.groups.topics_deleted([topic.name for topic in gone if topic.name not in new.topics])
 

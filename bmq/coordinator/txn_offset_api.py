@@ -14,6 +14,7 @@ from bmq.coordinator.topics import CurrentTopics
 from bmq.log.clock import Clock
 from bmq.log.state_log import Producer
 from bmq.log.transactions import TransactionClaim, TransactionMarker, TransactionVerifier
+from bmq.protocol.apis import APIS, ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.messages.offset_commit_request import (
@@ -77,7 +78,7 @@ class TxnOffsetApi(OffsetApi):
         if code is ErrorCode.NONE and shard.is_lost:
             code = ErrorCode.NOT_COORDINATOR
         if code is ErrorCode.NONE:
-            code = self._check_transactional_committer(shard, request, version)
+            code = self._check_transactional_committer(shard, commit, version)
         decided = shard.offsets.commit(commit, self._image(), _told(code, version), self._clock.now_ms())
         if decided.records:
             try:
@@ -122,16 +123,34 @@ class TxnOffsetApi(OffsetApi):
         return await shard.transactions.admit(self._verifier, claim, producer)
 
     def _check_transactional_committer(
-        self, shard: GroupShard, request: TxnOffsetCommitRequest, api_version: int
+        self, shard: GroupShard, request: OffsetCommitRequest, api_version: int
     ) -> ErrorCode:
+        generation = request.generation_id_or_member_epoch
+        new = self._check_transactional_new(shard, request, api_version)
+        if new is not None:
+            return new
         group = shard.groups.get(request.group_id)
         if group is not None:
-            return group.check_transactional_commit(request.member_id, request.group_instance_id, request.generation_id)
-        if request.generation_id < 0:
+            return group.check_transactional_commit(request.member_id, request.group_instance_id, generation)
+        if generation < 0:
             return ErrorCode.NONE  # a producer that does not say for whom, or whose consumer assigns partitions itself
         if shard.offsets.has_group(request.group_id):
             return ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.GROUP_ID_NOT_FOUND if api_version >= _TOPIC_IDS_FROM else ErrorCode.ILLEGAL_GENERATION
+
+    def _check_transactional_new(
+        self, shard: GroupShard, request: OffsetCommitRequest, api_version: int
+    ) -> ErrorCode | None:
+        """As `_check_new`; a producer need not say for whom it commits, and an old one does not know stale epochs."""
+        if shard.find_new(request.group_id) == (None, None):
+            return None
+        is_anonymous = not request.member_id and request.group_instance_id is None
+        if request.generation_id_or_member_epoch < 0 and is_anonymous:
+            return ErrorCode.NONE
+        error = self._check_new(shard, request, APIS[ApiKey.OFFSET_COMMIT].version_max)
+        if error is ErrorCode.STALE_MEMBER_EPOCH and api_version < _TOPIC_IDS_FROM:
+            return ErrorCode.ILLEGAL_GENERATION
+        return error
 
 
 def refused_transactional(

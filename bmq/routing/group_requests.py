@@ -15,6 +15,8 @@ JoinGroup        of a known member takes the place of its first one. Without a m
                  to come back with (from version 4 on), or a static member's new id replaces the first. Only an old
                  client's very first JoinGroup would leave an orphaned member for which a rebalance waits: it is not
                  repeated but answered COORDINATOR_NOT_AVAILABLE, and the client decides.
+ConsumerGroupHeartbeat, StreamsGroupHeartbeat  of a member that names itself change nothing the second time; one that comes
+                 for the first time without a name (version 0) is not repeated, as an old client's JoinGroup.
 LeaveGroup       a second one finds no such member, which is answered as success.
 DeleteGroups, OffsetDelete  are not repeated: a second one would delete what was committed after the first. Instead the
                  coordinator is asked what is left. If nothing, that is success. Else the answer is REQUEST_TIMED_OUT,
@@ -30,9 +32,12 @@ from typing import Any, Final, cast
 from bmq.coordinator.effects import GroupState, join_error, sync_error
 from bmq.coordinator.offset_api import failed_fetch, fetch_error
 from bmq.coordinator.offsets import refused
+from bmq.coordinator.streams_api import refused_heartbeat
 from bmq.coordinator.txn_offset_api import refused_transactional
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.messages import consumer_group_describe_response, streams_group_describe_response
+from bmq.protocol.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 from bmq.protocol.messages.delete_groups_request import DeleteGroupsRequest
 from bmq.protocol.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
 from bmq.protocol.messages.describe_groups_request import DescribeGroupsRequest
@@ -54,6 +59,7 @@ from bmq.protocol.messages.offset_fetch_request import (
     OffsetFetchRequestTopics,
 )
 from bmq.protocol.messages.offset_fetch_response import OffsetFetchResponse, OffsetFetchResponseGroup
+from bmq.protocol.messages.streams_group_heartbeat_response import StreamsGroupHeartbeatResponse
 from bmq.protocol.messages.sync_group_response import SyncGroupResponse
 from bmq.protocol.messages.txn_offset_commit_response import TxnOffsetCommitResponse
 from bmq.routing.shard_requests import ShardRequest, moving
@@ -261,6 +267,62 @@ class Describe(GroupRequest):
         return DescribeGroupsResponse(groups=parts)
 
 
+class NewHeartbeat(GroupRequest):
+    """ConsumerGroupHeartbeat."""
+
+    api_key = ApiKey.CONSUMER_GROUP_HEARTBEAT
+
+    @property
+    def is_repeatable(self) -> bool:
+        return bool(self.request.member_id)
+
+    def refusal(self, group_id: str, code: ErrorCode) -> Any:
+        return ConsumerGroupHeartbeatResponse(error_code=code)
+
+
+class StreamsHeartbeat(NewHeartbeat):
+    """StreamsGroupHeartbeat."""
+
+    api_key = ApiKey.STREAMS_GROUP_HEARTBEAT
+
+    def refusal(self, group_id: str, code: ErrorCode) -> StreamsGroupHeartbeatResponse:
+        return refused_heartbeat(code, code.name)
+
+
+class NewDescribe(GroupRequest):
+    """ConsumerGroupDescribe."""
+
+    api_key = ApiKey.CONSUMER_GROUP_DESCRIBE
+
+    @property
+    def group_ids(self) -> Sequence[str]:
+        return cast(Sequence[str], self.request.group_ids)
+
+    def about(self, group_ids: Sequence[str], places: Sequence[int]) -> Any:
+        return replace(self.request, group_ids=group_ids)
+
+    def parts(self, response: Any) -> Sequence[Any]:
+        return cast(Sequence[Any], response.groups)
+
+    def refusal(self, group_id: str, code: ErrorCode) -> Any:
+        return consumer_group_describe_response.DescribedGroup(group_id=group_id, error_code=code)
+
+    def response(self, parts: Sequence[Any]) -> Any:
+        return consumer_group_describe_response.ConsumerGroupDescribeResponse(groups=parts)
+
+
+class StreamsDescribe(NewDescribe):
+    """StreamsGroupDescribe."""
+
+    api_key = ApiKey.STREAMS_GROUP_DESCRIBE
+
+    def refusal(self, group_id: str, code: ErrorCode) -> Any:
+        return streams_group_describe_response.DescribedGroup(group_id=group_id, error_code=code)
+
+    def response(self, parts: Sequence[Any]) -> Any:
+        return streams_group_describe_response.StreamsGroupDescribeResponse(groups=parts)
+
+
 class Delete(GroupRequest):
     """DeleteGroups; a group that is named twice is deleted, and answered, once."""
 
@@ -321,5 +383,8 @@ def group_request(api_key: ApiKey, request: Any, api_version: int) -> GroupReque
 
 _FORMS: Final[dict[ApiKey, type[GroupRequest]]] = {
     form.api_key: form
-    for form in (Join, Sync, Beat, Leave, Commit, TransactionalCommit, Fetch, DeleteOffsets, Describe, Delete)
+    for form in (
+        *(Join, Sync, Beat, Leave, Commit, TransactionalCommit, Fetch, DeleteOffsets, Describe, Delete),
+        *(NewHeartbeat, NewDescribe, StreamsHeartbeat, StreamsDescribe),
+    )
 }

@@ -49,7 +49,6 @@ _STATES = st.builds(
     st.dictionaries(st.tuples(_NAMES, _NAMES), _COMMITTED, max_size=4).map(
         lambda offsets: [TopicOffsets(*names, committed) for names, committed in offsets.items()]
     ),
-    st.just(()),  # consumer groups: see consumer/test_history.py
     st.lists(
         st.builds(
             OpenTransaction,
@@ -63,6 +62,7 @@ _STATES = st.builds(
         ),
         max_size=2,
     ),
+    st.just(()),  # groups of new protocols: see consumer/test_history.py, streams/test_history.py
 )
 
 
