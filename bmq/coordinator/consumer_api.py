@@ -91,7 +91,7 @@ class ConsumerApi(OffsetApi):
         shard = await (self.directory.get(group_id) if is_joining else self._existing(group_id))
         if is_joining and not shard.has_group(group_id) and shard.group_count >= self.config.groups_per_shard_max:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "too many groups")
-        if not is_joining and not shard.has_group(group_id):
+        if not is_joining and shard.consumer.find(group_id) is None:
             # A client that hears of no such group gives up for good: only who still owns the shard may say so.
             await shard.prove()
         # Kafka shows hosts as Java's InetAddress does, with a slash in front; tools expect it.

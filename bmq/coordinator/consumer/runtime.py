@@ -43,7 +43,7 @@ APPEND_BYTES_MAX: Final = 512 * 1024
 """Decisions beyond it wait for the next append."""
 DECISIONS_PER_APPEND_MAX: Final = 64
 """The same: in a group of a thousand members and ten thousand partitions each takes up to half a millisecond."""
-_NAMES_PER_TURN_MAX: Final = 500
+_NAMES_PER_TURN_MAX: Final = 100
 """Topic names looked at in one turn of the event loop."""
 
 T = TypeVar("T")
