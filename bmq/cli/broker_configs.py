@@ -7,9 +7,10 @@ from typing import Final
 
 from bmq.broker.surroundings import VerificationRetry
 from bmq.cli.settings import Settings
-from bmq.coordinator.config import CoordinatorConfig
+from bmq.coordinator.config import ConsumerConfig, CoordinatorConfig, StreamsConfig
 from bmq.coordinator.transactions.config import TransactionConfig
 from bmq.metadata.broker_configs import BrokerConfigs
+from bmq.metadata.config_keys import split_list
 
 STANDALONE_DEFAULTS: Final = {
     # What Kafka's own server.properties for one node say: nobody else will join a group of one node's developer.
@@ -34,6 +35,36 @@ def kafka_configs(settings: Settings, defaults: Mapping[str, str] | None = None)
 def coordinator_config(configs: BrokerConfigs) -> CoordinatorConfig:
     """Kafka's `group.*` and `offsets.*` settings in the coordinator's terms."""
     return CoordinatorConfig(
+        consumer=ConsumerConfig(
+            session_timeout_ms=configs.number("group.consumer.session.timeout.ms"),
+            min_session_timeout_ms=configs.number("group.consumer.min.session.timeout.ms"),
+            max_session_timeout_ms=configs.number("group.consumer.max.session.timeout.ms"),
+            heartbeat_interval_ms=configs.number("group.consumer.heartbeat.interval.ms"),
+            min_heartbeat_interval_ms=configs.number("group.consumer.min.heartbeat.interval.ms"),
+            max_heartbeat_interval_ms=configs.number("group.consumer.max.heartbeat.interval.ms"),
+            assignment_interval_ms=configs.number("group.consumer.assignment.interval.ms"),
+            min_assignment_interval_ms=configs.number("group.consumer.min.assignment.interval.ms"),
+            max_assignment_interval_ms=configs.number("group.consumer.max.assignment.interval.ms"),
+            max_size=configs.number("group.consumer.max.size"),
+            assignors=split_list(configs.value_of("group.consumer.assignors") or ""),
+            migration_policy=configs.value_of("group.consumer.migration.policy") or "",
+            regex_refresh_interval_ms=configs.number("group.consumer.regex.refresh.interval.ms"),
+        ),
+        streams=StreamsConfig(
+            session_timeout_ms=configs.number("group.streams.session.timeout.ms"),
+            min_session_timeout_ms=configs.number("group.streams.min.session.timeout.ms"),
+            max_session_timeout_ms=configs.number("group.streams.max.session.timeout.ms"),
+            heartbeat_interval_ms=configs.number("group.streams.heartbeat.interval.ms"),
+            min_heartbeat_interval_ms=configs.number("group.streams.min.heartbeat.interval.ms"),
+            max_heartbeat_interval_ms=configs.number("group.streams.max.heartbeat.interval.ms"),
+            assignment_interval_ms=configs.number("group.streams.assignment.interval.ms"),
+            min_assignment_interval_ms=configs.number("group.streams.min.assignment.interval.ms"),
+            max_assignment_interval_ms=configs.number("group.streams.max.assignment.interval.ms"),
+            initial_rebalance_delay_ms=configs.number("group.streams.initial.rebalance.delay.ms"),
+            max_size=configs.number("group.streams.max.size"),
+            standby_replicas=configs.number("group.streams.num.standby.replicas"),
+            max_standby_replicas=configs.number("group.streams.max.standby.replicas"),
+        ),
         group_min_session_timeout_ms=configs.number("group.min.session.timeout.ms"),
         group_max_session_timeout_ms=configs.number("group.max.session.timeout.ms"),
         group_initial_rebalance_delay_ms=configs.number("group.initial.rebalance.delay.ms"),

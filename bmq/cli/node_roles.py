@@ -413,10 +413,10 @@ class NodeRoles:
         self.routed_groups.image_changed(old, new)
         self.routed_transactions.image_changed(old, new)
         self.remote_controller.image_changed()
-        self.groups.image_changed(old, new)
         gone = [topic.name for topic_id, topic in old.topics_by_id.items() if topic_id not in new.topics_by_id]
         if gone:
             self.groups.topics_deleted([name for name in gone if name not in new.topics])
+        self.groups.image_changed(old, new)
         if not self.registration.is_unfenced:
             self.registration.hurry()
         self._ground.hooks.on_image(old, new)

@@ -321,10 +321,10 @@ class StandaloneServer:
         for topic in gone:
             for partition in topic.partitions:
                 manager.drop(TopicPartition(topic.topic_id, partition.partition))
-        if self._roles is not None:
-            self._roles.groups.image_changed(old, new)
         if gone and self._roles is not None:
             self._roles.groups.topics_deleted([topic.name for topic in gone if topic.name not in new.topics])
+        if self._roles is not None:
+            self._roles.groups.image_changed(old, new)
 
     def _topic_changed(self, manager: PartitionManager, before: TopicImage | None, topic: TopicImage) -> None:
         has_new_config = before is not None and before.log_config != topic.log_config

@@ -15,6 +15,7 @@ from bmq.controller.config_describe import NO_OTHERS, require_node
 from bmq.controller.decision import Decision
 from bmq.metadata.broker_configs import BROKER_CONFIGS, BrokerConfigs
 from bmq.metadata.config_keys import ConfigKey, ConfigType, InvalidConfig, ResourceType, split_list
+from bmq.metadata.group_configs import GROUP_CONFIGS, validate_group
 from bmq.metadata.image import MetadataImage
 from bmq.metadata.topic_configs import (
     CONFIGS_PER_RESOURCE_MAX,
@@ -153,6 +154,10 @@ def _current(
             if resource_type == ResourceType.BROKER_LOGGER:
                 return {}, broker
             return image.broker_configs.get(str(given), {}), broker if given == node_id else others[given]
+        case ResourceType.GROUP:
+            if not name:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+            return image.group_configs.get(name, {}), broker
     raise _unknown_type(resource)
 
 
@@ -187,7 +192,8 @@ def _refuse_logger(configs: Sequence[AlterableConfig]) -> None:
 
 
 def _keys(resource_type: int) -> Callable[[str], ConfigKey | None]:
-    return (TOPIC_CONFIGS if resource_type == ResourceType.TOPIC else BROKER_CONFIGS).get
+    tables = {ResourceType.TOPIC: TOPIC_CONFIGS, ResourceType.GROUP: GROUP_CONFIGS}
+    return tables.get(ResourceType(resource_type), BROKER_CONFIGS).get
 
 
 # --- which value
@@ -246,6 +252,8 @@ def _changes(
     changed = [name for name in {**current, **target} if current.get(name) != target.get(name)]
     if resource.resource_type == ResourceType.TOPIC:
         validate(target, broker.topic_defaults)
+    elif resource.resource_type == ResourceType.GROUP:
+        validate_group(target, broker)
     else:
         _validate_broker(resource.resource_name, changed, target, broker)
     if records_before + len(changed) > RECORDS_PER_REQUEST_MAX:

@@ -9,8 +9,9 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from bmq.metadata.broker_configs import BROKER_CONFIGS, BROKER_SYNONYMS, DYNAMIC_ONLY, BrokerConfigs
+from bmq.metadata.broker_configs import BROKER_CONFIGS, BROKER_SYNONYMS, HIDDEN_BY_DEFAULT, BrokerConfigs
 from bmq.metadata.config_keys import ConfigKey, ConfigSource, ConfigType, ResourceType, text_of
+from bmq.metadata.group_configs import GROUP_CONFIGS, broker_name
 from bmq.metadata.image import MetadataImage
 from bmq.metadata.topic_configs import TOPIC_CONFIGS, inherited
 from bmq.protocol.error_codes import ErrorCode
@@ -94,6 +95,11 @@ def _describe(
                 )
                 for logger, level in loggers.items()
             ]
+        case ResourceType.GROUP:
+            if not name:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+            configs = image.group_configs.get(name, {})
+            return [_group_config(key, configs, broker) for key in GROUP_CONFIGS.values()]
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
 
 
@@ -129,10 +135,26 @@ def _topic_config(key: ConfigKey, configs: Mapping[str, str], broker: BrokerConf
     )
 
 
+def _group_config(key: ConfigKey, configs: Mapping[str, str], broker: BrokerConfigs) -> DescribeConfigsResourceResult:
+    own = configs.get(key.name)
+    places = _broker_places(broker_name(key.name), broker) or []
+    if own is not None:
+        places.insert(0, (key.name, own, ConfigSource.DYNAMIC_GROUP))
+    _, text, source = places[0]
+    return DescribeConfigsResourceResult(
+        name=key.name,
+        value=text_of(key.parse(text)),
+        config_source=source,
+        synonyms=[_synonym(place, key) for place in places],
+        config_type=key.type,
+        documentation=key.documentation,
+    )
+
+
 def _broker_places(name: str, broker: BrokerConfigs) -> list[Given] | None:
     """Where a broker config has a value, its own name first. None: it is shown only where it is set, and is not."""
     own = [(name, text, source) for source, text in broker.sources_of(name)]
-    if name in DYNAMIC_ONLY and (not own or own[0][2] is ConfigSource.DEFAULT):
+    if name in HIDDEN_BY_DEFAULT and (not own or own[0][2] is ConfigSource.DEFAULT):
         return None
     if not own:
         # As Kafka: a config that nobody gave under its own name is shown without those it would fall back to.

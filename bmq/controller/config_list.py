@@ -18,7 +18,7 @@ def list_config_resources(
 ) -> ListConfigResourcesResponse:
     """No types ask for every type that the version knows; one that it does not know is UNSUPPORTED_VERSION, as in Kafka."""
     names = {
-        ResourceType.GROUP: (),
+        ResourceType.GROUP: tuple(image.group_configs),
         ResourceType.CLIENT_METRICS: (),
         ResourceType.BROKER_LOGGER: tuple(map(str, sorted(image.nodes))),
         ResourceType.BROKER: tuple(map(str, sorted(image.nodes))),

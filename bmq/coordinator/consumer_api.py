@@ -91,6 +91,9 @@ class ConsumerApi(TxnOffsetApi):
         group_id = request.group_id
         is_joining = request.member_epoch == JOIN_EPOCH
         shard = await self._shard_for_heartbeat(group_id, is_joining=is_joining)
+        if not is_joining and shard.consumer.find(group_id) is None:
+            # A client that hears of no such group gives up for good: only who still owns the shard may say so.
+            await shard.prove()
         # Kafka shows hosts as Java's InetAddress does, with a slash in front; tools expect it.
         beat = Beat(
             request,
@@ -111,9 +114,6 @@ class ConsumerApi(TxnOffsetApi):
         shard = await (self.directory.get(group_id) if is_joining else self._existing(group_id))
         if is_joining and not shard.has_group(group_id) and shard.group_count >= self.config.groups_per_shard_max:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "too many groups")
-        if not is_joining and not shard.has_group(group_id):
-            # A client that hears of no such group gives up for good: only who still owns the shard may say so.
-            await shard.prove()
         return shard
 
     async def consumer_group_describe(

@@ -392,7 +392,7 @@ def _described(group_id: str, shard: GroupShard, api_version: int) -> DescribedG
                 for member in group.members
             ],
         )
-    _, new = shard.find_new(group_id)
+    runtime, new = shard.find_new(group_id)
     if new is None and shard.offsets.has_group(group_id):
         return DescribedGroup(group_id=group_id, group_state=GroupState.EMPTY.value)
     if api_version >= 6:  # KIP-1043
@@ -404,7 +404,8 @@ def _described(group_id: str, shard: GroupShard, api_version: int) -> DescribedG
             if new is not None
             else f"Group {group_id} not found.",
         )
-    return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+    protocol_type = "" if runtime is None else runtime.kind
+    return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value, protocol_type=protocol_type)
 
 
 def _delete(group_id: str, shard: GroupShard) -> asyncio.Future[int]:

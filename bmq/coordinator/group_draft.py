@@ -39,6 +39,10 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
+class NotToBeWritten(Exception):
+    """A decision for which something would have to be written, where only one without is wanted."""
+
+
 class GroupDraft(ABC, Generic[G, K, V]):
     """`group`: the group, or None; `classic`: the classic group of this id, or None. There is never both.
 
@@ -51,7 +55,14 @@ class GroupDraft(ABC, Generic[G, K, V]):
     """What such a group is called in messages."""
 
     def __init__(
-        self, group_id: str, group: G | None, classic: Group | None, record_bytes_max: int, *, is_taken: bool = False
+        self,
+        group_id: str,
+        group: G | None,
+        classic: Group | None,
+        record_bytes_max: int,
+        *,
+        is_taken: bool = False,
+        may_write: bool = True,
     ) -> None:
         self.group_id = group_id
         self.group = group
@@ -63,6 +74,7 @@ class GroupDraft(ABC, Generic[G, K, V]):
         self.is_last = False
         self.rebalances = False
         self._record_bytes_max = record_bytes_max
+        self._may_write = may_write
         self._is_own = False  # `group` is a fork, or new
 
     @abstractmethod
@@ -76,6 +88,11 @@ class GroupDraft(ABC, Generic[G, K, V]):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{self.title} {self.group_id} not found.")
         return self.group
 
+    def require_writable(self) -> None:
+        """To be called before what is expensive and written in the end. Raises NotToBeWritten."""
+        if not self._may_write:
+            raise NotToBeWritten
+
     def delete(self) -> None:
         """The group is no more."""
         self.write_all(tuple(self.existing.tombstones()))
@@ -83,6 +100,7 @@ class GroupDraft(ABC, Generic[G, K, V]):
 
     def write(self, key: K, value: V | None) -> None:
         """Raises KafkaError when names are too long for a record."""
+        self.require_writable()
         try:
             self._add(*self.encode(key, value))
         except struct_error as error:
@@ -110,6 +128,7 @@ class GroupDraft(ABC, Generic[G, K, V]):
 
     def _take_place(self, group: G) -> None:
         """A new group, in place of the classic one if there is one."""
+        self.require_writable()
         if self.classic is not None and self.classic.written is not None:
             self.records.append((encode_classic_key(GroupMetadataKey(group=self.group_id)), None))
         self.classic = None

@@ -12,6 +12,7 @@ before that. Whatever fails, or writes, keeps the order.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -23,7 +24,7 @@ import structlog
 from bmq.coordinator.config import CoordinatorConfig
 from bmq.coordinator.effects import Moment
 from bmq.coordinator.group import Group
-from bmq.coordinator.group_draft import EncodedRecord, GroupDraft
+from bmq.coordinator.group_draft import EncodedRecord, GroupDraft, NotToBeWritten
 from bmq.coordinator.member_timers import NOBODY, Due, GroupTimers, TimerOrder
 from bmq.coordinator.topics import CurrentTopics, TopicChanges
 from bmq.coordinator.wake_ups import WakeUps
@@ -34,6 +35,8 @@ _log = structlog.get_logger("bmq.coordinator")
 
 APPEND_BYTES_MAX: Final = 512 * 1024
 """Decisions beyond it wait for the next append."""
+DECISIONS_PER_APPEND_MAX: Final = 64
+"""The same: in a group of a thousand members and ten thousand partitions each takes up to half a millisecond."""
 
 
 class RunGroup(Protocol):
@@ -154,7 +157,9 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
     # ---------------------------------------------------------------- what kinds differ in
 
     @abstractmethod
-    def _draft(self, group_id: str, group: G | None, classic: Group | None, *, is_taken: bool) -> D: ...
+    def _draft(
+        self, group_id: str, group: G | None, classic: Group | None, *, is_taken: bool, may_write: bool
+    ) -> D: ...
 
     @abstractmethod
     def _around(self, group_id: str, volatile: M, now: Moment) -> S:
@@ -233,11 +238,12 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
         if turn is None and not self._host.is_written_elsewhere(group_id, self.kind):
             return await self._decide_first(group_id, decide)
         if may_overtake and group_id in self.groups:
-            draft, decided = self._decided(group_id, None, decide, self._durable(group_id))
-            if decided.error is None and not draft.records:
-                self._carry_out(group_id, decided)
-                outcome: T = decided.outcome
-                return outcome
+            with contextlib.suppress(NotToBeWritten):
+                _, decided = self._decided(group_id, None, decide, self._durable(group_id), may_write=False)
+                if decided.error is None:
+                    self._carry_out(group_id, decided)
+                    outcome: T = decided.outcome
+                    return outcome
         answer: asyncio.Future[T] = self._loop.create_future()
         self._turns.setdefault(group_id, _Turn()).waiting.append(_Asked(decide, answer))
         return await answer
@@ -258,7 +264,7 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
 
     def look(self, group_id: str, decide: Decide[D, S, T]) -> T:
         """Answer from what is durable; `decide` writes nothing. Raises KafkaError."""
-        _, decided = self._decided(group_id, None, decide, self._durable(group_id))
+        _, decided = self._decided(group_id, None, decide, self._durable(group_id), may_write=False)
         if decided.error is not None:
             raise decided.error
         self._carry_out(group_id, decided)
@@ -277,7 +283,9 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
         written: list[EncodedRecord] = []
         done: list[_Decided] = []
         size_bytes = 0
-        while turn.waiting and not draft.is_last and size_bytes < APPEND_BYTES_MAX:
+        while turn.waiting and not draft.is_last:
+            if size_bytes >= APPEND_BYTES_MAX or (written and len(done) >= DECISIONS_PER_APPEND_MAX):
+                break
             asked = turn.waiting.popleft()
             if asked.answer.done():
                 continue  # its client is gone
@@ -297,14 +305,24 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
     def _durable(self, group_id: str) -> D:
         group = self.find(group_id)
         classic = None if group is not None else self._host.classic_group(group_id)
-        return self._draft(group_id, group, classic, is_taken=self._host.is_taken(group_id, self.kind))
+        is_taken = self._host.is_taken(group_id, self.kind)
+        return self._draft(group_id, group, classic, is_taken=is_taken, may_write=True)
 
     def _decided(
-        self, group_id: str, answer: asyncio.Future[Any] | None, decide: Decide[D, S, Any], base: D
+        self,
+        group_id: str,
+        answer: asyncio.Future[Any] | None,
+        decide: Decide[D, S, Any],
+        base: D,
+        *,
+        may_write: bool = True,
     ) -> tuple[D, _Decided]:
-        """One decision on top of `base`; its timers begin to count now, and again when it is durable."""
+        """One decision on top of `base`; its timers begin to count now, and again when it is durable.
+
+        Raises NotToBeWritten, unless `may_write`.
+        """
         volatile = self._volatile.get(group_id)
-        draft = self._draft(group_id, base.group, base.classic, is_taken=base.is_taken)
+        draft = self._draft(group_id, base.group, base.classic, is_taken=base.is_taken, may_write=may_write)
         now = self._host.now()
         around = self._around(group_id, volatile or self._new_volatile(), now)
         decided = _Decided(answer)
@@ -313,6 +331,8 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
         except KafkaError as error:
             decided.error = error
             return draft, decided
+        except NotToBeWritten:
+            raise
         except Exception as error:  # nothing has changed: the others go on
             _log.exception("group_not_decided", shard=self._host.number, kind=self.kind, group=group_id)
             decided.error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error))

@@ -38,7 +38,11 @@ class StreamsApi(ConsumerApi):
         # Kafka shows hosts as Java's InetAddress does, with a slash in front; tools expect it.
         beat = StreamsBeat(request, check(request), context.client_id or "", f"/{context.client_host}")
         group_id = request.group_id
-        shard = await self._shard_for_heartbeat(group_id, is_joining=request.member_epoch == JOIN_EPOCH)
+        is_joining = request.member_epoch == JOIN_EPOCH
+        shard = await self._shard_for_heartbeat(group_id, is_joining=is_joining)
+        if not is_joining and shard.streams.find(group_id) is None:
+            # A client that hears of no such group gives up for good: only who still owns the shard may say so.
+            await shard.prove()
 
         def decide(draft: StreamsDraft, around: StreamsSurroundings) -> Answered:
             return heartbeat(draft, beat, around)

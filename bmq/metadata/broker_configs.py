@@ -17,6 +17,7 @@ from bmq.metadata.config_keys import (
     ConfigSource,
     ConfigType,
     InvalidConfig,
+    assignors,
     at_least,
     one_of,
     table_of,
@@ -117,6 +118,54 @@ _TOPICS: Final = (
 )
 
 _GROUPS: Final = (
+    _static("group.consumer.assignors", _LIST, "uniform,range", "Assignors, the default first.", assignors),
+    _static("group.consumer.max.size", _INT, _INT_MAX, "Most members of a consumer group.", at_least(1)),
+    _static(
+        "group.consumer.migration.policy",
+        _STRING,
+        "bidirectional",
+        "Whether a group with members may go from the classic protocol to the consumer protocol (upgrade), back "
+        "(downgrade), both (bidirectional) or neither (disabled).",
+        one_of("bidirectional", "downgrade", "upgrade", "disabled"),
+    ),
+    _static(
+        "group.consumer.regex.refresh.interval.ms",
+        _INT,
+        "600000",
+        "How old what a consumer's regular expression matches may get before it is looked up again.",
+        at_least(10_000),
+    ),
+    *(
+        _static(f"group.{kind}.{bound}{name}", _INT, default, f"{what} of a {kind} group's members.", at_least(low))
+        for kind in ("consumer", "streams")
+        for name, low, defaults in (
+            ("session.timeout.ms", 1, ("45000", "45000", "60000")),
+            ("heartbeat.interval.ms", 1, ("5000", "5000", "15000")),
+            ("assignment.interval.ms", 0, ("1000", "0", "15000")),
+        )
+        for bound, default, what in zip(
+            ("", "min.", "max."),
+            defaults,
+            (f"{name} where a group has none of its own,", f"Least {name}", f"Greatest {name}"),
+            strict=True,
+        )
+    ),
+    _static("group.streams.max.size", _INT, _INT_MAX, "Most members of a streams group.", at_least(1)),
+    _static(
+        "group.streams.initial.rebalance.delay.ms",
+        _INT,
+        "3000",
+        "How long an empty streams group waits for more members, where it has none of its own.",
+        at_least(0),
+    ),
+    _static(
+        "group.streams.num.standby.replicas",
+        _INT,
+        "0",
+        "Standby copies of each task with state, where a streams group has none of its own.",
+        at_least(0),
+    ),
+    _static("group.streams.max.standby.replicas", _INT, "2", "Most standby copies a group may ask for.", at_least(0)),
     _static("group.initial.rebalance.delay.ms", _INT, "3000", "How long an empty group waits for more members."),
     _static("group.max.session.timeout.ms", _INT, "1800000", "Largest session timeout a member may ask for."),
     _static("group.max.size", _INT, _INT_MAX, "Most members of a group.", at_least(1)),
@@ -248,8 +297,9 @@ _NETWORK: Final = (
 
 BROKER_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(*_TOPIC_DEFAULTS, *_TOPICS, *_GROUPS, *_PRODUCERS, *_NETWORK)
 
-DYNAMIC_ONLY: Final = frozenset(
+HIDDEN_BY_DEFAULT: Final = frozenset(
     {
+        "group.consumer.regex.refresh.interval.ms",
         "follower.replication.throttled.rate",
         "leader.replication.throttled.rate",
         "replica.alter.log.dirs.io.max.bytes.per.second",
@@ -278,6 +328,9 @@ _TOPIC_DEFAULT_NAMES: Final = tuple(
 )
 
 
+_STANDBY_MAX: Final = "group.streams.max.standby.replicas"
+
+
 def static_configs(node: Node, settings: Mapping[str, str]) -> dict[str, str]:
     """What this node's settings say, under Kafka's names. Raises InvalidConfig for an unknown name or a bad value."""
     address = f"PLAINTEXT://{node.host}:{node.port}"
@@ -295,7 +348,21 @@ def static_configs(node: Node, settings: Mapping[str, str]) -> dict[str, str]:
             raise InvalidConfig(f"Unknown broker config name: {name}")
         BROKER_CONFIGS[name].parse(text)
     effective_values({}, BrokerConfigs(static=configs).topic_defaults)
+    _require_bounds(BrokerConfigs(static=configs))
     return configs
+
+
+def _require_bounds(configs: BrokerConfigs) -> None:
+    """Raises InvalidConfig when a group's default is outside of what a group may be given."""
+    for kind in ("consumer", "streams"):
+        for name in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
+            value = configs.number(f"group.{kind}.{name}")
+            low, high = configs.number(f"group.{kind}.min.{name}"), configs.number(f"group.{kind}.max.{name}")
+            if not low <= value <= high:
+                raise InvalidConfig(f"group.{kind}.{name} is {value}, and must be between {low} and {high}")
+    copies, most = configs.number("group.streams.num.standby.replicas"), configs.number(_STANDBY_MAX)
+    if copies > most:
+        raise InvalidConfig(f"group.streams.num.standby.replicas is {copies}, and must be at most {most}")
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ class ConfigType(IntEnum):
 
 
 class ResourceType(IntEnum):
-    """What has configs. Nobody can set those of client metrics and groups here yet, so there are none."""
+    """What has configs. Nobody can set those of client metrics here yet, so there are none."""
 
     TOPIC = 2
     BROKER = 4
@@ -60,6 +60,7 @@ class ConfigSource(IntEnum):
     STATIC_BROKER = 4
     DEFAULT = 5
     DYNAMIC_BROKER_LOGGER = 6
+    DYNAMIC_GROUP = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +209,13 @@ def one_of(*choices: str) -> Check:
                 raise _refuse(name, item, f"String must be one of: {', '.join(choices)}")
 
     return check
+
+
+def assignors(name: str, value: Value) -> None:
+    """One of the built-in assignors at least."""
+    one_of("uniform", "range")(name, value)
+    if value == ():
+        raise _refuse(name, "[]", "Configuration must not be empty")
 
 
 _THROTTLED_REPLICA: Final = re.compile(r"[0-9]+:[0-9]+")

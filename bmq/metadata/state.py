@@ -24,6 +24,7 @@ from bmq.protocol.metadata_records import (
     FLOOR_UNCHANGED,
     LEADER_UNCHANGED,
     RESOURCE_TYPE_BROKER,
+    RESOURCE_TYPE_GROUP,
     RESOURCE_TYPE_TOPIC,
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
@@ -87,6 +88,7 @@ class MetadataState:
         self._reconfigured_topics: set[UUID] = set()
         self._are_nodes_changed = False
         self._are_broker_configs_changed = False
+        self._are_group_configs_changed = False
         self._is_changed = False
 
     def set_controller(self, node_id: int) -> None:
@@ -205,6 +207,8 @@ class MetadataState:
             configs[record.name] = record.value
         if record.resource_type == RESOURCE_TYPE_BROKER:
             self._are_broker_configs_changed = True
+        elif record.resource_type == RESOURCE_TYPE_GROUP:
+            self._are_group_configs_changed = True
         elif record.resource_name in self._ids:
             topic_id = self._ids[record.resource_name]
             self._changed_topics[topic_id] = None
@@ -239,6 +243,13 @@ class MetadataState:
             # They are the defaults of every topic's configs.
             self._changed_topics = dict.fromkeys((*self._topics, *self._changed_topics))
             self._reconfigured_topics = set(self._topics)
+        group_configs = old.group_configs
+        if self._are_group_configs_changed:
+            group_configs = {
+                name: dict(configs)
+                for (resource_type, name), configs in self._configs.items()
+                if resource_type == RESOURCE_TYPE_GROUP
+            }
         told = {name: level for name, level in self._features.items() if not name.startswith(OWN_FEATURE_PREFIX)}
         topics, topics_by_id, partition_count = self._changed_topic_maps(old, broker_configs)
         self._image = MetadataImage(
@@ -249,6 +260,7 @@ class MetadataState:
             topics=topics,
             topics_by_id=topics_by_id,
             broker_configs=broker_configs,
+            group_configs=group_configs,
             features=told if told != old.features else old.features,
             deleted_topics=frozenset(self._deleted) if self._deleted != old.deleted_topics else old.deleted_topics,
             next_producer_id=self._next_producer_id,
@@ -256,7 +268,8 @@ class MetadataState:
         )
         self._changed_topics.clear()
         self._reconfigured_topics.clear()
-        self._are_nodes_changed = self._are_broker_configs_changed = self._is_changed = False
+        self._are_nodes_changed = self._are_broker_configs_changed = self._are_group_configs_changed = False
+        self._is_changed = False
         return self._image
 
     def broker_configs_of(self, broker_configs: Mapping[str, Mapping[str, str]]) -> BrokerConfigs:

@@ -15,9 +15,11 @@ JoinGroup        of a known member takes the place of its first one. Without a m
                  to come back with (from version 4 on), or a static member's new id replaces the first. Only an old
                  client's very first JoinGroup would leave an orphaned member for which a rebalance waits: it is not
                  repeated but answered COORDINATOR_NOT_AVAILABLE, and the client decides.
-ConsumerGroupHeartbeat, StreamsGroupHeartbeat  of a member that names itself change nothing the second time; one that comes
-                 for the first time without a name (version 0) is not repeated, as an old client's JoinGroup.
 LeaveGroup       a second one finds no such member, which is answered as success.
+ConsumerGroupHeartbeat, StreamsGroupHeartbeat  of a member are not repeated: its epoch may be the one before by then, which
+                 is only taken from a client that says what it owns. Clients say so after an error. Joining dynamically,
+                 and leaving, are.
+ConsumerGroupDescribe, StreamsGroupDescribe  change nothing.
 DeleteGroups, OffsetDelete  are not repeated: a second one would delete what was committed after the first. Instead the
                  coordinator is asked what is left. If nothing, that is success. Else the answer is REQUEST_TIMED_OUT,
                  which stock clients show their users; after a coordinator's error they would retry by themselves.
@@ -29,14 +31,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
+from bmq.coordinator.consumer.member import JOIN_EPOCH
 from bmq.coordinator.effects import GroupState, join_error, sync_error
 from bmq.coordinator.offset_api import failed_fetch, fetch_error
 from bmq.coordinator.offsets import refused
+from bmq.coordinator.streams.heartbeat import left
 from bmq.coordinator.streams_api import refused_heartbeat
 from bmq.coordinator.txn_offset_api import refused_transactional
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.messages import consumer_group_describe_response, streams_group_describe_response
+from bmq.protocol.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
+from bmq.protocol.messages.consumer_group_describe_response import ConsumerGroupDescribeResponse
+from bmq.protocol.messages.consumer_group_describe_response import DescribedGroup as DescribedConsumerGroup
+from bmq.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from bmq.protocol.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 from bmq.protocol.messages.delete_groups_request import DeleteGroupsRequest
 from bmq.protocol.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
@@ -59,6 +66,10 @@ from bmq.protocol.messages.offset_fetch_request import (
     OffsetFetchRequestTopics,
 )
 from bmq.protocol.messages.offset_fetch_response import OffsetFetchResponse, OffsetFetchResponseGroup
+from bmq.protocol.messages.streams_group_describe_request import StreamsGroupDescribeRequest
+from bmq.protocol.messages.streams_group_describe_response import DescribedGroup as DescribedStreamsGroup
+from bmq.protocol.messages.streams_group_describe_response import StreamsGroupDescribeResponse
+from bmq.protocol.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
 from bmq.protocol.messages.streams_group_heartbeat_response import StreamsGroupHeartbeatResponse
 from bmq.protocol.messages.sync_group_response import SyncGroupResponse
 from bmq.protocol.messages.txn_offset_commit_response import TxnOffsetCommitResponse
@@ -130,6 +141,54 @@ class Leave(GroupRequest):
         for one in told:
             if one.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
                 one.error_code = ErrorCode.NONE
+        return part
+
+
+class ConsumerBeat(GroupRequest):
+    """ConsumerGroupHeartbeat."""
+
+    api_key = ApiKey.CONSUMER_GROUP_HEARTBEAT
+
+    @property
+    def is_repeatable(self) -> bool:
+        asked: ConsumerGroupHeartbeatRequest = self.request
+        if asked.member_epoch == JOIN_EPOCH:
+            return bool(asked.member_id) and asked.instance_id is None
+        return asked.member_epoch < JOIN_EPOCH
+
+    def refusal(self, group_id: str, code: ErrorCode) -> ConsumerGroupHeartbeatResponse:
+        return ConsumerGroupHeartbeatResponse(error_code=code)
+
+    def repeated(self, part: ConsumerGroupHeartbeatResponse) -> ConsumerGroupHeartbeatResponse:
+        asked: ConsumerGroupHeartbeatRequest = self.request
+        if asked.member_epoch < JOIN_EPOCH and part.error_code in (
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            ErrorCode.GROUP_ID_NOT_FOUND,
+        ):
+            return ConsumerGroupHeartbeatResponse(member_id=asked.member_id, member_epoch=asked.member_epoch)
+        return part
+
+
+class StreamsBeat(GroupRequest):
+    """StreamsGroupHeartbeat."""
+
+    api_key = ApiKey.STREAMS_GROUP_HEARTBEAT
+
+    @property
+    def is_repeatable(self) -> bool:
+        asked: StreamsGroupHeartbeatRequest = self.request
+        return asked.member_epoch <= JOIN_EPOCH
+
+    def refusal(self, group_id: str, code: ErrorCode) -> StreamsGroupHeartbeatResponse:
+        return refused_heartbeat(code, code.name)
+
+    def repeated(self, part: StreamsGroupHeartbeatResponse) -> StreamsGroupHeartbeatResponse:
+        asked: StreamsGroupHeartbeatRequest = self.request
+        if asked.member_epoch < JOIN_EPOCH and part.error_code in (
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            ErrorCode.GROUP_ID_NOT_FOUND,
+        ):
+            return left(asked.member_id)
         return part
 
 
@@ -267,29 +326,7 @@ class Describe(GroupRequest):
         return DescribeGroupsResponse(groups=parts)
 
 
-class NewHeartbeat(GroupRequest):
-    """ConsumerGroupHeartbeat."""
-
-    api_key = ApiKey.CONSUMER_GROUP_HEARTBEAT
-
-    @property
-    def is_repeatable(self) -> bool:
-        return bool(self.request.member_id)
-
-    def refusal(self, group_id: str, code: ErrorCode) -> Any:
-        return ConsumerGroupHeartbeatResponse(error_code=code)
-
-
-class StreamsHeartbeat(NewHeartbeat):
-    """StreamsGroupHeartbeat."""
-
-    api_key = ApiKey.STREAMS_GROUP_HEARTBEAT
-
-    def refusal(self, group_id: str, code: ErrorCode) -> StreamsGroupHeartbeatResponse:
-        return refused_heartbeat(code, code.name)
-
-
-class NewDescribe(GroupRequest):
+class DescribeConsumers(GroupRequest):
     """ConsumerGroupDescribe."""
 
     api_key = ApiKey.CONSUMER_GROUP_DESCRIBE
@@ -298,29 +335,41 @@ class NewDescribe(GroupRequest):
     def group_ids(self) -> Sequence[str]:
         return cast(Sequence[str], self.request.group_ids)
 
-    def about(self, group_ids: Sequence[str], places: Sequence[int]) -> Any:
-        return replace(self.request, group_ids=group_ids)
+    def about(self, group_ids: Sequence[str], places: Sequence[int]) -> ConsumerGroupDescribeRequest:
+        asked: ConsumerGroupDescribeRequest = self.request
+        return replace(asked, group_ids=group_ids)
 
-    def parts(self, response: Any) -> Sequence[Any]:
-        return cast(Sequence[Any], response.groups)
+    def parts(self, response: ConsumerGroupDescribeResponse) -> Sequence[DescribedConsumerGroup]:
+        return response.groups
 
-    def refusal(self, group_id: str, code: ErrorCode) -> Any:
-        return consumer_group_describe_response.DescribedGroup(group_id=group_id, error_code=code)
+    def refusal(self, group_id: str, code: ErrorCode) -> DescribedConsumerGroup:
+        return DescribedConsumerGroup(group_id=group_id, error_code=code)
 
-    def response(self, parts: Sequence[Any]) -> Any:
-        return consumer_group_describe_response.ConsumerGroupDescribeResponse(groups=parts)
+    def response(self, parts: Sequence[DescribedConsumerGroup]) -> ConsumerGroupDescribeResponse:
+        return ConsumerGroupDescribeResponse(groups=parts)
 
 
-class StreamsDescribe(NewDescribe):
+class DescribeStreams(GroupRequest):
     """StreamsGroupDescribe."""
 
     api_key = ApiKey.STREAMS_GROUP_DESCRIBE
 
-    def refusal(self, group_id: str, code: ErrorCode) -> Any:
-        return streams_group_describe_response.DescribedGroup(group_id=group_id, error_code=code)
+    @property
+    def group_ids(self) -> Sequence[str]:
+        return cast(Sequence[str], self.request.group_ids)
 
-    def response(self, parts: Sequence[Any]) -> Any:
-        return streams_group_describe_response.StreamsGroupDescribeResponse(groups=parts)
+    def about(self, group_ids: Sequence[str], places: Sequence[int]) -> StreamsGroupDescribeRequest:
+        asked: StreamsGroupDescribeRequest = self.request
+        return replace(asked, group_ids=group_ids)
+
+    def parts(self, response: StreamsGroupDescribeResponse) -> Sequence[DescribedStreamsGroup]:
+        return response.groups
+
+    def refusal(self, group_id: str, code: ErrorCode) -> DescribedStreamsGroup:
+        return DescribedStreamsGroup(group_id=group_id, error_code=code)
+
+    def response(self, parts: Sequence[DescribedStreamsGroup]) -> StreamsGroupDescribeResponse:
+        return StreamsGroupDescribeResponse(groups=parts)
 
 
 class Delete(GroupRequest):
@@ -371,7 +420,9 @@ class _GroupsLeft(Delete):
 
 
 def _code_of_what_is_left(group: DescribedGroup) -> ErrorCode:
-    return ErrorCode.NONE if group.group_state == GroupState.DEAD.value else ErrorCode.REQUEST_TIMED_OUT
+    # A group of a new protocol is shown as dead to those who ask for classic ones, but with its protocol type.
+    is_gone = group.group_state == GroupState.DEAD.value and not group.protocol_type
+    return ErrorCode.NONE if is_gone else ErrorCode.REQUEST_TIMED_OUT
 
 
 def group_request(api_key: ApiKey, request: Any, api_version: int) -> GroupRequest:
@@ -385,6 +436,6 @@ _FORMS: Final[dict[ApiKey, type[GroupRequest]]] = {
     form.api_key: form
     for form in (
         *(Join, Sync, Beat, Leave, Commit, TransactionalCommit, Fetch, DeleteOffsets, Describe, Delete),
-        *(NewHeartbeat, NewDescribe, StreamsHeartbeat, StreamsDescribe),
+        *(ConsumerBeat, DescribeConsumers, StreamsBeat, DescribeStreams),
     )
 }

@@ -51,7 +51,7 @@ def join(draft: Draft, joining: Joining, around: Surroundings) -> JoinGroupRespo
         return None
     group = draft.group
     holder = group.static_member(request.group_instance_id)
-    if around.config.migration_policy.lower() == DISABLED or not _speaks_with(group, joining):
+    if around.config.migration_policy == DISABLED or not _speaks_with(group, joining):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the group does not take these protocols")
     if len(group.members) >= around.config.max_size and request.member_id not in group.members and holder is None:
         raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group has {len(group.members)} members")

@@ -208,6 +208,14 @@ def _said(member: ConsumerMember, beat: Beat) -> ConsumerMember:
     asked = beat.request
     names, regex = asked.subscribed_topic_names, asked.subscribed_topic_regex
     timeout_ms = asked.rebalance_timeout_ms
+    if (
+        (names is None and regex is None and asked.rack_id is None)
+        and (asked.server_assignor is None and member.classic is None)
+        and timeout_ms == UNCHANGED_MS
+        and (asked.instance_id is None or asked.instance_id == member.instance_id)
+        and (beat.client_id, beat.client_host) == (member.client_id, member.client_host)
+    ):
+        return member  # nearly every heartbeat
     return replace(
         member,
         instance_id=member.instance_id if asked.instance_id is None else asked.instance_id,

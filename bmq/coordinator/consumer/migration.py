@@ -37,11 +37,11 @@ POLICIES: Final = (BIDIRECTIONAL, UPGRADE, DOWNGRADE, DISABLED)
 
 
 def allows_upgrade(config: ConsumerConfig) -> bool:
-    return config.migration_policy.lower() in (BIDIRECTIONAL, UPGRADE)
+    return config.migration_policy in (BIDIRECTIONAL, UPGRADE)
 
 
 def allows_downgrade(config: ConsumerConfig) -> bool:
-    return config.migration_policy.lower() in (BIDIRECTIONAL, DOWNGRADE)
+    return config.migration_policy in (BIDIRECTIONAL, DOWNGRADE)
 
 
 def upgrade(draft: Draft, classic: Group, around: Surroundings) -> None:

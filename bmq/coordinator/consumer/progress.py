@@ -82,6 +82,7 @@ def update_target(draft: Draft, around: Surroundings) -> None:
     since_ms = around.now.wall_ms - group.target_timestamp_ms
     if group.target_timestamp_ms != AT_ONCE_MS and 0 <= since_ms < around.terms.assignment_interval_ms:
         return
+    draft.require_writable()
     name = group.preferred_assignor(_assignors(around.config))
     try:
         targets = ASSIGNORS[name](_to_assign(group, around.topics))

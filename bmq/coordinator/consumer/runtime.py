@@ -27,7 +27,7 @@ from bmq.protocol.errors import KafkaError
 
 _log = structlog.get_logger("bmq.coordinator")
 
-_NAMES_PER_TURN_MAX: Final = 500
+_NAMES_PER_TURN_MAX: Final = 100
 """Topic names looked at in one turn of the event loop."""
 
 
@@ -46,8 +46,11 @@ class ConsumerGroups(GroupRuntime[ConsumerGroup, Draft, Surroundings, _Volatile]
 
     # ---------------------------------------------------------------- for the runtime
 
-    def _draft(self, group_id: str, group: ConsumerGroup | None, classic: Group | None, *, is_taken: bool) -> Draft:
-        return Draft(group_id, group, classic, self._config.message_max_bytes, is_taken=is_taken)
+    def _draft(
+        self, group_id: str, group: ConsumerGroup | None, classic: Group | None, *, is_taken: bool, may_write: bool
+    ) -> Draft:
+        limit = self._config.message_max_bytes
+        return Draft(group_id, group, classic, limit, is_taken=is_taken, may_write=may_write)
 
     def _around(self, group_id: str, volatile: _Volatile, now: Moment) -> Surroundings:
         topics = self._image()

@@ -26,8 +26,9 @@ class StreamsDraft(GroupDraft[StreamsGroup, StreamsKey, StreamsValue]):
         record_bytes_max: int,
         *,
         is_taken: bool = False,
+        may_write: bool = True,
     ) -> None:
-        super().__init__(group_id, group, classic, record_bytes_max, is_taken=is_taken)
+        super().__init__(group_id, group, classic, record_bytes_max, is_taken=is_taken, may_write=may_write)
         self.bumps_endpoints = False
         self.shutdown_by: str | None = None
 

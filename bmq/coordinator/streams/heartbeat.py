@@ -228,7 +228,20 @@ def _leave(draft: StreamsDraft, asked: StreamsGroupHeartbeatRequest) -> Answered
     if asked.member_id not in draft.existing.members:
         raise _unknown(draft, asked.member_id)
     remove_member(draft, asked.member_id)
-    return Answered(StreamsGroupHeartbeatResponse(member_id=asked.member_id, member_epoch=LEAVE_EPOCH, status=[]))
+    return Answered(left(asked.member_id))
+
+
+def left(member_id: str) -> StreamsGroupHeartbeatResponse:
+    """The answer to a member that has left."""
+    return StreamsGroupHeartbeatResponse(
+        member_id=member_id,
+        member_epoch=LEAVE_EPOCH,
+        status=[],
+        active_tasks=None,
+        standby_tasks=None,
+        warmup_tasks=None,
+        partitions_by_user_endpoint=None,
+    )
 
 
 def _response(

@@ -91,6 +91,7 @@ def is_target_due(group: StreamsGroup, around: StreamsSurroundings) -> bool:
 
 def update_target(draft: StreamsDraft, configured: ConfiguredTopology, around: StreamsSurroundings) -> None:
     """Compute the target for the group's epoch."""
+    draft.require_writable()
     group = draft.existing
     sizes = {}
     if configured.is_ready:

@@ -81,9 +81,10 @@ class StreamsGroups(GroupRuntime[StreamsGroup, StreamsDraft, StreamsSurroundings
     # ---------------------------------------------------------------- for the runtime
 
     def _draft(
-        self, group_id: str, group: StreamsGroup | None, classic: Group | None, *, is_taken: bool
+        self, group_id: str, group: StreamsGroup | None, classic: Group | None, *, is_taken: bool, may_write: bool
     ) -> StreamsDraft:
-        return StreamsDraft(group_id, group, classic, self._config.message_max_bytes, is_taken=is_taken)
+        limit = self._config.message_max_bytes
+        return StreamsDraft(group_id, group, classic, limit, is_taken=is_taken, may_write=may_write)
 
     def _around(self, group_id: str, volatile: _Volatile, now: Moment) -> StreamsSurroundings:
         return StreamsSurroundings(

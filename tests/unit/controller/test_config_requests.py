@@ -9,14 +9,16 @@ import pytest
 
 from bmq.controller.config_alter import decide_alter_configs, decide_incremental_alter_configs
 from bmq.controller.config_describe import describe_configs
+from bmq.controller.config_list import list_config_resources
 from bmq.controller.topics import TopicLimits, decide_create_topics
-from bmq.metadata.broker_configs import BROKER_CONFIGS, DYNAMIC_ONLY
+from bmq.metadata.broker_configs import BROKER_CONFIGS, HIDDEN_BY_DEFAULT
 from bmq.metadata.config_keys import ConfigSource
 from bmq.metadata.topic_configs import TOPIC_CONFIGS
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.describe_configs_request import DescribeConfigsRequest
 from bmq.protocol.messages.describe_configs_response import DescribeConfigsResourceResult, DescribeConfigsResult
 from bmq.protocol.messages.incremental_alter_configs_request import IncrementalAlterConfigsRequest
+from bmq.protocol.messages.list_config_resources_request import ListConfigResourcesRequest
 from tests.unit.controller.support import Cluster, create, describe, full, incremental, topic
 
 pytestmark = pytest.mark.unit
@@ -100,7 +102,7 @@ def test_synonyms_show_where_a_value_would_come_from(cluster: Cluster) -> None:
 
 def test_broker_configs_are_described(cluster: Cluster) -> None:
     found = configs_of(cluster, BROKER, "1")
-    assert set(found) == set(BROKER_CONFIGS) - DYNAMIC_ONLY
+    assert set(found) == set(BROKER_CONFIGS) - HIDDEN_BY_DEFAULT
     assert (found["node.id"].value, found["node.id"].config_source, found["node.id"].read_only) == ("1", 4, True)
     assert (found["num.partitions"].value, found["num.partitions"].read_only) == ("1", True)
     assert (found["log.retention.ms"].value, found["log.retention.ms"].read_only) == (None, False)
@@ -361,3 +363,76 @@ def test_replacements_that_are_refused(
     decision = decide_alter_configs(cluster.image, full(kind, name, *configs), cluster.broker, 1)
     (result,) = decision.response.responses
     assert (result.error_code, result.error_message, decision.records) == (code, message, [])
+
+
+# --- groups
+
+GROUP = 32
+
+
+def test_what_is_set_for_a_group_is_shown_in_front_of_the_brokers(cluster: Cluster) -> None:
+    before = configs_of(cluster, GROUP, "g")
+    assert {name: (c.value, c.config_source) for name, c in before.items()} == {
+        "consumer.assignment.interval.ms": ("1000", ConfigSource.DEFAULT),
+        "consumer.heartbeat.interval.ms": ("5000", ConfigSource.DEFAULT),
+        "consumer.session.timeout.ms": ("45000", ConfigSource.DEFAULT),
+    }
+    assert alter(cluster, incremental(GROUP, "g", ("consumer.session.timeout.ms", SET, " 50000 ")))[0] == 0
+    after = configs_of(cluster, GROUP, "g")["consumer.session.timeout.ms"]
+    assert (after.value, after.config_source, after.read_only) == ("50000", ConfigSource.DYNAMIC_GROUP, False)
+    assert synonyms_of(after) == [
+        ("consumer.session.timeout.ms", "50000", ConfigSource.DYNAMIC_GROUP),
+        ("group.consumer.session.timeout.ms", "45000", ConfigSource.DEFAULT),
+    ]
+    assert cluster.image.group_configs == {"g": {"consumer.session.timeout.ms": " 50000 "}}
+    assert alter(cluster, incremental(GROUP, "g", ("consumer.session.timeout.ms", DELETE, None)))[0] == 0
+    assert cluster.image.group_configs == {}
+
+
+def test_a_groups_configs_are_replaced(cluster: Cluster) -> None:
+    for configs in ([("consumer.session.timeout.ms", "46000")], [("consumer.heartbeat.interval.ms", "6000")], []):
+        decision = decide_alter_configs(cluster.image, full(GROUP, "aa", *configs), cluster.broker, 1)
+        assert decision.response.responses[0].error_code == ErrorCode.NONE
+        cluster.take(decision.records)
+        assert cluster.image.group_configs == ({"aa": dict(configs)} if configs else {})
+    assert cluster.image.topics["aa"].configs == {"retention.ms": " 1000 "}, "a topic of that name is another thing"
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "value", "code", "message"),
+    [
+        ("g", "nope", "1", ErrorCode.INVALID_CONFIG, "Unknown group config name: nope"),
+        ("g", "share.session.timeout.ms", "45000", ErrorCode.INVALID_CONFIG, "Unknown group config name: share.session.timeout.ms"),
+        ("g", "consumer.session.timeout.ms", "44999", ErrorCode.INVALID_CONFIG, "consumer.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms"),
+        ("g", "consumer.heartbeat.interval.ms", "15001", ErrorCode.INVALID_CONFIG, "consumer.heartbeat.interval.ms must be less than or equal to group.consumer.max.heartbeat.interval.ms"),
+        ("g", "consumer.assignment.interval.ms", "x", ErrorCode.INVALID_CONFIG, "Invalid value x for configuration consumer.assignment.interval.ms: Not a number of type INT"),
+        ("", "consumer.session.timeout.ms", "45000", ErrorCode.INVALID_REQUEST, "Default group resources are not allowed."),
+    ],
+)  # fmt: skip
+def test_group_configs_that_are_refused(
+    cluster: Cluster, name: str, config: str, value: str, code: ErrorCode, message: str
+) -> None:
+    assert alter(cluster, incremental(GROUP, name, (config, SET, value))) == (code, message)
+    assert cluster.image.group_configs == {}
+
+
+def test_a_session_is_longer_than_the_pause_between_heartbeats() -> None:
+    bounds = {"group.consumer.min.session.timeout.ms": "1000", "group.consumer.session.timeout.ms": "20000"}
+    cluster = Cluster(settings=bounds)
+    refused = alter(cluster, incremental(GROUP, "g", ("consumer.session.timeout.ms", SET, "5000")))
+    message = "consumer.session.timeout.ms must be greater than consumer.heartbeat.interval.ms"
+    assert refused == (ErrorCode.INVALID_CONFIG, message)
+
+
+def test_a_group_has_to_have_a_name(cluster: Cluster) -> None:
+    (result,) = ask(cluster, describe((GROUP, "", None)))
+    assert (result.error_code, result.error_message) == (ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+
+
+def test_groups_that_have_configs_are_listed(cluster: Cluster) -> None:
+    alter(cluster, incremental(GROUP, "g", ("consumer.session.timeout.ms", SET, "50000")))
+    for types, version, names in (((), 1, {"aa", "ab", "g"}), ((GROUP,), 1, {"g"})):
+        answer = list_config_resources(cluster.image, ListConfigResourcesRequest(resource_types=types), version)
+        assert names <= {resource.resource_name for resource in answer.config_resources}
+        assert {r.resource_name for r in answer.config_resources if r.resource_type == GROUP} == {"g"}
+    assert list_config_resources(cluster.image, ListConfigResourcesRequest(resource_types=(GROUP,)), 0).error_code == 35

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bmq.log.config import LogConfig
 from bmq.log.store import Durability
-from bmq.metadata.broker_configs import BROKER_CONFIGS, DYNAMIC_ONLY, BrokerConfigs, static_configs
+from bmq.metadata.broker_configs import BROKER_CONFIGS, HIDDEN_BY_DEFAULT, BrokerConfigs, static_configs
 from bmq.metadata.config_keys import ConfigType, InvalidConfig, text_of
 from bmq.metadata.image import Node
 from bmq.metadata.topic_configs import TOPIC_CONFIGS, effective_values, log_config, validate
@@ -68,7 +68,7 @@ def test_topic_config_has_kafkas_range(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", sorted(name for name in BROKER_CONFIGS if not is_ours(name) and name not in DYNAMIC_ONLY)
+    "name", sorted(name for name in BROKER_CONFIGS if not is_ours(name) and name not in HIDDEN_BY_DEFAULT)
 )
 def test_broker_config_is_as_in_kafka(name: str) -> None:
     key, theirs = BROKER_CONFIGS[name], KAFKA_BROKER[name]
