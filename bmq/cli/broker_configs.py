@@ -7,7 +7,7 @@ from typing import Final
 
 from bmq.broker.surroundings import VerificationRetry
 from bmq.cli.settings import Settings
-from bmq.coordinator.config import ConsumerConfig, CoordinatorConfig
+from bmq.coordinator.config import ConsumerConfig, CoordinatorConfig, StreamsConfig
 from bmq.coordinator.transactions.config import TransactionConfig
 from bmq.metadata.broker_configs import BrokerConfigs
 from bmq.metadata.config_keys import split_list
@@ -49,6 +49,21 @@ def coordinator_config(configs: BrokerConfigs) -> CoordinatorConfig:
             assignors=split_list(configs.value_of("group.consumer.assignors") or ""),
             migration_policy=configs.value_of("group.consumer.migration.policy") or "",
             regex_refresh_interval_ms=configs.number("group.consumer.regex.refresh.interval.ms"),
+        ),
+        streams=StreamsConfig(
+            session_timeout_ms=configs.number("group.streams.session.timeout.ms"),
+            min_session_timeout_ms=configs.number("group.streams.min.session.timeout.ms"),
+            max_session_timeout_ms=configs.number("group.streams.max.session.timeout.ms"),
+            heartbeat_interval_ms=configs.number("group.streams.heartbeat.interval.ms"),
+            min_heartbeat_interval_ms=configs.number("group.streams.min.heartbeat.interval.ms"),
+            max_heartbeat_interval_ms=configs.number("group.streams.max.heartbeat.interval.ms"),
+            assignment_interval_ms=configs.number("group.streams.assignment.interval.ms"),
+            min_assignment_interval_ms=configs.number("group.streams.min.assignment.interval.ms"),
+            max_assignment_interval_ms=configs.number("group.streams.max.assignment.interval.ms"),
+            initial_rebalance_delay_ms=configs.number("group.streams.initial.rebalance.delay.ms"),
+            max_size=configs.number("group.streams.max.size"),
+            standby_replicas=configs.number("group.streams.num.standby.replicas"),
+            max_standby_replicas=configs.number("group.streams.max.standby.replicas"),
         ),
         group_min_session_timeout_ms=configs.number("group.min.session.timeout.ms"),
         group_max_session_timeout_ms=configs.number("group.max.session.timeout.ms"),

@@ -9,6 +9,7 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -56,6 +57,7 @@ from bmq.metadata.image import (
     Node,
 )
 from bmq.peers.links import Links
+from bmq.protocol.apis import ApiKey
 from bmq.protocol.messages.broker_registration_request import BrokerRegistrationRequest, Feature, Listener
 from bmq.proxy.fetcher import Fetcher
 from bmq.proxy.producer_ids import ProducerIds
@@ -174,6 +176,7 @@ class NodeRoles:
             rng,
             ground.hooks.coordinator_config(coordinator_config(replica.broker_configs)),
             self._image,
+            create_topics=partial(self.remote_controller.handle, ApiKey.CREATE_TOPICS),
         )
         self.routed_groups = RoutedGroups(
             settings.node_id,

@@ -206,6 +206,7 @@ class StandaloneServer:
             self._rng,
             coordinator_config(controller.broker_configs),
             lambda: controller.image,
+            create_topics=partial(controller.handle, ApiKey.CREATE_TOPICS),
         )
         producer_ids = ProducerIds(controller.allocate_producer_ids)
         markers = LocalMarkers(manager, groups, lambda: controller.image)

@@ -25,7 +25,6 @@ from bmq.metadata.topic_configs import (
     inherited,
     validate,
 )
-from bmq.metadata.topic_names import validate_name
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.messages.alter_configs_request import AlterConfigsRequest
@@ -37,6 +36,7 @@ from bmq.protocol.messages.incremental_alter_configs_response import (
     IncrementalAlterConfigsResponse,
 )
 from bmq.protocol.metadata_records import ConfigRecord, MetadataRecord
+from bmq.protocol.topic_names import validate_name
 
 RECORDS_PER_REQUEST_MAX = 10_000
 

@@ -14,7 +14,6 @@ from bmq.metadata.config_keys import ConfigKey, ConfigSource, ConfigType, Resour
 from bmq.metadata.group_configs import GROUP_CONFIGS, broker_name
 from bmq.metadata.image import MetadataImage
 from bmq.metadata.topic_configs import TOPIC_CONFIGS, inherited
-from bmq.metadata.topic_names import validate_name
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.messages.create_topics_response import CreatableTopicConfigs
@@ -25,6 +24,7 @@ from bmq.protocol.messages.describe_configs_response import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from bmq.protocol.topic_names import validate_name
 
 Given = tuple[str, str, ConfigSource]
 """(name, text, source): one place where a config has a value."""

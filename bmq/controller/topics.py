@@ -23,7 +23,6 @@ from bmq.metadata.config_keys import InvalidConfig
 from bmq.metadata.image import METADATA_TOPIC_NAME, MetadataImage, Node, PartitionImage
 from bmq.metadata.state import partition_record
 from bmq.metadata.topic_configs import CONFIGS_PER_RESOURCE_MAX, validate
-from bmq.metadata.topic_names import collision_key, validate_name
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
@@ -37,6 +36,7 @@ from bmq.protocol.metadata_records import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from bmq.protocol.topic_names import collision_key, validate_name
 
 NO_VALUE: Final = -1
 """A count in a request that leaves the choice to the server."""

@@ -40,8 +40,7 @@ class ConsumerConfig:
         """With what is set for one group; what is out of bounds by now counts as the bound."""
 
         def value(name: str, default: int, low: int, high: int) -> int:
-            text = group_configs.get(f"consumer.{name}")
-            return default if text is None else max(low, min(int(text), high))
+            return _bounded(group_configs.get(f"consumer.{name}"), default, low, high)
 
         return GroupTerms(
             value(
@@ -65,11 +64,76 @@ class ConsumerConfig:
         )
 
 
+class StreamsTerms(NamedTuple):
+    """What one streams group's members are held to. `standby_replicas`: copies of each task with state."""
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    assignment_interval_ms: int
+    initial_rebalance_delay_ms: int
+    standby_replicas: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsConfig:
+    """Of streams groups: Kafka's `group.streams.*` (KIP-1071)."""
+
+    session_timeout_ms: int = 45_000
+    min_session_timeout_ms: int = 45_000
+    max_session_timeout_ms: int = 60_000
+    heartbeat_interval_ms: int = 5_000
+    min_heartbeat_interval_ms: int = 5_000
+    max_heartbeat_interval_ms: int = 15_000
+    assignment_interval_ms: int = 1_000
+    min_assignment_interval_ms: int = 0
+    max_assignment_interval_ms: int = 15_000
+    initial_rebalance_delay_ms: int = 3_000
+    max_size: int = 2**31 - 1
+    standby_replicas: int = 0
+    max_standby_replicas: int = 2
+    task_offset_interval_ms: int = 60_000
+    acceptable_recovery_lag: int = 10_000
+
+    def terms(self, group_configs: Mapping[str, str]) -> StreamsTerms:
+        """With what is set for one group; what is out of bounds by now counts as the bound."""
+
+        def value(name: str, default: int, low: int, high: int) -> int:
+            return _bounded(group_configs.get(f"streams.{name}"), default, low, high)
+
+        return StreamsTerms(
+            value(
+                "session.timeout.ms",
+                self.session_timeout_ms,
+                self.min_session_timeout_ms,
+                self.max_session_timeout_ms,
+            ),
+            value(
+                "heartbeat.interval.ms",
+                self.heartbeat_interval_ms,
+                self.min_heartbeat_interval_ms,
+                self.max_heartbeat_interval_ms,
+            ),
+            value(
+                "assignment.interval.ms",
+                self.assignment_interval_ms,
+                self.min_assignment_interval_ms,
+                self.max_assignment_interval_ms,
+            ),
+            value("initial.rebalance.delay.ms", self.initial_rebalance_delay_ms, 0, 2**31 - 1),
+            value("num.standby.replicas", self.standby_replicas, 0, self.max_standby_replicas),
+        )
+
+
+def _bounded(text: str | None, default: int, low: int, high: int) -> int:
+    return default if text is None else max(low, min(int(text), high))
+
+
 @dataclass(frozen=True, slots=True)
 class CoordinatorConfig:
     """What group.py, offsets.py and the runtime obey; the lower half is ours."""
 
     consumer: ConsumerConfig = ConsumerConfig()
+    streams: StreamsConfig = StreamsConfig()
 
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000

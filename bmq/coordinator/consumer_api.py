@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 from uuid import UUID
 
 from bmq.coordinator.config import CoordinatorConfig
 from bmq.coordinator.consumer import classic_members
-from bmq.coordinator.consumer.consumer_group import ConsumerGroup
 from bmq.coordinator.consumer.description import described
 from bmq.coordinator.consumer.draft import Draft
 from bmq.coordinator.consumer.heartbeat import Beat, check, heartbeat
@@ -16,7 +15,8 @@ from bmq.coordinator.consumer.member import JOIN_EPOCH
 from bmq.coordinator.consumer.progress import Surroundings
 from bmq.coordinator.directory import ShardDirectory
 from bmq.coordinator.effects import Joining, join_error, sync_error
-from bmq.coordinator.group_shard import GroupShard
+from bmq.coordinator.group_draft import GroupDraft
+from bmq.coordinator.group_shard import GroupShard, NewRuntime
 from bmq.coordinator.log_errors import coordinator_error
 from bmq.coordinator.metrics import GroupMetrics
 from bmq.coordinator.topics import CurrentTopics, Topics, changes
@@ -70,7 +70,7 @@ class ConsumerApi(TxnOffsetApi):
         changed = changes(old, new)
         if changed.names:
             for shard in self.directory.ready.values():
-                shard.consumer.topics_changed(changed)
+                shard.topics_changed(changed)
 
     # ---------------------------------------------------------------- the new protocol
 
@@ -90,10 +90,8 @@ class ConsumerApi(TxnOffsetApi):
         """Raises KafkaError."""
         group_id = request.group_id
         is_joining = request.member_epoch == JOIN_EPOCH
-        shard = await (self.directory.get(group_id) if is_joining else self._existing(group_id))
-        if is_joining and not shard.has_group(group_id) and shard.group_count >= self.config.groups_per_shard_max:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "too many groups")
-        if not is_joining and not shard.has_group(group_id):
+        shard = await self._shard_for_heartbeat(group_id, is_joining=is_joining)
+        if not is_joining and shard.consumer.find(group_id) is None:
             # A client that hears of no such group gives up for good: only who still owns the shard may say so.
             await shard.prove()
         # Kafka shows hosts as Java's InetAddress does, with a slash in front; tools expect it.
@@ -110,6 +108,13 @@ class ConsumerApi(TxnOffsetApi):
         answer = await shard.consumer.decide(group_id, decide, may_overtake=True)
         shard.consumer.resolve_if_due(group_id)
         return answer
+
+    async def _shard_for_heartbeat(self, group_id: str, *, is_joining: bool) -> GroupShard:
+        """Raises KafkaError."""
+        shard = await (self.directory.get(group_id) if is_joining else self._existing(group_id))
+        if is_joining and not shard.has_group(group_id) and shard.group_count >= self.config.groups_per_shard_max:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "too many groups")
+        return shard
 
     async def consumer_group_describe(
         self, request: ConsumerGroupDescribeRequest, context: RequestContext
@@ -192,19 +197,20 @@ class ConsumerApi(TxnOffsetApi):
 
     # ---------------------------------------------------------------- inside
 
-    async def _delete_consumer(self, shard: GroupShard, group: ConsumerGroup) -> ErrorCode:
-        """Delete an empty consumer group and its offsets. Raises KafkaError of the append."""
+    async def _delete_new(self, shard: GroupShard, runtime: NewRuntime, group_id: str) -> ErrorCode:
+        """Delete an empty group of a new protocol and its offsets. Raises KafkaError of the append."""
 
-        def decide(draft: Draft, around: Surroundings) -> ErrorCode:
+        def decide(draft: GroupDraft[Any, Any, Any], around: object) -> ErrorCode:
             if draft.group is None:
                 return ErrorCode.GROUP_ID_NOT_FOUND
             if draft.group.members:
                 return ErrorCode.NON_EMPTY_GROUP
-            draft.add_encoded(shard.offsets.delete_group(group.group_id))
+            draft.add_encoded(shard.offsets.delete_group(group_id))
             draft.delete()
             return ErrorCode.NONE
 
-        return await shard.consumer.decide(group.group_id, decide)
+        code: ErrorCode = await runtime.decide(group_id, decide)
+        return code
 
     def _new_uuid(self) -> str:
         return str(UUID(int=self._rng.getrandbits(128), version=4))

@@ -13,16 +13,17 @@ from typing import Any, Final
 
 from bmq.coordinator.config import CoordinatorConfig
 from bmq.coordinator.consumer.consumer_group import CONSUMER, ConsumerGroupState
-from bmq.coordinator.consumer_api import AUTHORIZED_OPERATIONS, ConsumerApi, Dice
+from bmq.coordinator.consumer_api import AUTHORIZED_OPERATIONS, Dice
 from bmq.coordinator.directory import ShardDirectory, Shards
 from bmq.coordinator.effects import GroupState, Joining, join_error, sync_error
-from bmq.coordinator.group import Group
+from bmq.coordinator.group import CLASSIC, Group
 from bmq.coordinator.group_shard import GroupShard
 from bmq.coordinator.log_errors import coordinator_error, deletion_error
 from bmq.coordinator.member import Caller, distinct_protocols
 from bmq.coordinator.metrics import GroupMetrics
+from bmq.coordinator.streams.streams_group import STREAMS, StreamsGroupState
+from bmq.coordinator.streams_api import StreamsApi
 from bmq.coordinator.topics import CurrentTopics
-from bmq.coordinator.txn_offset_api import TxnOffsetApi
 from bmq.log.clock import Clock
 from bmq.log.partition_log import ReplayableLog
 from bmq.log.transactions import TransactionVerifier
@@ -50,11 +51,10 @@ from bmq.protocol.messages.sync_group_request import SyncGroupRequest
 from bmq.protocol.messages.sync_group_response import SyncGroupResponse
 from bmq.protocol.request_context import RequestContext, RequestMethod
 
-CLASSIC: Final = "classic"
 _CLOSE_SNAPSHOT_RECORDS_MIN: Final = 1_000
 
 
-class GroupCoordinator(ConsumerApi, TxnOffsetApi):
+class GroupCoordinator(StreamsApi):
     """All groups whose shards this process owns. Make it inside the event loop that uses it."""
 
     def __init__(
@@ -66,11 +66,12 @@ class GroupCoordinator(ConsumerApi, TxnOffsetApi):
         image: CurrentTopics,
         *,
         verifier: TransactionVerifier | None = None,
+        create_topics: RequestMethod | None = None,
     ) -> None:
         self.metrics = GroupMetrics(self._groups_by_state, self._offset_count)
 
         def make(number: int, log: ReplayableLog, on_lost: Callable[[GroupShard], None]) -> GroupShard:
-            return GroupShard(number, log, clock, config, self.metrics, image, on_lost)
+            return GroupShard(number, log, clock, config, self.metrics, image, on_lost, create_topics)
 
         directory = ShardDirectory(GroupShard.kind, shards, make, config)
         super().__init__(directory, clock, rng, config, image, self.metrics, verifier)
@@ -88,6 +89,8 @@ class GroupCoordinator(ConsumerApi, TxnOffsetApi):
             ApiKey.OFFSET_DELETE: self.offset_delete,
             ApiKey.CONSUMER_GROUP_HEARTBEAT: self.consumer_group_heartbeat,
             ApiKey.CONSUMER_GROUP_DESCRIBE: self.consumer_group_describe,
+            ApiKey.STREAMS_GROUP_HEARTBEAT: self.streams_group_heartbeat,
+            ApiKey.STREAMS_GROUP_DESCRIBE: self.streams_group_describe,
             ApiKey.TXN_OFFSET_COMMIT: self.txn_offset_commit,
         }
 
@@ -169,6 +172,10 @@ class GroupCoordinator(ConsumerApi, TxnOffsetApi):
             client_host=f"/{context.client_host}",
             new_member_uuid=self._new_uuid(),
         )
+        try:
+            await self._make_room_for_classic(shard, request.group_id)
+        except KafkaError as error:
+            return join_error(coordinator_error(error), request.member_id)
         consumer_answer = await self._join_consumer(shard, joining)
         if consumer_answer is not None:
             return consumer_answer
@@ -272,7 +279,7 @@ class GroupCoordinator(ConsumerApi, TxnOffsetApi):
     async def list_groups(self, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
         """ListGroups 0-5: the groups of every shard this process owns; none while there is no offsets topic."""
         states = {state.strip().lower() for state in request.states_filter}
-        kinds = {kind.strip().lower() for kind in request.types_filter} or {CLASSIC, CONSUMER}
+        kinds = {kind.strip().lower() for kind in request.types_filter} or {CLASSIC, CONSUMER, STREAMS}
         try:
             shards = await self.directory.all() if self._has_offsets_topic() else []
         except KafkaError as error:
@@ -308,11 +315,11 @@ class GroupCoordinator(ConsumerApi, TxnOffsetApi):
             results[group_id] = DeletableGroupResult(group_id=group_id)
             try:
                 shard, _ = await self._with_group(group_id)
-                consumer = shard.consumer.find(group_id)
-                if consumer is None:
+                runtime, _ = shard.find_new(group_id)
+                if runtime is None:
                     writes[group_id] = _delete(group_id, shard)
                 else:
-                    writes[group_id] = asyncio.ensure_future(self._delete_consumer(shard, consumer))
+                    writes[group_id] = asyncio.ensure_future(self._delete_new(shard, runtime, group_id))
             except KafkaError as error:
                 _fail(results[group_id], error)
         for group_id, write in writes.items():
@@ -328,14 +335,18 @@ class GroupCoordinator(ConsumerApi, TxnOffsetApi):
     # ---------------------------------------------------------------- inside
 
     def _groups_by_state(self) -> dict[str, int]:
-        counts = {state.value: 0 for state in (*GroupState, *ConsumerGroupState) if state is not GroupState.DEAD}
+        kinds = (*GroupState, *ConsumerGroupState, *StreamsGroupState)
+        counts = {state.value: 0 for state in kinds if state is not GroupState.DEAD}
         for shard in self.directory.ready.values():
             counts[GroupState.EMPTY.value] += sum(
-                group_id not in shard.groups and group_id not in shard.consumer.groups
+                group_id not in shard.groups
+                and group_id not in shard.consumer.groups
+                and group_id not in shard.streams.groups
                 for group_id in shard.offsets.group_ids()
             )
             states = [group.state.value for group in shard.groups.values()]
             states += (group.state.value for group in shard.consumer.groups.values())
+            states += (group.state.value for group in shard.streams.groups.values())
             for state in states:
                 counts[state] += 1
         return counts
@@ -345,10 +356,11 @@ class GroupCoordinator(ConsumerApi, TxnOffsetApi):
 
 
 def _listed(group_id: str, shard: GroupShard) -> ListedGroup:
-    consumer = shard.consumer.find(group_id)
-    if consumer is not None:
+    runtime, new = shard.find_new(group_id)
+    if runtime is not None and new is not None:
+        # What a group of a new protocol speaks is called as its type is.
         return ListedGroup(
-            group_id=group_id, protocol_type=CONSUMER, group_state=consumer.state.value, group_type=CONSUMER
+            group_id=group_id, protocol_type=runtime.kind, group_state=new.state.value, group_type=runtime.kind
         )
     group = shard.groups.get(group_id)
     return ListedGroup(
@@ -380,8 +392,8 @@ def _described(group_id: str, shard: GroupShard, api_version: int) -> DescribedG
                 for member in group.members
             ],
         )
-    is_consumer = shard.consumer.find(group_id) is not None
-    if not is_consumer and shard.offsets.has_group(group_id):
+    runtime, new = shard.find_new(group_id)
+    if new is None and shard.offsets.has_group(group_id):
         return DescribedGroup(group_id=group_id, group_state=GroupState.EMPTY.value)
     if api_version >= 6:  # KIP-1043
         return DescribedGroup(
@@ -389,10 +401,10 @@ def _described(group_id: str, shard: GroupShard, api_version: int) -> DescribedG
             group_state=GroupState.DEAD.value,
             error_code=ErrorCode.GROUP_ID_NOT_FOUND,
             error_message=f"Group {group_id} is not a classic group."
-            if is_consumer
+            if new is not None
             else f"Group {group_id} not found.",
         )
-    protocol_type = CONSUMER if is_consumer else ""
+    protocol_type = "" if runtime is None else runtime.kind
     return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value, protocol_type=protocol_type)
 
 

@@ -50,6 +50,10 @@ from bmq.protocol.messages.sync_group_response import SyncGroupResponse
 ABSENT_PATIENCE_MS_MIN: Final = 1_000
 
 
+CLASSIC: Final = "classic"
+"""Type of such a group."""
+
+
 class Group:
     """See the module. Not for sharing between threads or shards."""
 

@@ -16,11 +16,12 @@ from typing import Any, ClassVar, Final
 import structlog
 
 from bmq.coordinator.config import CoordinatorConfig
-from bmq.coordinator.consumer.draft import Draft
-from bmq.coordinator.consumer.progress import Surroundings
+from bmq.coordinator.consumer.consumer_group import ConsumerGroup
 from bmq.coordinator.consumer.runtime import ConsumerGroups
 from bmq.coordinator.effects import Answer, Effects, GroupState, Moment, Persist
-from bmq.coordinator.group import Group
+from bmq.coordinator.group import CLASSIC, Group
+from bmq.coordinator.group_draft import GroupDraft
+from bmq.coordinator.group_runtime import GroupRuntime
 from bmq.coordinator.log_errors import coordinator_error
 from bmq.coordinator.metrics import GroupMetrics
 from bmq.coordinator.offset_columns import PackedOffsets
@@ -28,7 +29,9 @@ from bmq.coordinator.offsets import Offsets, Record
 from bmq.coordinator.pending_offsets import OpenTransaction
 from bmq.coordinator.shard import Shard
 from bmq.coordinator.snapshot import ShardState, decode_snapshot, encode_snapshot
-from bmq.coordinator.topics import CurrentTopics
+from bmq.coordinator.streams.runtime import StreamsGroups
+from bmq.coordinator.streams.streams_group import StreamsGroup
+from bmq.coordinator.topics import CurrentTopics, TopicChanges
 from bmq.coordinator.transaction_gate import TransactionGate
 from bmq.coordinator.wake_ups import WakeUps
 from bmq.log.clock import Clock
@@ -49,10 +52,15 @@ from bmq.protocol.group_records import (
     encode_key,
     encode_value,
 )
+from bmq.protocol.request_context import RequestMethod
+from bmq.protocol.streams_group_records import is_streams_key
 
 _log = structlog.get_logger("bmq.coordinator")
 
 _PARTS_PER_TURN_MAX: Final = 2_000
+NewRuntime = GroupRuntime[Any, Any, Any, Any]
+NewGroup = ConsumerGroup | StreamsGroup
+"""Of a new protocol."""
 
 
 class GroupShard(Shard):
@@ -69,12 +77,15 @@ class GroupShard(Shard):
         metrics: GroupMetrics,
         image: CurrentTopics,
         on_lost: Callable[[GroupShard], None],
+        create_topics: RequestMethod | None = None,
     ) -> None:
         policy = SnapshotPolicy(config.snapshot_records_max, config.snapshot_bytes_max)
         super().__init__(number, log, clock, policy, metrics, on_lost)
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets(config)
         self.consumer = ConsumerGroups(self, config, metrics, image)
+        self.streams = StreamsGroups(self, config, metrics, image, create_topics)
+        self._runtimes: Sequence[NewRuntime] = (self.consumer, self.streams)
         self.transactions = TransactionGate(number, lambda producer_id: self.offsets.pending.open_epoch(producer_id))
         self._config = config
         self._metrics = metrics
@@ -92,7 +103,8 @@ class GroupShard(Shard):
         for group_id, value in loading.items():
             group = self.groups[group_id] = Group(group_id, self._config)
             self.perform(group, group.load(value, now))
-        self.consumer.begin()
+        for groups in self._runtimes:
+            groups.begin()
         self._schedule_expiry()
 
     def unload(self, error: ErrorCode) -> None:
@@ -105,7 +117,8 @@ class GroupShard(Shard):
                 _log.exception("group_not_unloaded", shard=self.number, group=group.group_id)
         self.groups = {}
         self.offsets = Offsets(self._config)
-        self.consumer.unload(error)
+        for groups in self._runtimes:
+            groups.unload(error)
 
     def close(self) -> None:
         """Stop timers and background writes."""
@@ -116,7 +129,8 @@ class GroupShard(Shard):
 
     @property
     def size(self) -> int:
-        return len(self.groups) + self.consumer.size + self.offsets.count + self.offsets.pending.count
+        members = sum(groups.size for groups in self._runtimes)
+        return len(self.groups) + members + self.offsets.count + self.offsets.pending.count
 
     @property
     def facts(self) -> dict[str, int]:
@@ -125,16 +139,34 @@ class GroupShard(Shard):
     @property
     def group_count(self) -> int:
         """Of groups with members or a record."""
-        return len(self.groups) + len(self.consumer.groups)
+        return len(self.groups) + sum(len(groups.groups) for groups in self._runtimes)
 
     # ---------------------------------------------------------------- groups
 
     def has_group(self, group_id: str) -> bool:
         """Also one that has nothing but offsets."""
-        return group_id in self.groups or group_id in self.consumer.groups or self.offsets.has_group(group_id)
+        return (
+            group_id in self.groups
+            or any(group_id in groups.groups for groups in self._runtimes)
+            or self.offsets.has_group(group_id)
+        )
 
     def group_ids(self) -> list[str]:
-        return list(dict.fromkeys((*self.groups, *self.consumer.groups, *self.offsets.group_ids())))
+        new = (group_id for groups in self._runtimes for group_id in groups.groups)
+        return list(dict.fromkeys((*self.groups, *new, *self.offsets.group_ids())))
+
+    def find_new(self, group_id: str) -> tuple[NewRuntime | None, NewGroup | None]:
+        """The group of a new protocol that has this id, and where it lives."""
+        for groups in (self.consumer, self.streams):
+            group = groups.find(group_id)
+            if group is not None:
+                return groups, group
+        return None, None
+
+    def topics_changed(self, changes: TopicChanges) -> None:
+        """The groups concerned look at their topics with the next heartbeat."""
+        for groups in self._runtimes:
+            groups.topics_changed(changes)
 
     def perform(self, group: Group, effects: Effects) -> None:
         """Carry out a group's effects and see to its next wake-up. Whatever this raises, the shard is lost."""
@@ -149,7 +181,7 @@ class GroupShard(Shard):
             self.fail(error)
             raise
 
-    # What consumer/runtime.py needs of the classic groups.
+    # What group_runtime.py needs of the groups of other kinds.
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something behind the requests, which ends with the shard."""
@@ -158,11 +190,21 @@ class GroupShard(Shard):
     def classic_group(self, group_id: str) -> Group | None:
         return self.groups.get(group_id)
 
-    def is_classic_writing(self, group_id: str) -> bool:
-        return group_id in self._persisting
+    def is_taken(self, group_id: str, kind: str) -> bool:
+        return any(groups.kind != kind and groups.find(group_id) is not None for groups in self._runtimes)
+
+    def is_written_elsewhere(self, group_id: str, kind: str) -> bool:
+        return group_id in self._persisting or any(
+            groups.kind != kind and groups.is_writing(group_id) for groups in self._runtimes
+        )
+
+    def settled(self, group_id: str, kind: str) -> None:
+        for groups in self._runtimes:
+            if groups.kind != kind:
+                groups.settled_elsewhere(group_id)
 
     def classic_replaced(self, group_id: str) -> None:
-        """A consumer group is in its place: who waits joins anew, and is a member of that."""
+        """A group of a new protocol is in its place: who waits joins anew, and may be a member of that."""
         if self._loading is not None:
             self._loading.pop(group_id, None)
         group = self.groups.pop(group_id, None)
@@ -177,8 +219,8 @@ class GroupShard(Shard):
 
     def _persist(self, group: Group, persist: Persist) -> None:
         try:
-            if self.consumer.is_writing(group.group_id):
-                raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS, "the group is becoming a consumer group")
+            if any(groups.is_writing(group.group_id) for groups in self._runtimes):
+                raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS, "the group is becoming one of a new protocol")
             record = (encode_key(GroupMetadataKey(group=group.group_id)), encode_value(persist.value))
             size_bytes = sum(map(len, record))
             if size_bytes > self._config.message_max_bytes:
@@ -202,7 +244,7 @@ class GroupShard(Shard):
             try:
                 self._persisted(group, persist, done.exception())
                 self.forget_if_unused(group)
-                self.consumer.classic_settled(group.group_id)
+                self.settled(group.group_id, CLASSIC)
             except Exception as error:
                 self.fail(error)
 
@@ -266,15 +308,18 @@ class GroupShard(Shard):
         try:
             named = decode_key(key)
             told = decode_value(named, value)
-            if isinstance(named, UnknownKey) and is_consumer_key(named.key_type):
-                self.consumer.replay(key, value)
+            if isinstance(named, UnknownKey):
+                if is_consumer_key(named.key_type):
+                    self.consumer.replay(key, value)
+                elif is_streams_key(named.key_type):
+                    self.streams.replay(key, value)
         except MalformedMessage as error:
             _log.error("group_record_skipped", shard=self.number, error=str(error))
             return
         if isinstance(named, OffsetCommitKey):
             self.offsets.replay(named, told if isinstance(told, OffsetCommitValue) else None)
         elif isinstance(named, UnknownKey):
-            return  # share and streams groups: not ours to keep yet
+            return  # done, or of a share group: not ours to keep yet
         else:
             self._apply_group(named.group, told if isinstance(told, GroupMetadataValue) else None)
 
@@ -300,7 +345,8 @@ class GroupShard(Shard):
 
     def _apply_group(self, group_id: str, value: GroupMetadataValue | None) -> None:
         if value is not None:
-            self.consumer.drop(group_id)  # what it was before
+            for groups in self._runtimes:
+                groups.drop(group_id)  # what it was before
         if self._loading is not None:
             # Only a group's last record counts: groups are made when all have been seen.
             if value is None:
@@ -340,7 +386,7 @@ class GroupShard(Shard):
             [(group_id, group.written) for group_id, group in self.groups.items() if group.written is not None],
             self.offsets.copied(),
             self.offsets.pending.copied(),
-            self.consumer.copied(),
+            (*self.consumer.copied(), *self.streams.copied()),
         )
 
     def snapshot(self) -> Awaitable[bytes]:
@@ -361,7 +407,7 @@ class GroupShard(Shard):
 
     @property
     def wake_ms(self) -> float:
-        return min(self._wake_ups.next_ms, self.consumer.wake_ms)
+        return min(self._wake_ups.next_ms, *(groups.wake_ms for groups in self._runtimes))
 
     def _schedule(self, group: Group) -> None:
         if not self.is_lost and self._wake_ups.schedule(group.group_id, group.wake_ms):
@@ -372,10 +418,12 @@ class GroupShard(Shard):
         loop_ms = self.now().loop_ms
         for group in self.groups.values():
             group.stood_still(loop_ms)
-        self.consumer.stood_still()
+        for groups in self._runtimes:
+            groups.stood_still()
 
     def tick(self, now: Moment) -> None:
-        self.consumer.tick(now)
+        for groups in self._runtimes:
+            groups.tick(now)
         for group_id in self._wake_ups.due(now.loop_ms):
             group = self.groups.get(group_id)
             if group is None:
@@ -417,28 +465,28 @@ class GroupShard(Shard):
         while left and looked_at < self._config.expiry_offsets_per_turn_max:
             group_id = left.pop()
             group = self.groups.get(group_id)
-            consumer = self.consumer.find(group_id)
+            runtime, new = self.find_new(group_id)
             looked_at += 1 + self.offsets.count_of(group_id)
-            expired, is_empty = self.offsets.expire(group_id, consumer or group, now_ms)
+            expired, is_empty = self.offsets.expire(group_id, new or group, now_ms)
             self._metrics.expired_offsets += len(expired)
             records += expired
             if is_empty and group is not None and group.state is GroupState.EMPTY and group.written is not None:
                 records.append((encode_key(GroupMetadataKey(group=group_id)), None))
-            if is_empty and consumer is not None and not consumer.members:
-                self._spawn(self._delete_unused(group_id))
+            if is_empty and runtime is not None and new is not None and not new.members:
+                self._spawn(self._delete_unused(group_id, runtime))
         if records:
             _log.info("group_offsets_expired", shard=self.number, tombstones=len(records))
             self.append(records)
 
-    async def _delete_unused(self, group_id: str) -> None:
-        """An empty consumer group whose last offset has expired."""
+    async def _delete_unused(self, group_id: str, runtime: NewRuntime) -> None:
+        """An empty group of a new protocol whose last offset has expired."""
 
-        def decide(draft: Draft, around: Surroundings) -> None:
+        def decide(draft: GroupDraft[Any, Any, Any], around: object) -> None:
             if draft.group is not None and not draft.group.members and not self.offsets.has_group(group_id):
                 draft.delete()
 
         with contextlib.suppress(KafkaError):  # the next round is as good
-            await self.consumer.decide(group_id, decide)
+            await runtime.decide(group_id, decide)
 
 
 def _answer(effect: Answer) -> None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from uuid import UUID
 
-from bmq.coordinator.consumer.commits import check_commit, check_fetch
+from bmq.coordinator.consumer.commits import MEMBER_EPOCHS_FROM, check_commit, check_fetch
 from bmq.coordinator.directory import ShardDirectory
 from bmq.coordinator.effects import GroupState
 from bmq.coordinator.group_shard import GroupShard
 from bmq.coordinator.log_errors import coordinator_error, deletion_error
 from bmq.coordinator.metrics import GroupMetrics
 from bmq.coordinator.offsets import NO_OFFSET, refused
-from bmq.coordinator.topics import OFFSETS_TOPIC, CurrentTopics, find_topic
+from bmq.coordinator.streams.commits import check_commit as check_streams_commit
+from bmq.coordinator.streams.commits import check_fetch as check_streams_fetch
+from bmq.coordinator.topics import OFFSETS_TOPIC, CurrentTopics, Topic, find_topic
 from bmq.log.clock import Clock
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
@@ -72,10 +73,9 @@ class OffsetApi:
 
     def _check_committer(self, shard: GroupShard, request: OffsetCommitRequest, api_version: int) -> ErrorCode:
         generation = request.generation_id_or_member_epoch
-        consumer = shard.consumer.find(request.group_id)
-        if consumer is not None:
-            partitions = self._existing_partitions(request)
-            return check_commit(consumer, request.member_id, generation, partitions, api_version)
+        error = self._check_new(shard, request, api_version)
+        if error is not None:
+            return error
         group = shard.groups.get(request.group_id)
         if group is not None:
             return group.check_offset_commit(
@@ -87,14 +87,32 @@ class OffsetApi:
             return ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.GROUP_ID_NOT_FOUND if api_version >= 9 else ErrorCode.ILLEGAL_GENERATION
 
-    def _existing_partitions(self, request: OffsetCommitRequest) -> Iterator[tuple[UUID, int]]:
-        """(topic id, partition); what does not exist has an error of its own."""
+    def _check_new(self, shard: GroupShard, request: OffsetCommitRequest, api_version: int) -> ErrorCode | None:
+        """The error for the whole commit to a group of a new protocol; None: there is no such group.
+
+        `api_version`: of OffsetCommit; a transaction's commit counts as one of the newest.
+        """
+        generation = request.generation_id_or_member_epoch
+        consumer = shard.consumer.find(request.group_id)
+        if consumer is not None:
+            ids = ((topic.topic_id, index) for topic, index in self._existing_partitions(request))
+            return check_commit(consumer, request.member_id, generation, ids, api_version)
+        streams = shard.streams.find(request.group_id)
+        if streams is not None:
+            if request.member_id in streams.members and api_version < MEMBER_EPOCHS_FROM:
+                return ErrorCode.UNSUPPORTED_VERSION
+            names = ((topic.name, index) for topic, index in self._existing_partitions(request))
+            return check_streams_commit(streams, request.member_id, generation, names)
+        return None
+
+    def _existing_partitions(self, request: OffsetCommitRequest) -> Iterator[tuple[Topic, int]]:
+        """What does not exist has an error of its own."""
         topics = self._image()
         for asked in request.topics:
             topic = find_topic(topics, asked.name, asked.topic_id)
             if topic is not None:
                 for part in asked.partitions:
-                    yield topic.topic_id, part.partition_index
+                    yield topic, part.partition_index
 
     # ---------------------------------------------------------------- fetch
 
@@ -156,11 +174,9 @@ class OffsetApi:
         if shard.is_lost:
             # Lost while we waited for another shard's proof. Its offsets are dropped, so do not answer "no offsets".
             return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=ErrorCode.NOT_COORDINATOR)
-        consumer = shard.consumer.find(asked.group_id)
-        if consumer is not None:
-            code = check_fetch(consumer, asked.member_id, asked.member_epoch)
-            if code is not ErrorCode.NONE:
-                return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=code)
+        code = _check_fetch(shard, asked)
+        if code is not ErrorCode.NONE:
+            return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=code)
         self.metrics.fetches += 1
         topics = self._image()
         offsets = shard.offsets
@@ -184,7 +200,8 @@ class OffsetApi:
             group = shard.groups.get(group_id)
             if group is not None and group.state is not GroupState.EMPTY and not group.uses_consumer_protocol:
                 return OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP)
-            subscriber = shard.consumer.find(group_id) or group
+            _, new = shard.find_new(group_id)
+            subscriber = new or group
             records, topics = shard.offsets.delete(group_id, subscriber, request.topics, self._image())
         except BmqError as error:
             return OffsetDeleteResponse(error_code=coordinator_error(error))
@@ -223,6 +240,17 @@ class OffsetApi:
             return shard, True
         await shard.prove()
         return shard, shard.has_group(group_id)
+
+
+def _check_fetch(shard: GroupShard, asked: OffsetFetchRequestGroup) -> ErrorCode:
+    """The error for the whole group."""
+    consumer = shard.consumer.find(asked.group_id)
+    if consumer is not None:
+        return check_fetch(consumer, asked.member_id, asked.member_epoch)
+    streams = shard.streams.find(asked.group_id)
+    if streams is not None:
+        return check_streams_fetch(streams, asked.member_id, asked.member_epoch)
+    return ErrorCode.NONE
 
 
 def fetch_error(code: ErrorCode) -> ErrorCode:

@@ -1,6 +1,6 @@
 """A shard's state as bytes: parts, one after another, each behind a header that says which kind it is.
 
-A record part is a record as it would stand in the log: groups, of both protocols. An offsets part has all of a group's
+A record part is a record as it would stand in the log: groups, of all protocols. An offsets part has all of a group's
 offsets in one topic, as columns (offset_columns.py). A transaction part has an open transaction with its pending
 offsets (pending_offsets.py).
 """
@@ -11,13 +11,10 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from struct import Struct
 from struct import error as struct_error
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
-from bmq.coordinator.consumer.consumer_group import ConsumerGroup
 from bmq.coordinator.offset_columns import PackedOffsets, TopicOffsets, decode_text, encode_text
 from bmq.coordinator.pending_offsets import OpenTransaction
-from bmq.protocol.consumer_group_records import encode_key as encode_consumer_key
-from bmq.protocol.consumer_group_records import encode_value as encode_consumer_value
 from bmq.protocol.errors import MalformedMessage
 from bmq.protocol.group_records import GroupMetadataKey, GroupMetadataValue, encode_key, encode_value
 
@@ -30,13 +27,20 @@ _PART_OFFSETS: Final = 20
 """What a part costs beside its offsets, counted in offsets."""
 
 
+class SavedGroup(Protocol):
+    """A group of a new protocol (KIP-848, KIP-1071)."""
+
+    def encoded_records(self) -> Iterator[tuple[bytes, bytes]]:
+        """Records from which the same group comes."""
+
+
 class ShardState(NamedTuple):
     """The durable state of one moment: nothing in it changes any more."""
 
     groups: Sequence[tuple[str, GroupMetadataValue]]
     offsets: Sequence[TopicOffsets | PackedOffsets]
     transactions: Sequence[OpenTransaction] = ()
-    consumer_groups: Sequence[ConsumerGroup] = ()
+    new_groups: Sequence[SavedGroup] = ()
 
 
 async def encode_snapshot(state: ShardState) -> bytes:
@@ -46,9 +50,9 @@ async def encode_snapshot(state: ShardState) -> bytes:
     for group_id, value in state.groups:
         _append(out, _RECORD, encode_key(GroupMetadataKey(group=group_id)), encode_value(value))
         done = await _turn(done + _PART_OFFSETS)
-    for group in state.consumer_groups:
-        for key, record in group.as_records():
-            _append(out, _RECORD, encode_consumer_key(key), encode_consumer_value(record))
+    for group in state.new_groups:
+        for key, record in group.encoded_records():
+            _append(out, _RECORD, key, record)
             done = await _turn(done + _PART_OFFSETS)
     for part in state.offsets:
         packed = part if isinstance(part, PackedOffsets) else part.packed()

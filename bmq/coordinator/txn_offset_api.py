@@ -15,6 +15,7 @@ from bmq.coordinator.topics import CurrentTopics
 from bmq.log.clock import Clock
 from bmq.log.state_log import Producer
 from bmq.log.transactions import TransactionClaim, TransactionMarker, TransactionVerifier
+from bmq.protocol.apis import APIS, ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.messages.offset_commit_request import (
@@ -126,15 +127,9 @@ class TxnOffsetApi(OffsetApi):
         self, shard: GroupShard, request: OffsetCommitRequest, api_version: int
     ) -> ErrorCode:
         generation = request.generation_id_or_member_epoch
-        consumer = shard.consumer.find(request.group_id)
-        if consumer is not None:
-            if generation < 0 and not request.member_id:
-                return ErrorCode.NONE  # as below
-            partitions = self._existing_partitions(request)
-            code = check_commit(consumer, request.member_id, generation, partitions, MEMBER_EPOCHS_FROM)
-            # Older producers know no other word for it.
-            is_stale = code is ErrorCode.STALE_MEMBER_EPOCH and api_version < _TOPIC_IDS_FROM
-            return ErrorCode.ILLEGAL_GENERATION if is_stale else code
+        new = self._check_transactional_new(shard, request, api_version)
+        if new is not None:
+            return new
         group = shard.groups.get(request.group_id)
         if group is not None:
             return group.check_transactional_commit(request.member_id, request.group_instance_id, generation)
@@ -143,6 +138,20 @@ class TxnOffsetApi(OffsetApi):
         if shard.offsets.has_group(request.group_id):
             return ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.GROUP_ID_NOT_FOUND if api_version >= _TOPIC_IDS_FROM else ErrorCode.ILLEGAL_GENERATION
+
+    def _check_transactional_new(
+        self, shard: GroupShard, request: OffsetCommitRequest, api_version: int
+    ) -> ErrorCode | None:
+        """As `_check_new`; a producer need not say for whom it commits, and an old one does not know stale epochs."""
+        if shard.find_new(request.group_id) == (None, None):
+            return None
+        is_anonymous = not request.member_id and request.group_instance_id is None
+        if request.generation_id_or_member_epoch < 0 and is_anonymous:
+            return ErrorCode.NONE
+        error = self._check_new(shard, request, APIS[ApiKey.OFFSET_COMMIT].version_max)
+        if error is ErrorCode.STALE_MEMBER_EPOCH and api_version < _TOPIC_IDS_FROM:
+            return ErrorCode.ILLEGAL_GENERATION
+        return error
 
 
 def refused_transactional(

@@ -136,7 +136,8 @@ _GROUPS: Final = (
         at_least(10_000),
     ),
     *(
-        _static(f"group.consumer.{bound}{name}", _INT, default, f"{what} of a consumer group's members.", at_least(low))
+        _static(f"group.{kind}.{bound}{name}", _INT, default, f"{what} of a {kind} group's members.", at_least(low))
+        for kind in ("consumer", "streams")
         for name, low, defaults in (
             ("session.timeout.ms", 1, ("45000", "45000", "60000")),
             ("heartbeat.interval.ms", 1, ("5000", "5000", "15000")),
@@ -149,6 +150,22 @@ _GROUPS: Final = (
             strict=True,
         )
     ),
+    _static("group.streams.max.size", _INT, _INT_MAX, "Most members of a streams group.", at_least(1)),
+    _static(
+        "group.streams.initial.rebalance.delay.ms",
+        _INT,
+        "3000",
+        "How long an empty streams group waits for more members, where it has none of its own.",
+        at_least(0),
+    ),
+    _static(
+        "group.streams.num.standby.replicas",
+        _INT,
+        "0",
+        "Standby copies of each task with state, where a streams group has none of its own.",
+        at_least(0),
+    ),
+    _static("group.streams.max.standby.replicas", _INT, "2", "Most standby copies a group may ask for.", at_least(0)),
     _static("group.initial.rebalance.delay.ms", _INT, "3000", "How long an empty group waits for more members."),
     _static("group.max.session.timeout.ms", _INT, "1800000", "Largest session timeout a member may ask for."),
     _static("group.max.size", _INT, _INT_MAX, "Most members of a group.", at_least(1)),
@@ -311,6 +328,9 @@ _TOPIC_DEFAULT_NAMES: Final = tuple(
 )
 
 
+_STANDBY_MAX: Final = "group.streams.max.standby.replicas"
+
+
 def static_configs(node: Node, settings: Mapping[str, str]) -> dict[str, str]:
     """What this node's settings say, under Kafka's names. Raises InvalidConfig for an unknown name or a bad value."""
     address = f"PLAINTEXT://{node.host}:{node.port}"
@@ -333,12 +353,16 @@ def static_configs(node: Node, settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def _require_bounds(configs: BrokerConfigs) -> None:
-    """Raises InvalidConfig when a consumer group's default is outside of what a group may be given."""
-    for name in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
-        value = configs.number(f"group.consumer.{name}")
-        low, high = configs.number(f"group.consumer.min.{name}"), configs.number(f"group.consumer.max.{name}")
-        if not low <= value <= high:
-            raise InvalidConfig(f"group.consumer.{name} is {value}, and must be between {low} and {high}")
+    """Raises InvalidConfig when a group's default is outside of what a group may be given."""
+    for kind in ("consumer", "streams"):
+        for name in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
+            value = configs.number(f"group.{kind}.{name}")
+            low, high = configs.number(f"group.{kind}.min.{name}"), configs.number(f"group.{kind}.max.{name}")
+            if not low <= value <= high:
+                raise InvalidConfig(f"group.{kind}.{name} is {value}, and must be between {low} and {high}")
+    copies, most = configs.number("group.streams.num.standby.replicas"), configs.number(_STANDBY_MAX)
+    if copies > most:
+        raise InvalidConfig(f"group.streams.num.standby.replicas is {copies}, and must be at most {most}")
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,9 @@ SUPPORTED_FEATURES: Final = (
 
 TRANSACTION_VERSION: Final = "transaction.version"
 GROUP_VERSION: Final = "group.version"
-CLIENT_FEATURES: Final = {GROUP_VERSION: (0, 1), TRANSACTION_VERSION: (0, 2)}
-"""What this release serves to clients, (lowest level, highest level): the highest is in force (KIP-848, KIP-890, KIP-1022)."""
+STREAMS_VERSION: Final = "streams.version"
+CLIENT_FEATURES: Final = {TRANSACTION_VERSION: (0, 2), GROUP_VERSION: (0, 1), STREAMS_VERSION: (0, 1)}
+"""What this release serves to clients, (lowest level, highest level): the highest is in force (KIP-848, KIP-890, KIP-1022, KIP-1071)."""
 
 
 class FeatureRange(Protocol):

@@ -1,6 +1,6 @@
-"""What can be set for one consumer group (KIP-848), and within which bounds: the broker configs say those.
+"""What can be set for one consumer or streams group (KIP-848, KIP-1071), and within which bounds: the broker configs say those.
 
-Names and words are those of Kafka's GroupConfig (4.3). What share and streams groups have is left out, as they are.
+Names and words are those of Kafka's GroupConfig (4.3). What share groups have is left out, as they are.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from bmq.metadata.broker_configs import BROKER_CONFIGS, BrokerConfigs
 from bmq.metadata.config_keys import ConfigKey, InvalidConfig, table_of
 
 _NAMES: Final = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
+_STREAMS_NAMES: Final = ("num.standby.replicas", "initial.rebalance.delay.ms")
+_KINDS: Final = ("consumer", "streams")
 
 
 def _key(name: str) -> ConfigKey:
-    behind = BROKER_CONFIGS[f"group.consumer.{name}"]
+    behind = BROKER_CONFIGS[f"group.{name}"]
     return ConfigKey(
-        f"consumer.{name}",
+        name,
         behind.type,
         behind.default,
         f"Of one group; else {behind.name}.",
@@ -26,7 +28,18 @@ def _key(name: str) -> ConfigKey:
     )
 
 
-GROUP_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(*map(_key, _NAMES))
+GROUP_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
+    *(_key(f"{kind}.{name}") for kind in _KINDS for name in _NAMES),
+    *(_key(f"streams.{name}") for name in _STREAMS_NAMES),
+)
+_BOUNDS: Final[Mapping[str, tuple[str | None, str | None]]] = {
+    **{
+        f"{kind}.{name}": (f"group.{kind}.min.{name}", f"group.{kind}.max.{name}") for kind in _KINDS for name in _NAMES
+    },
+    "streams.num.standby.replicas": (None, "group.streams.max.standby.replicas"),
+    "streams.initial.rebalance.delay.ms": (None, None),
+}
+"""The broker configs that say how small, and how large, a group's own may be."""
 
 
 def broker_name(name: str) -> str:
@@ -43,12 +56,12 @@ def validate_group(configs: Mapping[str, str], broker: BrokerConfigs) -> None:
             raise InvalidConfig(f"Unknown group config name: {name}")
         key.parse(text)
         values[name] = value = int(text)
-        bound = name.removeprefix("consumer.")
-        low, high = broker.number(f"group.consumer.min.{bound}"), broker.number(f"group.consumer.max.{bound}")
-        if value < low:
-            raise InvalidConfig(f"{name} must be greater than or equal to group.consumer.min.{bound}")
-        if value > high:
-            raise InvalidConfig(f"{name} must be less than or equal to group.consumer.max.{bound}")
-    session, heartbeat = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
-    if values[session] <= values[heartbeat]:
-        raise InvalidConfig(f"{session} must be greater than {heartbeat}")
+        low, high = _BOUNDS[name]
+        if low is not None and value < broker.number(low):
+            raise InvalidConfig(f"{name} must be greater than or equal to {low}")
+        if high is not None and value > broker.number(high):
+            raise InvalidConfig(f"{name} must be less than or equal to {high}")
+    for kind in _KINDS:
+        session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
+        if values[session] <= values[heartbeat]:
+            raise InvalidConfig(f"{session} must be greater than {heartbeat}")

@@ -57,6 +57,8 @@ class ApiKey(IntEnum):
     CONSUMER_GROUP_DESCRIBE = 69
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
+    STREAMS_GROUP_HEARTBEAT = 88
+    STREAMS_GROUP_DESCRIBE = 89
     # Our own, between nodes; see internal_messages.py.
     METADATA_FETCH = 20_001
     REPORT_PARTITIONS = 20_002
@@ -158,6 +160,8 @@ APIS: dict[ApiKey, Api] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: _api(0, 1, 0, route=Route.GROUP),
     ApiKey.LIST_CONFIG_RESOURCES: _api(0, 1, 0, route=Route.CONTROLLER),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _api(0, 0, 0),
+    ApiKey.STREAMS_GROUP_HEARTBEAT: _api(0, 0, 0, route=Route.GROUP),
+    ApiKey.STREAMS_GROUP_DESCRIBE: _api(0, 0, 0, route=Route.GROUP),
 }
 
 _BETWEEN_NODES: dict[ApiKey, Api] = {

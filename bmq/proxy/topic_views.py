@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from bmq.log.partition_log import TopicPartition
 from bmq.metadata.image import NO_LEADER, ROLE_PROXY, MetadataImage, Node, PartitionImage
-from bmq.metadata.topic_names import validate_name
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
+from bmq.protocol.topic_names import validate_name
 from bmq.proxy.live_proxies import Proxies, proxies_of
 
 if TYPE_CHECKING:

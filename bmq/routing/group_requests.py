@@ -16,9 +16,10 @@ JoinGroup        of a known member takes the place of its first one. Without a m
                  client's very first JoinGroup would leave an orphaned member for which a rebalance waits: it is not
                  repeated but answered COORDINATOR_NOT_AVAILABLE, and the client decides.
 LeaveGroup       a second one finds no such member, which is answered as success.
-ConsumerGroupHeartbeat  of a member is not repeated: its epoch may be the one before by then, which is only taken from a
-                 client that says what it owns. Clients say so after an error. Joining dynamically, and leaving, are.
-ConsumerGroupDescribe   changes nothing.
+ConsumerGroupHeartbeat, StreamsGroupHeartbeat  of a member are not repeated: its epoch may be the one before by then, which
+                 is only taken from a client that says what it owns. Clients say so after an error. Joining dynamically,
+                 and leaving, are.
+ConsumerGroupDescribe, StreamsGroupDescribe  change nothing.
 DeleteGroups, OffsetDelete  are not repeated: a second one would delete what was committed after the first. Instead the
                  coordinator is asked what is left. If nothing, that is success. Else the answer is REQUEST_TIMED_OUT,
                  which stock clients show their users; after a coordinator's error they would retry by themselves.
@@ -34,6 +35,8 @@ from bmq.coordinator.consumer.member import JOIN_EPOCH
 from bmq.coordinator.effects import GroupState, join_error, sync_error
 from bmq.coordinator.offset_api import failed_fetch, fetch_error
 from bmq.coordinator.offsets import refused
+from bmq.coordinator.streams.heartbeat import left
+from bmq.coordinator.streams_api import refused_heartbeat
 from bmq.coordinator.txn_offset_api import refused_transactional
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
@@ -63,6 +66,11 @@ from bmq.protocol.messages.offset_fetch_request import (
     OffsetFetchRequestTopics,
 )
 from bmq.protocol.messages.offset_fetch_response import OffsetFetchResponse, OffsetFetchResponseGroup
+from bmq.protocol.messages.streams_group_describe_request import StreamsGroupDescribeRequest
+from bmq.protocol.messages.streams_group_describe_response import DescribedGroup as DescribedStreamsGroup
+from bmq.protocol.messages.streams_group_describe_response import StreamsGroupDescribeResponse
+from bmq.protocol.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
+from bmq.protocol.messages.streams_group_heartbeat_response import StreamsGroupHeartbeatResponse
 from bmq.protocol.messages.sync_group_response import SyncGroupResponse
 from bmq.protocol.messages.txn_offset_commit_response import TxnOffsetCommitResponse
 from bmq.routing.shard_requests import ShardRequest, moving
@@ -158,6 +166,29 @@ class ConsumerBeat(GroupRequest):
             ErrorCode.GROUP_ID_NOT_FOUND,
         ):
             return ConsumerGroupHeartbeatResponse(member_id=asked.member_id, member_epoch=asked.member_epoch)
+        return part
+
+
+class StreamsBeat(GroupRequest):
+    """StreamsGroupHeartbeat."""
+
+    api_key = ApiKey.STREAMS_GROUP_HEARTBEAT
+
+    @property
+    def is_repeatable(self) -> bool:
+        asked: StreamsGroupHeartbeatRequest = self.request
+        return asked.member_epoch <= JOIN_EPOCH
+
+    def refusal(self, group_id: str, code: ErrorCode) -> StreamsGroupHeartbeatResponse:
+        return refused_heartbeat(code, code.name)
+
+    def repeated(self, part: StreamsGroupHeartbeatResponse) -> StreamsGroupHeartbeatResponse:
+        asked: StreamsGroupHeartbeatRequest = self.request
+        if asked.member_epoch < JOIN_EPOCH and part.error_code in (
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            ErrorCode.GROUP_ID_NOT_FOUND,
+        ):
+            return left(asked.member_id)
         return part
 
 
@@ -318,6 +349,29 @@ class DescribeConsumers(GroupRequest):
         return ConsumerGroupDescribeResponse(groups=parts)
 
 
+class DescribeStreams(GroupRequest):
+    """StreamsGroupDescribe."""
+
+    api_key = ApiKey.STREAMS_GROUP_DESCRIBE
+
+    @property
+    def group_ids(self) -> Sequence[str]:
+        return cast(Sequence[str], self.request.group_ids)
+
+    def about(self, group_ids: Sequence[str], places: Sequence[int]) -> StreamsGroupDescribeRequest:
+        asked: StreamsGroupDescribeRequest = self.request
+        return replace(asked, group_ids=group_ids)
+
+    def parts(self, response: StreamsGroupDescribeResponse) -> Sequence[DescribedStreamsGroup]:
+        return response.groups
+
+    def refusal(self, group_id: str, code: ErrorCode) -> DescribedStreamsGroup:
+        return DescribedStreamsGroup(group_id=group_id, error_code=code)
+
+    def response(self, parts: Sequence[DescribedStreamsGroup]) -> StreamsGroupDescribeResponse:
+        return StreamsGroupDescribeResponse(groups=parts)
+
+
 class Delete(GroupRequest):
     """DeleteGroups; a group that is named twice is deleted, and answered, once."""
 
@@ -366,7 +420,7 @@ class _GroupsLeft(Delete):
 
 
 def _code_of_what_is_left(group: DescribedGroup) -> ErrorCode:
-    # A consumer group is shown as dead to those who ask for classic ones, but with its protocol type.
+    # A group of a new protocol is shown as dead to those who ask for classic ones, but with its protocol type.
     is_gone = group.group_state == GroupState.DEAD.value and not group.protocol_type
     return ErrorCode.NONE if is_gone else ErrorCode.REQUEST_TIMED_OUT
 
@@ -381,17 +435,7 @@ def group_request(api_key: ApiKey, request: Any, api_version: int) -> GroupReque
 _FORMS: Final[dict[ApiKey, type[GroupRequest]]] = {
     form.api_key: form
     for form in (
-        Join,
-        Sync,
-        Beat,
-        Leave,
-        ConsumerBeat,
-        Commit,
-        TransactionalCommit,
-        Fetch,
-        DeleteOffsets,
-        Describe,
-        DescribeConsumers,
-        Delete,
+        *(Join, Sync, Beat, Leave, Commit, TransactionalCommit, Fetch, DeleteOffsets, Describe, Delete),
+        *(ConsumerBeat, DescribeConsumers, StreamsBeat, DescribeStreams),
     )
 }

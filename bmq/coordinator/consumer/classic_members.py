@@ -19,9 +19,9 @@ from bmq.coordinator.consumer.heartbeat import replace_static, require_instance_
 from bmq.coordinator.consumer.member import ClassicTerms, ConsumerMember, MemberState
 from bmq.coordinator.consumer.migration import DISABLED, downgraded
 from bmq.coordinator.consumer.progress import Surroundings, advance
-from bmq.coordinator.consumer.timers import TimerKind
 from bmq.coordinator.effects import Joining, join_error
 from bmq.coordinator.member import Protocols
+from bmq.coordinator.member_timers import TimerKind
 from bmq.coordinator.subscription import CONSUMER_PROTOCOL_TYPE
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError, MalformedMessage

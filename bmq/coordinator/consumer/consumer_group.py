@@ -199,6 +199,10 @@ class ConsumerGroup:
         for member in self.members.values():
             yield records.CurrentKey(group=group, member_id=member.member_id), member.has()
 
+    def encoded_records(self) -> Iterator[tuple[bytes, bytes]]:
+        for key, value in self.as_records():
+            yield records.encode_key(key), records.encode_value(value)
+
     def tombstones(self) -> Iterator[ConsumerRecord]:
         """Records that delete it, in Kafka's order."""
         group = self.group_id

@@ -20,8 +20,8 @@ from bmq.coordinator.consumer.member import (
 )
 from bmq.coordinator.consumer.migration import upgrade
 from bmq.coordinator.consumer.progress import Surroundings, advance, write_current, write_said
-from bmq.coordinator.consumer.timers import TimerKind
 from bmq.coordinator.effects import GroupState
+from bmq.coordinator.member_timers import TimerKind
 from bmq.protocol import consumer_group_records as records
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
@@ -108,6 +108,8 @@ def heartbeat(draft: Draft, beat: Beat, around: Surroundings) -> ConsumerGroupHe
 
 
 def _make_group(draft: Draft, around: Surroundings, *, is_joining: bool) -> None:
+    if draft.is_taken:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {draft.group_id} is not a consumer group.")
     if not is_joining:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {draft.group_id} not found.")
     classic = draft.classic
@@ -207,11 +209,8 @@ def _said(member: ConsumerMember, beat: Beat) -> ConsumerMember:
     names, regex = asked.subscribed_topic_names, asked.subscribed_topic_regex
     timeout_ms = asked.rebalance_timeout_ms
     if (
-        names is None
-        and regex is None
-        and asked.rack_id is None
-        and asked.server_assignor is None
-        and member.classic is None
+        (names is None and regex is None and asked.rack_id is None)
+        and (asked.server_assignor is None and member.classic is None)
         and timeout_ms == UNCHANGED_MS
         and (asked.instance_id is None or asked.instance_id == member.instance_id)
         and (beat.client_id, beat.client_host) == (member.client_id, member.client_host)

@@ -17,11 +17,11 @@ from bmq.coordinator.consumer.consumer_protocol import decode_assignment, decode
 from bmq.coordinator.consumer.draft import FIRST_EPOCH, Draft
 from bmq.coordinator.consumer.member import ClassicTerms, ConsumerMember
 from bmq.coordinator.consumer.progress import Surroundings
-from bmq.coordinator.consumer.subscriptions import metadata_hash
-from bmq.coordinator.consumer.timers import TimerKind
 from bmq.coordinator.group import Group
 from bmq.coordinator.member import Member
+from bmq.coordinator.member_timers import TimerKind
 from bmq.coordinator.roster import Roster
+from bmq.coordinator.subscribed_topics import metadata_hash
 from bmq.coordinator.subscription import CONSUMER_PROTOCOL_TYPE
 from bmq.coordinator.topics import Topics
 from bmq.protocol import consumer_group_records as records

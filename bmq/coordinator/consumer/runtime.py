@@ -1,286 +1,60 @@
-"""The consumer groups of one shard: decisions are asked for here, written, replayed, and answered.
-
-A group changes only when a record is replayed, so a decision has to see what earlier ones wrote. Of one group at most one
-append is on its way. What is asked for meanwhile waits; then all that waits is decided in the order in which it came,
-each decision on the draft of the one before (draft.py), and goes out as one append: a thousand members that join at once
-wait for two or three appends, not for a thousand. Groups do not wait for each other.
-
-A heartbeat that would change nothing is answered at once, from what is durable, whatever is on its way: as if it had come
-before that. Whatever fails, or writes, keeps the order.
-"""
+"""The consumer groups of one shard (see group_runtime.py), and what their regular expressions match."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeVar
+from typing import ClassVar, Final
 
 import structlog
 
-from bmq.coordinator.config import CoordinatorConfig, GroupTerms
-from bmq.coordinator.consumer.consumer_group import ConsumerGroup
+from bmq.coordinator.config import GroupTerms
+from bmq.coordinator.consumer.consumer_group import CONSUMER, ConsumerGroup
 from bmq.coordinator.consumer.departures import expire
-from bmq.coordinator.consumer.draft import Draft, EncodedRecord, NotToBeWritten
+from bmq.coordinator.consumer.draft import Draft
 from bmq.coordinator.consumer.member import MemberState
 from bmq.coordinator.consumer.patterns import Matches, compiled
 from bmq.coordinator.consumer.progress import Surroundings
 from bmq.coordinator.consumer.resolution import ResolutionTimes, is_due, resolve
-from bmq.coordinator.consumer.timers import Due, GroupTimers, TimerKind, TimerOrder
 from bmq.coordinator.effects import Moment
 from bmq.coordinator.group import Group
-from bmq.coordinator.topics import CurrentTopics, TopicChanges
-from bmq.coordinator.wake_ups import WakeUps
+from bmq.coordinator.group_runtime import GroupRuntime, Volatile
+from bmq.coordinator.member_timers import Due, TimerKind, TimerOrder
+from bmq.coordinator.topics import TopicChanges
 from bmq.protocol import consumer_group_records as records
-from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.errors import BmqError, KafkaError
+from bmq.protocol.errors import KafkaError
 
 _log = structlog.get_logger("bmq.coordinator")
 
-APPEND_BYTES_MAX: Final = 512 * 1024
-"""Decisions beyond it wait for the next append."""
-DECISIONS_PER_APPEND_MAX: Final = 64
-"""The same: in a group of a thousand members and ten thousand partitions each takes up to half a millisecond."""
-_NAMES_PER_TURN_MAX: Final = 500
+_NAMES_PER_TURN_MAX: Final = 100
 """Topic names looked at in one turn of the event loop."""
 
-T = TypeVar("T")
-Decide = Callable[[Draft, Surroundings], T]
-"""Decides on a draft; raises KafkaError, and then nothing of it is written."""
-
-
-class Host(Protocol):
-    """The shard they live in."""
-
-    @property
-    def number(self) -> int: ...
-    @property
-    def is_lost(self) -> bool: ...
-    def append(self, records: Sequence[EncodedRecord]) -> asyncio.Future[int]: ...
-    def now(self) -> Moment: ...
-    def arm(self) -> None: ...
-    def fail(self, error: BaseException) -> None: ...
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None: ...
-    def classic_group(self, group_id: str) -> Group | None: ...
-    def is_classic_writing(self, group_id: str) -> bool:
-        """Whether records of the classic group of this id are on their way; `classic_settled` tells when no more."""
-
-    def classic_replaced(self, group_id: str) -> None:
-        """A consumer group took the classic group's place: who waits there has to join anew."""
-
-    def rebalance_classic(self, group_id: str) -> None:
-        """A classic group has just come of a consumer group, and its members shall join anew."""
-
 
 @dataclass(slots=True)
-class _Asked:
-    decide: Decide[Any]
-    answer: asyncio.Future[Any]
+class _Volatile(Volatile):
+    """What lives with the shard's owner."""
 
-
-@dataclass(slots=True)
-class _Decided:
-    """`looked`: how many changes of topics it had seen; -1: it did not look."""
-
-    answer: asyncio.Future[Any] | None
-    outcome: Any = None
-    error: KafkaError | None = None
-    timers: Sequence[TimerOrder] = ()
-    looked: int = -1
-    rebalances: bool = False
-
-
-@dataclass(slots=True)
-class _Turn:
-    waiting: deque[_Asked] = field(default_factory=deque)
-    is_writing: bool = False
-
-
-@dataclass(slots=True)
-class _Volatile:
-    """What lives with the shard's owner. `changes`: of topics, as far as they concern the group; `looked`: seen by it."""
-
-    timers: GroupTimers = field(default_factory=GroupTimers)
-    changes: int = 1
-    looked: int = 0
     times: ResolutionTimes = field(default_factory=ResolutionTimes)
     is_resolving: bool = False
 
 
-class Counts(Protocol):
-    """Counted here."""
-
-    rebalances: int
-    expired_members: int
-
-
-class ConsumerGroups:
+class ConsumerGroups(GroupRuntime[ConsumerGroup, Draft, Surroundings, _Volatile]):
     """See the module."""
 
-    def __init__(self, host: Host, config: CoordinatorConfig, counts: Counts, image: CurrentTopics) -> None:
-        self.groups: dict[str, ConsumerGroup] = {}
-        self._host = host
-        self._counts = counts
-        self._config = config
-        self._image = image
-        self._is_loading = True
-        self._turns: dict[str, _Turn] = {}
-        self._volatile: dict[str, _Volatile] = {}
-        self._wake_ups = WakeUps()
-        self._loop = asyncio.get_running_loop()
+    kind: ClassVar = CONSUMER
 
-    # ---------------------------------------------------------------- life
+    # ---------------------------------------------------------------- for the runtime
 
-    def begin(self) -> None:
-        """All records were replayed: every member's session begins anew."""
-        self._is_loading = False
-        loop_ms = self._host.now().loop_ms
-        for group_id in [group_id for group_id, group in self.groups.items() if not group.exists]:
-            _log.warning("consumer_group_without_epoch", shard=self._host.number, group=group_id)
-            del self.groups[group_id]
-        for group in self.groups.values():
-            group.drop_leftovers()
-            session_ms = self._terms(group.group_id).session_timeout_ms
-            for member in group.members.values():
-                timeout_ms = session_ms if member.classic is None else member.classic.session_timeout_ms
-                orders = [TimerOrder(TimerKind.SESSION, member.member_id, timeout_ms)]
-                if member.classic is None and member.state is MemberState.UNREVOKED:
-                    wait_ms = max(member.rebalance_timeout_ms, 0)
-                    orders.append(TimerOrder(TimerKind.REBALANCE, member.member_id, wait_ms, member.epoch))
-                self._obey(group.group_id, orders, loop_ms)
+    def _draft(
+        self, group_id: str, group: ConsumerGroup | None, classic: Group | None, *, is_taken: bool, may_write: bool
+    ) -> Draft:
+        limit = self._config.message_max_bytes
+        return Draft(group_id, group, classic, limit, is_taken=is_taken, may_write=may_write)
 
-    def unload(self, error: ErrorCode) -> None:
-        """The shard is gone: who waits is told so."""
-        turns, self._turns = self._turns, {}
-        for turn in turns.values():
-            for asked in turn.waiting:
-                _fail(asked.answer, KafkaError(error))
-        self.groups = {}
-        self._volatile = {}
-
-    @property
-    def size(self) -> int:
-        """Groups and members."""
-        return sum(1 + len(group.members) for group in self.groups.values())
-
-    def copied(self) -> list[ConsumerGroup]:
-        """All groups as they are now: later changes do not show in them."""
-        return [group.fork() for group in self.groups.values()]
-
-    def find(self, group_id: str) -> ConsumerGroup | None:
-        group = self.groups.get(group_id)
-        return group if group is not None and group.exists else None
-
-    def is_writing(self, group_id: str) -> bool:
-        """Whether records about this id are on their way."""
-        turn = self._turns.get(group_id)
-        return turn is not None and turn.is_writing
-
-    def concerns(self, group_id: str) -> bool:
-        """Whether there is a consumer group of this id, or something is under way that may make one."""
-        return group_id in self.groups or group_id in self._turns
-
-    # ---------------------------------------------------------------- decisions
-
-    async def decide(self, group_id: str, decide: Decide[T], *, may_overtake: bool = False) -> T:
-        """Decide, and return the answer once the records that make it true are durable.
-
-        `may_overtake`: an answer for which nothing has to be written need not wait for what is on its way. Raises
-        KafkaError: what `decide` raised, or that of the append.
-        """
-        turn = self._turns.get(group_id)
-        if turn is None and not self._host.is_classic_writing(group_id):
-            return await self._decide_first(group_id, decide)
-        if may_overtake and group_id in self.groups:
-            with contextlib.suppress(NotToBeWritten):
-                _, decided = self._decided(group_id, None, decide, self._durable(group_id), may_write=False)
-                if decided.error is None:
-                    self._carry_out(group_id, decided)
-                    outcome: T = decided.outcome
-                    return outcome
-        answer: asyncio.Future[T] = self._loop.create_future()
-        self._turns.setdefault(group_id, _Turn()).waiting.append(_Asked(decide, answer))
-        return await answer
-
-    async def _decide_first(self, group_id: str, decide: Decide[T]) -> T:
-        draft, decided = self._decided(group_id, None, decide, self._durable(group_id))
-        if draft.records and decided.error is None:
-            waiting: asyncio.Future[T] = self._loop.create_future()
-            decided.answer = waiting
-            turn = self._turns[group_id] = _Turn()
-            self._write(group_id, turn, draft.records, [decided])
-            return await waiting
-        if decided.error is not None:
-            raise decided.error
-        self._carry_out(group_id, decided)
-        outcome: T = decided.outcome
-        return outcome
-
-    def look(self, group_id: str, decide: Decide[T]) -> T:
-        """Answer from what is durable; `decide` writes nothing. Raises KafkaError."""
-        _, decided = self._decided(group_id, None, decide, self._durable(group_id), may_write=False)
-        if decided.error is not None:
-            raise decided.error
-        self._carry_out(group_id, decided)
-        outcome: T = decided.outcome
-        return outcome
-
-    def classic_settled(self, group_id: str) -> None:
-        """No record of the classic group of this id is on its way any more."""
-        turn = self._turns.get(group_id)
-        if turn is not None and not turn.is_writing:
-            self._go_on(group_id, turn)
-
-    def _go_on(self, group_id: str, turn: _Turn) -> None:
-        """Decide what waits, in order, up to one append."""
-        draft = self._durable(group_id)
-        written: list[EncodedRecord] = []
-        done: list[_Decided] = []
-        size_bytes = 0
-        while turn.waiting and not draft.is_last:
-            if size_bytes >= APPEND_BYTES_MAX or (written and len(done) >= DECISIONS_PER_APPEND_MAX):
-                break
-            asked = turn.waiting.popleft()
-            if asked.answer.done():
-                continue  # its client is gone
-            after, decided = self._decided(group_id, asked.answer, asked.decide, draft)
-            done.append(decided)
-            if decided.error is None:
-                draft = after
-                written += after.records
-                size_bytes += sum(len(key) + len(value or b"") for key, value in after.records)
-        if written:
-            self._write(group_id, turn, written, done)
-            return
-        self._turns.pop(group_id, None)  # nothing written: nothing is the last, so nobody waits any more
-        for decided in done:
-            self._settle(group_id, decided, None)
-
-    def _durable(self, group_id: str) -> Draft:
-        group = self.find(group_id)
-        classic = None if group is not None else self._host.classic_group(group_id)
-        return Draft(group_id, group, classic, self._config.message_max_bytes)
-
-    def _decided(
-        self,
-        group_id: str,
-        answer: asyncio.Future[Any] | None,
-        decide: Decide[Any],
-        base: Draft,
-        *,
-        may_write: bool = True,
-    ) -> tuple[Draft, _Decided]:
-        """One decision on top of `base`; its timers begin to count now, and again when it is durable.
-
-        Raises NotToBeWritten, unless `may_write`.
-        """
-        volatile = self._volatile.get(group_id) or _Volatile()
-        draft = Draft(group_id, base.group, base.classic, self._config.message_max_bytes, may_write=may_write)
-        now = self._host.now()
+    def _around(self, group_id: str, volatile: _Volatile, now: Moment) -> Surroundings:
         topics = self._image()
-        around = Surroundings(
+        return Surroundings(
             topics,
             self._config.consumer,
             self._config.consumer.terms(topics.group_configs.get(group_id, {})),
@@ -288,67 +62,24 @@ class ConsumerGroups:
             volatile.changes != volatile.looked,
             self._config.group_max_size,
         )
-        decided = _Decided(answer)
-        try:
-            decided.outcome = decide(draft, around)
-        except KafkaError as error:
-            decided.error = error
-            return draft, decided
-        except NotToBeWritten:
-            raise
-        except Exception as error:  # nothing has changed: the others go on
-            _log.exception("consumer_group_not_decided", shard=self._host.number, group=group_id)
-            decided.error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error))
-            return draft, decided
-        decided.timers = draft.timers
-        decided.rebalances = draft.rebalances
-        if draft.is_refreshed:
-            decided.looked = volatile.changes
-        self._obey(group_id, draft.timers, now.loop_ms)
-        return draft, decided
 
-    def _write(self, group_id: str, turn: _Turn, written: Sequence[EncodedRecord], done: Sequence[_Decided]) -> None:
-        turn.is_writing = True
-        appended = self._host.append(written)
+    def _new_volatile(self) -> _Volatile:
+        return _Volatile()
 
-        def finish(appended: asyncio.Future[int]) -> None:
-            stopped = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            error = stopped if appended.cancelled() else appended.exception()
-            told = error if isinstance(error, KafkaError) else None
-            if error is not None and told is None:
-                told = KafkaError(
-                    error.code if isinstance(error, BmqError) else ErrorCode.UNKNOWN_SERVER_ERROR, str(error)
-                )
-            try:
-                turn.is_writing = False
-                for decided in done:
-                    self._settle(group_id, decided, told)
-                if self._turns.get(group_id) is turn and not self._host.is_classic_writing(group_id):
-                    self._go_on(group_id, turn)
-            except Exception as failure:
-                self._host.fail(failure)
+    def _first_timers(self, group: ConsumerGroup) -> Iterable[TimerOrder]:
+        session_ms = self._session_timeout_ms(group.group_id)
+        for member in group.members.values():
+            timeout_ms = session_ms if member.classic is None else member.classic.session_timeout_ms
+            yield TimerOrder(TimerKind.SESSION, member.member_id, timeout_ms)
+            if member.classic is None and member.state is MemberState.UNREVOKED:
+                wait_ms = max(member.rebalance_timeout_ms, 0)
+                yield TimerOrder(TimerKind.REBALANCE, member.member_id, wait_ms, member.epoch)
 
-        appended.add_done_callback(finish)
+    def _session_timeout_ms(self, group_id: str) -> int:
+        return self._terms(group_id).session_timeout_ms
 
-    def _settle(self, group_id: str, decided: _Decided, error: KafkaError | None) -> None:
-        told = error or decided.error
-        is_applied = error is None or error.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        if is_applied and decided.error is None and not self._host.is_lost:
-            self._carry_out(group_id, decided)
-        if told is not None:
-            _fail(decided.answer, told)
-        elif decided.answer is not None and not decided.answer.done():
-            decided.answer.set_result(decided.outcome)
-
-    def _carry_out(self, group_id: str, decided: _Decided) -> None:
-        """What a decision means beside its records, which are durable."""
-        if group_id in self.groups:
-            self._obey(group_id, decided.timers, self._host.now().loop_ms)
-            if decided.looked >= 0:
-                volatile = self._volatile_of(group_id)
-                volatile.looked = max(volatile.looked, decided.looked)
-        if decided.rebalances:
-            self._host.rebalance_classic(group_id)
+    def _expire_due(self, draft: Draft, due: Due, around: Surroundings) -> bool:
+        return expire(draft, due, around)
 
     # ---------------------------------------------------------------- the log
 
@@ -372,22 +103,14 @@ class ConsumerGroups:
             case records.TargetEpochKey(), records.TargetEpochValue() if not self._is_loading:
                 self._counts.rebalances += 1
 
-    def drop(self, group_id: str) -> None:
-        """The group is no more, or is a classic one now."""
-        self.groups.pop(group_id, None)
-        self._volatile.pop(group_id, None)
-        self._wake_ups.forget(group_id)
-
     # ---------------------------------------------------------------- topics
 
     def topics_changed(self, changes: TopicChanges) -> None:
-        """The groups concerned look at their topics with the next heartbeat."""
         for group_id, group in self.groups.items():
             if changes.created and group.subscribed_regexes:
                 volatile = self._volatile_of(group_id)
                 volatile.times = volatile.times._replace(has_new_topics=True)
-            if any(group.is_subscribed_to(name) for name in changes.names):
-                self._volatile_of(group_id).changes += 1
+        super().topics_changed(changes)
 
     def resolve_if_due(self, group_id: str) -> None:
         """Look behind the requests at what the group's regular expressions match, if it is time."""
@@ -415,65 +138,8 @@ class ConsumerGroups:
         finally:
             volatile.is_resolving = False
 
-    # ---------------------------------------------------------------- time
-
-    @property
-    def wake_ms(self) -> float:
-        return self._wake_ups.next_ms
-
-    def tick(self, now: Moment) -> None:
-        for group_id in self._wake_ups.due(now.loop_ms):
-            volatile = self._volatile.get(group_id)
-            if volatile is None:
-                continue
-            for due in volatile.timers.due(now.loop_ms):
-                self._host.spawn(self._expire(group_id, due, volatile))
-            if group_id not in self.groups and group_id not in self._turns:
-                del self._volatile[group_id]  # of a group that was not written after all
-            else:
-                self._wake_ups.schedule(group_id, volatile.timers.wake_ms)
-
-    def stood_still(self) -> None:
-        loop_ms = self._host.now().loop_ms
-        for volatile in self._volatile.values():
-            volatile.timers.stood_still(loop_ms)
-
-    async def _expire(self, group_id: str, due: Due, volatile: _Volatile) -> None:
-        def decide(draft: Draft, around: Surroundings) -> bool:
-            # A heartbeat that waited before this one has set the timer again.
-            return not volatile.timers.is_running(due.kind, due.member_id) and expire(draft, due, around)
-
-        try:
-            if await self.decide(group_id, decide):
-                self._counts.expired_members += 1
-                _log.info("group_members_expired", group=group_id, member=due.member_id, did_not=due.kind.value)
-        except KafkaError as error:
-            # It stays until the log takes records again.
-            _log.warning("group_member_not_expired", group=group_id, member=due.member_id, error=str(error))
-            timeout_ms = self._terms(group_id).session_timeout_ms
-            order = TimerOrder(due.kind, due.member_id, timeout_ms, due.epoch, keeps=True)
-            if not self._host.is_lost and group_id in self.groups:
-                self._obey(group_id, [order], self._host.now().loop_ms)
-
-    def _obey(self, group_id: str, orders: Sequence[TimerOrder], loop_ms: float) -> None:
-        if not orders:
-            return
-        timers = self._volatile_of(group_id).timers
-        for order in orders:
-            timers.obey(order, loop_ms)
-        if self._wake_ups.schedule(group_id, timers.wake_ms):
-            self._host.arm()
-
-    # ---------------------------------------------------------------- inside
-
     def _terms(self, group_id: str) -> GroupTerms:
         return self._config.consumer.terms(self._image().group_configs.get(group_id, {}))
-
-    def _volatile_of(self, group_id: str) -> _Volatile:
-        volatile = self._volatile.get(group_id)
-        if volatile is None:
-            volatile = self._volatile[group_id] = _Volatile()
-        return volatile
 
 
 async def _matching(regex: str, names: Sequence[str]) -> frozenset[str]:
@@ -487,8 +153,3 @@ async def _matching(regex: str, names: Sequence[str]) -> frozenset[str]:
         found.update(name for name in names[start : start + _NAMES_PER_TURN_MAX] if matches(name))
         await asyncio.sleep(0)
     return frozenset(found)
-
-
-def _fail(answer: asyncio.Future[Any] | None, error: KafkaError) -> None:
-    if answer is not None and not answer.done():
-        answer.set_exception(error)

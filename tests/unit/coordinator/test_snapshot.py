@@ -62,7 +62,7 @@ _STATES = st.builds(
         ),
         max_size=2,
     ),
-    st.just(()),  # consumer groups: see consumer/test_history.py
+    st.just(()),  # groups of new protocols: see consumer/test_history.py, streams/test_history.py
 )
 
 

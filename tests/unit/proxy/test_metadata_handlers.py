@@ -62,21 +62,22 @@ async def test_api_versions_names_what_has_a_handler_and_nothing_more(
     assert set(ranges) == {*HANDLERS, *HOT_HANDLERS} & set(APIS)  # others are for nodes only
     assert ranges[ApiKey.PRODUCE] == (0, 13)  # KAFKA-18659
     assert all(ranges[key] == (APIS[key].advertised_min, APIS[key].version_max) for key in ranges)
-    told = [(one.name, one.min_version_level, one.max_version_level) for one in response.finalized_features]
-    assert told == ([("group.version", 1, 1), ("transaction.version", 2, 2)] if version >= 3 else [])
     # Before version 4 a lowest level of 0 is more than clients can read.
-    supported = [(one.name, one.min_version, one.max_version) for one in response.supported_features]
-    assert supported == ([(name, *levels) for name, levels in sorted(CLIENT_FEATURES.items())] if version >= 4 else [])
+    finalized = {f.name: (f.min_version_level, f.max_version_level) for f in response.finalized_features}
+    assert finalized == ({name: (high, high) for name, (_, high) in CLIENT_FEATURES.items()} if version >= 3 else {})
+    supported = {one.name: (one.min_version, one.max_version) for one in response.supported_features}
+    assert supported == (CLIENT_FEATURES if version >= 4 else {})
 
 
 async def test_api_versions_names_the_finalized_features(proxy: Proxy, client: Client) -> None:
     proxy.controller.image = replace(proxy.controller.image, features={"a.feature": 3})
     response = await client.ask(ApiKey.API_VERSIONS, 4, known())
     assert response.finalized_features_epoch == 42
-    finalized = [(f.name, f.max_version_level) for f in response.finalized_features]
-    assert finalized == [("a.feature", 3), ("group.version", 1), ("transaction.version", 2)]
-    supported = [(f.name, f.min_version, f.max_version) for f in response.supported_features]
-    assert supported == [("a.feature", 1, 3), ("group.version", 0, 1), ("transaction.version", 0, 2)]
+    told = {**{name: high for name, (_, high) in CLIENT_FEATURES.items()}, "a.feature": 3}
+    assert (told["group.version"], told["streams.version"], told["transaction.version"]) == (1, 1, 2)
+    assert {f.name: f.max_version_level for f in response.finalized_features} == told
+    supported = {f.name: (f.min_version, f.max_version) for f in response.supported_features}
+    assert supported == {**CLIENT_FEATURES, "a.feature": (1, 3)}
 
 
 @pytest.mark.parametrize("name", ["", "-x", "x-", "a b", "ü", "x\n", "."])

@@ -15,10 +15,10 @@ from bmq.coordinator.consumer.draft import Draft
 from bmq.coordinator.consumer.heartbeat import Beat, check, heartbeat
 from bmq.coordinator.consumer.progress import Surroundings
 from bmq.coordinator.consumer.resolution import resolve
-from bmq.coordinator.consumer.timers import Due, TimerKind
 from bmq.coordinator.effects import Joining, Moment
 from bmq.coordinator.group import Group
 from bmq.coordinator.member import distinct_protocols
+from bmq.coordinator.member_timers import Due, TimerKind
 from bmq.protocol import consumer_group_records as records
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError

@@ -20,6 +20,7 @@ from bmq.protocol.messages.consumer_group_heartbeat_response import ConsumerGrou
 from bmq.protocol.messages.delete_groups_request import DeleteGroupsRequest
 from bmq.protocol.messages.describe_groups_request import DescribeGroupsRequest
 from bmq.protocol.messages.heartbeat_request import HeartbeatRequest
+from bmq.protocol.messages.join_group_request import JoinGroupRequestProtocol
 from bmq.protocol.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
 from bmq.protocol.messages.list_groups_request import ListGroupsRequest
 from bmq.protocol.messages.offset_delete_request import (
@@ -248,6 +249,7 @@ async def test_the_next_owner_has_the_same_groups(cluster: Cluster) -> None:
 async def test_a_fenced_owner_does_not_say_that_there_is_no_group(cluster: Cluster) -> None:
     heir = cluster.take_over()
     await join(cluster, "A")
+    await cluster.commit("new", {("t", 0): 1})
     await heir.coordinator.prepare("g")
     await join(heir, "A", group_id="new")
     assert (await beat(cluster, "A", 2, group_id="new")).error_code == ErrorCode.NOT_COORDINATOR
@@ -679,8 +681,6 @@ async def test_a_classic_member_that_syncs_too_late_is_put_out(cluster: Cluster)
 
 
 def one_protocol() -> Any:
-    from bmq.protocol.messages.join_group_request import JoinGroupRequestProtocol
-
     return [JoinGroupRequestProtocol(name="range", metadata=subscription("t"))]
 
 

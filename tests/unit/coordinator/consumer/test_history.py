@@ -16,7 +16,7 @@ from bmq.coordinator.consumer.consumer_group import ConsumerGroupState
 from bmq.coordinator.consumer.consumer_protocol import decode_assignment
 from bmq.coordinator.consumer.member import MemberState
 from bmq.coordinator.consumer.patterns import compiled
-from bmq.coordinator.consumer.timers import TimerKind
+from bmq.coordinator.member_timers import TimerKind
 from bmq.coordinator.snapshot import ShardState, decode_snapshot, encode_snapshot
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
@@ -222,7 +222,7 @@ class ConsumerGroupHistory(RuleBasedStateMachine):
             ]
             self.bench.group = replayed(log)
         else:
-            data_saved = asyncio.run(encode_snapshot(ShardState([], [], consumer_groups=[self.bench.group])))
+            data_saved = asyncio.run(encode_snapshot(ShardState([], [], new_groups=[self.bench.group])))
             self.bench.group = replayed([part for part in decode_snapshot(data_saved) if isinstance(part, tuple)])
         assert picture(self.bench.group) == before
         self.bench.is_stale = True

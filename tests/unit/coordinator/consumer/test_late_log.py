@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from bmq.coordinator.config import ConsumerConfig, CoordinatorConfig
 from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.messages.join_group_request import JoinGroupRequestProtocol
 from bmq.protocol.record_batch import decode_records
 from tests.unit.coordinator.cluster import Cluster
 from tests.unit.coordinator.consumer.bench import picture, replayed
@@ -107,8 +108,6 @@ class Story:
 
 
 def _protocol() -> Any:
-    from bmq.protocol.messages.join_group_request import JoinGroupRequestProtocol
-
     return JoinGroupRequestProtocol(name="range", metadata=subscription("t"))
 
 

@@ -1,4 +1,4 @@
-"""Topics as a consumer group looks at them: which of those it names exist, and a hash that tells when any has changed."""
+"""Topics as a group of a new protocol looks at them: which of those it names exist, and a hash that tells when any has changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The deadlines of one consumer group's members, on the event loop's clock. Decisions only.
+"""The deadlines of one group of a new protocol and of its members, on the event loop's clock. Decisions only.
 
 They live with the shard's owner: after a restart each begins anew. A heartbeat moves a deadline and nothing else;
 `wake_ms` is never later than the earliest deadline, and `due` at or after it finds the next.
@@ -7,7 +7,7 @@ They live with the shard's owner: after a restart each begins anew. A heartbeat 
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from bmq.coordinator.member import NEVER_MS
 
@@ -21,6 +21,12 @@ class TimerKind(Enum):
     """A classic member that was told to."""
     SYNC = "fetch its assignment"
     """A classic member that joined."""
+    DELAY = "wait for more members"
+    """Of a streams group that was empty (NOBODY's): its first target is computed when this is over."""
+
+
+NOBODY: Final = ""
+"""Whose timer is one of the group itself."""
 
 
 class TimerOrder(NamedTuple):

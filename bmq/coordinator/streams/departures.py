@@ -1,0 +1,47 @@
+"""Members leave a streams group, or are put out of it; the delay of a group that was empty is over. Decisions only."""
+
+from __future__ import annotations
+
+from bmq.coordinator.member_timers import Due, TimerKind
+from bmq.coordinator.streams.draft import StreamsDraft
+from bmq.coordinator.streams.member import MemberState
+from bmq.coordinator.streams.progress import AT_ONCE_MS, StreamsSurroundings, update_target
+from bmq.protocol import streams_group_records as records
+
+
+def remove_member(draft: StreamsDraft, member_id: str) -> None:
+    """The group goes on without it, in a new epoch."""
+    for key in (records.CurrentKey, records.TargetKey, records.MemberKey):
+        draft.write(key(group=draft.group_id, member_id=member_id), None)
+    group = draft.existing
+    epoch = group.epoch + 1
+    draft.write(records.EpochKey(group=group.group_id), group.epoch_record(epoch))
+    if not draft.existing.members:
+        # Nobody is left who would ask for a target: without this the empty group would wait for one for ever.
+        draft.write(
+            records.TargetEpochKey(group=group.group_id),
+            records.TargetEpochValue(epoch=epoch, timestamp_ms=AT_ONCE_MS),
+        )
+
+
+def expire(draft: StreamsDraft, due: Due, around: StreamsSurroundings) -> bool:
+    """Something was not done in time: whether a member was put out for that."""
+    if due.kind is TimerKind.DELAY:
+        _end_delay(draft, around)
+        return False
+    group = draft.group
+    member = None if group is None else group.members.get(due.member_id)
+    if member is None:
+        return False
+    if due.kind is TimerKind.REBALANCE and (member.epoch != due.epoch or member.state is not MemberState.UNREVOKED):
+        return False
+    remove_member(draft, due.member_id)
+    return True
+
+
+def _end_delay(draft: StreamsDraft, around: StreamsSurroundings) -> None:
+    """All who came meanwhile get their first target."""
+    group = draft.group
+    if group is None or not group.members or group.topology is None or group.epoch <= group.target_epoch:
+        return
+    update_target(draft, around.configure(group.topology, around.topics), around)

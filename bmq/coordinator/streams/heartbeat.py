@@ -1,0 +1,340 @@
+"""StreamsGroupHeartbeat: joining, staying and leaving in one request. Decisions only (KIP-1071)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from bmq.coordinator.effects import GroupState
+from bmq.coordinator.member_timers import NOBODY, TimerKind
+from bmq.coordinator.streams.configuration import ConfiguredSubtopology, ConfiguredTopology, StatusCode
+from bmq.coordinator.streams.departures import remove_member
+from bmq.coordinator.streams.draft import StreamsDraft
+from bmq.coordinator.streams.endpoints import partitions_by_endpoint
+from bmq.coordinator.streams.member import JOIN_EPOCH, LEAVE_EPOCH, StreamsMember
+from bmq.coordinator.streams.progress import (
+    StreamsSurroundings,
+    bump_if_needed,
+    is_target_due,
+    step,
+    update_target,
+)
+from bmq.coordinator.streams.tasks import TaskId, Tasks, partitions_of, task_ids
+from bmq.coordinator.streams.topology import topology_of
+from bmq.protocol import streams_group_records as records
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError
+from bmq.protocol.messages.create_topics_request import CreatableTopic
+from bmq.protocol.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
+from bmq.protocol.messages.streams_group_heartbeat_response import Status, StreamsGroupHeartbeatResponse, TaskIds
+from bmq.protocol.streams_group_records import TopologyValue
+
+UNCHANGED_MS: Final = -1
+
+
+class StreamsBeat(NamedTuple):
+    """A request that `check` has passed; `topology`: the one in it."""
+
+    request: StreamsGroupHeartbeatRequest
+    topology: TopologyValue | None
+    client_id: str
+    client_host: str
+
+    @property
+    def owned(self) -> Tasks | None:
+        asked = self.request
+        if asked.active_tasks is None or asked.standby_tasks is None or asked.warmup_tasks is None:
+            return None
+        return Tasks(task_ids(asked.active_tasks), task_ids(asked.standby_tasks), task_ids(asked.warmup_tasks))
+
+
+class Answered(NamedTuple):
+    """`missing`: topics that are to be made for the application."""
+
+    response: StreamsGroupHeartbeatResponse
+    missing: Sequence[CreatableTopic] = ()
+
+
+def check(asked: StreamsGroupHeartbeatRequest) -> TopologyValue | None:
+    """What can be said without the group: the request's topology.
+
+    Raises KafkaError INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY.
+    """
+    epoch = asked.member_epoch
+    for name, text in (
+        ("MemberId", asked.member_id),
+        ("GroupId", asked.group_id),
+        ("InstanceId", asked.instance_id),
+        ("RackId", asked.rack_id),
+    ):
+        if text is not None and not text.strip():
+            raise _invalid(f"{name} can't be empty.")
+    if asked.instance_id is not None:
+        raise _invalid("Static membership is not yet supported.")
+    if epoch < LEAVE_EPOCH:
+        raise _invalid("MemberEpoch is invalid.")
+    told = asked.active_tasks, asked.standby_tasks, asked.warmup_tasks
+    if epoch == JOIN_EPOCH:
+        if asked.rebalance_timeout_ms == UNCHANGED_MS:
+            raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+        if asked.topology is None:
+            raise _invalid("Topology must be non-null when (re-)joining.")
+        if not asked.process_id:
+            raise _invalid("ProcessId must be provided when (re-)joining.")
+        for name, tasks in zip(("ActiveTasks", "StandbyTasks", "WarmupTasks"), told, strict=True):
+            if tasks is None or tasks:
+                raise _invalid(f"{name} must be empty when (re-)joining.")
+    elif asked.topology is not None:
+        raise _invalid("Topology can only be provided when (re-)joining.")
+    if None in told and told != (None, None, None):
+        raise _invalid("If one task-type is non-null, all must be non-null.")
+    return None if asked.topology is None else topology_of(asked.topology)
+
+
+def heartbeat(draft: StreamsDraft, beat: StreamsBeat, around: StreamsSurroundings) -> Answered:
+    """Raises KafkaError: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH,
+    INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY.
+    """
+    asked = beat.request
+    if asked.member_epoch == LEAVE_EPOCH:
+        return _leave(draft, asked)
+    if draft.group is None:
+        _make_group(draft, is_joining=asked.member_epoch == JOIN_EPOCH)
+    was_empty = not draft.existing.members
+    before = _member(draft, beat, around.config.max_size)
+    after = _said(StreamsMember(asked.member_id) if before is None else before, beat)
+    topology, is_new = _topology(draft, beat)
+    configured = around.configure(topology, around.topics)
+    if configured.is_ready and beat.owned is not None:
+        _require_tasks(configured.subtopologies or {}, beat.owned)
+    says_anew = before is None or after.said() != before.said()
+    if says_anew:
+        draft.write(records.MemberKey(group=draft.group_id, member_id=after.member_id), after.said())
+    if is_new:
+        draft.write(records.TopologyKey(group=draft.group_id), topology)
+    bump_if_needed(draft, configured, around, must=says_anew or is_new)
+    is_delayed = _delay(draft, around, was_empty=was_empty)
+    is_waiting = is_delayed and draft.existing.epoch > draft.existing.target_epoch
+    if not is_waiting and is_target_due(draft.existing, around):
+        update_target(draft, configured, around)
+    member = step(draft, after.member_id, beat.owned, is_delayed=is_waiting)
+    draft.start(TimerKind.SESSION, member.member_id, around.terms.session_timeout_ms)
+    if asked.shutdown_application:
+        draft.shutdown_by = member.member_id
+    response = _response(draft, beat, around, before, member, configured)
+    response.status = _statuses(draft, around, member, topology, configured, is_waiting=is_waiting)
+    return Answered(response, configured.missing)
+
+
+def _make_group(draft: StreamsDraft, *, is_joining: bool) -> None:
+    classic = draft.classic
+    if draft.is_taken or (classic is not None and classic.state is not GroupState.EMPTY):
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {draft.group_id} is not a streams group.")
+    if not is_joining:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {draft.group_id} not found.")
+    draft.create()
+
+
+def _member(draft: StreamsDraft, beat: StreamsBeat, size_max: int) -> StreamsMember | None:
+    """The member that sent it; None: it is new."""
+    group, asked = draft.existing, beat.request
+    member = group.members.get(asked.member_id)
+    if member is not None:
+        _require_epoch(member, beat)
+        return member
+    if asked.member_epoch != JOIN_EPOCH:
+        raise _unknown(draft, asked.member_id)
+    if len(group.members) >= size_max:
+        raise KafkaError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"The streams group has reached its maximum capacity of {size_max} members.",
+        )
+    return None
+
+
+def _require_epoch(member: StreamsMember, beat: StreamsBeat) -> None:
+    """It is at the epoch we know of, or at the one before because our answer was lost."""
+    epoch, owned = beat.request.member_epoch, beat.owned
+    if epoch in (JOIN_EPOCH, member.epoch):
+        return
+    is_retry = epoch == member.previous_epoch and owned is not None and member.tasks.has_all_of(owned)
+    if epoch > member.epoch or not is_retry:
+        raise KafkaError(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            f"The streams group member has a {'greater' if epoch > member.epoch else 'smaller'} member epoch ({epoch}) "
+            f"than the one known by the group coordinator ({member.epoch}). The member must abandon all its partitions "
+            "and rejoin.",
+        )
+
+
+def _said(member: StreamsMember, beat: StreamsBeat) -> StreamsMember:
+    """The member with what the request says; null: as before."""
+    asked = beat.request
+    endpoint, tags, timeout_ms = asked.user_endpoint, asked.client_tags, asked.rebalance_timeout_ms
+    return replace(
+        member,
+        rack_id=member.rack_id if asked.rack_id is None else asked.rack_id,
+        client_id=beat.client_id,
+        client_host=beat.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == UNCHANGED_MS else timeout_ms,
+        topology_epoch=member.topology_epoch if beat.topology is None else beat.topology.epoch,
+        process_id=member.process_id if asked.process_id is None else asked.process_id,
+        user_endpoint=member.user_endpoint
+        if endpoint is None
+        else records.Endpoint(host=endpoint.host, port=endpoint.port),
+        client_tags=member.client_tags if tags is None else tuple(sorted({tag.key: tag.value for tag in tags}.items())),
+    )
+
+
+def _topology(draft: StreamsDraft, beat: StreamsBeat) -> tuple[TopologyValue, bool]:
+    """The group's topology, and whether this request brings it. A member may come with an older one."""
+    group, told = draft.existing, beat.topology
+    if group.topology is None:
+        if told is None:
+            raise KafkaError(
+                ErrorCode.FENCED_MEMBER_EPOCH, "The group has no topology. The member must rejoin and bring its own."
+            )
+        return told, True
+    if told is not None and told.epoch >= group.topology.epoch and told != group.topology:
+        raise _invalid("Topology updates are not supported yet.")
+    return group.topology, False
+
+
+def _require_tasks(subtopologies: Mapping[str, ConfiguredSubtopology], owned: Tasks) -> None:
+    for task in (*owned.active, *owned.standby, *owned.warmup):
+        subtopology = subtopologies.get(task.subtopology)
+        if subtopology is None:
+            raise _invalid(f"Subtopology {task.subtopology} does not exist in the topology.")
+        if not 0 <= task.partition < subtopology.task_count:
+            raise _invalid(
+                f"Task {task.partition} for subtopology {task.subtopology} is invalid. Number of tasks for this "
+                f"subtopology: {subtopology.task_count}"
+            )
+
+
+def _delay(draft: StreamsDraft, around: StreamsSurroundings, *, was_empty: bool) -> bool:
+    """Whether the first target waits for more members."""
+    delay_ms = around.terms.initial_rebalance_delay_ms
+    if was_empty and delay_ms > 0:
+        draft.start(TimerKind.DELAY, NOBODY, delay_ms, keeps=True)
+        return True
+    return around.is_delayed
+
+
+def _leave(draft: StreamsDraft, asked: StreamsGroupHeartbeatRequest) -> Answered:
+    if draft.group is None and draft.is_taken:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {draft.group_id} is not a streams group.")
+    if asked.member_id not in draft.existing.members:
+        raise _unknown(draft, asked.member_id)
+    remove_member(draft, asked.member_id)
+    return Answered(left(asked.member_id))
+
+
+def left(member_id: str) -> StreamsGroupHeartbeatResponse:
+    """The answer to a member that has left."""
+    return StreamsGroupHeartbeatResponse(
+        member_id=member_id,
+        member_epoch=LEAVE_EPOCH,
+        status=[],
+        active_tasks=None,
+        standby_tasks=None,
+        warmup_tasks=None,
+        partitions_by_user_endpoint=None,
+    )
+
+
+def _response(
+    draft: StreamsDraft,
+    beat: StreamsBeat,
+    around: StreamsSurroundings,
+    before: StreamsMember | None,
+    member: StreamsMember,
+    configured: ConfiguredTopology,
+) -> StreamsGroupHeartbeatResponse:
+    asked = beat.request
+    is_full = asked.rebalance_timeout_ms != UNCHANGED_MS and beat.owned is not None
+    is_told = (
+        asked.member_epoch == JOIN_EPOCH
+        or is_full  # after an error it wants to be told everything
+        or asked.member_epoch != member.epoch
+        or before is None
+        or before.tasks.without_epochs != member.tasks.without_epochs
+    )
+    endpoint_epoch = around.endpoint_epoch
+    if is_told and member.user_endpoint is not None:
+        draft.bumps_endpoints = True
+        endpoint_epoch += 1
+    response = StreamsGroupHeartbeatResponse(
+        member_id=member.member_id,
+        member_epoch=member.epoch,
+        heartbeat_interval_ms=around.terms.heartbeat_interval_ms,
+        acceptable_recovery_lag=around.config.acceptable_recovery_lag,
+        task_offset_interval_ms=around.config.task_offset_interval_ms,
+        active_tasks=_parts(member.tasks.active) if is_told else None,
+        standby_tasks=_parts(member.tasks.standby) if is_told else None,
+        warmup_tasks=_parts(member.tasks.warmup) if is_told else None,
+        endpoint_information_epoch=endpoint_epoch,
+        partitions_by_user_endpoint=None,
+    )
+    if endpoint_epoch != asked.endpoint_information_epoch:
+        response.partitions_by_user_endpoint = partitions_by_endpoint(draft.existing, configured, around.topics)
+    return response
+
+
+def _parts(tasks: Iterable[TaskId]) -> list[TaskIds]:
+    return [
+        TaskIds(subtopology_id=subtopology, partitions=partitions)
+        for subtopology, partitions in partitions_of(tasks).items()
+    ]
+
+
+def _statuses(
+    draft: StreamsDraft,
+    around: StreamsSurroundings,
+    member: StreamsMember,
+    topology: TopologyValue,
+    configured: ConfiguredTopology,
+    *,
+    is_waiting: bool,
+) -> list[Status]:
+    statuses = []
+    if member.topology_epoch < topology.epoch:
+        statuses.append(
+            _status(
+                StatusCode.STALE_TOPOLOGY,
+                f"The member's topology epoch {member.topology_epoch} is behind the group's topology epoch "
+                f"{topology.epoch}.",
+            )
+        )
+    if is_waiting:
+        statuses.append(
+            _status(StatusCode.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured initial rebalance delay.")
+        )
+    problem = configured.problem
+    if problem is not None:
+        is_failing = problem.status is StatusCode.MISSING_INTERNAL_TOPICS and around.creation_error
+        more = f"; Creation failed: {around.creation_error}." if is_failing else ""
+        statuses.append(_status(problem.status, problem.detail + more))
+    shutdown_by = around.shutdown_by or draft.shutdown_by
+    if shutdown_by is not None:
+        statuses.append(
+            _status(
+                StatusCode.SHUTDOWN_APPLICATION,
+                f"Streams group member {shutdown_by} encountered a fatal error and requested a shutdown for the entire "
+                "application.",
+            )
+        )
+    return statuses
+
+
+def _status(code: StatusCode, detail: str) -> Status:
+    return Status(status_code=code, status_detail=detail)
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)
+
+
+def _unknown(draft: StreamsDraft, member_id: str) -> KafkaError:
+    return KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {draft.group_id}.")

@@ -1,0 +1,107 @@
+"""One member of a streams group (KIP-1071) as a value: what it says of itself, what it has, what it has to give back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Final
+
+from bmq.coordinator.streams.tasks import NOTHING_HELD, HeldTasks, assigned_of, current_value, pending_of
+from bmq.protocol import streams_group_records as records
+from bmq.protocol.streams_group_records import Endpoint
+
+JOIN_EPOCH: Final = 0
+LEAVE_EPOCH: Final = -1
+NO_EPOCH: Final = -1
+
+
+class MemberState(IntEnum):
+    """As records have it. UNKNOWN: written by a server that knows more states."""
+
+    STABLE = 1
+    """It has what its epoch says."""
+    UNREVOKED = 2
+    """It has been asked to give tasks back, and has not said yet that it did."""
+    UNRELEASED = 3
+    """It has reached the target's epoch, and others have still to give back what it shall have."""
+    UNKNOWN = 127
+
+    @classmethod
+    def of(cls, number: int) -> MemberState:
+        return cls(number) if number in _STATES else cls.UNKNOWN
+
+
+_STATES: Final = frozenset(map(int, MemberState))
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsMember:
+    """`process_id`: members of one process share its state on disk. `client_tags`: (key, value), in order.
+
+    `tasks` and `pending` (revocation) are what others must not have.
+    """
+
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    topology_epoch: int = 0
+    process_id: str = ""
+    user_endpoint: Endpoint | None = None
+    client_tags: tuple[tuple[str, str], ...] = ()
+    epoch: int = 0
+    previous_epoch: int = NO_EPOCH
+    state: MemberState = MemberState.STABLE
+    tasks: HeldTasks = NOTHING_HELD
+    pending: HeldTasks = NOTHING_HELD
+
+    def is_reconciled_to(self, target_epoch: int) -> bool:
+        return self.state is MemberState.STABLE and self.epoch == target_epoch
+
+    def said(self) -> records.MemberValue:
+        """The record of what it says of itself."""
+        return records.MemberValue(
+            instance_id=self.instance_id,
+            rack_id=self.rack_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            topology_epoch=self.topology_epoch,
+            process_id=self.process_id,
+            user_endpoint=self.user_endpoint,
+            client_tags=tuple(records.KeyValue(key=key, value=value) for key, value in self.client_tags),
+        )
+
+    def has(self) -> records.CurrentValue:
+        """The record of what it has."""
+        return current_value(self.epoch, self.previous_epoch, self.state, self.tasks, self.pending)
+
+    def saying(self, value: records.MemberValue) -> StreamsMember:
+        """The same member after `value`."""
+        return replace(
+            self,
+            instance_id=value.instance_id,
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            topology_epoch=value.topology_epoch,
+            process_id=value.process_id,
+            user_endpoint=value.user_endpoint,
+            client_tags=tuple((tag.key, tag.value) for tag in value.client_tags),
+        )
+
+    def having(self, value: records.CurrentValue | None) -> StreamsMember:
+        """The same member after `value`; None: as if it had just come."""
+        if value is None:
+            value = records.CurrentValue(previous_epoch=NO_EPOCH)
+        return replace(
+            self,
+            epoch=value.epoch,
+            previous_epoch=value.previous_epoch,
+            state=MemberState.of(value.state),
+            tasks=assigned_of(value),
+            pending=pending_of(value),
+        )

@@ -1,0 +1,161 @@
+"""What every heartbeat of a member does to a streams group: new epoch, new target, one step of the member.
+
+The group's epoch goes up when a member comes, goes or says something else of itself, and when its topics, or what the
+assignor is to obey, change; the target is computed anew when it is older than that, though not more often than the group's
+assignment interval, and in a group that was empty only after a delay in which more members may come; then the member takes
+a step towards the target (reconciliation.py). Decisions only (KIP-1071).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from bmq.coordinator.config import StreamsConfig, StreamsTerms
+from bmq.coordinator.effects import Moment
+from bmq.coordinator.member_timers import TimerKind
+from bmq.coordinator.streams.assignor import AssignedMember, SubtopologySize, assign
+from bmq.coordinator.streams.configuration import ConfiguredTopology
+from bmq.coordinator.streams.draft import StreamsDraft
+from bmq.coordinator.streams.member import MemberState, StreamsMember
+from bmq.coordinator.streams.reconciliation import Aim, reconciled
+from bmq.coordinator.streams.streams_group import NO_TOPOLOGY_EPOCH, StreamsGroup, config_records
+from bmq.coordinator.streams.tasks import NO_TASKS, TaskId, Tasks
+from bmq.coordinator.subscribed_topics import metadata_hash
+from bmq.coordinator.topics import Topics
+from bmq.protocol import streams_group_records as records
+from bmq.protocol.streams_group_records import TopologyValue
+
+AT_ONCE_MS: Final = 0
+"""Timestamp of a target after which the next one need not wait."""
+_FIRST_EPOCH: Final = 2
+"""As in Kafka, where 1 is the epoch of a member that waits for its first target."""
+_WAITING_EPOCH: Final = 1
+STANDBY_REPLICAS: Final = "num.standby.replicas"
+
+
+class StreamsSurroundings(NamedTuple):
+    """All that a decision about a group depends on beside the group.
+
+    `is_stale`: topics have changed since the group was last compared with them. `is_delayed`: the first target waits for
+    more members. `endpoint_epoch`, `shutdown_by`: as decisions before have left them. `configure`: configured(), which
+    may know the answer. `creation_error`: why topics could not be made; empty: no such thing is known.
+    """
+
+    topics: Topics
+    config: StreamsConfig
+    terms: StreamsTerms
+    now: Moment
+    is_stale: bool
+    is_delayed: bool
+    endpoint_epoch: int
+    shutdown_by: str | None
+    configure: Callable[[TopologyValue, Topics], ConfiguredTopology]
+    creation_error: str = ""
+
+    @property
+    def assignment_configs(self) -> Mapping[str, str]:
+        return {STANDBY_REPLICAS: str(self.terms.standby_replicas)}
+
+
+def bump_if_needed(
+    draft: StreamsDraft, configured: ConfiguredTopology, around: StreamsSurroundings, *, must: bool
+) -> None:
+    """Raise the group's epoch if it must be, or if its topics, or the assignor's configs, have changed."""
+    group = draft.existing
+    current_hash = group.metadata_hash
+    if must or around.is_stale:
+        current_hash = metadata_hash(group.required_topics, around.topics)
+        draft.is_refreshed = True
+    validated_epoch = configured.epoch if configured.is_ready else NO_TOPOLOGY_EPOCH
+    configs = around.assignment_configs
+    as_it_was = group.metadata_hash, group.validated_epoch, group.assignment_configs
+    if must or (current_hash, validated_epoch, configs) != as_it_was:
+        draft.write(
+            records.EpochKey(group=group.group_id),
+            records.EpochValue(
+                epoch=group.epoch + 1 if group.epoch else _FIRST_EPOCH,
+                metadata_hash=current_hash,
+                validated_topology_epoch=validated_epoch,
+                assignment_configs=config_records(configs),
+            ),
+        )
+
+
+def is_target_due(group: StreamsGroup, around: StreamsSurroundings) -> bool:
+    """Whether it is older than the group's epoch, and not too young."""
+    since_ms = around.now.wall_ms - group.target_timestamp_ms
+    is_young = group.target_timestamp_ms != AT_ONCE_MS and 0 <= since_ms < around.terms.assignment_interval_ms
+    return group.epoch > group.target_epoch and not is_young
+
+
+def update_target(draft: StreamsDraft, configured: ConfiguredTopology, around: StreamsSurroundings) -> None:
+    """Compute the target for the group's epoch."""
+    draft.require_writable()
+    group = draft.existing
+    sizes = {}
+    if configured.is_ready:
+        sizes = {
+            name: SubtopologySize(subtopology.task_count, subtopology.is_stateful)
+            for name, subtopology in (configured.subtopologies or {}).items()
+        }
+    members = [
+        AssignedMember(member.member_id, member.process_id, group.target_of(member.member_id))
+        for member in group.members.values()
+    ]
+    for member_id, target in assign(members, sizes, around.terms.standby_replicas).items():
+        if group.targets.get(member_id) != target:
+            draft.write(records.TargetKey(group=group.group_id, member_id=member_id), target.record())
+    draft.write(
+        records.TargetEpochKey(group=group.group_id),
+        records.TargetEpochValue(epoch=group.epoch, timestamp_ms=around.now.wall_ms),
+    )
+
+
+def step(draft: StreamsDraft, member_id: str, owned: Tasks | None, *, is_delayed: bool) -> StreamsMember:
+    """The member after its step. Raises KafkaError FENCED_MEMBER_EPOCH."""
+    group = draft.existing
+    member = group.members[member_id]
+    target = NO_TASKS if is_delayed else group.target_of(member_id)
+    others = _Others(group, member)
+    aim = Aim(max(group.target_epoch, _WAITING_EPOCH), target, others.is_active, others.is_in_process)
+    moved = reconciled(member, aim, owned)
+    if moved is member:
+        return member
+    draft.write(records.CurrentKey(group=group.group_id, member_id=member_id), moved.has())
+    if moved.state is MemberState.UNREVOKED:
+        draft.start(TimerKind.REBALANCE, member_id, max(moved.rebalance_timeout_ms, 0), moved.epoch)
+    else:
+        draft.stop(TimerKind.REBALANCE, member_id)
+    return moved
+
+
+class _Others:
+    """What the other members of a group have, or have to give back; found out when first asked for."""
+
+    def __init__(self, group: StreamsGroup, member: StreamsMember) -> None:
+        self._group = group
+        self._member = member
+        self._found: tuple[set[TaskId], set[TaskId]] | None = None
+
+    def is_active(self, task: TaskId) -> bool:
+        return task in self._sets[0]
+
+    def is_in_process(self, task: TaskId) -> bool:
+        return task in self._sets[1]
+
+    @property
+    def _sets(self) -> tuple[set[TaskId], set[TaskId]]:
+        """Active in any process; in any role, in the member's process."""
+        if self._found is None:
+            active: set[TaskId] = set()
+            near: set[TaskId] = set()
+            for other in self._group.members.values():
+                if other.member_id == self._member.member_id:
+                    continue
+                for held in (other.tasks, other.pending):
+                    active.update(held.active)
+                    if other.process_id == self._member.process_id:
+                        near.update(held.active, held.passive)
+            self._found = active, near
+        return self._found

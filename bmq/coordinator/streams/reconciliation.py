@@ -1,0 +1,99 @@
+"""How a member comes from the tasks it has to those it shall have, one heartbeat after another. Decisions only (KIP-1071).
+
+An active task is given to nobody while another member of any process has it, or has yet to say that it gave it back, and
+no process has a task twice, in whatever roles. A member that has to give something back first stays at its epoch
+(UNREVOKED) until it says that it did, then goes to the target's epoch with all that is free (STABLE), and gets the rest
+when others have let go of it (UNRELEASED). A standby or warm-up task that becomes active where it is changes its role in
+place, as soon as nobody has it: nothing of its state is given up in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+from bmq.coordinator.streams.member import MemberState, StreamsMember
+from bmq.coordinator.streams.tasks import NOTHING_HELD, HeldTasks, TaskId, Tasks
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError
+
+
+class Aim(NamedTuple):
+    """Where a member is to come to. Both ask about other members: what they have, or have to give back.
+
+    `is_active`: whether any has the active task; `is_in_process`: whether one of the same process has it in any role.
+    """
+
+    epoch: int
+    target: Tasks
+    is_active: Callable[[TaskId], bool]
+    is_in_process: Callable[[TaskId], bool]
+
+
+def reconciled(member: StreamsMember, aim: Aim, owned: Tasks | None) -> StreamsMember:
+    """The member after a heartbeat in which it says that it owns `owned`; None: it does not say.
+
+    Raises KafkaError FENCED_MEMBER_EPOCH for a state that a later server wrote: the member has to begin anew.
+    """
+    match member.state:
+        case MemberState.STABLE if member.epoch == aim.epoch:
+            return member
+        case MemberState.UNREVOKED if _may_have_any(owned, member.pending):
+            return member
+        case MemberState.UNKNOWN if owned is None or not owned.is_empty:
+            raise KafkaError(
+                ErrorCode.FENCED_MEMBER_EPOCH,
+                "The streams group member is in a unknown state. The member must abandon all its tasks and rejoin.",
+            )
+        case _:
+            return _next(member, aim, owned)
+
+
+def _next(member: StreamsMember, aim: Aim, owned: Tasks | None) -> StreamsMember:
+    target = aim.target
+    following = target.standby | target.warmup | target.active
+    revoked = HeldTasks(
+        {task: since for task, since in member.tasks.active.items() if task not in target.active},
+        member.tasks.standby - following,
+        member.tasks.warmup - following,
+    )
+    if not revoked.is_empty and _may_have_any(owned, revoked):
+        # It may still process these, so it stays at its epoch, and may go on committing their offsets.
+        kept = HeldTasks(
+            {task: since for task, since in member.tasks.active.items() if task in target.active},
+            member.tasks.standby & following,
+            member.tasks.warmup & following,
+        )
+        return _moved(member, member.epoch, MemberState.UNREVOKED, kept, revoked)
+    active: dict[TaskId, int] = {}
+    waiting: set[TaskId] = set()
+    for task in target.active:
+        since = member.tasks.active.get(task)
+        if since is not None:
+            active[task] = since
+        elif aim.is_active(task) or aim.is_in_process(task):
+            waiting.add(task)
+        else:
+            active[task] = aim.epoch
+    passive = member.tasks.passive
+    standby = {task for task in target.standby if task in passive or not aim.is_in_process(task)}
+    warmup = {task for task in target.warmup if task in passive or not aim.is_in_process(task)}
+    is_waiting = bool(waiting) or len(standby) + len(warmup) < len(target.standby) + len(target.warmup)
+    # What it waits for it goes on following meanwhile.
+    standby |= member.tasks.standby & waiting
+    warmup |= member.tasks.warmup & waiting
+    state = MemberState.UNRELEASED if is_waiting else MemberState.STABLE
+    return _moved(member, aim.epoch, state, HeldTasks(active, frozenset(standby), frozenset(warmup)), NOTHING_HELD)
+
+
+def _may_have_any(owned: Tasks | None, tasks: HeldTasks) -> bool:
+    return owned is None or tasks.has_any_of(owned)
+
+
+def _moved(
+    member: StreamsMember, epoch: int, state: MemberState, tasks: HeldTasks, pending: HeldTasks
+) -> StreamsMember:
+    if (epoch, state, tasks, pending) == (member.epoch, member.state, member.tasks, member.pending):
+        return member  # it waits: nothing is to be written
+    return replace(member, epoch=epoch, previous_epoch=member.epoch, state=state, tasks=tasks, pending=pending)

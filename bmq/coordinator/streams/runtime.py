@@ -1,0 +1,184 @@
+"""The streams groups of one shard (see bmq/coordinator/group_runtime.py), and the topics that are made for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
+
+import structlog
+
+from bmq.coordinator.config import CoordinatorConfig, StreamsTerms
+from bmq.coordinator.effects import Moment
+from bmq.coordinator.group import Group
+from bmq.coordinator.group_runtime import Counts, GroupRuntime, Host, Volatile
+from bmq.coordinator.member_timers import NOBODY, Due, TimerKind, TimerOrder
+from bmq.coordinator.streams.configuration import ConfiguredTopology, configured
+from bmq.coordinator.streams.departures import expire
+from bmq.coordinator.streams.draft import StreamsDraft
+from bmq.coordinator.streams.member import MemberState
+from bmq.coordinator.streams.progress import StreamsSurroundings
+from bmq.coordinator.streams.streams_group import STREAMS, StreamsGroup
+from bmq.coordinator.topics import CurrentTopics, Topics
+from bmq.protocol import streams_group_records as records
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError
+from bmq.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from bmq.protocol.messages.create_topics_response import CreateTopicsResponse
+from bmq.protocol.request_context import RequestMethod, by_itself
+from bmq.protocol.streams_group_records import TopologyValue
+
+_log = structlog.get_logger("bmq.coordinator")
+
+_CREATION_WAIT_MS: Final = 15_000
+_ERROR_CHARACTERS_MAX: Final = 1_000
+_NOT_FAILED: Final = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+
+
+class _LastConfigured:
+    """configured(), which remembers its last answer: heartbeats ask the same again until topics change."""
+
+    def __init__(self) -> None:
+        self._asked: tuple[TopologyValue, object] | None = None
+        self._answer: ConfiguredTopology | None = None
+
+    def __call__(self, topology: TopologyValue, topics: Topics) -> ConfiguredTopology:
+        by_id = topics.topics_by_id
+        if self._answer is None or self._asked is None or self._asked[0] is not topology or self._asked[1] is not by_id:
+            self._answer = configured(topology, topics)
+            self._asked = topology, by_id
+        return self._answer
+
+
+@dataclass(slots=True)
+class _Volatile(Volatile):
+    """What lives with the shard's owner. `endpoint_epoch`: of who serves which partitions to interactive queries."""
+
+    endpoint_epoch: int = 0
+    shutdown_by: str | None = None
+    configure: _LastConfigured = field(default_factory=_LastConfigured)
+    is_creating: bool = False
+    creation_error: str = ""
+
+
+class StreamsGroups(GroupRuntime[StreamsGroup, StreamsDraft, StreamsSurroundings, _Volatile]):
+    """See the module. `create_topics`: answers CreateTopics; None: nobody here can."""
+
+    kind: ClassVar = STREAMS
+
+    def __init__(
+        self,
+        host: Host,
+        config: CoordinatorConfig,
+        counts: Counts,
+        image: CurrentTopics,
+        create_topics: RequestMethod | None,
+    ) -> None:
+        super().__init__(host, config, counts, image)
+        self._create_topics = create_topics
+
+    # ---------------------------------------------------------------- for the runtime
+
+    def _draft(
+        self, group_id: str, group: StreamsGroup | None, classic: Group | None, *, is_taken: bool, may_write: bool
+    ) -> StreamsDraft:
+        limit = self._config.message_max_bytes
+        return StreamsDraft(group_id, group, classic, limit, is_taken=is_taken, may_write=may_write)
+
+    def _around(self, group_id: str, volatile: _Volatile, now: Moment) -> StreamsSurroundings:
+        return StreamsSurroundings(
+            self._image(),
+            self._config.streams,
+            self._terms(group_id),
+            now,
+            is_stale=volatile.changes != volatile.looked,
+            is_delayed=volatile.timers.is_running(TimerKind.DELAY, NOBODY),
+            endpoint_epoch=volatile.endpoint_epoch,
+            shutdown_by=volatile.shutdown_by,
+            configure=volatile.configure,
+            creation_error=volatile.creation_error,
+        )
+
+    def _new_volatile(self) -> _Volatile:
+        return _Volatile()
+
+    def _first_timers(self, group: StreamsGroup) -> Iterable[TimerOrder]:
+        session_ms = self._session_timeout_ms(group.group_id)
+        for member in group.members.values():
+            yield TimerOrder(TimerKind.SESSION, member.member_id, session_ms)
+            if member.state is MemberState.UNREVOKED:
+                wait_ms = max(member.rebalance_timeout_ms, 0)
+                yield TimerOrder(TimerKind.REBALANCE, member.member_id, wait_ms, member.epoch)
+
+    def _session_timeout_ms(self, group_id: str) -> int:
+        return self._terms(group_id).session_timeout_ms
+
+    def _expire_due(self, draft: StreamsDraft, due: Due, around: StreamsSurroundings) -> bool:
+        return expire(draft, due, around)
+
+    def _decided_on(self, draft: StreamsDraft, volatile: _Volatile) -> None:
+        volatile.endpoint_epoch += draft.bumps_endpoints
+        if draft.group is None or not draft.group.members:
+            volatile.shutdown_by = None  # who comes next begins anew
+        elif volatile.shutdown_by is None:
+            volatile.shutdown_by = draft.shutdown_by
+
+    # ---------------------------------------------------------------- the log
+
+    def replay(self, encoded_key: bytes, encoded_value: bytes | None) -> None:
+        """A record is durable. Raises MalformedMessage."""
+        key = records.decode_key(encoded_key)
+        value = records.decode_value(key, encoded_value)
+        group = self.groups.get(key.group)
+        if group is None:
+            if value is None:
+                return  # of a group that is gone
+            group = self.groups[key.group] = StreamsGroup(key.group)
+        group.apply(key, value)
+        match key, value:
+            case records.EpochKey(), None:
+                self.drop(key.group)
+            case records.EpochKey(), _:
+                self._host.classic_replaced(key.group)
+            case records.MemberKey(member_id=member_id), None if key.group in self._volatile:
+                self._volatile[key.group].timers.forget(member_id)
+            case records.TargetEpochKey(), records.TargetEpochValue() if not self._is_loading:
+                self._counts.rebalances += 1
+
+    # ---------------------------------------------------------------- topics
+
+    def configured(self, group: StreamsGroup) -> ConfiguredTopology | None:
+        """Its topology on the topics there are; None: it has none. Raises KafkaError STREAMS_INVALID_TOPOLOGY."""
+        return None if group.topology is None else configured(group.topology, self._image())
+
+    def create_missing(self, group_id: str, topics: Sequence[CreatableTopic]) -> None:
+        """Have topics made behind the requests; a later heartbeat finds them, or tells why not."""
+        if not topics or self._create_topics is None or group_id not in self.groups or self._host.is_lost:
+            return
+        volatile = self._volatile_of(group_id)
+        if not volatile.is_creating:
+            volatile.is_creating = True
+            self._host.spawn(self._create(group_id, topics, self._create_topics, volatile))
+
+    async def _create(
+        self, group_id: str, topics: Sequence[CreatableTopic], create_topics: RequestMethod, volatile: _Volatile
+    ) -> None:
+        try:
+            request = CreateTopicsRequest(topics=topics, timeout_ms=_CREATION_WAIT_MS)
+            response: CreateTopicsResponse = await create_topics(request, by_itself(ApiKey.CREATE_TOPICS))
+            failures = [
+                f"{topic.name}: {topic.error_message or ErrorCode(topic.error_code).name}"
+                for topic in response.topics
+                if topic.error_code not in _NOT_FAILED
+            ]
+            volatile.creation_error = ", ".join(failures)[:_ERROR_CHARACTERS_MAX]
+        except BmqError as error:
+            volatile.creation_error = str(error) or error.code.name
+        finally:
+            volatile.is_creating = False
+        if volatile.creation_error:
+            _log.warning("internal_topics_not_created", group=group_id, error=volatile.creation_error)
+
+    def _terms(self, group_id: str) -> StreamsTerms:
+        return self._config.streams.terms(self._image().group_configs.get(group_id, {}))

@@ -1,0 +1,159 @@
+"""Tasks of a streams group, as values that never change, and as records and answers carry them (KIP-1071).
+
+A task is what one partition of a subtopology's topics makes. An active task processes records; a standby task and a
+warm-up task follow its changelogs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol, Self
+
+from bmq.protocol.streams_group_records import CurrentValue, TargetValue, TaskIds
+
+
+class TaskId(NamedTuple):
+    """One task."""
+
+    subtopology: str
+    partition: int
+
+
+class PartitionsOfSubtopology(Protocol):
+    """Tasks of one subtopology, in a record or in a request."""
+
+    @property
+    def subtopology_id(self) -> str: ...
+    @property
+    def partitions(self) -> Iterable[int]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """What a member shall have, or says that it has."""
+
+    active: Set[TaskId] = frozenset()
+    standby: Set[TaskId] = frozenset()
+    warmup: Set[TaskId] = frozenset()
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.active or self.standby or self.warmup)
+
+    @classmethod
+    def of_record(cls, value: TargetValue) -> Self:
+        return cls(task_ids(value.active), task_ids(value.standby), task_ids(value.warmup))
+
+    def record(self) -> TargetValue:
+        return TargetValue(active=_parts(self.active), standby=_parts(self.standby), warmup=_parts(self.warmup))
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTasks:
+    """What a member has, or has to give back. `active`: task -> since which epoch it is the member's (KIP-1251)."""
+
+    active: Mapping[TaskId, int] = field(default_factory=dict)
+    standby: Set[TaskId] = frozenset()
+    warmup: Set[TaskId] = frozenset()
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.active or self.standby or self.warmup)
+
+    @property
+    def passive(self) -> Set[TaskId]:
+        """Standby and warm-up tasks."""
+        return self.standby | self.warmup
+
+    @property
+    def without_epochs(self) -> Tasks:
+        return Tasks(frozenset(self.active), self.standby, self.warmup)
+
+    def has_any_of(self, told: Tasks) -> bool:
+        """Whether any of what is told is among these, in the same role."""
+        return not (
+            told.active.isdisjoint(self.active)
+            and told.standby.isdisjoint(self.standby)
+            and told.warmup.isdisjoint(self.warmup)
+        )
+
+    def has_all_of(self, told: Tasks) -> bool:
+        """Whether all that is told is among these, in the same role."""
+        return told.active <= self.active.keys() and told.standby <= self.standby and told.warmup <= self.warmup
+
+
+NO_TASKS = Tasks()
+NOTHING_HELD = HeldTasks()
+
+
+def task_ids(parts: Iterable[PartitionsOfSubtopology]) -> frozenset[TaskId]:
+    """From a record or a request; a subtopology may be named more than once."""
+    return frozenset(TaskId(part.subtopology_id, partition) for part in parts for partition in part.partitions)
+
+
+def partitions_of(tasks: Iterable[TaskId]) -> dict[str, list[int]]:
+    """By subtopology, all in order, so that the same tasks always make the same bytes."""
+    parts: dict[str, list[int]] = {}
+    for task in sorted(tasks):
+        parts.setdefault(task.subtopology, []).append(task.partition)
+    return parts
+
+
+def assigned_of(value: CurrentValue) -> HeldTasks:
+    """From a record."""
+    return HeldTasks(_since(value.active, value.epoch), task_ids(value.standby), task_ids(value.warmup))
+
+
+def pending_of(value: CurrentValue) -> HeldTasks:
+    """From a record: what is yet to be given back."""
+    return HeldTasks(
+        _since(value.active_pending_revocation, value.epoch),
+        task_ids(value.standby_pending_revocation),
+        task_ids(value.warmup_pending_revocation),
+    )
+
+
+def current_value(epoch: int, previous_epoch: int, state: int, assigned: HeldTasks, pending: HeldTasks) -> CurrentValue:
+    """For a record."""
+    return CurrentValue(
+        epoch=epoch,
+        previous_epoch=previous_epoch,
+        state=state,
+        active=_parts_since(assigned.active),
+        standby=_parts(assigned.standby),
+        warmup=_parts(assigned.warmup),
+        active_pending_revocation=_parts_since(pending.active),
+        standby_pending_revocation=_parts(pending.standby),
+        warmup_pending_revocation=_parts(pending.warmup),
+    )
+
+
+def _since(parts: Iterable[TaskIds], epoch: int) -> dict[TaskId, int]:
+    """`epoch` where the record, of an older server, does not say since when."""
+    since: dict[TaskId, int] = {}
+    for part in parts:
+        epochs = part.assignment_epochs
+        if epochs is None or len(epochs) != len(part.partitions):
+            epochs = (epoch,) * len(part.partitions)
+        for partition, started in zip(part.partitions, epochs, strict=True):
+            since[TaskId(part.subtopology_id, partition)] = started
+    return since
+
+
+def _parts(tasks: Iterable[TaskId]) -> tuple[TaskIds, ...]:
+    return tuple(
+        TaskIds(subtopology_id=subtopology, partitions=tuple(partitions))
+        for subtopology, partitions in partitions_of(tasks).items()
+    )
+
+
+def _parts_since(tasks: Mapping[TaskId, int]) -> tuple[TaskIds, ...]:
+    return tuple(
+        TaskIds(
+            subtopology_id=subtopology,
+            partitions=tuple(partitions),
+            assignment_epochs=tuple(tasks[TaskId(subtopology, partition)] for partition in partitions),
+        )
+        for subtopology, partitions in partitions_of(tasks).items()
+    )

@@ -1,0 +1,105 @@
+"""The coordinator's APIs on streams groups (KIP-1071), and the classic JoinGroup where it meets one."""
+
+from __future__ import annotations
+
+from bmq.coordinator.consumer_api import AUTHORIZED_OPERATIONS, ConsumerApi
+from bmq.coordinator.group_shard import GroupShard
+from bmq.coordinator.log_errors import coordinator_error
+from bmq.coordinator.streams.description import described
+from bmq.coordinator.streams.draft import StreamsDraft
+from bmq.coordinator.streams.heartbeat import Answered, StreamsBeat, check, heartbeat
+from bmq.coordinator.streams.member import JOIN_EPOCH
+from bmq.coordinator.streams.progress import StreamsSurroundings
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError
+from bmq.protocol.messages.streams_group_describe_request import StreamsGroupDescribeRequest
+from bmq.protocol.messages.streams_group_describe_response import DescribedGroup, StreamsGroupDescribeResponse
+from bmq.protocol.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
+from bmq.protocol.messages.streams_group_heartbeat_response import StreamsGroupHeartbeatResponse
+from bmq.protocol.request_context import RequestContext
+
+
+class StreamsApi(ConsumerApi):
+    """What GroupCoordinator answers about streams groups."""
+
+    async def streams_group_heartbeat(
+        self, request: StreamsGroupHeartbeatRequest, context: RequestContext
+    ) -> StreamsGroupHeartbeatResponse:
+        """StreamsGroupHeartbeat 0. Answers when what it changed is durable; topics are made behind it."""
+        try:
+            return await self._streams_heartbeat(request, context)
+        except KafkaError as error:
+            return refused_heartbeat(coordinator_error(error), str(error))
+
+    async def _streams_heartbeat(
+        self, request: StreamsGroupHeartbeatRequest, context: RequestContext
+    ) -> StreamsGroupHeartbeatResponse:
+        """Raises KafkaError."""
+        # Kafka shows hosts as Java's InetAddress does, with a slash in front; tools expect it.
+        beat = StreamsBeat(request, check(request), context.client_id or "", f"/{context.client_host}")
+        group_id = request.group_id
+        is_joining = request.member_epoch == JOIN_EPOCH
+        shard = await self._shard_for_heartbeat(group_id, is_joining=is_joining)
+        if not is_joining and shard.streams.find(group_id) is None:
+            # A client that hears of no such group gives up for good: only who still owns the shard may say so.
+            await shard.prove()
+
+        def decide(draft: StreamsDraft, around: StreamsSurroundings) -> Answered:
+            return heartbeat(draft, beat, around)
+
+        answered = await shard.streams.decide(group_id, decide, may_overtake=True)
+        shard.streams.create_missing(group_id, answered.missing)
+        return answered.response
+
+    async def streams_group_describe(
+        self, request: StreamsGroupDescribeRequest, context: RequestContext
+    ) -> StreamsGroupDescribeResponse:
+        """StreamsGroupDescribe 0. A group's failure is its own."""
+        groups = []
+        for group_id in request.group_ids:
+            try:
+                shard, _ = await self._with_group(group_id)
+                groups.append(_described(group_id, shard, shows_operations=request.include_authorized_operations))
+            except KafkaError as error:
+                code = coordinator_error(error)
+                groups.append(DescribedGroup(group_id=group_id, error_code=code, error_message=str(error) or None))
+        return StreamsGroupDescribeResponse(groups=groups)
+
+    async def _make_room_for_classic(self, shard: GroupShard, group_id: str) -> None:
+        """An empty streams group gives way to a classic one. Raises KafkaError INCONSISTENT_GROUP_PROTOCOL."""
+
+        def decide(draft: StreamsDraft, around: StreamsSurroundings) -> None:
+            if draft.group is None:
+                return
+            if draft.group.members:
+                raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Group {group_id} is a streams group.")
+            draft.delete()
+
+        while shard.streams.concerns(group_id):
+            await shard.streams.decide(group_id, decide)
+
+
+def refused_heartbeat(code: ErrorCode, message: str) -> StreamsGroupHeartbeatResponse:
+    """The answer to a heartbeat that failed."""
+    return StreamsGroupHeartbeatResponse(
+        error_code=code,
+        error_message=message,
+        status=None,
+        active_tasks=None,
+        standby_tasks=None,
+        warmup_tasks=None,
+        partitions_by_user_endpoint=None,
+    )
+
+
+def _described(group_id: str, shard: GroupShard, *, shows_operations: bool) -> DescribedGroup:
+    """Raises KafkaError GROUP_ID_NOT_FOUND."""
+    group = shard.streams.find(group_id)
+    if group is None:
+        is_other = shard.has_group(group_id)
+        why = f"Group {group_id} is not a streams group." if is_other else f"Group {group_id} not found."
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, why)
+    answer = described(group, shard.streams.configured(group))
+    if shows_operations:
+        answer.authorized_operations = AUTHORIZED_OPERATIONS
+    return answer

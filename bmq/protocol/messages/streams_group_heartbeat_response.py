@@ -1,0 +1,131 @@
+"""StreamsGroupHeartbeatResponse: every field of every version served. Written by tools/generate_messages.py; do not edit."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Final
+
+from bmq.protocol.formats import Format, FormatField
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Status:
+    status_code: int = 0
+    status_detail: str = ""
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class TaskIds:
+    subtopology_id: str = ""
+    partitions: Sequence[int] = ()
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Endpoint:
+    host: str = ""
+    port: int = 0
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class TopicPartition:
+    topic: str = ""
+    partitions: Sequence[int] = ()
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class EndpointToPartitions:
+    user_endpoint: Endpoint = dataclasses.field(default_factory=lambda: Endpoint())
+    active_partitions: Sequence[TopicPartition] = ()
+    standby_partitions: Sequence[TopicPartition] = ()
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class StreamsGroupHeartbeatResponse:
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: str | None = None
+    member_id: str = ""
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    acceptable_recovery_lag: int = 0
+    task_offset_interval_ms: int = 0
+    status: Sequence[Status] | None = ()
+    active_tasks: Sequence[TaskIds] | None = ()
+    standby_tasks: Sequence[TaskIds] | None = ()
+    warmup_tasks: Sequence[TaskIds] | None = ()
+    endpoint_information_epoch: int = 0
+    partitions_by_user_endpoint: Sequence[EndpointToPartitions] | None = ()
+
+
+_STATUS: Final = Format(
+    Status,
+    version_min=0,
+    version_max=0,
+    flexible_from=0,
+    fields=(
+        FormatField("status_code", "int8"),
+        FormatField("status_detail", "string"),
+    ),
+)
+_TASK_IDS: Final = Format(
+    TaskIds,
+    version_min=0,
+    version_max=0,
+    flexible_from=0,
+    fields=(
+        FormatField("subtopology_id", "string"),
+        FormatField("partitions", "int32", is_array=True),
+    ),
+)
+_ENDPOINT: Final = Format(
+    Endpoint,
+    version_min=0,
+    version_max=0,
+    flexible_from=0,
+    fields=(
+        FormatField("host", "string"),
+        FormatField("port", "uint16"),
+    ),
+)
+_TOPIC_PARTITION: Final = Format(
+    TopicPartition,
+    version_min=0,
+    version_max=0,
+    flexible_from=0,
+    fields=(
+        FormatField("topic", "string"),
+        FormatField("partitions", "int32", is_array=True),
+    ),
+)
+_ENDPOINT_TO_PARTITIONS: Final = Format(
+    EndpointToPartitions,
+    version_min=0,
+    version_max=0,
+    flexible_from=0,
+    fields=(
+        FormatField("user_endpoint", entity=_ENDPOINT),
+        FormatField("active_partitions", entity=_TOPIC_PARTITION, is_array=True),
+        FormatField("standby_partitions", entity=_TOPIC_PARTITION, is_array=True),
+    ),
+)
+FORMAT: Final = Format(
+    StreamsGroupHeartbeatResponse,
+    version_min=0,
+    version_max=0,
+    flexible_from=0,
+    fields=(
+        FormatField("throttle_time_ms", "int32"),
+        FormatField("error_code", "int16"),
+        FormatField("error_message", "string", nullable_since=0),
+        FormatField("member_id", "string"),
+        FormatField("member_epoch", "int32"),
+        FormatField("heartbeat_interval_ms", "int32"),
+        FormatField("acceptable_recovery_lag", "int32"),
+        FormatField("task_offset_interval_ms", "int32"),
+        FormatField("status", entity=_STATUS, is_array=True, nullable_since=0),
+        FormatField("active_tasks", entity=_TASK_IDS, is_array=True, nullable_since=0),
+        FormatField("standby_tasks", entity=_TASK_IDS, is_array=True, nullable_since=0),
+        FormatField("warmup_tasks", entity=_TASK_IDS, is_array=True, nullable_since=0),
+        FormatField("endpoint_information_epoch", "int32"),
+        FormatField("partitions_by_user_endpoint", entity=_ENDPOINT_TO_PARTITIONS, is_array=True, nullable_since=0),
+    ),
+)

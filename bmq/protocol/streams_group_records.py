@@ -1,0 +1,338 @@
+"""Records of `__consumer_offsets` about streams groups (KIP-1071) as Kafka writes them, keys and values.
+
+A key is an int16 type (17, 19 to 23) and classic strings, a value an int16 version (0) and a flexible body; no value
+(a tombstone) deletes what the key names.
+Source: group-coordinator/src/main/resources/common/message of Apache Kafka 4.3, StreamsGroup….json.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from struct import Struct
+from struct import error as struct_error
+from typing import Any, Final
+
+from bmq.protocol.errors import MalformedMessage
+from bmq.protocol.formats import Format, FormatField, codec_of
+from bmq.protocol.wire import Buffer
+
+_INT16: Final = Struct(">h")
+_VERSION: Final = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochKey:
+    """Of a group's epoch: with it a group exists (StreamsGroupMetadataKey)."""
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyValue:
+    """A config, or a client's tag."""
+
+    key: str = ""
+    value: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochValue:
+    """`metadata_hash`: of the topics the epoch was decided on. `validated_topology_epoch`: of the topology all of whose
+    topics were there then; -1: none. `assignment_configs`: that the assignor was to obey; None: an older server's.
+    """
+
+    epoch: int = 0
+    metadata_hash: int = 0
+    validated_topology_epoch: int = -1
+    assignment_configs: Sequence[KeyValue] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberKey:
+    """Of what a member says of itself (StreamsGroupMemberMetadataKey)."""
+
+    group: str
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where a process answers interactive queries."""
+
+    host: str = ""
+    port: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberValue:
+    """What a member says of itself."""
+
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    topology_epoch: int = 0
+    process_id: str = ""
+    user_endpoint: Endpoint | None = None
+    client_tags: Sequence[KeyValue] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetEpochKey:
+    """Of the epoch of the target assignment (StreamsGroupTargetAssignmentMetadataKey)."""
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetEpochValue:
+    """`timestamp_ms`: when the target was computed; 0: the next one need not wait."""
+
+    epoch: int = 0
+    timestamp_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskIds:
+    """Tasks of a subtopology. `assignment_epochs`: since which epoch each is the member's, in order; only of active ones."""
+
+    subtopology_id: str = ""
+    partitions: Sequence[int] = ()
+    assignment_epochs: Sequence[int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetKey:
+    """Of what a member shall have (StreamsGroupTargetAssignmentMemberKey)."""
+
+    group: str
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetValue:
+    """What a member shall have."""
+
+    active: Sequence[TaskIds] = ()
+    standby: Sequence[TaskIds] = ()
+    warmup: Sequence[TaskIds] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurrentKey:
+    """Of what a member has (StreamsGroupCurrentMemberAssignmentKey)."""
+
+    group: str
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurrentValue:
+    """What a member has, and what it has yet to give back. `state`: see bmq.coordinator.streams.member.MemberState."""
+
+    epoch: int = 0
+    previous_epoch: int = 0
+    state: int = 1
+    active: Sequence[TaskIds] = ()
+    standby: Sequence[TaskIds] = ()
+    warmup: Sequence[TaskIds] = ()
+    active_pending_revocation: Sequence[TaskIds] = ()
+    standby_pending_revocation: Sequence[TaskIds] = ()
+    warmup_pending_revocation: Sequence[TaskIds] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopologyKey:
+    """Of the group's topology (StreamsGroupTopologyKey)."""
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicInfo:
+    """A topic that is made for the application. `partitions` 0: as many as follow from others; of a changelog always.
+
+    `replication_factor` 0: the cluster's default.
+    """
+
+    name: str = ""
+    partitions: int = 0
+    replication_factor: int = 0
+    topic_configs: Sequence[KeyValue] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopartitionGroup:
+    """Topics that must have the same number of partitions: places in the lists of their subtopology."""
+
+    source_topics: Sequence[int] = ()
+    source_topic_regex: Sequence[int] = ()
+    repartition_source_topics: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subtopology:
+    """A part of the topology that works by itself, in as many tasks as its largest source topic has partitions."""
+
+    subtopology_id: str = ""
+    source_topics: Sequence[str] = ()
+    source_topic_regex: Sequence[str] = ()
+    state_changelog_topics: Sequence[TopicInfo] = ()
+    repartition_sink_topics: Sequence[str] = ()
+    repartition_source_topics: Sequence[TopicInfo] = ()
+    copartition_groups: Sequence[CopartitionGroup] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopologyValue:
+    """What the application is made of."""
+
+    epoch: int = 0
+    subtopologies: Sequence[Subtopology] = ()
+
+
+StreamsKey = EpochKey | MemberKey | TargetEpochKey | TargetKey | CurrentKey | TopologyKey
+StreamsValue = EpochValue | MemberValue | TargetEpochValue | TargetValue | CurrentValue | TopologyValue
+StreamsRecord = tuple[StreamsKey, StreamsValue | None]
+
+
+def _key_format(message_class: type, *names: str) -> Format:
+    return Format(message_class, 0, 1, tuple(FormatField(name, "string") for name in names))
+
+
+def _value_format(message_class: type, *fields: FormatField) -> Format:
+    return Format(message_class, 0, 0, fields)
+
+
+def _list(name: str, entity: Format) -> FormatField:
+    return FormatField(name, entity=entity, is_array=True)
+
+
+_KEY_VALUE: Final = _value_format(KeyValue, FormatField("key", "string"), FormatField("value", "string"))
+_EPOCH: Final = _value_format(
+    EpochValue,
+    FormatField("epoch", "int32"),
+    FormatField("metadata_hash", "int64"),
+    FormatField("validated_topology_epoch", "int32", tag=0, default=-1),
+    FormatField("assignment_configs", entity=_KEY_VALUE, is_array=True, nullable_since=0, tag=1),
+)
+_ENDPOINT: Final = _value_format(Endpoint, FormatField("host", "string"), FormatField("port", "uint16"))
+_MEMBER: Final = _value_format(
+    MemberValue,
+    FormatField("instance_id", "string", nullable_since=0),
+    FormatField("rack_id", "string", nullable_since=0),
+    FormatField("client_id", "string"),
+    FormatField("client_host", "string"),
+    FormatField("rebalance_timeout_ms", "int32"),
+    FormatField("topology_epoch", "int32"),
+    FormatField("process_id", "string"),
+    FormatField("user_endpoint", entity=_ENDPOINT, nullable_since=0),
+    _list("client_tags", _KEY_VALUE),
+)
+_TARGET_EPOCH: Final = _value_format(
+    TargetEpochValue, FormatField("epoch", "int32"), FormatField("timestamp_ms", "int64", tag=0, default=0)
+)
+_TASK_IDS: Final = _value_format(
+    TaskIds, FormatField("subtopology_id", "string"), FormatField("partitions", "int32", is_array=True)
+)
+_OWN_TASK_IDS: Final = _value_format(
+    TaskIds,
+    *_TASK_IDS.fields,
+    FormatField("assignment_epochs", "int32", is_array=True, nullable_since=0, tag=0),
+)
+_TARGET: Final = _value_format(
+    TargetValue, _list("active", _TASK_IDS), _list("standby", _TASK_IDS), _list("warmup", _TASK_IDS)
+)
+_CURRENT: Final = _value_format(
+    CurrentValue,
+    FormatField("epoch", "int32"),
+    FormatField("previous_epoch", "int32"),
+    FormatField("state", "int8"),
+    _list("active", _OWN_TASK_IDS),
+    _list("standby", _OWN_TASK_IDS),
+    _list("warmup", _OWN_TASK_IDS),
+    _list("active_pending_revocation", _OWN_TASK_IDS),
+    _list("standby_pending_revocation", _OWN_TASK_IDS),
+    _list("warmup_pending_revocation", _OWN_TASK_IDS),
+)
+_TOPIC_INFO: Final = _value_format(
+    TopicInfo,
+    FormatField("name", "string"),
+    FormatField("partitions", "int32"),
+    FormatField("replication_factor", "int16"),
+    _list("topic_configs", _KEY_VALUE),
+)
+_COPARTITION_GROUP: Final = _value_format(
+    CopartitionGroup,
+    FormatField("source_topics", "int16", is_array=True),
+    FormatField("source_topic_regex", "int16", is_array=True),
+    FormatField("repartition_source_topics", "int16", is_array=True),
+)
+_SUBTOPOLOGY: Final = _value_format(
+    Subtopology,
+    FormatField("subtopology_id", "string"),
+    FormatField("source_topics", "string", is_array=True),
+    FormatField("source_topic_regex", "string", is_array=True),
+    _list("state_changelog_topics", _TOPIC_INFO),
+    FormatField("repartition_sink_topics", "string", is_array=True),
+    _list("repartition_source_topics", _TOPIC_INFO),
+    _list("copartition_groups", _COPARTITION_GROUP),
+)
+_TOPOLOGY: Final = _value_format(TopologyValue, FormatField("epoch", "int32"), _list("subtopologies", _SUBTOPOLOGY))
+_FORMATS: Final[dict[int, tuple[Format, Format]]] = {
+    17: (_key_format(EpochKey, "group"), _EPOCH),
+    19: (_key_format(MemberKey, "group", "member_id"), _MEMBER),
+    20: (_key_format(TargetEpochKey, "group"), _TARGET_EPOCH),
+    21: (_key_format(TargetKey, "group", "member_id"), _TARGET),
+    22: (_key_format(CurrentKey, "group", "member_id"), _CURRENT),
+    23: (_key_format(TopologyKey, "group"), _TOPOLOGY),
+}
+_TYPES: Final[dict[type, int]] = {key.message_class: number for number, (key, _) in _FORMATS.items()}
+_VALUES: Final[dict[type, Format]] = {value.message_class: value for _, value in _FORMATS.values()}
+
+
+def encode_key(key: StreamsKey) -> bytes:
+    """The record key. Raises struct.error for a name too long for Kafka's format."""
+    number = _TYPES[type(key)]
+    return _encode(_FORMATS[number][0], number, key)
+
+
+def encode_value(value: StreamsValue) -> bytes:
+    """The record value. Raises struct.error for a number too large for Kafka's format."""
+    return _encode(_VALUES[type(value)], _VERSION, value)
+
+
+def is_streams_key(key_type: int) -> bool:
+    """Whether record keys of this type are read here."""
+    return key_type in _FORMATS
+
+
+def decode_key(data: Buffer) -> StreamsKey:
+    """What a record key names. Raises MalformedMessage, also for a type that is not read here."""
+    try:
+        key_type: int = _INT16.unpack_from(data)[0]
+    except struct_error as error:
+        raise MalformedMessage(f"a record key of {len(data)} bytes has no type") from error
+    if key_type not in _FORMATS:
+        raise MalformedMessage(f"a record key of type {key_type} is not one of a streams group")
+    key: StreamsKey = codec_of(_FORMATS[key_type][0], 0).read(data, _INT16.size)
+    return key
+
+
+def decode_value(key: StreamsKey, data: Buffer | None) -> StreamsValue | None:
+    """The value that belongs to a key; None for a tombstone. Raises MalformedMessage, also for an unknown version."""
+    value_format = _FORMATS[_TYPES[type(key)]][1]
+    if data is None:
+        return None
+    if len(data) < _INT16.size or _INT16.unpack_from(data)[0] != _VERSION:
+        raise MalformedMessage(f"{value_format.message_class.__name__} of unknown version")
+    value: StreamsValue = codec_of(value_format, _VERSION).read(data, _INT16.size)
+    return value
+
+
+def _encode(record_format: Format, prefix: int, message: Any) -> bytes:
+    out = bytearray(_INT16.pack(prefix))
+    codec_of(record_format, 0).write(out, message)
+    return bytes(out)
