@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from bmq.coordinator.consumer.commits import MEMBER_EPOCHS_FROM, check_commit
 from bmq.coordinator.directory import ShardDirectory
 from bmq.coordinator.group_shard import GroupShard
 from bmq.coordinator.log_errors import coordinator_error, marker_error
