@@ -220,7 +220,8 @@ class TransactionShard(Shard):
         except struct.error as error:
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"a name of a transaction is too long: {error}") from error
         size_bytes = len(key) + len(data)
-        if size_bytes > self._config.message_max_bytes:
+        # An end adds some bytes to what was accepted. Refused, it would leave the transaction open for ever.
+        if size_bytes > self._config.message_max_bytes and not is_prepared(value):
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE,
                 f"a transaction's record of {size_bytes} bytes, {self._config.message_max_bytes} are allowed",

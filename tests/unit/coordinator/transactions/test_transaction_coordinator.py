@@ -595,3 +595,33 @@ def test_verification_in_one_process() -> None:
         await world.coordinator.close()
 
     virtual(main)
+
+
+@pytest.mark.parametrize("is_added_by_owners", [False, True])
+def test_a_transaction_that_can_take_no_more_partitions_ends(is_added_by_owners: bool) -> None:
+    """The record of its end is longer than the one that was still accepted."""
+
+    async def main() -> None:
+        for message_max_bytes in range(200, 212):
+            world = World(replace(FAST, message_max_bytes=message_max_bytes))
+            for number in range(60):
+                world.topics.add(f"topic{number}", 100 + number)
+            add = world.claim if is_added_by_owners else world.add
+            for transactional_id, is_timed_out in (("late", True), ("early", False)):
+                producer = await world.begun(transactional_id)
+                codes = [0]
+                for number in range(200):
+                    partition = (f"topic{number // 4}", number % 4)
+                    codes = await add(producer, partition, transactional_id=transactional_id)
+                    if codes[0]:
+                        break
+                assert codes == [E.UNKNOWN_SERVER_ERROR], "as Kafka calls a record of a state that is too large"
+                if is_timed_out:
+                    await asyncio.sleep(TIMEOUT_MS / 1000 + 2)
+                else:
+                    version = 5 if is_added_by_owners else 3
+                    assert (await world.end(producer, version=version, transactional_id=transactional_id))[0] == 0
+                await settled(world, S.COMPLETE_ABORT if is_timed_out else S.COMPLETE_COMMIT, transactional_id)
+            await world.coordinator.close()
+
+    virtual(main)
