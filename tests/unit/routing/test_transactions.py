@@ -17,6 +17,11 @@ from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
+from bmq.protocol.messages.add_partitions_to_txn_request import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from bmq.protocol.messages.describe_transactions_request import DescribeTransactionsRequest
 from bmq.protocol.messages.list_transactions_request import ListTransactionsRequest
 from bmq.protocol.messages.write_txn_markers_request import (
@@ -339,3 +344,25 @@ def test_nobody_waits_for_ever_for_a_bug() -> None:
         assert error.value.code is E.UNKNOWN_SERVER_ERROR
 
     told(story)
+
+
+@pytest.mark.timeout(20)
+def test_a_request_about_very_many_ids_is_refused_in_time_that_grows_with_them_alone() -> None:
+    async def story(cluster: TransactionCluster, client: TransactionClient) -> None:
+        asked = [
+            AddPartitionsToTxnTransaction(
+                transactional_id=f"id-{number}",
+                producer_id=number,
+                producer_epoch=0,
+                topics=[AddPartitionsToTxnTopic(name="t", partitions=[number])],
+            )
+            for number in range(10_000)
+        ]
+        answer = await client.ask(ApiKey.ADD_PARTITIONS_TO_TXN, AddPartitionsToTxnRequest(transactions=asked), 5)
+        results = answer.results_by_transaction
+        refusals = [(one.transactional_id, one.topic_results[0].results_by_partition[0]) for one in results]
+        assert [name for name, _ in refusals] == [one.transactional_id for one in asked]
+        assert {result.partition_error_code for _, result in refusals} == {E.NOT_COORDINATOR}
+        assert [result.partition_index for _, result in refusals] == list(range(10_000))
+
+    told(story, has_topic=False)
