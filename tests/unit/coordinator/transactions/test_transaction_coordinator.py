@@ -17,6 +17,7 @@ from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.describe_transactions_request import DescribeTransactionsRequest
 from bmq.protocol.messages.end_txn_request import EndTxnRequest
 from bmq.protocol.messages.list_transactions_request import ListTransactionsRequest
+from bmq.protocol.record_batch import batches
 from bmq.protocol.transaction_records import TransactionStatus
 from tests.unit.coordinator.transactions.world import FAST, TIMEOUT_MS, World, virtual
 
@@ -623,5 +624,50 @@ def test_a_transaction_that_can_take_no_more_partitions_ends(is_added_by_owners:
                     assert (await world.end(producer, version=version, transactional_id=transactional_id))[0] == 0
                 await settled(world, S.COMPLETE_ABORT if is_timed_out else S.COMPLETE_COMMIT, transactional_id)
             await world.coordinator.close()
+
+    virtual(main)
+
+
+def test_many_ids_are_described_with_few_proofs() -> None:
+    async def main() -> None:
+        world = World()
+        await world.begun()
+        before = world.log.proof_count
+        names = ["id", *(f"nobody-{number}" for number in range(700))]
+        answer = await world.ask(
+            ApiKey.DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest(transactional_ids=names), 0
+        )
+        assert [one.transactional_id for one in answer.transaction_states] == names
+        assert [one.error_code for one in answer.transaction_states] == [0] + [E.TRANSACTIONAL_ID_NOT_FOUND] * 700
+        assert world.log.proof_count - before <= 4
+        await world.coordinator.close()
+
+    virtual(main)
+
+
+@pytest.mark.parametrize("what", ["expire", "time out"])
+def test_many_ids_that_are_due_at_once_leave_room_for_clients(what: str) -> None:
+    async def main() -> None:
+        config = replace(FAST, transactional_id_expiration_ms=100_000, ids_per_turn_max=10)
+        world = World(config)
+        for number in range(95):
+            producer = await world.begun(f"id-{number}")
+            if what == "time out":
+                assert await world.claim(producer, ("t", 0), transactional_id=f"id-{number}") == [0]
+        appended = len(world.log.batches)
+        world.log.is_acknowledging = False
+        await asyncio.sleep(200)
+        written = [header for batch in world.log.batches[appended:] for _, header in batches(batch.data)]
+        waiting = sum(header.record_count for header in written)
+        assert waiting == 10, "those of one turn are on their way; the others wait for them"
+        world.log.is_acknowledging = True
+        world.log.acknowledge()
+        await asyncio.sleep(20)
+        transactions = world.shard("id-0").transactions.values()
+        if what == "time out":
+            assert {one.value.status for one in transactions if one.value is not None} == {S.COMPLETE_ABORT}
+        else:
+            assert not transactions
+        await world.coordinator.close()
 
     virtual(main)
