@@ -8,7 +8,7 @@ Error codes and the differences between versions are those of Apache Kafka's Tra
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from random import Random
 from typing import Any, Final, Protocol
 
@@ -16,7 +16,7 @@ import structlog
 
 from bmq.coordinator.directory import ShardDirectory, Shards
 from bmq.coordinator.log_errors import coordinator_error
-from bmq.coordinator.topics import TRANSACTIONS_TOPIC, CurrentTopics
+from bmq.coordinator.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, CurrentTopics
 from bmq.coordinator.transactions.config import TransactionConfig
 from bmq.coordinator.transactions.listing import STATE_NAMES, ListFilter, state_name
 from bmq.coordinator.transactions.markers import MarkerWriter
@@ -92,6 +92,8 @@ _AT_ONCE_MAX: Final = 500
 """Transactional ids of one request that are served at the same time."""
 _NO_CLIENTS_MARKERS: Final = frozenset({TRANSACTIONS_TOPIC, "__share_group_state"})
 """Topics whose logs belong to a state machine that does not take part in transactions."""
+_NOT_ADDED_BY_CLIENTS: Final = _NO_CLIENTS_MARKERS | {OFFSETS_TOPIC}
+"""A group's partition gets into a transaction by AddOffsetsToTxn, or by its owner."""
 
 _log = structlog.get_logger("bmq.coordinator")
 
@@ -219,6 +221,7 @@ class TransactionCoordinator:
             Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
             partitions,
             transaction_version=0,
+            not_served=_NOT_ADDED_BY_CLIENTS,
         )
         told = [_told(code, ApiKey.ADD_PARTITIONS_TO_TXN, context) for code in codes]
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_by_topic(request.v3_and_below_topics, told))
@@ -247,12 +250,18 @@ class TransactionCoordinator:
         return await self._add(claim.transactional_id, producer, named, transaction_version=EPOCH_BUMPED_FROM)
 
     async def _add(
-        self, transactional_id: str, producer: Producer, partitions: Sequence[Partition], *, transaction_version: int
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: Sequence[Partition],
+        *,
+        transaction_version: int,
+        not_served: Container[str] = _NO_CLIENTS_MARKERS,
     ) -> list[ErrorCode]:
-        """A code for each: with one bad partition nothing is added."""
+        """A code for each: with one bad partition nothing is added. `not_served`: topics of which none may be."""
         if not _is_valid_id(transactional_id):
             return [ErrorCode.INVALID_REQUEST] * len(partitions)
-        bad = self._bad(partitions)
+        bad = self._bad(partitions, not_served)
         if bad is not None:
             return bad
 
@@ -288,12 +297,14 @@ class TransactionCoordinator:
             return [coordinator_error(error)] * len(partitions)
         return codes
 
-    def _bad(self, partitions: Sequence[Partition]) -> list[ErrorCode] | None:
+    def _bad(
+        self, partitions: Sequence[Partition], not_served: Container[str] = _NO_CLIENTS_MARKERS
+    ) -> list[ErrorCode] | None:
         topics = self._topics().topics
         codes = []
         for name, number in partitions:
             topic = topics.get(name)
-            if name in _NO_CLIENTS_MARKERS:
+            if name in not_served:
                 codes.append(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             elif topic is None or not 0 <= number < len(topic.partitions):
                 codes.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import re2
 
-from bmq.coordinator.transactions.transaction import NO_START_MS
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.list_transactions_request import ListTransactionsRequest
@@ -55,7 +54,8 @@ class ListFilter:
             return False
         if self._producer_ids and value.producer_id not in self._producer_ids:
             return False
-        if self._duration_ms >= 0 and (value.start_ms == NO_START_MS or now_ms - value.start_ms <= self._duration_ms):
+        # As in Kafka an id that had no transaction yet has one of any duration: its start is before all times.
+        if self._duration_ms >= 0 and now_ms - value.start_ms <= self._duration_ms:
             return False
         return self._pattern is None or self._pattern.fullmatch(transactional_id) is not None
 

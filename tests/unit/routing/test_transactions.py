@@ -314,6 +314,8 @@ def test_an_operators_markers_go_to_the_owners() -> None:
             markers=[
                 WritableTxnMarker(producer_id=7, producer_epoch=3, topics=topics, coordinator_epoch=5),
                 WritableTxnMarker(producer_id=8, producer_epoch=1, topics=topics[:1], transaction_result=True),
+                WritableTxnMarker(producer_id=-1, producer_epoch=0, topics=topics[:1]),
+                WritableTxnMarker(producer_id=9, producer_epoch=-1, topics=topics[:1]),
             ]
         )
         cluster.nodes[2].own_markers.refusals = [E.INVALID_PRODUCER_EPOCH]
@@ -326,6 +328,8 @@ def test_an_operators_markers_go_to_the_owners() -> None:
         assert told_codes == [
             (7, [refused, 3, 0, 3, E.TOPIC_AUTHORIZATION_FAILED]),
             (8, [0, E.UNKNOWN_TOPIC_OR_PARTITION, 0]),
+            (-1, [E.UNKNOWN_SERVER_ERROR] * 3),
+            (9, [E.UNKNOWN_SERVER_ERROR] * 3),
         ]
         aborted, committed = TransactionMarker(7, 3, 5, False), TransactionMarker(8, 1, 0, True)
         assert sorted(cluster.written()) == [(1, "t", 0, aborted), (1, "t", 0, committed), (2, "t", 1, committed)]

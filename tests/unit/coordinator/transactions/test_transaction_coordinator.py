@@ -113,6 +113,8 @@ def test_offsets_join_the_transaction() -> None:
         assert await world.add_offsets(producer) == 0
         (partitions,) = world.state().partitions or ()
         assert partitions.topic == OFFSETS_TOPIC
+        assert await world.add(producer, (OFFSETS_TOPIC, 1)) == [E.TOPIC_AUTHORIZATION_FAILED], "for groups' coordinators"
+        assert await world.claim(producer, (OFFSETS_TOPIC, partitions.partition_ids[0])) == [0]
         await world.end(producer)
         await settled(world, S.COMPLETE_COMMIT)
         assert [written[0] for written in world.markers.written] == [OFFSETS_TOPIC]
@@ -561,8 +563,8 @@ def test_describe_and_list() -> None:
         assert await listed(transactional_id_pattern="app") == set(), "the whole id is matched"
         assert await listed(transactional_id_pattern="") == both
         await asyncio.sleep(5)
-        assert await listed(duration_filter=4_000) == {("app-b", "Ongoing")}
-        assert await listed(duration_filter=6_000) == set()
+        assert await listed(duration_filter=4_000) == both
+        assert await listed(duration_filter=6_000) == {("app-a", "Empty")}, "as in Kafka"
         request = ListTransactionsRequest(state_filters=["Ongoing", "Sleeping"])
         answer = await world.ask(ApiKey.LIST_TRANSACTIONS, request, 0)
         assert list(answer.unknown_state_filters) == ["Sleeping"] and len(answer.transaction_states) == 1
