@@ -90,6 +90,10 @@ _FENCED_AS_INVALID_EPOCH: Final = {
 _CLOSE_SNAPSHOT_RECORDS_MIN: Final = 1_000
 _AT_ONCE_MAX: Final = 500
 """Transactional ids of one request that are served at the same time."""
+_LISTED_PER_TURN_MAX: Final = 16_384
+"""Characters of transactional ids that are matched with a pattern in one turn of the loop."""
+_ID_COST: Final = 32
+"""What an id costs beside its characters, in characters."""
 _NO_CLIENTS_MARKERS: Final = frozenset({TRANSACTIONS_TOPIC, "__share_group_state"})
 """Topics whose logs belong to a state machine that does not take part in transactions."""
 _NOT_ADDED_BY_CLIENTS: Final = _NO_CLIENTS_MARKERS | {OFFSETS_TOPIC}
@@ -395,9 +399,12 @@ class TransactionCoordinator:
         except KafkaError as error:
             return ListTransactionsResponse(error_code=coordinator_error(error))
         listed = []
+        looked_at = 0
         for shard in shards:
-            for number, one in enumerate(list(shard.transactions.values()), 1):
-                if number % _AT_ONCE_MAX == 0:
+            for one in list(shard.transactions.values()):
+                looked_at += _ID_COST + len(one.transactional_id)
+                if looked_at > _LISTED_PER_TURN_MAX:
+                    looked_at = 0
                     await asyncio.sleep(0)
                 value = one.value
                 if value is not None and wanted.takes(one.transactional_id, value, self._clock.now_ms()):

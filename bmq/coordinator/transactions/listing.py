@@ -25,6 +25,9 @@ STATE_NAMES: Final = {
 """As Kafka names them to clients."""
 PATTERN_LENGTH_MAX: Final = 10_000
 """Characters; RE2 takes time and memory in proportion."""
+_PATTERN_BYTES_MAX: Final = 128 * 1024
+"""Of the compiled pattern with its cache: repetitions of repetitions are short to write. Bounds the time for a character of an
+id, some 10 us for the worst pattern that is taken."""
 
 _STATUSES: Final = {name: status for status, name in STATE_NAMES.items()}
 
@@ -63,6 +66,10 @@ class ListFilter:
 def _compiled(pattern: str) -> Any:
     options = re2.Options()
     options.log_errors = False
+    options.max_mem = _PATTERN_BYTES_MAX
+    options.never_capture = (
+        True  # with groups to fill the time is their number times the pattern's length, for each character
+    )
     try:
         if len(pattern) > PATTERN_LENGTH_MAX:
             raise re2.error(f"a pattern of {len(pattern)} characters, {PATTERN_LENGTH_MAX} are allowed")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -113,7 +114,9 @@ def test_offsets_join_the_transaction() -> None:
         assert await world.add_offsets(producer) == 0
         (partitions,) = world.state().partitions or ()
         assert partitions.topic == OFFSETS_TOPIC
-        assert await world.add(producer, (OFFSETS_TOPIC, 1)) == [E.TOPIC_AUTHORIZATION_FAILED], "for groups' coordinators"
+        assert await world.add(producer, (OFFSETS_TOPIC, 1)) == [E.TOPIC_AUTHORIZATION_FAILED], (
+            "for groups' coordinators"
+        )
         assert await world.claim(producer, (OFFSETS_TOPIC, partitions.partition_ids[0])) == [0]
         await world.end(producer)
         await settled(world, S.COMPLETE_COMMIT)
@@ -636,9 +639,7 @@ def test_many_ids_are_described_with_few_proofs() -> None:
         await world.begun()
         before = world.log.proof_count
         names = ["id", *(f"nobody-{number}" for number in range(700))]
-        answer = await world.ask(
-            ApiKey.DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest(transactional_ids=names), 0
-        )
+        answer = await world.ask(ApiKey.DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest(transactional_ids=names), 0)
         assert [one.transactional_id for one in answer.transaction_states] == names
         assert [one.error_code for one in answer.transaction_states] == [0] + [E.TRANSACTIONAL_ID_NOT_FOUND] * 700
         assert world.log.proof_count - before <= 4
@@ -670,6 +671,36 @@ def test_many_ids_that_are_due_at_once_leave_room_for_clients(what: str) -> None
             assert {one.value.status for one in transactions if one.value is not None} == {S.COMPLETE_ABORT}
         else:
             assert not transactions
+        await world.coordinator.close()
+
+    virtual(main)
+
+
+@pytest.mark.timeout(60)
+def test_no_pattern_holds_up_other_requests_for_long() -> None:
+    async def main() -> None:
+        world = World()
+        await world.begun("ab" * 16_000)
+        for number in range(20):
+            await world.begun(f"{number}" + "ab" * 1_000)
+        turns = 0
+
+        async def count_turns() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count_turns())
+        for pattern in ("(.*)*" * 500, "((((a|b)*)*)*)*" * 100, ".*a.{500}c", "(((x{1000}){1000}){1000})"):
+            before, began_s = turns, time.perf_counter()
+            answer = await world.ask(
+                ApiKey.LIST_TRANSACTIONS, ListTransactionsRequest(transactional_id_pattern=pattern), 2
+            )
+            assert answer.error_code in (E.NONE, E.INVALID_REGULAR_EXPRESSION)
+            assert time.perf_counter() - began_s < 5, pattern
+            assert answer.error_code or turns - before > 3
+        counting.cancel()
         await world.coordinator.close()
 
     virtual(main)
