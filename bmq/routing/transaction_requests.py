@@ -92,10 +92,14 @@ class AddMany(TransactionRequest):
 
     api_key = ApiKey.ADD_PARTITIONS_TO_TXN
 
+    def __init__(self, request: AddPartitionsToTxnRequest, api_version: int) -> None:
+        super().__init__(request, api_version)
+        self._keys = [one.transactional_id for one in request.transactions]
+        self._topics = {one.transactional_id: one.topics for one in request.transactions}
+
     @property
     def keys(self) -> Sequence[str]:
-        asked: AddPartitionsToTxnRequest = self.request
-        return [one.transactional_id for one in asked.transactions]
+        return self._keys
 
     def about(self, keys: Sequence[str], places: Sequence[int]) -> AddPartitionsToTxnRequest:
         asked: AddPartitionsToTxnRequest = self.request
@@ -108,9 +112,7 @@ class AddMany(TransactionRequest):
         return moving(one.partition_error_code for topic in part.topic_results for one in topic.results_by_partition)
 
     def refusal(self, key: str, code: ErrorCode) -> AddPartitionsToTxnResult:
-        asked: AddPartitionsToTxnRequest = self.request
-        topics = next(one.topics for one in asked.transactions if one.transactional_id == key)
-        return AddPartitionsToTxnResult(transactional_id=key, topic_results=partitions_refused(topics, code))
+        return AddPartitionsToTxnResult(transactional_id=key, topic_results=partitions_refused(self._topics[key], code))
 
     def response(self, parts: Sequence[AddPartitionsToTxnResult]) -> AddPartitionsToTxnResponse:
         return AddPartitionsToTxnResponse(results_by_transaction=parts)

@@ -53,7 +53,7 @@ class FakePartitionLog:
     `tail_start_offset`: `tail_read` knows nothing below it, which sends the reader to `locate` and the store.
     `last_stable_offset_bound`, `aborted`: an open transaction's first offset; AbortedTransactions to report, with the offsets
     of their markers. Below `aborted_from_offset` they have to be asked for; `asked_aborted`: the ranges of these questions.
-    `is_owner`: False lets `prove_ownership` raise. `claims`: of all appends, in order. `markers`: those written; with
+    `is_owner`: False lets `prove_ownership` raise; `proof_count`: of its calls. `claims`: of all appends, in order. `markers`: those written; with
     `refuse_markers_with` none is. `producers`: what `active_producers` lists.
     """
 
@@ -78,6 +78,7 @@ class FakePartitionLog:
         self.aborted_from_offset = 0
         self.asked_aborted: list[tuple[int, int]] = []
         self.is_owner = True
+        self.proof_count = 0
         self.snapshots: list[StateSnapshot] = []
         self.claims: list[TransactionClaim | None] = []
         self.markers: list[TransactionMarker] = []
@@ -220,6 +221,7 @@ class FakePartitionLog:
         return self._log_start_offset
 
     async def prove_ownership(self) -> None:
+        self.proof_count += 1
         if not self.is_owner:
             raise FencedWriter(self.path)
 

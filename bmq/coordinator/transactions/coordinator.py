@@ -8,7 +8,7 @@ Error codes and the differences between versions are those of Apache Kafka's Tra
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from random import Random
 from typing import Any, Final, Protocol
 
@@ -16,7 +16,7 @@ import structlog
 
 from bmq.coordinator.directory import ShardDirectory, Shards
 from bmq.coordinator.log_errors import coordinator_error
-from bmq.coordinator.topics import TRANSACTIONS_TOPIC, CurrentTopics
+from bmq.coordinator.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, CurrentTopics
 from bmq.coordinator.transactions.config import TransactionConfig
 from bmq.coordinator.transactions.listing import STATE_NAMES, ListFilter, state_name
 from bmq.coordinator.transactions.markers import MarkerWriter
@@ -89,9 +89,15 @@ _FENCED_AS_INVALID_EPOCH: Final = {
 """Up to this version PRODUCER_FENCED is not known to clients."""
 _CLOSE_SNAPSHOT_RECORDS_MIN: Final = 1_000
 _AT_ONCE_MAX: Final = 500
-"""Transactional ids of one request whose records are on their way at the same time."""
+"""Transactional ids of one request that are served at the same time."""
+_LISTED_PER_TURN_MAX: Final = 16_384
+"""Characters of transactional ids that are matched with a pattern in one turn of the loop."""
+_ID_COST: Final = 32
+"""What an id costs beside its characters, in characters."""
 _NO_CLIENTS_MARKERS: Final = frozenset({TRANSACTIONS_TOPIC, "__share_group_state"})
 """Topics whose logs belong to a state machine that does not take part in transactions."""
+_NOT_ADDED_BY_CLIENTS: Final = _NO_CLIENTS_MARKERS | {OFFSETS_TOPIC}
+"""A group's partition gets into a transaction by AddOffsetsToTxn, or by its owner."""
 
 _log = structlog.get_logger("bmq.coordinator")
 
@@ -219,6 +225,7 @@ class TransactionCoordinator:
             Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
             partitions,
             transaction_version=0,
+            not_served=_NOT_ADDED_BY_CLIENTS,
         )
         told = [_told(code, ApiKey.ADD_PARTITIONS_TO_TXN, context) for code in codes]
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_by_topic(request.v3_and_below_topics, told))
@@ -247,12 +254,18 @@ class TransactionCoordinator:
         return await self._add(claim.transactional_id, producer, named, transaction_version=EPOCH_BUMPED_FROM)
 
     async def _add(
-        self, transactional_id: str, producer: Producer, partitions: Sequence[Partition], *, transaction_version: int
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: Sequence[Partition],
+        *,
+        transaction_version: int,
+        not_served: Container[str] = _NO_CLIENTS_MARKERS,
     ) -> list[ErrorCode]:
-        """A code for each: with one bad partition nothing is added."""
+        """A code for each: with one bad partition nothing is added. `not_served`: topics of which none may be."""
         if not _is_valid_id(transactional_id):
             return [ErrorCode.INVALID_REQUEST] * len(partitions)
-        bad = self._bad(partitions)
+        bad = self._bad(partitions, not_served)
         if bad is not None:
             return bad
 
@@ -288,12 +301,14 @@ class TransactionCoordinator:
             return [coordinator_error(error)] * len(partitions)
         return codes
 
-    def _bad(self, partitions: Sequence[Partition]) -> list[ErrorCode] | None:
+    def _bad(
+        self, partitions: Sequence[Partition], not_served: Container[str] = _NO_CLIENTS_MARKERS
+    ) -> list[ErrorCode] | None:
         topics = self._topics().topics
         codes = []
         for name, number in partitions:
             topic = topics.get(name)
-            if name in _NO_CLIENTS_MARKERS:
+            if name in not_served:
                 codes.append(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             elif topic is None or not 0 <= number < len(topic.partitions):
                 codes.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -343,11 +358,10 @@ class TransactionCoordinator:
         self, request: DescribeTransactionsRequest, context: RequestContext
     ) -> DescribeTransactionsResponse:
         """DescribeTransactions 0. An id's failure is its own."""
-        states = []
-        for number, transactional_id in enumerate(request.transactional_ids, 1):
-            states.append(await self._described(transactional_id))
-            if number % _AT_ONCE_MAX == 0:
-                await asyncio.sleep(0)
+        states: list[DescribedTransaction] = []
+        for start in range(0, len(request.transactional_ids), _AT_ONCE_MAX):  # together, they share proofs of ownership
+            some = request.transactional_ids[start : start + _AT_ONCE_MAX]
+            states += await asyncio.gather(*(self._described(transactional_id) for transactional_id in some))
         return DescribeTransactionsResponse(transaction_states=states)
 
     async def _described(self, transactional_id: str) -> DescribedTransaction:
@@ -385,9 +399,12 @@ class TransactionCoordinator:
         except KafkaError as error:
             return ListTransactionsResponse(error_code=coordinator_error(error))
         listed = []
+        looked_at = 0
         for shard in shards:
-            for number, one in enumerate(list(shard.transactions.values()), 1):
-                if number % _AT_ONCE_MAX == 0:
+            for one in list(shard.transactions.values()):
+                looked_at += _ID_COST + len(one.transactional_id)
+                if looked_at > _LISTED_PER_TURN_MAX:
+                    looked_at = 0
                     await asyncio.sleep(0)
                 value = one.value
                 if value is not None and wanted.takes(one.transactional_id, value, self._clock.now_ms()):

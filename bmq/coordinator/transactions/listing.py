@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import re2
 
-from bmq.coordinator.transactions.transaction import NO_START_MS
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.list_transactions_request import ListTransactionsRequest
@@ -26,6 +25,9 @@ STATE_NAMES: Final = {
 """As Kafka names them to clients."""
 PATTERN_LENGTH_MAX: Final = 10_000
 """Characters; RE2 takes time and memory in proportion."""
+_PATTERN_BYTES_MAX: Final = 128 * 1024
+"""Of the compiled pattern with its cache: repetitions of repetitions are short to write. Bounds the time for a character of an
+id, some 10 us for the worst pattern that is taken."""
 
 _STATUSES: Final = {name: status for status, name in STATE_NAMES.items()}
 
@@ -55,7 +57,8 @@ class ListFilter:
             return False
         if self._producer_ids and value.producer_id not in self._producer_ids:
             return False
-        if self._duration_ms >= 0 and (value.start_ms == NO_START_MS or now_ms - value.start_ms <= self._duration_ms):
+        # As in Kafka an id that had no transaction yet has one of any duration: its start is before all times.
+        if self._duration_ms >= 0 and now_ms - value.start_ms <= self._duration_ms:
             return False
         return self._pattern is None or self._pattern.fullmatch(transactional_id) is not None
 
@@ -63,6 +66,10 @@ class ListFilter:
 def _compiled(pattern: str) -> Any:
     options = re2.Options()
     options.log_errors = False
+    options.max_mem = _PATTERN_BYTES_MAX
+    options.never_capture = (
+        True  # with groups to fill the time is their number times the pattern's length, for each character
+    )
     try:
         if len(pattern) > PATTERN_LENGTH_MAX:
             raise re2.error(f"a pattern of {len(pattern)} characters, {PATTERN_LENGTH_MAX} are allowed")

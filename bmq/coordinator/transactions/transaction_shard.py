@@ -116,6 +116,8 @@ class TransactionShard(Shard):
         self._is_live = False
         self._abort_check_ms = NEVER_MS
         self._expiry_check_ms = NEVER_MS
+        self._is_aborting = False
+        self._is_expiring = False
 
     @property
     def coordinator_epoch(self) -> int:
@@ -220,7 +222,8 @@ class TransactionShard(Shard):
         except struct.error as error:
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"a name of a transaction is too long: {error}") from error
         size_bytes = len(key) + len(data)
-        if size_bytes > self._config.message_max_bytes:
+        # An end adds some bytes to what was accepted. Refused, it would leave the transaction open for ever.
+        if size_bytes > self._config.message_max_bytes and not is_prepared(value):
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE,
                 f"a transaction's record of {size_bytes} bytes, {self._config.message_max_bytes} are allowed",
@@ -341,33 +344,41 @@ class TransactionShard(Shard):
     def tick(self, now: Moment) -> None:
         if now.loop_ms >= self._abort_check_ms:
             self._abort_check_ms = now.loop_ms + self._config.abort_timed_out_interval_ms
-            self._spawn(self._abort_timed_out(list(self._ongoing.values())))
+            if not self._is_aborting:
+                self._spawn(self._abort_timed_out(list(self._ongoing.values())))
         if now.loop_ms >= self._expiry_check_ms:
             self._expiry_check_ms = now.loop_ms + self._config.remove_expired_interval_ms
-            self._spawn(self._remove_expired(list(self.transactions.values())))
+            if not self._is_expiring:
+                self._spawn(self._remove_expired(list(self.transactions.values())))
 
     async def _abort_timed_out(self, ongoing: Sequence[Transaction]) -> None:
-        for some in self._slices(ongoing):
-            for transaction in some:
-                try:
-                    await self._abort_if_timed_out(transaction)
-                except BmqError as error:  # the next round tries again
-                    _log.warning("transaction_not_aborted", id=transaction.transactional_id, error=str(error))
-            await asyncio.sleep(0)
+        self._is_aborting = True
+        try:
+            for some in self._slices(ongoing):
+                appended: list[asyncio.Future[int]] = []
+                for transaction in some:
+                    try:
+                        appended += await self._abort_if_timed_out(transaction)
+                    except BmqError as error:  # the next round tries again
+                        _log.warning("transaction_not_aborted", id=transaction.transactional_id, error=str(error))
+                await _settled(appended)
+        finally:
+            self._is_aborting = False
 
-    async def _abort_if_timed_out(self, transaction: Transaction) -> None:
+    async def _abort_if_timed_out(self, transaction: Transaction) -> Sequence[asyncio.Future[int]]:
+        """The append that aborts it, if it is that late."""
         value = transaction.value
         if value is None or transaction.pending is not None or not is_timed_out(value, self._clock.now_ms()):
-            return
+            return ()
         outcome = abort_timed_out(value, self._clock.now_ms())
         if outcome is not None and outcome.needs_producer_id:
             producer_id = await self._producer_ids.next()
             if transaction.value is not value or transaction.pending is not None or self.is_lost:
-                return
+                return ()
             outcome = abort_timed_out(value, self._clock.now_ms(), producer_id)
         if outcome is None or outcome.write is None:
-            return
-        self._append_pending(
+            return ()
+        done = self._append_pending(
             transaction, outcome.write.status, self._record(transaction.transactional_id, outcome.write)
         )
         self._metrics.timed_out += 1
@@ -378,22 +389,35 @@ class TransactionShard(Shard):
             producer_epoch=value.producer_epoch,
             timeout_ms=value.timeout_ms,
         )
+        return (done,)
 
     async def _remove_expired(self, transactions: Sequence[Transaction]) -> None:
-        for some in self._slices(transactions):
-            for transaction in some:
-                value = transaction.value
-                if value is None or transaction.pending is not None:
-                    continue
-                if is_expired(value, self._clock.now_ms(), self._config.transactional_id_expiration_ms):
-                    key = encode_key(TransactionKey(transactional_id=transaction.transactional_id))
-                    self._append_pending(transaction, TransactionStatus.DEAD, (key, None))
-            await asyncio.sleep(0)
+        self._is_expiring = True
+        try:
+            for some in self._slices(transactions):
+                appended: list[asyncio.Future[int]] = []
+                for transaction in some:
+                    value = transaction.value
+                    if value is None or transaction.pending is not None:
+                        continue
+                    if is_expired(value, self._clock.now_ms(), self._config.transactional_id_expiration_ms):
+                        key = encode_key(TransactionKey(transactional_id=transaction.transactional_id))
+                        appended.append(self._append_pending(transaction, TransactionStatus.DEAD, (key, None)))
+                await _settled(appended)
+        finally:
+            self._is_expiring = False
 
     def _slices(self, things: Sequence[T]) -> Iterator[Sequence[T]]:
         """For one turn of the event loop each."""
         for start in range(0, len(things), self._config.ids_per_turn_max):
             yield things[start : start + self._config.ids_per_turn_max]
+
+
+async def _settled(appended: Sequence[asyncio.Future[int]]) -> None:
+    """Let the loop run, and what was appended become durable or fail: clients' records are not to be refused for want of room."""
+    await asyncio.sleep(0)
+    if appended:
+        await asyncio.wait(appended)
 
 
 def _encoded(transactional_id: str, value: TransactionValue) -> tuple[bytes, bytes]:

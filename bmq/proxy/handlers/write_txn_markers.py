@@ -66,6 +66,8 @@ def _marker(asked: WritableTxnMarker) -> TransactionMarker:
 async def _write(services: Services, marker: TransactionMarker, name: str, number: int) -> ErrorCode:
     if name in INTERNAL_TOPICS and name != OFFSETS_TOPIC_NAME:
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED  # these logs belong to their coordinators alone
+    if marker.producer_id < 0 or marker.producer_epoch < 0 or marker.transaction_version < 0:
+        return ErrorCode.UNKNOWN_SERVER_ERROR  # Kafka's answer: there is no batch for it
     topic = services.controller.image.topics.get(name)
     if topic is None or topic.partition(number) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -17,6 +17,11 @@ from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
+from bmq.protocol.messages.add_partitions_to_txn_request import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from bmq.protocol.messages.describe_transactions_request import DescribeTransactionsRequest
 from bmq.protocol.messages.list_transactions_request import ListTransactionsRequest
 from bmq.protocol.messages.write_txn_markers_request import (
@@ -309,6 +314,8 @@ def test_an_operators_markers_go_to_the_owners() -> None:
             markers=[
                 WritableTxnMarker(producer_id=7, producer_epoch=3, topics=topics, coordinator_epoch=5),
                 WritableTxnMarker(producer_id=8, producer_epoch=1, topics=topics[:1], transaction_result=True),
+                WritableTxnMarker(producer_id=-1, producer_epoch=0, topics=topics[:1]),
+                WritableTxnMarker(producer_id=9, producer_epoch=-1, topics=topics[:1]),
             ]
         )
         cluster.nodes[2].own_markers.refusals = [E.INVALID_PRODUCER_EPOCH]
@@ -321,6 +328,8 @@ def test_an_operators_markers_go_to_the_owners() -> None:
         assert told_codes == [
             (7, [refused, 3, 0, 3, E.TOPIC_AUTHORIZATION_FAILED]),
             (8, [0, E.UNKNOWN_TOPIC_OR_PARTITION, 0]),
+            (-1, [E.UNKNOWN_SERVER_ERROR] * 3),
+            (9, [E.UNKNOWN_SERVER_ERROR] * 3),
         ]
         aborted, committed = TransactionMarker(7, 3, 5, False), TransactionMarker(8, 1, 0, True)
         assert sorted(cluster.written()) == [(1, "t", 0, aborted), (1, "t", 0, committed), (2, "t", 1, committed)]
@@ -339,3 +348,25 @@ def test_nobody_waits_for_ever_for_a_bug() -> None:
         assert error.value.code is E.UNKNOWN_SERVER_ERROR
 
     told(story)
+
+
+@pytest.mark.timeout(20)
+def test_a_request_about_very_many_ids_is_refused_in_time_that_grows_with_them_alone() -> None:
+    async def story(cluster: TransactionCluster, client: TransactionClient) -> None:
+        asked = [
+            AddPartitionsToTxnTransaction(
+                transactional_id=f"id-{number}",
+                producer_id=number,
+                producer_epoch=0,
+                topics=[AddPartitionsToTxnTopic(name="t", partitions=[number])],
+            )
+            for number in range(10_000)
+        ]
+        answer = await client.ask(ApiKey.ADD_PARTITIONS_TO_TXN, AddPartitionsToTxnRequest(transactions=asked), 5)
+        results = answer.results_by_transaction
+        refusals = [(one.transactional_id, one.topic_results[0].results_by_partition[0]) for one in results]
+        assert [name for name, _ in refusals] == [one.transactional_id for one in asked]
+        assert {result.partition_error_code for _, result in refusals} == {E.NOT_COORDINATOR}
+        assert [result.partition_index for _, result in refusals] == list(range(10_000))
+
+    told(story, has_topic=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.describe_transactions_request import DescribeTransactionsRequest
 from bmq.protocol.messages.end_txn_request import EndTxnRequest
 from bmq.protocol.messages.list_transactions_request import ListTransactionsRequest
+from bmq.protocol.record_batch import batches
 from bmq.protocol.transaction_records import TransactionStatus
 from tests.unit.coordinator.transactions.world import FAST, TIMEOUT_MS, World, virtual
 
@@ -112,6 +114,10 @@ def test_offsets_join_the_transaction() -> None:
         assert await world.add_offsets(producer) == 0
         (partitions,) = world.state().partitions or ()
         assert partitions.topic == OFFSETS_TOPIC
+        assert await world.add(producer, (OFFSETS_TOPIC, 1)) == [E.TOPIC_AUTHORIZATION_FAILED], (
+            "for groups' coordinators"
+        )
+        assert await world.claim(producer, (OFFSETS_TOPIC, partitions.partition_ids[0])) == [0]
         await world.end(producer)
         await settled(world, S.COMPLETE_COMMIT)
         assert [written[0] for written in world.markers.written] == [OFFSETS_TOPIC]
@@ -560,8 +566,8 @@ def test_describe_and_list() -> None:
         assert await listed(transactional_id_pattern="app") == set(), "the whole id is matched"
         assert await listed(transactional_id_pattern="") == both
         await asyncio.sleep(5)
-        assert await listed(duration_filter=4_000) == {("app-b", "Ongoing")}
-        assert await listed(duration_filter=6_000) == set()
+        assert await listed(duration_filter=4_000) == both
+        assert await listed(duration_filter=6_000) == {("app-a", "Empty")}, "as in Kafka"
         request = ListTransactionsRequest(state_filters=["Ongoing", "Sleeping"])
         answer = await world.ask(ApiKey.LIST_TRANSACTIONS, request, 0)
         assert list(answer.unknown_state_filters) == ["Sleeping"] and len(answer.transaction_states) == 1
@@ -592,6 +598,109 @@ def test_verification_in_one_process() -> None:
         assert world.coordinator.metrics.verifications == 8
         states = next(metric for metric in world.coordinator.metrics.collect())
         assert {sample.labels["state"]: sample.value for sample in states.samples}["Ongoing"] == 1
+        await world.coordinator.close()
+
+    virtual(main)
+
+
+@pytest.mark.parametrize("is_added_by_owners", [False, True])
+def test_a_transaction_that_can_take_no_more_partitions_ends(is_added_by_owners: bool) -> None:
+    """The record of its end is longer than the one that was still accepted."""
+
+    async def main() -> None:
+        for message_max_bytes in range(200, 212):
+            world = World(replace(FAST, message_max_bytes=message_max_bytes))
+            for number in range(60):
+                world.topics.add(f"topic{number}", 100 + number)
+            add = world.claim if is_added_by_owners else world.add
+            for transactional_id, is_timed_out in (("late", True), ("early", False)):
+                producer = await world.begun(transactional_id)
+                codes = [0]
+                for number in range(200):
+                    partition = (f"topic{number // 4}", number % 4)
+                    codes = await add(producer, partition, transactional_id=transactional_id)
+                    if codes[0]:
+                        break
+                assert codes == [E.UNKNOWN_SERVER_ERROR], "as Kafka calls a record of a state that is too large"
+                if is_timed_out:
+                    await asyncio.sleep(TIMEOUT_MS / 1000 + 2)
+                else:
+                    version = 5 if is_added_by_owners else 3
+                    assert (await world.end(producer, version=version, transactional_id=transactional_id))[0] == 0
+                await settled(world, S.COMPLETE_ABORT if is_timed_out else S.COMPLETE_COMMIT, transactional_id)
+            await world.coordinator.close()
+
+    virtual(main)
+
+
+def test_many_ids_are_described_with_few_proofs() -> None:
+    async def main() -> None:
+        world = World()
+        await world.begun()
+        before = world.log.proof_count
+        names = ["id", *(f"nobody-{number}" for number in range(700))]
+        answer = await world.ask(ApiKey.DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest(transactional_ids=names), 0)
+        assert [one.transactional_id for one in answer.transaction_states] == names
+        assert [one.error_code for one in answer.transaction_states] == [0] + [E.TRANSACTIONAL_ID_NOT_FOUND] * 700
+        assert world.log.proof_count - before <= 4
+        await world.coordinator.close()
+
+    virtual(main)
+
+
+@pytest.mark.parametrize("what", ["expire", "time out"])
+def test_many_ids_that_are_due_at_once_leave_room_for_clients(what: str) -> None:
+    async def main() -> None:
+        config = replace(FAST, transactional_id_expiration_ms=100_000, ids_per_turn_max=10)
+        world = World(config)
+        for number in range(95):
+            producer = await world.begun(f"id-{number}")
+            if what == "time out":
+                assert await world.claim(producer, ("t", 0), transactional_id=f"id-{number}") == [0]
+        appended = len(world.log.batches)
+        world.log.is_acknowledging = False
+        await asyncio.sleep(200)
+        written = [header for batch in world.log.batches[appended:] for _, header in batches(batch.data)]
+        waiting = sum(header.record_count for header in written)
+        assert waiting == 10, "those of one turn are on their way; the others wait for them"
+        world.log.is_acknowledging = True
+        world.log.acknowledge()
+        await asyncio.sleep(20)
+        transactions = world.shard("id-0").transactions.values()
+        if what == "time out":
+            assert {one.value.status for one in transactions if one.value is not None} == {S.COMPLETE_ABORT}
+        else:
+            assert not transactions
+        await world.coordinator.close()
+
+    virtual(main)
+
+
+@pytest.mark.timeout(60)
+def test_no_pattern_holds_up_other_requests_for_long() -> None:
+    async def main() -> None:
+        world = World()
+        await world.begun("ab" * 16_000)
+        for number in range(20):
+            await world.begun(f"{number}" + "ab" * 1_000)
+        turns = 0
+
+        async def count_turns() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count_turns())
+        for pattern in ("(.*)*" * 500, "((((a|b)*)*)*)*" * 100, ".*a.{500}c", "(((x{1000}){1000}){1000})"):
+            before, began_s = turns, time.perf_counter()
+            answer = await world.ask(
+                ApiKey.LIST_TRANSACTIONS, ListTransactionsRequest(transactional_id_pattern=pattern), 2
+            )
+            assert answer.error_code in (E.NONE, E.INVALID_REGULAR_EXPRESSION)
+            assert time.perf_counter() - began_s < 5, pattern
+            assert answer.error_code or turns - before > 3
+        counting.cancel()
         await world.coordinator.close()
 
     virtual(main)
