@@ -37,6 +37,11 @@ class LocalShards:
         topic = self._image().topics.get(self._name)
         return [] if topic is None else [p.partition for p in topic.partitions if p.leader == self._node_id]
 
+    def inherited(self) -> Sequence[int]:
+        topic = self._image().topics.get(self._name)
+        mine = [] if topic is None else [each for each in topic.partitions if each.leader == self._node_id]
+        return [each.partition for each in mine if each.leader_epoch > 0]  # that of a new one is 0
+
     async def open(self, shard: int) -> ReplayableLog:
         """Raises KafkaError COORDINATOR_NOT_AVAILABLE (no topic yet), and what PartitionManager.leader_of does."""
         topic = self._image().topics.get(self._name)
