@@ -11,7 +11,7 @@ SEEDS ?= 1000
 # What the installed package is made of besides its Python modules, which an editable install reads in place.
 PACKAGE := pyproject.toml setup.py $(wildcard bmq/hdfs/proto/*.proto)
 
-.PHONY: help run install tools jars check test test-bare bench bench-hdfs bench-cluster bench-core bench-loads bench-groups bench-all soak soak-cluster plot simulate mutants clean
+.PHONY: help run install tools jars check test test-bare bench bench-hdfs bench-cluster bench-core bench-loads bench-groups bench-all soak soak-cluster etl plot simulate mutants clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; do \
@@ -78,6 +78,10 @@ soak: $(VENV)/.installed-dev tools $(JARS)/hadoop/.fetched ## random faults unde
 soak-cluster: SOAK_MINUTES ?= 30
 soak-cluster: $(VENV)/.installed-dev tools $(JARS)/hadoop/.fetched $(JARS)/zookeeper/.fetched ## the same for nodes on hosts of their own, as root
 	@$(BIN)/python -m tests.soak.cluster --minutes $(SOAK_MINUTES) --hazards $(HAZARDS)
+
+etl: SOAK_MINUTES ?= 10
+etl: $(VENV)/.installed-dev tools $(JARS)/kafka/.fetched $(JARS)/hadoop/.fetched $(JARS)/zookeeper/.fetched ## copiers by transactions, killed as often as the nodes: etl_lost_or_doubled
+	@$(BIN)/python -m tests.soak.etl --minutes $(SOAK_MINUTES)
 
 plot: $(VENV)/.installed-bench ## draw bench/results/*.svg again, and write the README's figures
 	@$(BIN)/python -m bench.plot

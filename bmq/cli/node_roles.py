@@ -412,6 +412,7 @@ class NodeRoles:
         self.router.image_changed(old, new)
         self.routed_groups.image_changed(old, new)
         self.routed_transactions.image_changed(old, new)
+        self.transactions.shards_changed()
         self.remote_controller.image_changed()
         gone = [topic.name for topic_id, topic in old.topics_by_id.items() if topic_id not in new.topics_by_id]
         if gone:
@@ -426,6 +427,7 @@ class NodeRoles:
         self.router.wake()
         self.routed_groups.changed()
         self.routed_transactions.changed()
+        self.transactions.shards_changed()
 
     def _suspect(self, claim: ControllerClaim) -> None:
         if ROLE_CONTROLLER in self._ground.roles:

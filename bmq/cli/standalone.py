@@ -191,6 +191,7 @@ class StandaloneServer:
         roles = self._roles = self._build(node, manager, controller)
         self._stalls.start()
         await self._proxy.serve(roles.services)
+        roles.transactions.shards_changed()
         # Whoever asks for a partition starts it; the others follow behind, those that were not sealed cleanly first.
         self._tasks = (
             loop.create_task(self._watch_metadata(manager, metadata_log, controller)),

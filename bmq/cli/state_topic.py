@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bmq.broker.manager import PartitionManager
 from bmq.controller.runtime import Controller
 from bmq.log.partition_log import ReplayableLog, TopicPartition
@@ -26,6 +28,10 @@ class StateTopic:
 
     def owned(self) -> range:
         return range(self.partition_count())
+
+    def inherited(self) -> Sequence[int]:
+        topic = self._controller.image.topics.get(self._name)
+        return [] if topic is None else [each.partition for each in topic.partitions if each.leader_epoch > 0]
 
     async def open(self, shard: int) -> ReplayableLog:
         topic = self._controller.image.topics.get(self._name)

@@ -34,6 +34,9 @@ class Shards(Protocol):
     def owned(self) -> Sequence[int]:
         """The partitions that are this process's to own, as far as it knows."""
 
+    def inherited(self) -> Sequence[int]:
+        """Those of them that had an owner before, so that something may lie in their logs."""
+
     async def open(self, shard: int) -> ReplayableLog:
         """The partition's log, writing; one process makes the topic on first use, a cluster's node does not.
 
@@ -87,6 +90,14 @@ class ShardDirectory(Generic[S]):
         self._slots = asyncio.Semaphore(config.shards_loading_max)
         self._is_closed = False
         self._told: dict[int, ErrorCode] = {}  # why a shard could not be loaded, while it cannot
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    def is_ready(self, number: int) -> bool:
+        """Whether the shard is loaded."""
+        return number in self.ready
 
     def number_of(self, key: str) -> int:
         return shard_of(key, self._shards.partition_count())

@@ -239,6 +239,23 @@ def test_aborted_transactions_are_known_after_a_restart_and_over_segments(new_se
     assert len(values_of(server, topic, "read_uncommitted")) == 12 * 150 + 1
 
 
+def test_a_transaction_left_open_is_aborted_after_a_restart_though_nobody_asks(new_server: ServerMaker) -> None:
+    server = new_server()
+    server.start()
+    topic = unique_name("topic")
+    create_topic(server, topic)
+    producer = transactional(server, unique_name("tx"), **{"transaction.timeout.ms": 5_000})
+    producer.begin_transaction()
+    send(producer, topic, [b"left open"])
+    assert producer.flush(30) == 0
+    server.kill()
+    producer.purge()
+    del producer  # it would ask for its coordinator
+    server.start()
+    eventually(lambda: end_offset(server, topic, IsolationLevel.READ_COMMITTED) == 2, 40, "the coordinator aborts")
+    assert values_of(server, topic, "read_committed") == []
+
+
 async def test_aiokafka_commits_aborts_and_sends_offsets(server: Server, make_topic: TopicMaker) -> None:
     topic, source, group = make_topic(), make_topic(), unique_name("aio")
     producer = AIOKafkaProducer(bootstrap_servers=server.bootstrap, transactional_id=unique_name("tx"))

@@ -46,7 +46,13 @@ REST_WAIT_S: Final = 3.0
 ENVIRONMENT: Final = {
     "BMQ_CLUSTER__ZOOKEEPER_SESSION_MS": "3000",
     "BMQ_HDFS__REPLICATION": "2",
-    "BMQ_KAFKA": json.dumps({"offsets.topic.num.partitions": "5", "group.initial.rebalance.delay.ms": "0"}),
+    "BMQ_KAFKA": json.dumps(
+        {
+            "offsets.topic.num.partitions": "5",
+            "transaction.state.log.num.partitions": "5",
+            "group.initial.rebalance.delay.ms": "0",
+        }
+    ),
 }
 
 _clusters: list[BmqCluster] = []

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 import structlog
 
 from bmq.coordinator.directory import ShardDirectory, Shards
+from bmq.coordinator.inherited_shards import InheritedShards
 from bmq.coordinator.log_errors import coordinator_error
 from bmq.coordinator.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, CurrentTopics
 from bmq.coordinator.transactions.config import TransactionConfig
@@ -136,13 +137,17 @@ class TransactionCoordinator:
         self._loop = asyncio.get_running_loop()
 
         def make(number: int, log: ReplayableLog, on_lost: Callable[[TransactionShard], None]) -> TransactionShard:
+            def lost(shard: TransactionShard) -> None:
+                on_lost(shard)
+                self._inherited.changed()  # its partition may be ours all the same
+
             return TransactionShard(
                 number,
                 log,
                 clock,
                 config,
                 self.metrics,
-                on_lost,
+                lost,
                 producer_ids=producer_ids,
                 markers=markers,
                 topics=topics,
@@ -150,6 +155,13 @@ class TransactionCoordinator:
             )
 
         self.directory = ShardDirectory(TransactionShard.kind, shards, make, config)
+        self._inherited = InheritedShards(
+            self.directory,
+            shards.inherited,
+            random,
+            retry_min_ms=config.retry_min_ms,
+            retry_max_ms=config.retry_max_ms,
+        )
         self._handlers: Final[Mapping[ApiKey, RequestMethod]] = {
             ApiKey.INIT_PRODUCER_ID: self.init_producer_id,
             ApiKey.ADD_PARTITIONS_TO_TXN: self.add_partitions_to_txn,
@@ -173,6 +185,10 @@ class TransactionCoordinator:
         """Load the id's shard, making the topic if there is none. Raises KafkaError (FindCoordinator)."""
         await self.directory.get(transactional_id)
 
+    def shards_changed(self) -> None:
+        """This process may have been given partitions that had another owner: what is settled there is carried out."""
+        self._inherited.changed()
+
     def resign(self, shard: int) -> None:
         """The shard's partition is another's now."""
         self.directory.resign(shard)
@@ -184,6 +200,7 @@ class TransactionCoordinator:
 
     async def close(self) -> None:
         """Send everybody who waits away and stop."""
+        self._inherited.close()
         await self.directory.close(snapshot_records_min=_CLOSE_SNAPSHOT_RECORDS_MIN)
 
     # ---------------------------------------------------------------- InitProducerId

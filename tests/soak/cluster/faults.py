@@ -5,31 +5,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
-from typing import Any, Final
+from typing import Final
 
+from tests.soak.cluster.orders import Orders
 from tests.soak.cluster.plan import CONTROLLER, Fault, Kind
 from tests.soak.cluster.site import Site
 from tests.soak.hazards import LATE_S, LATE_SHARE, lose_power
 from tests.support.cluster import ClusterNode
 
-REST_WAIT_S: Final = 5.0
-ORDER_WAIT_S: Final = 20.0
 MOVE_PAUSE_S: Final = 0.5
-ORDER_PAUSE_S: Final = 0.3
 NOBODYS: Final = (Kind.ZOOKEEPER_AWAY, Kind.DATANODE_KILL, Kind.MOVES, Kind.LATE_CALLS, Kind.POWER_LOSS)
 
 
-class OrderFailed(AssertionError):
-    """An operator's order was not carried out."""
-
-
 class Performer:
-    """`topic`: whose partitions are moved. `moved_count`, `drained_count`: orders that succeeded."""
+    """`topic`: whose partitions are moved. `moved_count`, `drained_count`: orders that succeeded. `orders`: knows those that did not."""
 
     def __init__(self, site: Site, topic: str, partitions: int) -> None:
         self.moved_count = 0
         self.drained_count = 0
-        self.order_failures: list[str] = []
+        self.orders = Orders(site.cluster)
         self._site = site
         self._topic = topic
         self._partitions = partitions
@@ -138,56 +132,13 @@ class Performer:
         until_s = loop.time() + fault.lasts_s
         while loop.time() < until_s:
             partition, to = random.randrange(self._partitions), random.choice(self._brokers)
-            path = f"/v1/topics/{self._topic}/partitions/{partition}/move"
-            self.moved_count += await self._order(path, {"to": to.node_id})
+            self.moved_count += await self.orders.move(self._topic, partition, to.node_id)
             await asyncio.sleep(MOVE_PAUSE_S)
 
     async def _drain(self, fault: Fault, node: ClusterNode) -> None:
-        self.drained_count += await self._order(f"/v1/nodes/{node.node_id}/drain")
+        self.drained_count += await self.orders.drain(node.node_id)
         await asyncio.sleep(fault.lasts_s)
-        await self._order(f"/v1/nodes/{node.node_id}/undrain")
-
-    async def _order(self, path: str, body: object = None) -> bool:
-        """Have it carried out, asking again when something beside it keeps the controller from it; whether it was."""
-        reason = "nobody was asked"
-        try:
-            async with asyncio.timeout(ORDER_WAIT_S):
-                while True:
-                    try:
-                        await self._carried_out(path, body)
-                    except OrderFailed as error:
-                        reason = str(error)
-                        await asyncio.sleep(ORDER_PAUSE_S)
-                    else:
-                        return True
-        except TimeoutError:
-            self.order_failures.append(f"{path}: not within {ORDER_WAIT_S:g} s: {reason}")
-            return False
-
-    async def _carried_out(self, path: str, body: object) -> None:
-        """One try, to the end of its task. Raises OrderFailed."""
-        node = await self._controller()
-        status, task = await asyncio.to_thread(node.call, "POST", path, body, REST_WAIT_S)
-        if status != 202:
-            raise OrderFailed(f"{status} {_reason(task)}")
-        while task["state"] == "running":
-            await asyncio.sleep(ORDER_PAUSE_S)
-            status, task = await asyncio.to_thread(node.call, "GET", f"/v1/tasks/{task['id']}", None, REST_WAIT_S)
-            if status != 200:
-                raise OrderFailed(f"{status} {_reason(task)}")
-        if task["error"]:
-            raise OrderFailed(task["error"])
-
-    async def _controller(self) -> ClusterNode:
-        while True:
-            node = await asyncio.to_thread(self._site.known_controller)
-            if node is not None:
-                return node
-            await asyncio.sleep(ORDER_PAUSE_S)
-
-
-def _reason(answer: Any) -> str:
-    return str(answer.get("detail", answer)) if isinstance(answer, dict) else str(answer)
+        await self.orders.undrain(node.node_id)
 
 
 _PERFORMERS: Final[dict[Kind, Callable[[Performer, Fault, ClusterNode], Awaitable[None]]]] = {

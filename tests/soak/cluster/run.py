@@ -134,7 +134,7 @@ class ClusterSoak:
     async def _fault(self, fault: Fault) -> tuple[str, float]:
         """Its name in the report, and when it began."""
         await asyncio.sleep(fault.after_s)
-        controller = await asyncio.to_thread(self._site.known_controller)
+        controller = await asyncio.to_thread(self._performer.orders.known_controller)
         victim = self._performer.victim(fault, controller)
         name = str(fault.kind)
         if victim is not None and victim is controller:
@@ -217,7 +217,7 @@ class ClusterSoak:
         report.refusals = roaming.refusals
         report.owner_changes = self._owners.change_count
         report.moved_count, report.drained_count = performer.moved_count, performer.drained_count
-        report.order_failures = performer.order_failures
+        report.order_failures = performer.orders.failures
         report.start_s, report.counters, report.memory = site.start_s, site.counters, site.memory
         report.log_events = site.log_events()
         if site.late_calls is not None:

@@ -7,11 +7,10 @@ import json
 import shutil
 import time
 from collections import Counter
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 import psutil
 
@@ -19,6 +18,7 @@ from bmq.dev.hadoop_configuration import ClusterPlan, DataNodePlan, NameNodePlan
 from bmq.dev.hdfs import HdfsCluster
 from bmq.dev.zookeeper import NAME, ZooKeeperNodePlan, ZooKeeperPlan, ZooKeeperServer
 from bmq.hdfs.config import Address
+from tests.soak.cluster.logs import log_events, mistakes
 from tests.soak.cluster.memory import NodeMemory
 from tests.soak.cluster.plan import Kind
 from tests.soak.cluster.roaming import Place
@@ -42,13 +42,6 @@ ENVIRONMENT: Final = {
     "BMQ_ROUTER__TAIL_CACHE_BYTES_MAX": str(8 * MIB),
     "BMQ_FETCH__READ_CACHE_BYTES_MAX": str(16 * MIB),
 }
-# What only a mistake of ours makes Python say.
-MISTAKES: Final = (
-    "Traceback (most recent call last)",
-    "was never retrieved",
-    "was never awaited",
-    "Task was destroyed",
-)
 
 
 class Site:
@@ -157,14 +150,6 @@ class Site:
         assert node.host is not None
         return node.host.address
 
-    def known_controller(self) -> ClusterNode | None:
-        """The node with the active controller, as the first one has it that answers."""
-        for node in self.cluster.healthy:
-            status, page = node.get("/v1/cluster")
-            if status == 200 and page["controller_id"] in self.cluster.nodes:
-                return self.cluster.node(page["controller_id"])
-        return None
-
     def end_expected(self, node: ClusterNode) -> None:
         """It is about to be ended; what it counted until now is kept."""
         self._expected.discard(node.node_id)
@@ -231,22 +216,11 @@ class Site:
 
     def log_events(self) -> Counter[str]:
         """How often each event of level warning or above was logged by the nodes, as `level event`."""
-        found: Counter[str] = Counter()
-        for node in self.nodes:
-            for line in node.process.log_file.read_text(errors="replace").splitlines():
-                event = _parsed(line)
-                if event.get("level") in ("warning", "error", "critical"):
-                    found[f"{event['level']} {event.get('event')}"] += 1
-        return found
+        return log_events(self.nodes)
 
     def tracebacks(self) -> list[str]:
         """What should not be in any log."""
-        return [
-            f"node {node.node_id} logged {sign!r}: {node.process.log_file}"
-            for node in self.nodes
-            for sign in MISTAKES
-            if sign in node.process.log_file.read_text(errors="replace")
-        ]
+        return mistakes(self.nodes)
 
 
 def first_line(error: BaseException) -> str:
@@ -257,16 +231,6 @@ def _last_words(node: ClusterNode) -> str:
     lines = node.process.log_of_this_run().splitlines()
     own = [line for line in lines if line.startswith("bmq: ")]
     return (own or lines or ["it said nothing"])[-1]
-
-
-def _parsed(line: str) -> Mapping[str, Any]:
-    if not line.startswith("{"):
-        return {}
-    try:
-        event = json.loads(line)
-    except ValueError:
-        return {}
-    return event if isinstance(event, dict) else {}
 
 
 def _hdfs_plan(address: str) -> ClusterPlan:

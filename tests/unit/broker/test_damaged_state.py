@@ -243,6 +243,9 @@ class Shards:
     def owned(self) -> range:
         return range(SHARDS)
 
+    def inherited(self) -> range:
+        return range(SHARDS)
+
     async def open(self, shard: int) -> PartitionLog:
         return await self._owner.manager.leader_of(TopicPartition(OFFSETS_ID, shard))
 

@@ -167,6 +167,9 @@ class FakeShards:
     def owned(self) -> range:
         return range(self._count)
 
+    def inherited(self) -> range:
+        return range(self._count if self.leader_epoch > 0 else 0)
+
     async def open(self, shard: int) -> ReplayableLog:
         if self.gate is not None:
             await self.gate.wait()

@@ -80,6 +80,10 @@ class NodeShards:
     def owned(self) -> list[int]:
         return [] if self._topic is None else [p.partition for p in self._topic.partitions if p.leader == self._node_id]
 
+    def inherited(self) -> list[int]:
+        """As if all were new: what is not asked for stays where it is."""
+        return []
+
     async def open(self, shard: int) -> PartitionLog:
         await asyncio.sleep(0.001)
         if shard not in self.owned() or shard in self.unassigned or self._topic is None:

@@ -77,6 +77,10 @@ class NodeShards:
         topic = self._cluster.image.topics.get(TRANSACTIONS_TOPIC_NAME)
         return [] if topic is None else [p.partition for p in topic.partitions if p.leader == self._node_id]
 
+    def inherited(self) -> list[int]:
+        """As if all were new: what is not asked for stays where it is."""
+        return []
+
     async def open(self, shard: int) -> PartitionLog:
         await asyncio.sleep(0.001)
         if shard not in self.owned():

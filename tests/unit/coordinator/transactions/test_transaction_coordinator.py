@@ -348,6 +348,76 @@ def test_the_next_owner_sends_the_markers_again_and_the_last_one_completes_nothi
     virtual(main)
 
 
+def test_the_next_owner_carries_out_a_settled_end_that_nobody_asks_about() -> None:
+    """Its client has had the answer, and may wait for the markers itself; the shard cannot be loaded at once."""
+
+    async def main() -> None:
+        world = World(shard_count=2)
+        for transactional_id in ("id", "ie"):
+            producer = await world.begun(transactional_id)
+            await world.claim(producer, ("t", 0), transactional_id=transactional_id)
+            world.markers.gate.clear()
+            assert (await world.end(producer, transactional_id=transactional_id))[0] == 0
+        assert len({world.shard(transactional_id).number for transactional_id in ("id", "ie")}) == 2
+        await world.coordinator.close()
+        heir = world.take_over()
+        world.shards.error = KafkaError(E.NOT_LEADER_OR_FOLLOWER)
+        heir.shards_changed()
+        await asyncio.sleep(10)
+        world.shards.error = None
+        world.markers.gate.set()
+        await asyncio.sleep(FAST.retry_max_ms / 1000 + 1)
+        assert {world.state(transactional_id).status for transactional_id in ("id", "ie")} == {S.COMPLETE_COMMIT}
+        assert [marker.coordinator_epoch for _, _, marker in world.markers.written] == [1, 1]
+        await heir.close()
+
+    virtual(main)
+
+
+def test_the_next_owner_ends_a_transaction_whose_time_is_over_though_nobody_asks() -> None:
+    async def main() -> None:
+        world = World()
+        await world.claim(await world.begun(), ("t", 0))
+        world.coordinator.resign(0)
+        world.take_over().shards_changed()
+        await asyncio.sleep(TIMEOUT_MS / 1000 + 2)
+        assert world.state().status == S.COMPLETE_ABORT
+        await world.coordinator.close()
+
+    virtual(main)
+
+
+def test_a_shard_that_fails_is_loaded_again_unless_the_coordinator_stops() -> None:
+    async def main() -> None:
+        world = World()
+        await world.begun()
+        world.coordinator.resign(0)
+        heir = world.take_over()
+        heir.shards_changed()
+        heir.shards_changed()
+        await asyncio.sleep(0.1)
+        world.shard().fail(RuntimeError("a bug"))
+        await asyncio.sleep(0.1)
+        assert world.state().status == S.EMPTY
+        await heir.close()
+        heir.shards_changed()
+        await asyncio.sleep(1)
+        assert not heir.directory.ready
+
+    virtual(main)
+
+
+def test_shards_that_had_no_owner_before_are_left_until_somebody_asks() -> None:
+    async def main() -> None:
+        world = World()
+        world.coordinator.shards_changed()
+        await asyncio.sleep(1)
+        assert not world.coordinator.directory.ready
+        await world.coordinator.close()
+
+    virtual(main)
+
+
 def test_a_shard_lost_in_the_middle_of_an_end() -> None:
     """The client hears that there is another coordinator, which has the outcome if it was written."""
 

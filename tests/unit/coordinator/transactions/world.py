@@ -92,11 +92,14 @@ class FakeProducerIds:
 
 
 class StateShards:
-    """`leader_epoch`: of the logs it opens from now on."""
+    """`leader_epoch`: of the logs it opens from now on. `is_former`: they have another owner now."""
 
-    def __init__(self, topics: FakeTopics, count: int) -> None:
-        self.logs: dict[int, FakePartitionLog] = {}
-        self.leader_epoch = 0
+    def __init__(
+        self, topics: FakeTopics, count: int, logs: dict[int, FakePartitionLog] | None = None, leader_epoch: int = 0
+    ) -> None:
+        self.logs: dict[int, FakePartitionLog] = {} if logs is None else logs
+        self.leader_epoch = leader_epoch
+        self.is_former = False
         self.error: BmqError | None = None
         self._topics = topics
         self._count = count
@@ -106,6 +109,14 @@ class StateShards:
 
     def owned(self) -> Sequence[int]:
         return range(self._count)
+
+    def inherited(self) -> Sequence[int]:
+        return self.owned() if self.leader_epoch > 0 and not self.is_former else ()
+
+    def heir(self) -> StateShards:
+        """The same partitions at their next owner."""
+        self.is_former = True
+        return StateShards(self._topics, self._count, self.logs, self.leader_epoch + 1)
 
     async def open(self, shard: int) -> ReplayableLog:
         if self.error is not None:
@@ -144,7 +155,7 @@ class World:
 
     def take_over(self) -> TransactionCoordinator:
         """The coordinator before goes on, and does not know that it was replaced."""
-        self.shards.leader_epoch += 1
+        self.shards = self.shards.heir()
         return self.restart()
 
     async def _make_topic(self, name: str) -> None:

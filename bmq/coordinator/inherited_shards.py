@@ -1,0 +1,90 @@
+"""Loads shards of other owners' partitions before anybody asks for them: work may wait in their logs that nobody asks about.
+
+The end of a transaction is such work: its client has had its answer, and whoever waits for the markers does not know which
+shard is to write them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from random import Random
+from typing import Protocol
+
+import structlog
+
+from bmq.aio.backoff import Backoff
+from bmq.coordinator.shard import Shard
+from bmq.protocol.errors import KafkaError
+
+_log = structlog.get_logger("bmq.coordinator")
+
+
+class Loads(Protocol):
+    """ShardDirectory is one; it says why a shard cannot be loaded."""
+
+    @property
+    def is_closed(self) -> bool: ...
+    def is_ready(self, number: int) -> bool: ...
+    async def load(self, number: int) -> Shard: ...
+
+
+class InheritedShards:
+    """`inherited()`: numbers of the shards that are ours now and were another owner's. Made inside the event loop."""
+
+    def __init__(
+        self,
+        directory: Loads,
+        inherited: Callable[[], Sequence[int]],
+        random: Random,
+        *,
+        retry_min_ms: int,
+        retry_max_ms: int,
+    ) -> None:
+        self._directory = directory
+        self._inherited = inherited
+        self._random = random
+        self._retry_min_ms = retry_min_ms
+        self._retry_max_ms = retry_max_ms
+        self._loop = asyncio.get_running_loop()
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._is_expected = False
+
+    def changed(self) -> None:
+        """What is ours may have changed, or a shard was lost: load what is missing, a moment later, until it is loaded."""
+        if not self._is_expected and not self._directory.is_closed:
+            self._is_expected = True
+            self._loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        self._is_expected = False
+        if self._directory.is_closed:
+            return
+        for number in self._inherited():
+            if number not in self._tasks and not self._directory.is_ready(number):
+                task = self._tasks[number] = self._loop.create_task(self._load(number))
+                task.add_done_callback(partial(self._ended, number))
+
+    async def _load(self, number: int) -> None:
+        backoff = Backoff(self._random, first_s=self._retry_min_ms / 1000, max_s=self._retry_max_ms / 1000)
+        while number in self._inherited() and not self._directory.is_ready(number) and not self._directory.is_closed:
+            try:
+                await self._directory.load(number)
+            except KafkaError:  # the directory has told why
+                await backoff.pause()
+
+    def _ended(self, number: int, task: asyncio.Task[None]) -> None:
+        del self._tasks[number]
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None:
+            _log.error("shard_not_loaded_early", shard=number, exc_info=error)
+        else:
+            self.changed()  # it may have been lost again a moment ago
+
+    def close(self) -> None:
+        """Load nothing more."""
+        for task in self._tasks.values():
+            task.cancel()
