@@ -120,10 +120,10 @@ def expect(code: int, *fine: ErrorCode) -> None:
     raise Violation(f"unexpected error {ErrorCode(code).name}")
 
 
-async def create_topic(client: Client, partitions: int, configs: dict[str, str]) -> None:
+async def create_topic(client: Client, partitions: int, configs: dict[str, str], name: str = TOPIC) -> None:
     async def attempt() -> None:
         topic = create_topics_request.CreatableTopic(
-            name=TOPIC,
+            name=name,
             num_partitions=partitions,
             replication_factor=-1,
             configs=[create_topics_request.CreatableTopicConfig(name=k, value=v) for k, v in configs.items()],
