@@ -61,7 +61,8 @@ def _run(history: History) -> Outcome:
         asyncio.set_event_loop(None)
         loop.discard()
     seen = history.history
-    outcome.acknowledged_batches, outcome.commits = seen.acknowledged_batches, seen.commits
+    outcome.acknowledged_batches += seen.acknowledged_batches
+    outcome.commits += seen.commits
     outcome.records, outcome.shortages = len(seen.acknowledged), seen.shortages
     outcome.plain_batches = seen.plain_batches
     counts = history.store.counts

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bmq.protocol.error_codes import ErrorCode
-from tests.simulation.clients import Client, Consumer, Unhappy
+from tests.simulation.clients import GROUP_KEY, Client, Consumer, Unhappy, find_coordinator
 from tests.simulation.committed_reads import fetch, group_offsets
 from tests.simulation.connection import Disconnected
 from tests.simulation.history import History
@@ -224,6 +224,7 @@ class Copying:
         """Copies one partition under an id of its own: who takes the id over goes on where this one was committed."""
         world = self.world
         await producer.start()
+        await producer.until_done(lambda: find_coordinator(producer, GROUP, GROUP_KEY))
 
         async def positions() -> dict[int, int]:
             return await group_offsets(producer, world.history, GROUP, self.source, [partition], is_stable=True)

@@ -20,13 +20,12 @@ from bmq.protocol.messages import (
     add_offsets_to_txn_request,
     add_partitions_to_txn_request,
     end_txn_request,
-    find_coordinator_request,
     init_producer_id_request,
     produce_request,
     txn_offset_commit_request,
 )
 from bmq.protocol.record_batch import Record, encode_batch
-from tests.simulation.clients import Address, Client, Unhappy, expect, now_ms
+from tests.simulation.clients import TRANSACTION_KEY, Address, Client, Unhappy, expect, find_coordinator, now_ms
 from tests.simulation.connection import Disconnected
 from tests.simulation.history import Violation
 from tests.simulation.late_requests import LateRequests
@@ -121,8 +120,7 @@ class TransactionalProducer(Client):
         await self.until_done(self._init)
 
     async def _find(self) -> None:
-        request = find_coordinator_request.FindCoordinatorRequest(key=self._identity.name, key_type=1)
-        expect((await self.request(ApiKey.FIND_COORDINATOR, 3, request)).error_code)
+        await find_coordinator(self, self._identity.name, TRANSACTION_KEY)
 
     async def _init(self) -> None:
         held = self.claim

@@ -13,7 +13,7 @@ from typing import Any
 
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.messages import list_transactions_request
-from tests.simulation.clients import TOPIC, Client, Unhappy, create_topic, expect
+from tests.simulation.clients import GROUP_KEY, TOPIC, Client, Unhappy, create_topic, expect, find_coordinator
 from tests.simulation.cluster import Cluster
 from tests.simulation.cluster_kind import ClusterKind
 from tests.simulation.committed_reads import Asker, Reader, end_offset, group_offsets, read_all
@@ -116,7 +116,7 @@ class Transactions(Cluster):
         deadline_s = self.loop.time() + SETTLE_S
         for place in (*SOURCES, *TARGETS):
             await self._until_closed(admin, place, deadline_s)
-        await admin.until_done(lambda: self._check_listed(admin, deadline_s))
+        await self._check_listed(deadline_s)
         everything = {
             place: await read_all(admin, self.seen, place, is_committed=False) for place in (*SOURCES, *TARGETS)
         }
@@ -125,6 +125,7 @@ class Transactions(Cluster):
         }
         self.seen.check_final(everything, committed)
         numbers = [number for _, number in SOURCES]
+        await admin.until_done(lambda: find_coordinator(admin, GROUP, GROUP_KEY))
         offsets = await admin.until_done(
             lambda: group_offsets(admin, self.seen, GROUP, SOURCE, numbers, is_stable=True)
         )
@@ -151,13 +152,21 @@ class Transactions(Cluster):
 
         await admin.until_done(attempt)
 
-    async def _check_listed(self, admin: Client, deadline_s: float) -> None:
-        """The coordinators have brought everything to an end, too."""
+    async def _check_listed(self, deadline_s: float) -> None:
+        """The coordinators have brought everything to an end, too. Each proxy lists the shards that clients find there."""
         request = list_transactions_request.ListTransactionsRequest(state_filters=UNFINISHED)
-        answer = await admin.request(ApiKey.LIST_TRANSACTIONS, 0, request)
-        expect(answer.error_code)
-        if answer.transaction_states:
-            if self.loop.time() > deadline_s:
-                raise Violation(f"not brought to an end: {answer.transaction_states}")
-            await asyncio.sleep(0.5)
-            raise Unhappy("a transaction is open")
+        for node in self.nodes.values():
+            asker = Client("lister", lambda node=node: node.address, self._dice("lister"))  # type: ignore[misc]
+
+            async def attempt(asker: Client = asker) -> None:
+                answer = await asker.request(ApiKey.LIST_TRANSACTIONS, 0, request)
+                expect(answer.error_code)
+                if answer.transaction_states:
+                    if self.loop.time() > deadline_s:
+                        raise Violation(f"not brought to an end: {answer.transaction_states}")
+                    await asyncio.sleep(0.5)
+                    raise Unhappy("a transaction is open")
+
+            if "proxy" in self.kind.roles[node.node_id]:
+                await asker.until_done(attempt)
+                asker.disconnect()
