@@ -23,10 +23,10 @@ run: install ## start bmq on 127.0.0.1:9092 (Kafka) and 127.0.0.1:8080 (REST); d
 install: $(VENV)/.compiled ## make .venv with the `bmq` command in it
 
 tools: ## install what the tests need besides Python: Java, Maven, kcat, libfaketime, ip, mkfs.ext4, a C compiler, librdkafka (apt as root, else a sentence)
-	@deploy/dev/install-tools.sh java mvn kcat faketime ip mkfs.ext4 cc librdkafka
+	@deploy/dev/install-tools.sh java javac mvn kcat faketime ip mkfs.ext4 cc librdkafka
 
 # Java and Maven are looked for only when something has to be fetched.
-jars: $(JARS)/kafka/.fetched $(JARS)/spark/.fetched $(JARS)/hadoop/.fetched $(JARS)/zookeeper/.fetched ## fetch jars
+jars: $(JARS)/kafka/.fetched $(JARS)/kafka-streams/.fetched $(JARS)/spark/.fetched $(JARS)/hadoop/.fetched $(JARS)/zookeeper/.fetched ## fetch jars
 
 check: $(VENV)/.installed-dev ## lint, types, import contracts and unit tests; STAGES="lint unit" for these alone
 	@$(BIN)/python tools/stages.py check $(STAGES)

@@ -24,6 +24,7 @@ import uvloop
 
 from bmq.log.config import LogConfig
 from bmq.log.partition_log import AppendDone, AppendResult, TopicPartition
+from bmq.log.transactions import TransactionClaim
 from bmq.metadata.image import MetadataImage, Node, PartitionImage, TopicImage
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import decode_response, encode_request
@@ -62,7 +63,13 @@ class InstantLog:
         self._next_offset = 0
 
     def append(
-        self, records: memoryview, done: AppendDone, *, is_internal: bool = False, is_acks_all: bool = True
+        self,
+        records: memoryview,
+        done: AppendDone,
+        *,
+        is_internal: bool = False,
+        is_acks_all: bool = True,
+        claim: TransactionClaim | None = None,
     ) -> None:
         self._next_offset += 1
         done(AppendResult(ErrorCode.NONE, self._next_offset, -1, 0))

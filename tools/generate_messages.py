@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).parent))
 
 from kio.schema.index import api_key_map
-from later_fields import LATER_FIELDS
+from later_fields import LATER_FIELDS, REPLACED_FIELDS
 from schema_fields import WireField, wire_fields
 
 from bmq.protocol.apis import ALL_APIS, OWN_API_KEYS_FROM, Api
@@ -90,7 +90,9 @@ def collect(versions: dict[int, type]) -> dict[str, VersionFields]:
     classes: dict[str, VersionFields] = {}
 
     def add(entity: type, version: int) -> None:
-        fields = wire_fields(entity) + LATER_FIELDS.get((entity.__name__, version), ())
+        replaced = REPLACED_FIELDS.get((entity.__name__, version), {})
+        fields = tuple(replaced.get(field.name, field) for field in wire_fields(entity))
+        fields += LATER_FIELDS.get((entity.__name__, version), ())
         classes.setdefault(entity.__name__, {})[version] = fields
         for field in fields:
             if field.entity is not None:

@@ -1,8 +1,10 @@
 """Fields that Kafka 4.4 added and kio's schemas (Kafka 4.3) do not have yet, and our own between nodes (tags from 10,000).
 
-Keyed by (class name, version): the message version equals the newest kio has, with these fields appended.
-Sources: KIP-1242 (ApiVersions 5: ClusterId, nullable, and NodeId, default -1, neither tagged), Kafka 4.4's
-DeleteGroupsResponse.json (version 3).
+Keyed by (class name, version): the message version equals the newest kio has, with these fields appended
+(LATER_FIELDS), and with fields that end there replaced by others in their places (REPLACED_FIELDS, by the old name).
+Sources: KIP-1319 (TxnOffsetCommit 6: topic ids in place of names, in the form OffsetCommit 10 has), KIP-1242
+(ApiVersions 5: ClusterId, nullable, and NodeId, default -1, neither tagged), Kafka 4.4's DeleteGroupsResponse.json
+(version 3).
 """
 
 from schema_fields import WireField
@@ -23,4 +25,10 @@ LATER_FIELDS: dict[tuple[str, int], tuple[WireField, ...]] = {
     # Why a node was refused: one sentence for whoever started it.
     ("BrokerRegistrationResponse", 4): (WireField("error_message", "string", "str", None, False, True, 10_000, None),),
     ("DeletableGroupResult", 3): (WireField("error_message", "string", "str", None, False, True, None, None),),
+}
+
+_TOPIC_ID_FOR_NAME = {"name": WireField("topic_id", "uuid", "UUID", None, False, True, None, None)}
+REPLACED_FIELDS: dict[tuple[str, int], dict[str, WireField]] = {
+    ("TxnOffsetCommitRequestTopic", 6): _TOPIC_ID_FOR_NAME,
+    ("TxnOffsetCommitResponseTopic", 6): _TOPIC_ID_FOR_NAME,
 }

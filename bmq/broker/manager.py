@@ -17,12 +17,13 @@ import structlog
 from bmq.broker.metrics import BrokerCollector
 from bmq.broker.partition_states import Fenced, Offline
 from bmq.broker.runtime import PartitionRuntime
-from bmq.broker.surroundings import BrokerSettings, Surroundings
+from bmq.broker.surroundings import USUAL_RETRY, BrokerSettings, Surroundings, VerificationRetry
 from bmq.log.clock import Clock
 from bmq.log.config import LogConfig
 from bmq.log.names import EpochListing, partition_directory
 from bmq.log.partition_log import PartitionStarting, TopicPartition
 from bmq.log.store import SegmentStore, StoreError
+from bmq.log.transactions import TransactionVerifier
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 
@@ -99,6 +100,11 @@ class PartitionManager:
     def on_owned(self, tell: Callable[[], None]) -> None:
         """Call `tell` whenever this process has begun to own a partition."""
         self._on_owned = tell
+
+    def use_transactions(self, verifier: TransactionVerifier, retry: VerificationRetry = USUAL_RETRY) -> None:
+        """Take transactional batches from now on, and ask this about them."""
+        self.surroundings.transactions = verifier
+        self.surroundings.verification_retry = retry
 
     def expect(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
         """Announce an assignment at this epoch; until it comes, `leader_of` waits, at most `start_wait_max_s`.

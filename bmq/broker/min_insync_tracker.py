@@ -74,7 +74,7 @@ class MinInsyncTracker:
 
     def note_unconfirmed(self, header: BatchHeader, base_offset: int, now_s: float) -> None:
         """A batch of this producer is in the log, perhaps on too few nodes."""
-        if header.producer_id >= 0:
+        if header.producer_id >= 0 and header.base_sequence >= 0:
             known = self.unconfirmed.get(header.producer_id)
             if known is None or known.base_offset <= base_offset or known.producer_epoch != header.producer_epoch:
                 self.unconfirmed.pop(header.producer_id, None)  # they stand in the order of their times
@@ -90,7 +90,12 @@ class MinInsyncTracker:
             del unconfirmed[producer_id]
 
     def is_unconfirmed(self, header: BatchHeader, now_s: float) -> bool:
-        """Whether the producer of this batch still has to hear of an earlier one."""
+        """Whether the producer of this batch still has to hear of an earlier one.
+
+        What coordinators write for producers has no sequence, and nothing that is repeated has to be told from it.
+        """
+        if header.base_sequence < 0:
+            return False
         known = self.unconfirmed.get(header.producer_id)
         if known is None:
             return False

@@ -14,6 +14,7 @@ from bmq.broker.partition_load import PartitionLoad
 from bmq.broker.segment_lifecycle import SegmentLifecycle
 from bmq.broker.surroundings import Surroundings
 from bmq.broker.tail_cache import PartitionTail
+from bmq.log.aborted_transactions import AbortedTransactions
 from bmq.log.config import LogConfig
 from bmq.log.damage import StateDamaged
 from bmq.log.partition_files import PartitionFiles
@@ -131,9 +132,19 @@ class LogReader(ABC):
         """As PartitionLog.max_timestamp."""
         return await self._reading(find_max_timestamp)
 
+    @property
+    def aborted(self) -> AbortedTransactions:
+        """All that the log knows of, also those whose marker is not durable yet."""
+        return self._producers.aborted
+
     def aborted_transactions(self, from_offset: int, to_offset: int) -> Sequence[AbortedTransaction]:
         """As PartitionLog.aborted_transactions."""
         return self._producers.aborted.overlapping(from_offset, to_offset)
+
+    async def find_aborted_transactions(self, from_offset: int, to_offset: int) -> Sequence[AbortedTransaction]:
+        """As PartitionLog.find_aborted_transactions."""
+        self._own_files()
+        return self.aborted_transactions(from_offset, to_offset)
 
     def epoch_end_offset(self, leader_epoch: int) -> tuple[int, int]:
         """As PartitionLog.epoch_end_offset."""

@@ -40,11 +40,12 @@ from bmq.broker.partition_states import (
     State,
     Writing,
 )
-from bmq.broker.reading import LogReader
 from bmq.broker.segment_lifecycle import SegmentLifecycle
 from bmq.broker.starting import Start
 from bmq.broker.surroundings import Surroundings
 from bmq.broker.tail_cache import PartitionTail
+from bmq.broker.transaction_guard import TransactionGuards
+from bmq.broker.transaction_writer import TransactionWriter
 from bmq.log.config import LogConfig
 from bmq.log.damage import Damage, StateDamaged
 from bmq.log.names import PartitionPaths, partition_directory
@@ -55,10 +56,11 @@ from bmq.log.refused_sequences import BEHIND_A_REFUSED_ONE, RefusedSequences
 from bmq.log.retention import is_roll_due
 from bmq.log.segment_index import IndexBuilder
 from bmq.log.store import Appended, CorruptFile, FencedWriter, StorageFull, StoreError
+from bmq.log.transactions import TransactionClaim
 from bmq.protocol.control_batch import parse_end_transaction_marker
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
-from bmq.protocol.record_batch import BatchHeader, producer_of
+from bmq.protocol.record_batch import TRANSACTIONAL, BatchHeader, producer_of
 
 INDEX_ENTRIES_MAX: Final = 1_000_000
 LOOKS_MAX: Final = 64  # repeated batches whose replicas are being counted
@@ -66,7 +68,13 @@ PREOPEN_SHARE: Final = 0.75  # of a segment that is written when the next one is
 
 TOO_FEW_REPLICAS: Final = "the open segment lies on fewer nodes than min.insync.replicas asks for"
 
-_KNOWN_FROM_MEMORY: Final = frozenset((ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH))
+_KNOWN_FROM_MEMORY: Final = frozenset(
+    (
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+    )
+)
 _log = structlog.get_logger("bmq.broker")
 
 
@@ -102,7 +110,7 @@ class RuntimeParts(NamedTuple):
     files: PartitionFiles | None
 
 
-class PartitionRuntime(LogReader):
+class PartitionRuntime(TransactionWriter):
     """See the module's head. `on_change` is called when it begins to own the partition and when it comes to its end."""
 
     def __init__(
@@ -150,6 +158,7 @@ class PartitionRuntime(LogReader):
         self._files: PartitionFiles | None = None
         self._producers = ProducerStates()
         self._refused = RefusedSequences()
+        self._guards = TransactionGuards()
         self._current: OwnSegment | None = None
         self._waiters = Waiters()
         self._is_guarded = False  # acks=all may have to be refused for want of replicas
@@ -217,7 +226,10 @@ class PartitionRuntime(LogReader):
 
     @property
     def last_stable_offset(self) -> int:
-        return self._producers.last_stable_offset(self.high_watermark)
+        high_watermark = self.high_watermark
+        stable_offset = self._producers.last_stable_offset(high_watermark)
+        # Retention may have deleted the beginning of an open transaction.
+        return stable_offset if stable_offset == high_watermark else max(stable_offset, self.log_start_offset)
 
     def on_advance(self, wake: Callable[[], None]) -> Callable[[], None]:
         """As PartitionLog.on_advance; soon when it has ended: nothing of it moves any more."""
@@ -228,17 +240,20 @@ class PartitionRuntime(LogReader):
     # --- the write path
 
     def append(
-        self, records: memoryview, done: AppendDone, *, is_internal: bool = False, is_acks_all: bool = True
+        self,
+        records: memoryview,
+        done: AppendDone,
+        *,
+        is_internal: bool = False,
+        is_acks_all: bool = True,
+        claim: TransactionClaim | None = None,
     ) -> None:
         """As PartitionLog.append."""
         state = self._state
         if self._files is None or state.is_final or state.is_leaving:
             # Also while it hands over, and before a sequence is looked at: of two batches on their way the first is
             # refused as moved, and the second must not be called out of order for that.
-            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            if isinstance(state, Offline):
-                code = ErrorCode.KAFKA_STORAGE_ERROR
-            call(done, AppendResult(code))
+            call(done, AppendResult(self._closed_code()))
             return
         try:
             if self._is_guarded and is_acks_all and self._has_too_few_replicas(records):
@@ -249,9 +264,11 @@ class PartitionRuntime(LogReader):
                 return
             now_ms = self._surroundings.clock.now_ms()
             view, header = self._admission.admit(records, now_ms)
+            append_time_ms = now_ms if self.config.message_timestamp_type_is_append_time else -1
+            batch = PendingBatch(view, header, done, append_time_ms, is_acks_all)
             if header.producer_id >= 0:
-                if header.is_transactional and not self._surroundings.settings.is_transactional_served:
-                    raise KafkaError(ErrorCode.INVALID_TXN_STATE, "no transaction of this producer is open here")
+                if header.attributes & TRANSACTIONAL and self._is_held(batch, claim):
+                    return
                 repeated = self._producers.check(header)
                 if repeated is not None:
                     self._answer_repeated(header, repeated, done, is_acks_all)
@@ -259,19 +276,9 @@ class PartitionRuntime(LogReader):
                 if self._refused.entries and self._is_behind_a_refused_one(records):
                     self._refuse(BEHIND_A_REFUSED_ONE, done)
                     return
-        except BmqError as error:
-            refusal = AppendResult(error.code, message=str(error))
-            if error.code in _KNOWN_FROM_MEMORY:
-                self._spawn(self._refuse_as_owner(refusal, done))
-            else:
-                self._note_refused(records, error.code)
-                self._refuse(refusal, done)
-            return
         except Exception as error:
-            self._refuse_for_our_fault(error, done)
+            self._refuse_for(error, records, done)
             return
-        append_time_ms = now_ms if self.config.message_timestamp_type_is_append_time else -1
-        batch = PendingBatch(view, header, done, append_time_ms, is_acks_all)
         if not self._surroundings.budget.take(batch.size_bytes):
             self._note_refused(records, ErrorCode.REQUEST_TIMED_OUT)
             self._refuse_for_want_of_room(done)
@@ -283,6 +290,39 @@ class PartitionRuntime(LogReader):
                 self._producers.place(header, batch.base_offset)
             except Exception as error:  # placed in the log only: sent again, it would be written twice
                 self._fail(error)
+
+    def _closed_code(self) -> ErrorCode:
+        state = self._state
+        if isinstance(state, Offline):
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        is_open = self._files is not None and not state.is_final and not state.is_leaving
+        return ErrorCode.NONE if is_open else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def _check(self, batch: PendingBatch) -> bool:
+        done, header, records = batch.done, batch.header, batch.view
+        assert done is not None
+        if self._is_guarded and batch.is_acks_all and self._has_too_few_replicas(records):
+            self._refuse_for_want_of_replicas(records, done)
+            return False
+        repeated = self._producers.check(header)
+        if repeated is not None:
+            self._answer_repeated(header, repeated, done, batch.is_acks_all)
+            return False
+        if self._refused.entries and self._is_behind_a_refused_one(records):
+            self._refuse(BEHIND_A_REFUSED_ONE, done)
+            return False
+        return True
+
+    def _refuse_for(self, error: Exception, records: memoryview, done: AppendDone) -> None:
+        if not isinstance(error, BmqError):
+            self._refuse_for_our_fault(error, done)
+            return
+        refusal = AppendResult(error.code, message=str(error))
+        if error.code in _KNOWN_FROM_MEMORY:
+            self._spawn(self._refuse_as_owner(refusal, done))
+        else:
+            self._note_refused(records, error.code)
+            self._refuse(refusal, done)
 
     def _refuse(self, refusal: AppendResult, done: AppendDone) -> None:
         self._surroundings.counts.refused_batches += 1
@@ -345,9 +385,13 @@ class PartitionRuntime(LogReader):
                 except Exception as error:
                     self._fail(error)
 
+    def _is_short(self) -> bool:
+        return isinstance(self._state, Writing) and self._state.is_short
+
     def _place_internal(self, header: BatchHeader, batch: PendingBatch) -> None:
         marker = parse_end_transaction_marker(batch.view) if header.is_control else None
         if marker is not None:
+            self._guards.drop(header.producer_id)
             self._producers.place_marker(header, batch.base_offset, marker)
         elif not header.is_control:
             self._producers.place(header, batch.base_offset)
@@ -730,6 +774,7 @@ class PartitionRuntime(LogReader):
         self._is_wake_due = True
         if self._retry is not None:
             self._retry.cancel()
+        self._attempt(self._refuse_held)
         self._attempt(self._abandon_writers)
         self._attempt(self._tail.clear)
         self._attempt(lambda: self._surroundings.indexes.drop_partition(self._paths.partition))
@@ -745,6 +790,12 @@ class PartitionRuntime(LogReader):
         if not self.ended.done():
             self.ended.set_result(None)
         self._attempt(lambda: self._on_change(self))
+
+    def _refuse_held(self) -> None:
+        """Batches that wait for a coordinator's word are the next owner's to ask about."""
+        for batch, _ in self._guards.end_all():
+            self._surroundings.counts.refused_batches += 1
+            self._outbox.append((batch, ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
     def _attempt(self, action: Callable[[], object]) -> None:
         try:
@@ -766,6 +817,7 @@ class PartitionRuntime(LogReader):
 
     def stop(self) -> None:
         """Drain, seal, save the checkpoint, seal the directory; `ended` says when."""
+        self._refuse_held()
         self._feed(ev.StopRequested())
 
     def give_up(self) -> None:

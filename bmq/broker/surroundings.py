@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from random import Random
+from typing import Final, NamedTuple
 
 from bmq.aio.backoff import Backoff
 from bmq.broker.append_batcher import AppendBatcher
@@ -17,6 +18,7 @@ from bmq.broker.trash import Trash
 from bmq.log.clock import Clock
 from bmq.log.index_cache import INDEX_CACHE_BYTES_MAX, IndexCache
 from bmq.log.store import Durability, SegmentStore
+from bmq.log.transactions import TransactionVerifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class BrokerSettings:
     `appends_outstanding_max`: of all partitions together; each may have one beyond that.
     `segment_first_bytes`: a partition's first segment, where open segments keep room from others.
     `*_searches_per_s`: how many of these all partitions together may begin.
-    `is_transactional_served`: whether clients may write transactional batches (something has to end their transactions).
+    `transaction_verification_wait_max_s`: how long a transaction coordinator may take to answer.
     """
 
     tail_cache_bytes_max: int = 64 * 1024 * 1024
@@ -51,14 +53,25 @@ class BrokerSettings:
     upkeep_interval_s: float = 1.0
     retention_check_interval_ms: int = 300_000
     producer_id_expiration_ms: int = 86_400_000
-    is_transactional_served: bool = False
+    transaction_verification_wait_max_s: float = 10.0
+
+
+class VerificationRetry(NamedTuple):
+    """While markers of a producer's last transaction are on their way (`add.partitions.to.txn.retry.backoff.*`)."""
+
+    backoff_ms: int = 20
+    backoff_max_ms: int = 100
+
+
+USUAL_RETRY: Final = VerificationRetry()
 
 
 @dataclass(slots=True)
 class Surroundings:
     """Handed to every partition. `holder` names this process incarnation in the store.
 
-    `may_pad`: the root's format has padding between appends (log/padding.py).
+    `may_pad`: the root's format has padding between appends (log/padding.py). `transactions`: vouches for transactional
+    batches; None: they are refused. `verification_retry`: how often, and for how long, it is asked again.
     """
 
     store: SegmentStore
@@ -67,6 +80,8 @@ class Surroundings:
     random: Random
     settings: BrokerSettings
     may_pad: bool
+    transactions: TransactionVerifier | None = None
+    verification_retry: VerificationRetry = USUAL_RETRY
     tail_cache: TailCache = field(init=False)
     budget: AppendBudget = field(init=False)
     indexes: IndexCache = field(init=False)

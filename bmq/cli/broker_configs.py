@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from bmq.broker.surroundings import VerificationRetry
 from bmq.cli.settings import Settings
 from bmq.coordinator.config import CoordinatorConfig
+from bmq.coordinator.transactions.config import TransactionConfig
 from bmq.metadata.broker_configs import BrokerConfigs
 
 STANDALONE_DEFAULTS: Final = {
     # What Kafka's own server.properties for one node say: nobody else will join a group of one node's developer.
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
 }
 
 
@@ -39,3 +43,27 @@ def coordinator_config(configs: BrokerConfigs) -> CoordinatorConfig:
         offsets_retention_ms=configs.number("offsets.retention.minutes") * 60_000,
         offsets_retention_check_interval_ms=configs.number("offsets.retention.check.interval.ms"),
     )
+
+
+def transaction_config(configs: BrokerConfigs) -> TransactionConfig:
+    """Kafka's `transaction.*` settings in the coordinator's terms."""
+    return TransactionConfig(
+        transaction_max_timeout_ms=configs.number("transaction.max.timeout.ms"),
+        transactional_id_expiration_ms=configs.number("transactional.id.expiration.ms"),
+        abort_timed_out_interval_ms=configs.number("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
+        remove_expired_interval_ms=configs.number("transaction.remove.expired.transaction.cleanup.interval.ms"),
+        message_max_bytes=configs.number("message.max.bytes"),
+    )
+
+
+def verification_retry(configs: BrokerConfigs) -> VerificationRetry:
+    """How owners of partitions ask again."""
+    return VerificationRetry(
+        configs.number("add.partitions.to.txn.retry.backoff.ms"),
+        configs.number("add.partitions.to.txn.retry.backoff.max.ms"),
+    )
+
+
+def is_verifying(configs: BrokerConfigs) -> bool:
+    """Whether partitions' owners ask the transaction coordinators what clients say they have added."""
+    return configs.value_of("transaction.partition.verification.enable") == "true"

@@ -9,13 +9,20 @@ from typing import Final
 from uuid import UUID
 
 from bmq.coordinator.offset_columns import PackedOffsets
+from bmq.coordinator.pending_offsets import OpenTransaction
 from bmq.coordinator.snapshot import decode_snapshot
 from bmq.log.damage import Damage, end_damage, is_accepted
 from bmq.log.damage_report import DamageReport, accepted_losses, report_damage
 from bmq.log.names import TOPICS_DIRECTORY, parse_epoch_directory
 from bmq.log.segment_reader import SegmentReader
 from bmq.log.store import FileMissing, SegmentStore, StoreError
-from bmq.metadata.image import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, OFFSETS_TOPIC_NAME, MetadataImage
+from bmq.metadata.image import (
+    METADATA_TOPIC_ID,
+    METADATA_TOPIC_NAME,
+    OFFSETS_TOPIC_NAME,
+    TRANSACTIONS_TOPIC_NAME,
+    MetadataImage,
+)
 from bmq.metadata.state import MetadataState
 from bmq.metadata.stored_image import stored_image
 from bmq.protocol.errors import BmqError
@@ -48,7 +55,7 @@ async def describe_loss(store: SegmentStore, partition: str, end_offset: int | N
     `end_offset`: where the log ends too early, as an error said: that is to be accepted as well.
     """
     topic_id, topic_name = await _topic_of(store, partition)
-    is_state = topic_name in (METADATA_TOPIC_NAME, OFFSETS_TOPIC_NAME)
+    is_state = topic_name in (METADATA_TOPIC_NAME, OFFSETS_TOPIC_NAME, TRANSACTIONS_TOPIC_NAME)
     try:
         # Without the metadata nobody knows a topic's name; a snapshot among the files says enough.
         report = await report_damage(store, partition, is_state=is_state or await _has_snapshots(store, partition))
@@ -138,7 +145,13 @@ async def _groups_left(store: SegmentStore, report: DamageReport) -> list[str]:
     groups: dict[str, None] = {}
     if report.snapshot is not None:
         for part in decode_snapshot(report.snapshot.data):
-            groups |= dict.fromkeys((part.group,) if isinstance(part, PackedOffsets) else _group_of(part[0]))
+            match part:
+                case PackedOffsets(group=group):
+                    groups[group] = None
+                case OpenTransaction():
+                    pass  # what is not committed is of no group yet
+                case key, _:
+                    groups |= dict.fromkeys(_group_of(key))
     for record in await _records(store, report):
         groups |= dict.fromkeys(_group_of(record.key or b""))
     return sorted(groups)

@@ -15,13 +15,23 @@ from uuid import UUID
 from prometheus_client import CollectorRegistry
 
 from bmq.broker.manager import PartitionManager
-from bmq.cli.broker_configs import coordinator_config, kafka_configs
+from bmq.cli.broker_configs import (
+    coordinator_config,
+    is_verifying,
+    kafka_configs,
+    transaction_config,
+    verification_retry,
+)
 from bmq.cli.settings import Settings, split_address, split_roles
 from bmq.controller.config import ControllerConfig
 from bmq.controller.runtime import Controller
 from bmq.coordinator.config import CoordinatorConfig
 from bmq.coordinator.coordinator import GroupCoordinator
+from bmq.coordinator.transactions.config import TransactionConfig
+from bmq.coordinator.transactions.coordinator import TransactionCoordinator
+from bmq.coordinator.transactions.group_partitions import GroupPartitions
 from bmq.election.election import ControllerClaim, Election, Member
+from bmq.internal.local_markers import LocalMarkers
 from bmq.internal.local_roles import HereController, LocalShards, NodeReleases
 from bmq.internal.services import InternalServices
 from bmq.log.clock import Clock
@@ -38,7 +48,13 @@ from bmq.membership.peer_watch import PeerWatch
 from bmq.membership.registration import Registration, Reports
 from bmq.metadata.broker_configs import static_configs
 from bmq.metadata.features import SUPPORTED_FEATURES
-from bmq.metadata.image import OFFSETS_TOPIC_NAME, ROLE_CONTROLLER, MetadataImage, Node
+from bmq.metadata.image import (
+    OFFSETS_TOPIC_NAME,
+    ROLE_CONTROLLER,
+    TRANSACTIONS_TOPIC_NAME,
+    MetadataImage,
+    Node,
+)
 from bmq.peers.links import Links
 from bmq.protocol.messages.broker_registration_request import BrokerRegistrationRequest, Feature, Listener
 from bmq.proxy.fetcher import Fetcher
@@ -51,6 +67,9 @@ from bmq.proxy.stats import ProxyStats
 from bmq.routing.controller_requests import RemoteController
 from bmq.routing.groups import RoutedGroups, RoutedGroupsConfig
 from bmq.routing.router import Router
+from bmq.routing.shard_routing import ShardRoutingConfig
+from bmq.routing.transaction_markers import RoutedMarkers, RoutedMarkersConfig
+from bmq.routing.transactions import RoutedTransactions
 
 ImageChanged = Callable[[MetadataImage, MetadataImage], None]
 
@@ -76,6 +95,7 @@ class NodeHooks:
     on_controller_ended: Callable[[], None] = _nothing
     controller_config: Callable[[ControllerConfig], ControllerConfig] = lambda config: config
     coordinator_config: Callable[[CoordinatorConfig], CoordinatorConfig] = lambda config: config
+    transaction_config: Callable[[TransactionConfig], TransactionConfig] = lambda config: config
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,11 +185,39 @@ class NodeRoles:
             random=rng,
             stalls=ground.stalls,
         )
+        self.producer_ids = ProducerIds(self.remote_controller.allocate_producer_ids)
+        self.local_markers = LocalMarkers(manager, self.groups, self._image)
+        self.routed_markers = RoutedMarkers(
+            settings.node_id, self.local_markers, self.links, self.peers.visible_image, RoutedMarkersConfig()
+        )
+        self.transactions = TransactionCoordinator(
+            LocalShards(TRANSACTIONS_TOPIC_NAME, settings.node_id, manager, self._image),
+            clock,
+            rng,
+            ground.hooks.transaction_config(transaction_config(replica.broker_configs)),
+            self._image,
+            producer_ids=self.producer_ids,
+            markers=self.routed_markers,
+            groups=GroupPartitions(self._image, self.remote_controller.auto_create_topic),
+        )
+        self.routed_transactions = RoutedTransactions(
+            settings.node_id,
+            self.transactions,
+            self.links,
+            self.peers.visible_image,
+            self.remote_controller,
+            ShardRoutingConfig(),
+            is_verifying=lambda: is_verifying(replica.broker_configs),
+            random=rng,
+            stalls=ground.stalls,
+        )
+        manager.use_transactions(self.routed_transactions, verification_retry(replica.broker_configs))
+        self.groups.use_transactions(self.routed_transactions)
         self.assignments = Assignments(
             settings.node_id,
             manager,
             self.links,
-            {OFFSETS_TOPIC_NAME: self.groups.resign},
+            {OFFSETS_TOPIC_NAME: self.groups.resign, TRANSACTIONS_TOPIC_NAME: self.transactions.resign},
             self._assignments_changed,
             settings.cluster,
         )
@@ -217,6 +265,7 @@ class NodeRoles:
         registry.register(self.fetcher.collector)
         registry.register(self.router.collector)
         self.groups.metrics.register(registry)
+        self.transactions.metrics.register(registry)
 
     def _client_services(self) -> Services:
         ground = self._ground
@@ -226,10 +275,12 @@ class NodeRoles:
             partitions=self.router,
             controller=self.remote_controller,
             groups=self.routed_groups,
+            transactions=self.routed_transactions,
+            markers=self.routed_markers,
             clock=ground.clock,
             appender=RetryingAppender(self.router),
             fetcher=self.fetcher,
-            producer_ids=ProducerIds(self.remote_controller.allocate_producer_ids),
+            producer_ids=self.producer_ids,
             stats=ground.stats,
             loop=asyncio.get_running_loop(),
             is_auto_create_enabled=self.replica.broker_configs.value_of("auto.create.topics.enable") == "true",
@@ -244,10 +295,12 @@ class NodeRoles:
             partitions=self.manager,
             controller=HereController(self.leadership, self._image),
             groups=self.groups,
+            transactions=self.transactions,
+            markers=self.local_markers,
             clock=ground.clock,
             appender=StartingAppender(self.manager),
             fetcher=self.fetcher,
-            producer_ids=self.client_services.producer_ids,
+            producer_ids=self.producer_ids,
             stats=ground.internal_stats,
             loop=asyncio.get_running_loop(),
             is_auto_create_enabled=False,
@@ -327,6 +380,7 @@ class NodeRoles:
         if self.controller is not None:
             self.controller.stood_still()
         self.groups.stood_still()
+        self.transactions.stood_still()
 
     def _image(self) -> MetadataImage:
         return self.replica.image
@@ -354,6 +408,7 @@ class NodeRoles:
                     self.links.forget(node_id)
         self.router.image_changed(old, new)
         self.routed_groups.image_changed(old, new)
+        self.routed_transactions.image_changed(old, new)
         self.remote_controller.image_changed()
         gone = [topic.name for topic_id, topic in old.topics_by_id.items() if topic_id not in new.topics_by_id]
         if gone:
@@ -366,6 +421,7 @@ class NodeRoles:
         """This node's partitions changed, a moment after the image: wake requests that wait for them or for shards."""
         self.router.wake()
         self.routed_groups.changed()
+        self.routed_transactions.changed()
 
     def _suspect(self, claim: ControllerClaim) -> None:
         if ROLE_CONTROLLER in self._ground.roles:
@@ -387,11 +443,12 @@ class NodeRoles:
     # --- the end
 
     async def close(self) -> None:
-        """Close peers, fetching, groups and partitions. Links and the election stay open: the caller closes them."""
+        """Close peers, fetching, coordinators and partitions. Links and the election stay open: the caller closes them."""
         for services in (self.client_services, self.internal_services):
             services.appender.stop()
         await self.peers.close()
         await self.fetcher.close()
+        await self.transactions.close()
         await self.groups.close()
         await self.router.close()
         await self.manager.close()

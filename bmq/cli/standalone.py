@@ -18,7 +18,14 @@ from prometheus_client import CollectorRegistry
 
 from bmq.broker.manager import PartitionManager
 from bmq.broker.partition_states import Offline
-from bmq.cli.broker_configs import STANDALONE_DEFAULTS, coordinator_config, kafka_configs
+from bmq.cli.broker_configs import (
+    STANDALONE_DEFAULTS,
+    coordinator_config,
+    is_verifying,
+    kafka_configs,
+    transaction_config,
+    verification_retry,
+)
 from bmq.cli.live_summary import Summary
 from bmq.cli.own_root import new_holder, open_own_root
 from bmq.cli.patience import Patience, is_log_silent, is_store_silent
@@ -27,6 +34,10 @@ from bmq.cli.state_topic import StateTopic
 from bmq.controller.config import ControllerConfig
 from bmq.controller.runtime import Controller
 from bmq.coordinator.coordinator import GroupCoordinator
+from bmq.coordinator.transactions.coordinator import TransactionCoordinator
+from bmq.coordinator.transactions.group_partitions import GroupPartitions
+from bmq.coordinator.transactions.verifications import Verifications
+from bmq.internal.local_markers import LocalMarkers
 from bmq.log.clock import Clock
 from bmq.log.names import EpochListing, partition_directory
 from bmq.log.partition_log import PartitionStarting, ReplayableLog, TopicPartition
@@ -36,11 +47,14 @@ from bmq.metadata.history import StateChangeHistory
 from bmq.metadata.image import (
     METADATA_TOPIC_NAME,
     OFFSETS_TOPIC_NAME,
+    TRANSACTIONS_TOPIC_NAME,
     MetadataImage,
     Node,
     TopicImage,
 )
+from bmq.protocol.apis import ApiKey
 from bmq.protocol.errors import BmqError
+from bmq.protocol.request_context import by_itself
 from bmq.proxy.fetcher import Fetcher
 from bmq.proxy.producer_ids import ProducerIds
 from bmq.proxy.server import KafkaServer
@@ -64,6 +78,7 @@ class StandaloneRoles:
 
     controller: Controller
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
     fetcher: Fetcher
     services: Services
 
@@ -71,6 +86,7 @@ class StandaloneRoles:
         """Save what is worth it, and take nothing more to the partitions."""
         self.services.appender.stop()
         await self.fetcher.close()
+        await self.transactions.close()
         await self.groups.close()
         await self.controller.close()
 
@@ -152,6 +168,7 @@ class StandaloneServer:
         registry.register(self._roles.fetcher.collector)
         self._roles.controller.metrics.register(registry)
         self._roles.groups.metrics.register(registry)
+        self._roles.transactions.metrics.register(registry)
 
     # --- start
     async def start(self) -> tuple[str, int]:
@@ -190,6 +207,26 @@ class StandaloneServer:
             coordinator_config(controller.broker_configs),
             lambda: controller.image,
         )
+        producer_ids = ProducerIds(controller.allocate_producer_ids)
+        markers = LocalMarkers(manager, groups, lambda: controller.image)
+        transactions = TransactionCoordinator(
+            StateTopic(TRANSACTIONS_TOPIC_NAME, controller, manager),
+            self._clock,
+            self._rng,
+            transaction_config(controller.broker_configs),
+            lambda: controller.image,
+            producer_ids=producer_ids,
+            markers=markers,
+            groups=GroupPartitions(lambda: controller.image, controller.auto_create_topic),
+        )
+        asking = by_itself(ApiKey.ADD_PARTITIONS_TO_TXN)
+        verifier = Verifications(
+            lambda request: transactions.add_partitions_to_txn(request, asking),
+            lambda transactional_id: self._settings.node_id,
+            lambda: is_verifying(controller.broker_configs),
+        )
+        manager.use_transactions(verifier, verification_retry(controller.broker_configs))
+        groups.use_transactions(verifier)
         fetcher = Fetcher(
             self._store, self._settings.fetch, random=self._rng, produce_times=(self._stats.produce_times,)
         )
@@ -199,19 +236,22 @@ class StandaloneServer:
             partitions=manager,
             controller=controller,
             groups=groups,
+            transactions=transactions,
+            markers=markers,
             clock=self._clock,
             appender=StartingAppender(manager),
             fetcher=fetcher,
-            producer_ids=ProducerIds(controller.allocate_producer_ids),
+            producer_ids=producer_ids,
             stats=self._stats,
             loop=asyncio.get_running_loop(),
             is_auto_create_enabled=controller.broker_configs.value_of("auto.create.topics.enable") == "true",
         )
-        return StandaloneRoles(controller, groups, fetcher, services)
+        return StandaloneRoles(controller, groups, transactions, fetcher, services)
 
     def _stood_still(self, stall_s: float) -> None:
         if self._roles is not None:
             self._roles.groups.stood_still()
+            self._roles.transactions.stood_still()
 
     async def _watch_metadata(
         self, manager: PartitionManager, metadata_log: ReplayableLog, controller: Controller

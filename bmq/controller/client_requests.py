@@ -293,8 +293,11 @@ class ClientRequests:
     def _internal_topic(self, name: str) -> CreatableTopic:
         """Compacted, in smaller segments, on as many nodes as wanted or as there are: replicas hold no data."""
         prefix = INTERNAL_TOPIC_CONFIGS[name]
-        segment_bytes = self.broker_configs.value_of("offsets.topic.segment.bytes") or ""
+        segment_bytes = self.broker_configs.value_of(f"{prefix}.segment.bytes") or ""
         configs = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": segment_bytes}
+        min_insync = self.broker_configs.value_of(f"{prefix}.min.isr")
+        if min_insync is not None:
+            configs["min.insync.replicas"] = min_insync
         return CreatableTopic(
             name=name,
             num_partitions=self.broker_configs.number(f"{prefix}.num.partitions"),

@@ -20,10 +20,11 @@ from bmq.coordinator.group_shard import GroupShard
 from bmq.coordinator.log_errors import coordinator_error, deletion_error
 from bmq.coordinator.member import Caller, distinct_protocols
 from bmq.coordinator.metrics import GroupMetrics
-from bmq.coordinator.offset_api import OffsetApi
 from bmq.coordinator.topics import CurrentTopics
+from bmq.coordinator.txn_offset_api import TxnOffsetApi
 from bmq.log.clock import Clock
 from bmq.log.partition_log import ReplayableLog
+from bmq.log.transactions import TransactionVerifier
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
@@ -60,18 +61,25 @@ class Dice(Protocol):
     def getrandbits(self, k: int, /) -> int: ...
 
 
-class GroupCoordinator(OffsetApi):
+class GroupCoordinator(TxnOffsetApi):
     """All groups whose shards this process owns. Make it inside the event loop that uses it."""
 
     def __init__(
-        self, shards: Shards, clock: Clock, rng: Dice, config: CoordinatorConfig, image: CurrentTopics
+        self,
+        shards: Shards,
+        clock: Clock,
+        rng: Dice,
+        config: CoordinatorConfig,
+        image: CurrentTopics,
+        *,
+        verifier: TransactionVerifier | None = None,
     ) -> None:
         self.metrics = GroupMetrics(self._groups_by_state, self._offset_count)
 
         def make(number: int, log: ReplayableLog, on_lost: Callable[[GroupShard], None]) -> GroupShard:
             return GroupShard(number, log, clock, config, self.metrics, on_lost)
 
-        super().__init__(ShardDirectory(GroupShard.kind, shards, make, config), clock, image, self.metrics)
+        super().__init__(ShardDirectory(GroupShard.kind, shards, make, config), clock, image, self.metrics, verifier)
         self.config = config
         self._rng = rng
         self._loop = asyncio.get_running_loop()
@@ -86,6 +94,7 @@ class GroupCoordinator(OffsetApi):
             ApiKey.OFFSET_COMMIT: self.offset_commit,
             ApiKey.OFFSET_FETCH: self.offset_fetch,
             ApiKey.OFFSET_DELETE: self.offset_delete,
+            ApiKey.TXN_OFFSET_COMMIT: self.txn_offset_commit,
         }
 
     async def handle(self, api_key: ApiKey, request: Any, context: RequestContext) -> Any:
@@ -290,7 +299,7 @@ class GroupCoordinator(OffsetApi):
                 described.append(DescribedGroup(group_id=group_id, error_code=coordinator_error(error)))
                 continue
             answer = _described(group_id, shard, context.api_version)
-            if request.include_authorized_operations:
+            if request.include_authorized_operations and answer.error_code == ErrorCode.NONE:
                 answer.authorized_operations = AUTHORIZED_OPERATIONS
             described.append(answer)
         return DescribeGroupsResponse(groups=described)

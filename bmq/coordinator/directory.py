@@ -9,7 +9,6 @@ from typing import Final, Generic, Protocol, TypeVar
 
 import structlog
 
-from bmq.coordinator.config import CoordinatorConfig
 from bmq.coordinator.log_errors import coordinator_error
 from bmq.coordinator.shard import Shard
 from bmq.log.partition_log import ReplayableLog
@@ -42,6 +41,15 @@ class Shards(Protocol):
         """
 
 
+class LoadLimits(Protocol):
+    """`load_wait_max_ms`: how long a request waits for its shard to load. `shards_loading_max`: at the same time."""
+
+    @property
+    def load_wait_max_ms(self) -> int: ...
+    @property
+    def shards_loading_max(self) -> int: ...
+
+
 def shard_of(key: str, count: int) -> int:
     """Kafka's `Utils.abs(key.hashCode()) % count`, so that a group keeps its partition across servers."""
     return _known_shard_of(key, count) if len(key) <= REMEMBERED_KEY_MAX else _shard_of(key, count)
@@ -68,7 +76,7 @@ class ShardDirectory(Generic[S]):
     behind those that waited for it. Else a commit could overtake an older one, which its client has given up meanwhile.
     """
 
-    def __init__(self, kind: str, shards: Shards, make: MakeShard[S], config: CoordinatorConfig) -> None:
+    def __init__(self, kind: str, shards: Shards, make: MakeShard[S], config: LoadLimits) -> None:
         self.ready: dict[int, S] = {}
         self.config = config
         self._kind = kind

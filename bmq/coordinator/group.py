@@ -182,6 +182,20 @@ class Group:
         self.members.by_id[member_id].touch(loop_ms)
         return ErrorCode.NONE
 
+    def check_transactional_commit(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """Whether this member may commit offsets in a transaction, also in the middle of a rebalance (KIP-447).
+
+        Before version 3 no producer could say for whom it commits. Source: ClassicGroup.
+        """
+        if self.state is GroupState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if generation < 0 and (self.state is GroupState.EMPTY or (not member_id and instance_id is None)):
+            return ErrorCode.NONE
+        error = self._check_member(member_id, instance_id)
+        if error is ErrorCode.NONE and generation != self.generation:
+            error = ErrorCode.ILLEGAL_GENERATION
+        return error
+
     def tick(self, now: Moment) -> Effects:
         """Do what is due and set `wake_ms` anew."""
         effects: Effects = []

@@ -23,11 +23,14 @@ from bmq.coordinator.member import NEVER_MS
 from bmq.coordinator.metrics import GroupMetrics
 from bmq.coordinator.offset_columns import PackedOffsets
 from bmq.coordinator.offsets import Offsets, Record
+from bmq.coordinator.pending_offsets import OpenTransaction
 from bmq.coordinator.shard import Shard
 from bmq.coordinator.snapshot import ShardState, decode_snapshot, encode_snapshot
+from bmq.coordinator.transaction_gate import TransactionGate
 from bmq.log.clock import Clock
 from bmq.log.partition_log import ReplayableLog
-from bmq.log.state_log import SnapshotPolicy
+from bmq.log.state_log import Producer, SnapshotPolicy
+from bmq.log.transactions import TransactionMarker
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError, MalformedMessage
 from bmq.protocol.group_records import (
@@ -66,6 +69,7 @@ class GroupShard(Shard):
         super().__init__(number, log, clock, policy, metrics, on_lost)
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets(config)
+        self.transactions = TransactionGate(number, lambda producer_id: self.offsets.pending.open_epoch(producer_id))
         self._config = config
         self._metrics = metrics
         self._loading: dict[str, GroupMetadataValue] | None = {}
@@ -105,7 +109,7 @@ class GroupShard(Shard):
 
     @property
     def size(self) -> int:
-        return len(self.groups) + self.offsets.count
+        return len(self.groups) + self.offsets.count + self.offsets.pending.count
 
     @property
     def facts(self) -> dict[str, int]:
@@ -173,10 +177,21 @@ class GroupShard(Shard):
 
     # ---------------------------------------------------------------- the log
 
-    async def commit(self, group_id: str, partitions: Sequence[tuple[str, int]], records: Sequence[Record]) -> None:
-        """Write a decided commit; returns when it is applied. Raises KafkaError."""
+    async def commit(
+        self,
+        group_id: str,
+        partitions: Sequence[tuple[str, int]],
+        records: Sequence[Record],
+        producer: Producer | None = None,
+    ) -> None:
+        """Write a decided commit; returns when it is applied. Raises KafkaError.
+
+        `producer`: as part of its transaction, to which `transactions` has just admitted it.
+        """
         ticket = self.offsets.begin(group_id, partitions)
-        done = self.append(records)
+        done = self.append(records, producer)
+        if producer is not None:
+            self.transactions.writing(producer, done)
         waiting = self._commits.setdefault(group_id, set())
         waiting.add(done)
         offsets = self.offsets
@@ -190,6 +205,13 @@ class GroupShard(Shard):
         done.add_done_callback(finish)
         await asyncio.shield(done)  # a client that goes away does not take back what is on its way
         self._metrics.commits += len(partitions)
+
+    async def write_marker(self, marker: TransactionMarker) -> None:
+        """End a producer's transaction; returns when what it committed is visible. Raises KafkaError."""
+        self.transactions.check_marker(marker)
+        done = self.append_marker(marker)
+        self.transactions.ending(marker.producer_id, done)
+        await asyncio.shield(done)
 
     async def settle(self, group_id: str) -> None:
         """Wait for the group's commits that are on their way now, whatever becomes of them."""
@@ -212,6 +234,26 @@ class GroupShard(Shard):
             return  # consumer, share and streams groups: not ours to keep yet
         else:
             self._apply_group(named.group, told if isinstance(told, GroupMetadataValue) else None)
+
+    def replay_transactional(self, key: bytes | None, value: bytes | None, offset: int, producer: Producer) -> None:
+        self.offsets.pending.open(*producer)
+        if key is None:
+            return
+        try:
+            named = decode_key(key)
+            told = decode_value(named, value)
+        except MalformedMessage as error:
+            _log.error("group_record_skipped", shard=self.number, error=str(error))
+            return
+        if isinstance(named, OffsetCommitKey):
+            committed = told if isinstance(told, OffsetCommitValue) else None
+            self.offsets.replay_pending(producer.producer_id, named, committed, offset)
+        else:
+            self.replay(key, value)  # only offsets wait for the end of a transaction
+
+    def replay_end(self, producer: Producer, is_commit: bool) -> None:
+        self.offsets.replay_end(producer.producer_id, is_commit=is_commit)
+        self.transactions.ended(producer)
 
     def _apply_group(self, group_id: str, value: GroupMetadataValue | None) -> None:
         if self._loading is not None:
@@ -252,6 +294,7 @@ class GroupShard(Shard):
         return ShardState(
             [(group_id, group.written) for group_id, group in self.groups.items() if group.written is not None],
             self.offsets.copied(),
+            self.offsets.pending.copied(),
         )
 
     def snapshot(self) -> Awaitable[bytes]:
@@ -261,6 +304,8 @@ class GroupShard(Shard):
         for number, part in enumerate(decode_snapshot(data), 1):
             if isinstance(part, PackedOffsets):
                 self.offsets.restore(part)
+            elif isinstance(part, OpenTransaction):
+                self.offsets.pending.restore(part)
             else:
                 self.replay(*part)
             if number % _PARTS_PER_TURN_MAX == 0:

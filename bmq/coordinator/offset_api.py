@@ -88,7 +88,10 @@ class OffsetApi:
         if context.api_version >= 8:
             shards = await self._proven((group.group_id for group in request.groups), request.require_stable)
             return OffsetFetchResponse(
-                groups=[self._fetched(group, shards[group.group_id], context.api_version) for group in request.groups]
+                groups=[
+                    self._fetched(group, shards[group.group_id], context.api_version, request.require_stable)
+                    for group in request.groups
+                ]
             )
         topics = None
         if request.topics is not None:
@@ -98,7 +101,7 @@ class OffsetApi:
             ]
         shards = await self._proven((request.group_id,), request.require_stable)
         asked = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
-        answer = self._fetched(asked, shards[request.group_id], context.api_version)
+        answer = self._fetched(asked, shards[request.group_id], context.api_version, request.require_stable)
         if answer.error_code != ErrorCode.NONE:
             return failed_fetch(request.topics or (), ErrorCode(answer.error_code), context.api_version)
         return OffsetFetchResponse(topics=[_as_before_v8(topic) for topic in answer.topics])
@@ -131,7 +134,7 @@ class OffsetApi:
         }
 
     def _fetched(
-        self, asked: OffsetFetchRequestGroup, shard: GroupShard | ErrorCode, api_version: int
+        self, asked: OffsetFetchRequestGroup, shard: GroupShard | ErrorCode, api_version: int, require_stable: bool
     ) -> OffsetFetchResponseGroup:
         if isinstance(shard, ErrorCode):
             return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=shard)
@@ -142,9 +145,9 @@ class OffsetApi:
         topics = self._image()
         offsets = shard.offsets
         if asked.topics is None:
-            found = offsets.fetch_all(asked.group_id, topics, by_id=api_version >= 10)
+            found = offsets.fetch_all(asked.group_id, topics, by_id=api_version >= 10, require_stable=require_stable)
         else:
-            found = offsets.fetch(asked.group_id, asked.topics, topics)
+            found = offsets.fetch(asked.group_id, asked.topics, topics, require_stable=require_stable)
         return OffsetFetchResponseGroup(group_id=asked.group_id, topics=found)
 
     # ---------------------------------------------------------------- delete

@@ -4,7 +4,8 @@ Deciding gives records; `replay` alone changes what is committed. A group that o
 record of its own: it is there while it has offsets. Rules and error codes are those of Kafka's OffsetMetadataManager.
 
 A commit is `in flight` between being decided and being replayed. Deleting takes such keys along, so that a tombstone
-written behind a commit is never forgotten because the commit was not visible yet.
+written behind a commit is never forgotten because the commit was not visible yet. What is pending in open transactions
+(pending_offsets.py) is deleted with the rest; nothing of a partition or group that has something pending expires.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from bmq.coordinator.config import CoordinatorConfig
 from bmq.coordinator.effects import GroupState
 from bmq.coordinator.group import Group
 from bmq.coordinator.offset_columns import PackedOffsets, TopicOffsets
+from bmq.coordinator.pending_offsets import PendingOffsets
 from bmq.coordinator.topics import Topics, find_topic
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import MalformedMessage
@@ -45,7 +47,7 @@ class Commit(NamedTuple):
 
 
 class Offsets:
-    """group -> topic -> partition -> what was committed last.
+    """group -> topic -> partition -> what was committed last; and `pending`, what open transactions would commit.
 
     Offsets restored from a snapshot stay packed until their group is first used, so that requests after a failover do
     not wait until all groups are unpacked.
@@ -53,6 +55,7 @@ class Offsets:
 
     def __init__(self, config: CoordinatorConfig) -> None:
         self.count = 0
+        self.pending = PendingOffsets()
         self._by_group: dict[str, dict[str, dict[int, OffsetCommitValue]]] = {}
         self._packed: dict[str, list[PackedOffsets]] = {}  # no group is in both
         self._config = config
@@ -64,8 +67,28 @@ class Offsets:
     def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
         """What is durable now is committed; None deletes."""
         if value is None:
+            self.pending.erase(key)
             self._forget(key)
             return
+        if self.pending.count:
+            self.pending.overtake(key)
+        self._put(key, value)
+
+    def replay_pending(
+        self, producer_id: int, key: OffsetCommitKey, value: OffsetCommitValue | None, record_offset: int
+    ) -> None:
+        """What is durable now is committed with the producer's open transaction; None deletes at once."""
+        if value is None:
+            self.replay(key, None)
+        else:
+            self.pending.add(producer_id, key, value, record_offset)
+
+    def replay_end(self, producer_id: int, *, is_commit: bool) -> None:
+        """The producer's transaction is over."""
+        for key, value in self.pending.end(producer_id, is_commit=is_commit):
+            self._put(key, value)
+
+    def _put(self, key: OffsetCommitKey, value: OffsetCommitValue) -> None:
         topics = self._topics_of(key.group)
         if topics is None:
             topics = self._by_group[key.group] = {}
@@ -130,12 +153,18 @@ class Offsets:
                 yield group_id, partition
 
     def has_group(self, group_id: str) -> bool:
-        """Whether anything of it is committed."""
-        return group_id in self._by_group or group_id in self._packed
+        """Whether anything of it is committed or pending."""
+        return group_id in self._by_group or group_id in self._packed or self.pending.has_group(group_id)
 
     def group_ids(self) -> list[str]:
-        """Of all groups that have something committed."""
-        return [*self._by_group, *self._packed]
+        """Of all groups that have something committed or pending."""
+        group_ids = [*self._by_group, *self._packed]
+        group_ids += (
+            group_id
+            for group_id in self.pending.group_ids()
+            if group_id not in self._by_group and group_id not in self._packed
+        )
+        return group_ids
 
     def committed(self, group_id: str) -> Mapping[str, Mapping[int, OffsetCommitValue]]:
         """What the group has committed, by topic and partition."""
@@ -202,11 +231,20 @@ class Offsets:
     # ---------------------------------------------------------------- fetch
 
     def fetch(
-        self, group_id: str, asked: Sequence[OffsetFetchRequestTopics], topics: Topics
+        self,
+        group_id: str,
+        asked: Sequence[OffsetFetchRequestTopics],
+        topics: Topics,
+        *,
+        require_stable: bool = False,
     ) -> list[OffsetFetchResponseTopics]:
-        """What is committed for these partitions; -1 where nothing is."""
+        """What is committed for these partitions; -1 where nothing is.
+
+        `require_stable`: UNSTABLE_OFFSET_COMMIT for what a transaction may still change (KIP-447).
+        """
         answers = []
         committed = self.committed(group_id)
+        unstable = self.pending.partitions_of(group_id) if require_stable else ()
         for part in asked:
             topic = find_topic(topics, part.name, part.topic_id)
             if topic is None and part.topic_id is not None:
@@ -215,20 +253,26 @@ class Offsets:
                 name = part.name if topic is None else topic.name
                 current_id = None if topic is None else topic.topic_id
                 values = committed.get(name, {})
-                partitions = [_fetched(index, values.get(index), current_id) for index in part.partition_indexes]
+                partitions = [
+                    _unstable(index) if (name, index) in unstable else _fetched(index, values.get(index), current_id)
+                    for index in part.partition_indexes
+                ]
             answers.append(OffsetFetchResponseTopics(name=part.name, topic_id=part.topic_id, partitions=partitions))
         return answers
 
-    def fetch_all(self, group_id: str, topics: Topics, *, by_id: bool) -> list[OffsetFetchResponseTopics]:
-        """Everything the group has committed. `by_id` (v10) leaves out topics that are no more."""
+    def fetch_all(
+        self, group_id: str, topics: Topics, *, by_id: bool, require_stable: bool = False
+    ) -> list[OffsetFetchResponseTopics]:
+        """Everything the group has committed. `by_id` (v10) leaves out topics that are no more; `require_stable`: as fetch."""
         answers = []
+        unstable = self.pending.partitions_of(group_id) if require_stable else ()
         for name, values in self.committed(group_id).items():
             topic = topics.topics.get(name)
             if topic is None and by_id:
                 continue
             current_id = None if topic is None else topic.topic_id
             partitions = [
-                _fetched(index, value, current_id)
+                _unstable(index) if (name, index) in unstable else _fetched(index, value, current_id)
                 for index, value in values.items()
                 if not _is_of_another(value, current_id)
             ]
@@ -242,19 +286,24 @@ class Offsets:
     def delete(
         self, group_id: str, group: Group | None, asked: Sequence[OffsetDeleteRequestTopic], topics: Topics
     ) -> tuple[list[Record], list[OffsetDeleteResponseTopic]]:
-        """Decide an OffsetDelete: tombstones, unless the group is subscribed to the topic."""
+        """Decide an OffsetDelete: tombstones, unless the group is subscribed to the topic.
+
+        Unknown topics and partitions fail alone.
+        """
         known = set(self._partitions_of(group_id))
         records: list[Record] = []
         answers = []
         for part in asked:
-            code = ErrorCode.NONE
-            if part.name not in topics.topics:
-                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif group is not None and group.is_subscribed_to(part.name):
-                code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            topic = topics.topics.get(part.name)
+            is_subscribed = group is not None and group.is_subscribed_to(part.name)
             partitions = []
             for partition in part.partitions:
                 index = partition.partition_index
+                code = ErrorCode.NONE
+                if topic is None or not 0 <= index < len(topic.partitions):
+                    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                elif is_subscribed:
+                    code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
                 if code is ErrorCode.NONE and (part.name, index) in known:
                     records.append(_tombstone(group_id, (part.name, index)))
                 partitions.append(OffsetDeleteResponsePartition(partition_index=index, error_code=code))
@@ -276,6 +325,12 @@ class Offsets:
             for index in topics[name]
         }
         doomed.update((group_id, partition) for group_id, partition in self._unapplied() if partition[0] in names)
+        doomed.update(
+            (group_id, partition)
+            for group_id in self.pending.group_ids()
+            for partition in self.pending.partitions_of(group_id)
+            if partition[0] in names
+        )
         return [_tombstone(group_id, partition) for group_id, partition in sorted(doomed)]
 
     def expire(self, group_id: str, group: Group | None, now_ms: int) -> tuple[list[Record], bool]:
@@ -284,7 +339,8 @@ class Offsets:
         While members are in it only topics nobody subscribes to any more expire; a group that had members counts from
         the moment it became empty (KIP-211), a group without, from each commit.
         """
-        in_flight = {partition for waiting, partition in self._unapplied() if waiting == group_id}
+        unsettled = {partition for waiting, partition in self._unapplied() if waiting == group_id}
+        unsettled |= self.pending.partitions_of(group_id)
         if group is None or group.protocol_type is None or group.state is GroupState.STABLE:
             since_ms = None
             if group is not None and group.protocol_type is not None and group.topics is None:
@@ -294,11 +350,11 @@ class Offsets:
         else:
             return [], False
         expired: list[Record] = []
-        is_empty = not in_flight
+        is_empty = not unsettled
         for topic, partitions in self.committed(group_id).items():
             is_kept = group is not None and group.is_subscribed_to(topic)
             for index, value in partitions.items():
-                if is_kept or (topic, index) in in_flight or not self._is_over(value, since_ms, now_ms):
+                if is_kept or (topic, index) in unsettled or not self._is_over(value, since_ms, now_ms):
                     is_empty = False
                 else:
                     expired.append(_tombstone(group_id, (topic, index)))
@@ -313,6 +369,7 @@ class Offsets:
     def _partitions_of(self, group_id: str) -> list[Partition]:
         committed = {(topic, index) for topic, partitions in self.committed(group_id).items() for index in partitions}
         committed.update(partition for waiting, partition in self._unapplied() if waiting == group_id)
+        committed |= self.pending.partitions_of(group_id)
         return sorted(committed)
 
 
@@ -344,6 +401,12 @@ def _fetched(index: int, value: OffsetCommitValue | None, current_id: UUID | Non
         committed_offset=value.offset,
         committed_leader_epoch=value.leader_epoch,
         metadata=value.metadata,
+    )
+
+
+def _unstable(index: int) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT
     )
 
 

@@ -24,8 +24,9 @@ from bmq.coordinator.effects import Moment
 from bmq.coordinator.member import NEVER_MS
 from bmq.log.clock import Clock
 from bmq.log.partition_log import ReplayableLog
-from bmq.log.state_log import KeyValue, SnapshotPolicy, StateLog
+from bmq.log.state_log import KeyValue, Producer, SnapshotPolicy, StateLog, TransactionReplay
 from bmq.log.store import FencedWriter
+from bmq.log.transactions import TransactionMarker
 from bmq.protocol.error_codes import OTHER_LEADER, ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 
@@ -77,6 +78,16 @@ class Shard(ABC):
     def replay(self, key: bytes | None, value: bytes | None) -> None:
         """The only place where durable state changes: a record that is durable. Must not raise for any bytes."""
 
+    def replay_transactional(self, key: bytes | None, value: bytes | None, offset: int, producer: Producer) -> None:
+        """As `replay`, of the record at `offset`, which counts once its producer's transaction is committed.
+
+        A state machine that writes none takes it like any other.
+        """
+        self.replay(key, value)
+
+    def replay_end(self, producer: Producer, is_commit: bool) -> None:  # noqa: B027
+        """As `replay`, of a marker: the producer's transaction is over."""
+
     @abstractmethod
     async def restore(self, data: bytes) -> None:
         """Take the state that `snapshot` gave; called once, before any `replay`. Raises MalformedMessage."""
@@ -119,7 +130,8 @@ class Shard(ABC):
     async def load(self) -> None:
         """Replay the log. Raises KafkaError, StoreError."""
         started_s = self._loop.time()
-        count = await self.state_log.replay(self.replay, self.restore)
+        transactions = TransactionReplay(self.replay_transactional, self.replay_end)
+        count = await self.state_log.replay(self.replay, self.restore, transactions)
         self.begin()
         self._shard_metrics.loaded_shards += 1
         self._save_snapshot_if_due()
@@ -168,9 +180,15 @@ class Shard(ABC):
     def now(self) -> Moment:
         return Moment(self._loop.time() * 1000, self._clock.now_ms())
 
-    def append(self, records: Sequence[KeyValue]) -> asyncio.Future[int]:
+    def append(self, records: Sequence[KeyValue], producer: Producer | None = None) -> asyncio.Future[int]:
         """As StateLog.append; losing the log loses the shard."""
-        done = self.state_log.append(records)
+        done = self.state_log.append(records, producer)
+        done.add_done_callback(self._appended)
+        return done
+
+    def append_marker(self, marker: TransactionMarker) -> asyncio.Future[int]:
+        """As StateLog.append_marker; losing the log loses the shard."""
+        done = self.state_log.append_marker(marker)
         done.add_done_callback(self._appended)
         return done
 

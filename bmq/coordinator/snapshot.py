@@ -1,7 +1,7 @@
 """A shard's state as bytes: parts, one after another, each behind a header that says which kind it is.
 
 A record part is a record as it would stand in the log: groups. An offsets part has all of a group's offsets in one topic,
-as columns (offset_columns.py).
+as columns (offset_columns.py). A transaction part has an open transaction with its pending offsets (pending_offsets.py).
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from struct import error as struct_error
 from typing import Final, NamedTuple
 
 from bmq.coordinator.offset_columns import PackedOffsets, TopicOffsets, decode_text, encode_text
+from bmq.coordinator.pending_offsets import OpenTransaction
 from bmq.protocol.errors import MalformedMessage
 from bmq.protocol.group_records import GroupMetadataKey, GroupMetadataValue, encode_key, encode_value
 
 _HEADER: Final = Struct(">iii")  # kind, bytes of the first half, bytes of the second
 _RECORD: Final = 0  # key, value
 _OFFSETS: Final = 1  # group and topic, columns
+_TRANSACTION: Final = 2  # producer, pending offsets
 _OFFSETS_PER_TURN_MAX: Final = 5_000
 _PART_OFFSETS: Final = 20
 """What a part costs beside its offsets, counted in offsets."""
@@ -29,6 +31,7 @@ class ShardState(NamedTuple):
 
     groups: Sequence[tuple[str, GroupMetadataValue]]
     offsets: Sequence[TopicOffsets | PackedOffsets]
+    transactions: Sequence[OpenTransaction] = ()
 
 
 async def encode_snapshot(state: ShardState) -> bytes:
@@ -42,6 +45,9 @@ async def encode_snapshot(state: ShardState) -> bytes:
         packed = part if isinstance(part, PackedOffsets) else part.packed()
         _append(out, _OFFSETS, encode_text(part.group) + encode_text(part.topic), packed.data)
         done = await _turn(done + _PART_OFFSETS + (0 if packed is part else part.offset_count))
+    for transaction in state.transactions:
+        _append(out, _TRANSACTION, *transaction.encoded())
+        done = await _turn(done + _PART_OFFSETS + len(transaction.offsets))
     return bytes(out)
 
 
@@ -58,8 +64,8 @@ async def _turn(done: int) -> int:
     return 0
 
 
-def decode_snapshot(data: bytes) -> Iterator[tuple[bytes, bytes] | PackedOffsets]:
-    """Encoded records, and offsets. Raises MalformedMessage for bytes that are no snapshot."""
+def decode_snapshot(data: bytes) -> Iterator[tuple[bytes, bytes] | PackedOffsets | OpenTransaction]:
+    """Encoded records, offsets, and open transactions. Raises MalformedMessage for bytes that are no snapshot."""
     position = 0
     while position < len(data):
         try:
@@ -75,6 +81,8 @@ def decode_snapshot(data: bytes) -> Iterator[tuple[bytes, bytes] | PackedOffsets
             yield data[start:middle], data[middle:position]
         elif kind == _OFFSETS:
             yield PackedOffsets(*_names(data[start:middle]), data[middle:position])
+        elif kind == _TRANSACTION:
+            yield OpenTransaction.decoded(data[start:middle], data[middle:position])
         else:
             raise MalformedMessage(f"a group snapshot with a part of unknown kind {kind}")
 

@@ -7,6 +7,7 @@ from typing import Final, Protocol
 from uuid import UUID
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
 
 
 class Topic(Protocol):

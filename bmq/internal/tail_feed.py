@@ -4,6 +4,10 @@ The proxy names partitions and its offset in each; the feed remembers how far ea
 turns: those that did not fit into an answer come first in the next one. Batches no longer in memory are skipped: the
 proxy reads them from the store. The high watermark sent is never past the batches sent or skipped, so that a reader at
 the end waits for the next answer instead of reading from the store.
+
+With the high watermark go the aborted transactions whose marker lies below it: so whoever reads up to the last stable
+offset that was sent knows them all, and asks nobody. The last stable offset sent is below the first record of every aborted
+transaction whose marker was not sent yet.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from typing import Final, NamedTuple, Protocol
 
 import structlog
 
+from bmq.log.aborted_transactions import AbortedTransactions
 from bmq.log.partition_log import TopicPartition
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.internal_messages import EpochStart, ForgottenTail, TailInterest, TailPart
@@ -21,6 +26,8 @@ from bmq.protocol.record_batch import BatchHeader
 SHARE_BYTES_MIN: Final = 256 * 1024
 FOLLOWED_MAX: Final = 100_000
 PARTS_MAX: Final = 1_000  # of one answer: so many are told in a few milliseconds
+ABORTED_MAX: Final = 1_000
+"""Aborted transactions told of one partition at once, 32 bytes each; a reader of older ones asks for those it needs."""
 
 
 class OwnedLog(Protocol):
@@ -38,6 +45,8 @@ class OwnedLog(Protocol):
     def log_end_offset(self) -> int: ...
     @property
     def epoch_starts(self) -> Sequence[tuple[int, int]]: ...
+    @property
+    def aborted(self) -> AbortedTransactions: ...
 
     def tail_read(self, offset: int, length_bytes_max: int, bound_offset: int) -> Sequence[memoryview] | None: ...
 
@@ -135,7 +144,7 @@ class TailFeed:
         records: Sequence[memoryview] = ()
         if followed.next_offset < 0:
             followed.next_offset = high_watermark
-        base_offset = followed.next_offset
+        told_offset = base_offset = followed.next_offset
         if base_offset < high_watermark:
             views = log.tail_read(base_offset, length_bytes_max, high_watermark)
             if views is None:
@@ -145,7 +154,12 @@ class TailFeed:
                 base_offset = BatchHeader.parse(views[0]).base_offset
                 followed.next_offset = BatchHeader.parse(views[-1]).end_offset
         visible = min(high_watermark, followed.next_offset)
-        offsets = (log.log_start_offset, visible, min(log.last_stable_offset, visible), log.log_end_offset)
+        stable_offset = min(log.last_stable_offset, visible)
+        aborted, aborted_from_offset = b"", -1
+        if log.aborted:
+            stable_offset = log.aborted.undecided_from(visible, stable_offset)
+            aborted, aborted_from_offset = aborted_between(log, told_offset, visible)
+        offsets = (log.log_start_offset, visible, stable_offset, log.log_end_offset)
         is_first = followed.told is None
         if offsets == followed.told and not records:
             return None, False
@@ -160,6 +174,8 @@ class TailFeed:
             log_end_offset=offsets[3],
             base_offset=base_offset,
             epochs=epoch_starts_of(log) if is_first else (),
+            aborted=aborted,
+            aborted_from_offset=aborted_from_offset,
         )
         return Told(part, records), visible < high_watermark
 
@@ -171,6 +187,12 @@ class TailFeed:
 def epoch_starts_of(log: OwnedLog) -> tuple[EpochStart, ...]:
     """As the messages carry them."""
     return tuple(EpochStart(leader_epoch=epoch, start_offset=start) for epoch, start in log.epoch_starts)
+
+
+def aborted_between(log: OwnedLog, from_offset: int, to_offset: int) -> tuple[bytes, int]:
+    """`aborted` and `aborted_from_offset` of the messages, for markers in [from, to)."""
+    table, complete_from = log.aborted.newest(from_offset, to_offset, ABORTED_MAX)
+    return table.encode() if table else b"", complete_from if complete_from > from_offset else -1
 
 
 def _code_of(log: OwnedLog | None, leader_epoch: int) -> ErrorCode:

@@ -73,6 +73,23 @@ class AbortedTransactions:
         part._last_offsets = self._last_offsets[first:end]
         return part
 
+    def newest(self, from_offset: int, to_offset: int, count_max: int) -> tuple[AbortedTransactions, int]:
+        """The last `count_max` of those whose marker lies in [from, to), and where those begin that lie behind all left out.
+
+        That offset is `from_offset` when none was left out.
+        """
+        first, end = bisect_left(self._last_offsets, from_offset), bisect_left(self._last_offsets, to_offset)
+        if end - first > count_max:
+            from_offset = self._last_offsets[end - count_max - 1] + 1
+        return self.between(from_offset, to_offset), from_offset
+
+    def undecided_from(self, offset: int, bound_offset: int) -> int:
+        """Where the first of those begins whose marker lies at or past `offset`, at most `bound_offset`."""
+        place = bisect_left(self._last_offsets, offset)
+        if place == len(self._last_offsets):
+            return bound_offset
+        return min(bound_offset, *self._numbers[place * _FIELD_COUNT + 1 :: _FIELD_COUNT])
+
     def extend(self, later: AbortedTransactions) -> None:
         for entry in later:
             self.add(entry)

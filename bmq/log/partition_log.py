@@ -145,8 +145,14 @@ class PartitionLog(Protocol):
     async def max_timestamp(self) -> tuple[int, int] | None:
         """(offset, timestamp) of the record with the greatest timestamp (ListOffsets -3, KIP-734); None when empty."""
 
-    def aborted_transactions(self, from_offset: int, to_offset: int) -> Sequence[AbortedTransaction]:
-        """Aborted transactions overlapping [from, to)."""
+    def aborted_transactions(self, from_offset: int, to_offset: int) -> Sequence[AbortedTransaction] | None:
+        """Aborted transactions overlapping [from, to), which ends at or below the last stable offset: all of them.
+
+        None: not all are known here; `find_aborted_transactions` asks who knows them.
+        """
+
+    async def find_aborted_transactions(self, from_offset: int, to_offset: int) -> Sequence[AbortedTransaction]:
+        """As `aborted_transactions`, by the owner. Raises KafkaError."""
 
     def epoch_end_offset(self, leader_epoch: int) -> tuple[int, int]:
         """(epoch, end offset) as OffsetForLeaderEpoch answers it (KIP-101, KIP-279); (-1, -1) when unknown."""

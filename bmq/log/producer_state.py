@@ -7,12 +7,13 @@ answered at once, else it waits for the original (rule 11). Entries never change
 batch in flight is kept until it is durable.
 
 Left out here: whether the producer is allowed to write, and KIP-890's verification.
-Source: KIP-98, Kafka's ProducerAppendInfo, ProducerStateEntry and ProducerStateManager.
+Source: KIP-98, KIP-890, Kafka's ProducerAppendInfo, ProducerStateEntry and ProducerStateManager.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from struct import Struct
 from struct import error as struct_error
 from typing import Final, NamedTuple
@@ -25,13 +26,14 @@ from bmq.log.store import Buffer
 from bmq.protocol.control_batch import ControlType, EndTransactionMarker
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
-from bmq.protocol.record_batch import BatchHeader
+from bmq.protocol.record_batch import TRANSACTIONAL, BatchHeader
 
 BATCHES_KEPT: Final = 5
 NO_EPOCH: Final = -1
 NO_OFFSET: Final = -1
+EPOCH_BUMPS_FROM: Final = 2
+"""`transaction.version`: from here on each end of a transaction, and so its marker, has a new epoch (KIP-890)."""
 _SEQUENCE_MAX: Final = 2**31 - 1
-_TRANSACTIONAL: Final = 1 << 4
 
 _SNAPSHOT_HEAD: Final = Struct("<BII")  # version, crc32c of what follows, number of producers
 _SNAPSHOT_VERSION: Final = 1
@@ -88,6 +90,10 @@ class ProducerStates:
     def entry(self, producer_id: int) -> ProducerEntry | None:
         return self._entries.get(producer_id)
 
+    def entries(self) -> Iterable[tuple[int, ProducerEntry]]:
+        """(producer id, entry) of all."""
+        return self._entries.items()
+
     # --- appending
 
     def check(self, header: BatchHeader, *, is_client: bool = True) -> PlacedBatch | None:
@@ -109,21 +115,35 @@ class ProducerStates:
                 if base_sequence != last_sequence + 1 and (base_sequence != 0 or last_sequence != _SEQUENCE_MAX):
                     return self._duplicate_of(header, entry)
         elif epoch < entry.epoch:
-            raise KafkaError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"producer {header.producer_id} writes with epoch {epoch}, the last seen is {entry.epoch}",
-            )
+            raise _stale_epoch(header, entry)
         elif is_client and header.base_sequence != 0 and entry.epoch != NO_EPOCH:
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {header.producer_id} starts epoch {epoch} with sequence {header.base_sequence}",
             )
-        if entry.transaction_first_offset != NO_OFFSET and not header.attributes & _TRANSACTIONAL:
+        if entry.transaction_first_offset != NO_OFFSET and not header.attributes & TRANSACTIONAL:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE,
                 f"producer {header.producer_id} writes outside its open transaction",
             )
         return None
+
+    def check_epoch(self, header: BatchHeader) -> None:
+        """Raises KafkaError INVALID_PRODUCER_EPOCH when a later epoch of the producer was seen."""
+        entry = self._entries.get(header.producer_id)
+        if entry is not None and header.producer_epoch < entry.epoch:
+            raise _stale_epoch(header, entry)
+
+    def check_first_sequence(self, header: BatchHeader) -> None:
+        """For transactional batches from `transaction.version` 2 on: an unknown producer starts at 0 (KAFKA-18202).
+
+        Raises KafkaError OUT_OF_ORDER_SEQUENCE_NUMBER. What came before a later sequence was refused, and is sent again.
+        """
+        if header.base_sequence != 0 and header.producer_id not in self._entries:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {header.producer_id} is not known here and starts with sequence {header.base_sequence}",
+            )
 
     def _duplicate_of(self, header: BatchHeader, entry: ProducerEntry) -> PlacedBatch:
         base_sequence, last_sequence = header.base_sequence, header.last_sequence
@@ -153,20 +173,25 @@ class ProducerStates:
             coordinator_epoch = before.coordinator_epoch
             first_offset = before.transaction_first_offset
             batches = (*before.batches[1 - BATCHES_KEPT :], batch) if before.epoch == epoch else (batch,)
-        if header.attributes & _TRANSACTIONAL and first_offset == NO_OFFSET:
+        if header.attributes & TRANSACTIONAL and first_offset == NO_OFFSET:
             first_offset = self._ongoing[producer_id] = base_offset
         self._entries[producer_id] = ProducerEntry(epoch, coordinator_epoch, timestamp_ms, first_offset, batches)
         self._undo.append((last_offset, producer_id, before))
 
-    def check_marker(self, header: BatchHeader, marker: EndTransactionMarker) -> None:
-        """Raises KafkaError INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED."""
+    def check_marker(self, header: BatchHeader, marker: EndTransactionMarker, transaction_version: int = 0) -> None:
+        """Raises KafkaError INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+
+        Where each end has a new epoch, the same one again is that of a marker sent again (KAFKA-19999), or of one that came
+        so late that it would end the next transaction: then that one is open here.
+        """
         entry = self._entries.get(header.producer_id)
         if entry is None:
             return
-        if header.producer_epoch < entry.epoch:
+        is_late = transaction_version >= EPOCH_BUMPS_FROM and entry.transaction_first_offset != NO_OFFSET
+        if header.producer_epoch < entry.epoch or (is_late and header.producer_epoch == entry.epoch):
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"marker of producer {header.producer_id} has epoch {header.producer_epoch}, not {entry.epoch}",
+                f"marker of producer {header.producer_id} has epoch {header.producer_epoch}, the last seen is {entry.epoch}",
             )
         if marker.coordinator_epoch < entry.coordinator_epoch:
             raise KafkaError(
@@ -309,3 +334,10 @@ class ProducerStates:
             if entry.transaction_first_offset != NO_OFFSET
         ]
         self._ongoing = {producer_id: first_offset for first_offset, producer_id in sorted(ongoing)}
+
+
+def _stale_epoch(header: BatchHeader, entry: ProducerEntry) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        f"producer {header.producer_id} writes with epoch {header.producer_epoch}, the last seen is {entry.epoch}",
+    )

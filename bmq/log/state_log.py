@@ -11,6 +11,11 @@ appended for a state that was given up since, or by somebody else, and is missin
 
 Records appended in one turn of the event loop share a record batch; one append's records are never split (they are
 applied all or none). A snapshot is the state after everything applied, encoded in the same turn.
+
+A record may belong to a producer's transaction (KIP-98): it stands in a batch with the producer's id and epoch, without
+sequence numbers, and the state machine is told who wrote it and at which offset. A marker, a control batch of its own,
+ends the transaction. Both are applied in the order of the log with all other records. The log itself refuses an epoch
+that is fenced.
 """
 
 from __future__ import annotations
@@ -18,16 +23,31 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
 from bmq.log.clock import Clock
 from bmq.log.partition_log import AppendResult, ReplayableLog, StateSnapshot
-from bmq.log.store import CorruptFile, FencedWriter
+from bmq.log.store import Buffer, CorruptFile, FencedWriter
+from bmq.log.transactions import TransactionMarker
+from bmq.protocol.control_batch import (
+    ControlType,
+    EndTransactionMarker,
+    encode_end_transaction_marker,
+    parse_end_transaction_marker,
+)
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
-from bmq.protocol.record_batch import Record, batches, decode_records, encode_batch
+from bmq.protocol.record_batch import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    BatchHeader,
+    Record,
+    batches,
+    decode_records,
+    encode_batch,
+)
 
 KeyValue = tuple[bytes, bytes | None]
 ApplyRecord = Callable[[bytes | None, bytes | None], None]
@@ -44,9 +64,28 @@ REPLAY_CHUNK_BYTES: Final = 1024 * 1024
 """Each is a round trip to the store."""
 _REPLAY_TURN_BYTES: Final = 128 * 1024
 _RECORD_OVERHEAD_BYTES: Final = 24
+_MARKER_BYTES: Final = 78
 _LOAD_AGAIN: Final = "the state is not what the log holds: it has to be loaded again"
 
 _log = structlog.get_logger("bmq.log")
+
+
+class Producer(NamedTuple):
+    """Who wrote the records of a transaction, or whose transaction a marker ends."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class TransactionReplay(NamedTuple):
+    """What a state machine does with transactions. Neither should raise, as with ApplyRecord.
+
+    `apply_record`: (key, value, offset of the record, who wrote it); it counts once the transaction is committed.
+    `end`: (whose transaction, whether it is committed).
+    """
+
+    apply_record: Callable[[bytes | None, bytes | None, int, Producer], None]
+    end: Callable[[Producer, bool], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +98,17 @@ class SnapshotPolicy:
 
 @dataclass(slots=True)
 class _Append:
+    """`producer`: the records are part of its transaction. `marker`: in place of the records, the end of one."""
+
     records: Sequence[KeyValue]
     size_bytes: int
     done: asyncio.Future[int]
+    producer: Producer | None = None
+    marker: TransactionMarker | None = None
+
+    @property
+    def offset_count(self) -> int:
+        return 1 if self.marker is not None else len(self.records)
 
 
 class StateLog:
@@ -83,14 +130,22 @@ class StateLog:
         self._clock = clock
         self._policy = policy or SnapshotPolicy()
         self._apply: ApplyRecord | None = None
+        self._transactions: TransactionReplay | None = None
         self._queued: list[_Append] = []
         self._is_snapshot_running = False
         self._proof: asyncio.Future[None] | None = None
         self._next_proof: asyncio.Future[None] | None = None
         self._proofs: set[asyncio.Task[None]] = set()
 
-    async def replay(self, apply_record: ApplyRecord, apply_snapshot: ApplySnapshot) -> int:
-        """Bring the state up to the high watermark and keep `apply_record` for what is appended later; records applied.
+    async def replay(
+        self,
+        apply_record: ApplyRecord,
+        apply_snapshot: ApplySnapshot,
+        transactions: TransactionReplay | None = None,
+    ) -> int:
+        """Bring the state up to the high watermark and keep the callbacks for what is appended later; records applied.
+
+        `transactions`: None for a state machine that has none; a transaction's records are then applied like others.
 
         Starts at the newest snapshot, reads in bounded chunks and lets the loop run in between. Raises KafkaError,
         StoreError, also CorruptFile when a batch between is not where it should be; StateDamaged when the state cannot be
@@ -120,7 +175,9 @@ class StateLog:
                 if position >= turn_end:
                     turn_end = position + _REPLAY_TURN_BYTES
                     await asyncio.sleep(0)
-                if not header.is_control:
+                if transactions is not None and header.is_transactional:
+                    count += _replay_transactional(transactions, chunk.data, position, header, offset)
+                elif not header.is_control:
                     for record in decode_records(chunk.data, position):
                         if record.offset >= offset:
                             apply_record(record.key, record.value)
@@ -131,33 +188,52 @@ class StateLog:
         self.records_since_snapshot = count
         self.applied_offset = offset
         self._apply = apply_record
+        self._transactions = transactions
         return count
 
-    def append(self, records: Sequence[KeyValue]) -> asyncio.Future[int]:
+    def append(self, records: Sequence[KeyValue], producer: Producer | None = None) -> asyncio.Future[int]:
         """Write these records together; the result is the offset that follows the last one, after they were applied.
 
-        Fails with KafkaError of the append's error code. Then nothing was applied, except after
+        `producer`: as part of its open transaction; refused with INVALID_PRODUCER_EPOCH when its epoch is over. Fails with KafkaError of the append's error code. Then nothing was applied, except after
         NOT_ENOUGH_REPLICAS_AFTER_APPEND: those records are in the log and were applied. After NOT_LEADER_OR_FOLLOWER
         discard the state: another owner has the log, or a record was applied in part.
         """
+        size = sum(len(key) + len(value or b"") for key, value in records) + _RECORD_OVERHEAD_BYTES * len(records)
+        return self._queue(records, size, producer, None)
+
+    def append_marker(self, marker: TransactionMarker) -> asyncio.Future[int]:
+        """End a producer's transaction; the result is the offset that follows the marker, after it was applied.
+
+        Fails as `append` does, also with INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED.
+        """
+        return self._queue((), _MARKER_BYTES, None, marker)
+
+    def _queue(
+        self,
+        records: Sequence[KeyValue],
+        size: int,
+        producer: Producer | None,
+        marker: TransactionMarker | None,
+    ) -> asyncio.Future[int]:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[int] = loop.create_future()
         if self._apply is None:
             raise RuntimeError("append before replay")
+        if self._transactions is None and (producer is not None or marker is not None):
+            raise RuntimeError("a transaction in the log of a state machine that has none")
         if self.is_broken:
             done.set_exception(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, _LOAD_AGAIN))
             return done
-        if not records:
+        if not records and marker is None:
             done.set_result(self.applied_offset)
             return done
-        size = sum(len(key) + len(value or b"") for key, value in records) + _RECORD_OVERHEAD_BYTES * len(records)
         if self.waiting_bytes and self.waiting_bytes + size > WAITING_BYTES_MAX:
             done.set_exception(KafkaError(ErrorCode.REQUEST_TIMED_OUT, "too much waits for the state log"))
             return done
         if not self._queued:
             loop.call_soon(self._flush)
         self.waiting_bytes += size
-        self._queued.append(_Append(records, size, done))
+        self._queued.append(_Append(records, size, done, producer, marker))
         return done
 
     def give_up(self) -> None:
@@ -219,7 +295,12 @@ class StateLog:
         group: list[_Append] = []
         size = 0
         for append in queued:
-            if group and size + append.size_bytes > BATCH_BYTES_MAX:
+            if group and (
+                size + append.size_bytes > BATCH_BYTES_MAX
+                or append.producer != group[0].producer
+                or append.marker is not None
+                or group[0].marker is not None
+            ):
                 self._write(group)
                 group, size = [], 0
             group.append(append)
@@ -228,8 +309,7 @@ class StateLog:
 
     def _write(self, group: list[_Append]) -> None:
         try:
-            now_ms = self._clock.now_ms()
-            batch = encode_batch([Record(key, value, (), now_ms) for append in group for key, value in append.records])
+            batch = _encode(group, self._clock.now_ms())
         except Exception as error:  # nothing was appended
             _log.error("state_not_encoded", error=repr(error), exc_info=error)
             self.waiting_bytes -= sum(append.size_bytes for append in group)
@@ -264,13 +344,25 @@ class StateLog:
         assert apply is not None
         offset = result.base_offset
         for append in group:
-            for key, value in append.records:
-                apply(key, value)
-            offset += len(append.records)
+            if append.producer is None and append.marker is None:
+                for key, value in append.records:
+                    apply(key, value)
+            else:
+                self._apply_transactional(append, offset)
+            offset += append.offset_count
             self.applied_offset = offset
-            self.records_since_snapshot += len(append.records)
+            self.records_since_snapshot += append.offset_count
             if not append.done.done() and result.error_code is ErrorCode.NONE:
                 append.done.set_result(offset)
+
+    def _apply_transactional(self, append: _Append, offset: int) -> None:
+        transactions, producer, marker = self._transactions, append.producer, append.marker
+        assert transactions is not None
+        if marker is not None:
+            transactions.end(Producer(marker.producer_id, marker.producer_epoch), marker.is_commit)
+        elif producer is not None:
+            for number, (key, value) in enumerate(append.records):
+                transactions.apply_record(key, value, offset + number, producer)
 
     def _start_proof(self) -> None:
         self._proof, self._next_proof = self._next_proof, None
@@ -294,6 +386,45 @@ class StateLog:
             self._proof = None
         if self._next_proof is not None:
             self._start_proof()
+
+
+def _encode(group: list[_Append], now_ms: int) -> bytearray:
+    """The batch of appends that share one: of one producer, or none, or a single marker."""
+    marker, producer = group[0].marker, group[0].producer
+    if marker is not None:
+        return encode_end_transaction_marker(
+            EndTransactionMarker(
+                ControlType.COMMIT if marker.is_commit else ControlType.ABORT, marker.coordinator_epoch
+            ),
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            timestamp_ms=now_ms,
+        )
+    return encode_batch(
+        [Record(key, value, (), now_ms) for append in group for key, value in append.records],
+        producer_id=NO_PRODUCER_ID if producer is None else producer.producer_id,
+        producer_epoch=NO_PRODUCER_EPOCH if producer is None else producer.producer_epoch,
+        is_transactional=producer is not None,
+    )
+
+
+def _replay_transactional(
+    transactions: TransactionReplay, data: Buffer, position: int, header: BatchHeader, offset: int
+) -> int:
+    """Apply a batch of a transaction from `offset` on; how many records that were."""
+    producer = Producer(header.producer_id, header.producer_epoch)
+    if header.is_control:
+        marker = parse_end_transaction_marker(data, position)
+        if marker is None:
+            return 0
+        transactions.end(producer, marker.control_type is ControlType.COMMIT)
+        return 1
+    count = 0
+    for record in decode_records(data, position):
+        if record.offset >= offset:
+            transactions.apply_record(record.key, record.value, record.offset, producer)
+            count += 1
+    return count
 
 
 def _fail(group: list[_Append], result: AppendResult) -> None:

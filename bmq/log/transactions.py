@@ -6,7 +6,7 @@ Source: KIP-98, KIP-890 (verification by the partition's leader, `transaction.ve
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from bmq.protocol.error_codes import ErrorCode
 
@@ -22,6 +22,22 @@ class TransactionClaim(NamedTuple):
     transactional_id: str
     may_add: bool = False
     is_abortable_told: bool = False
+
+
+_PRODUCE_ADDS_FROM: Final = 12
+_PRODUCE_ABORTABLE_FROM: Final = 11
+
+
+def claim_of_produce(transactional_id: str, version: int) -> TransactionClaim:
+    """What a Produce request of this version says."""
+    return TransactionClaim(transactional_id, version >= _PRODUCE_ADDS_FROM, version >= _PRODUCE_ABORTABLE_FROM)
+
+
+def produce_version_of(claim: TransactionClaim) -> int:
+    """A version of Produce that says the same."""
+    if claim.may_add:
+        return _PRODUCE_ADDS_FROM
+    return _PRODUCE_ABORTABLE_FROM if claim.is_abortable_told else _PRODUCE_ABORTABLE_FROM - 1
 
 
 class TransactionMarker(NamedTuple):

@@ -133,12 +133,57 @@ _GROUPS: Final = (
 _PRODUCERS: Final = (
     _static("producer.id.expiration.ms", _INT, "86400000", "How long an idle producer's state is kept.", at_least(1)),
     _static("transaction.max.timeout.ms", _INT, "900000", "Longest transaction timeout.", at_least(1)),
+    _static(
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        _INT,
+        "10000",
+        "How often transactions whose timeout is over are looked for.",
+        at_least(1),
+    ),
+    _static(
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
+        _INT,
+        "3600000",
+        "How often expired transactional ids are looked for.",
+        at_least(1),
+    ),
+    _dynamic(
+        "transaction.partition.verification.enable",
+        _BOOLEAN,
+        "true",
+        "Whether a partition's owner asks the transaction coordinator before it takes a transaction's first batch.",
+    ),
+    _static(
+        "add.partitions.to.txn.retry.backoff.ms",
+        _INT,
+        "20",
+        "Pause before a partition's owner asks the transaction coordinator again.",
+        at_least(0),
+    ),
+    _static(
+        "add.partitions.to.txn.retry.backoff.max.ms",
+        _INT,
+        "100",
+        "How long it does so while the coordinator ends the last transaction.",
+        at_least(0),
+    ),
     _static("transaction.state.log.num.partitions", _INT, "50", "Partitions of __transaction_state.", at_least(1)),
+    _static("transaction.state.log.min.isr", _INT, "2", "min.insync.replicas of __transaction_state.", at_least(1)),
+    _static(
+        "transaction.state.log.segment.bytes", _INT, "104857600", "segment.bytes of __transaction_state.", at_least(1)
+    ),
+    _static(
+        "transaction.state.log.load.buffer.size",
+        _INT,
+        "5242880",
+        "Bytes read at once while a coordinator loads.",
+        at_least(1),
+    ),
     _static(
         "transaction.state.log.replication.factor",
         _SHORT,
         "3",
-        "Replication factor of __transaction_state.",
+        "Replication factor of __transaction_state, as far as there are nodes: replicas hold no data here.",
         at_least(1),
     ),
     _static(

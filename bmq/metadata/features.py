@@ -1,4 +1,6 @@
-"""`bmq.metadata.version`: which metadata records the cluster writes, so that servers of two releases can run side by side.
+"""What servers and clients agree on beyond the versions of requests. Clients are told of CLIENT_FEATURES.
+
+`bmq.metadata.version`: which metadata records the cluster writes, so that servers of two releases can run side by side.
 
 The first controller of a cluster writes the level; it stays until an operator raises it. A node says which levels it
 understands when it registers and is refused when the cluster's is not among them; a controller that does not understand
@@ -24,6 +26,11 @@ SUPPORTED_FEATURES: Final = (
     ),
 )
 """What a node of this release says of itself when it registers."""
+
+
+TRANSACTION_VERSION: Final = "transaction.version"
+CLIENT_FEATURES: Final = {TRANSACTION_VERSION: (0, 2)}
+"""What this release serves to clients, (lowest level, highest level): the highest is in force (KIP-890, KIP-1022)."""
 
 
 class FeatureRange(Protocol):

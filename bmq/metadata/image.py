@@ -12,9 +12,10 @@ NO_LEADER = -1
 METADATA_TOPIC_NAME = "__cluster_metadata"
 METADATA_TOPIC_ID = UUID(int=1)
 OFFSETS_TOPIC_NAME = "__consumer_offsets"
+TRANSACTIONS_TOPIC_NAME = "__transaction_state"
 INTERNAL_TOPIC_CONFIGS = {
     OFFSETS_TOPIC_NAME: "offsets.topic",
-    "__transaction_state": "transaction.state.log",
+    TRANSACTIONS_TOPIC_NAME: "transaction.state.log",
     "__share_group_state": "transaction.state.log",
 }
 """Prefixes of the broker configs that define how each internal topic is created."""

@@ -21,8 +21,10 @@ from bmq.protocol.messages.envelope_request import EnvelopeRequest
 from bmq.protocol.messages.envelope_response import EnvelopeResponse
 from bmq.protocol.request_context import RequestContext
 
-FORWARDED: Final = frozenset(api_key for api_key, api in APIS.items() if api.route is not Route.LOCAL)
-"""What may be in an Envelope."""
+FORWARDED: Final = frozenset(
+    {*(api_key for api_key, api in APIS.items() if api.route is not Route.LOCAL), ApiKey.INIT_PRODUCER_ID}
+)
+"""What may be in an Envelope. InitProducerId is answered anywhere, unless it has a transactional id."""
 UNKNOWN_HOST: Final = "unknown"
 
 _PRINCIPAL_VERSION: Final = 0

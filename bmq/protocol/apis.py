@@ -66,6 +66,7 @@ class ApiKey(IntEnum):
     PROVE_OWNERSHIP = 20_006
     FIND_TIMESTAMP = 20_007
     DELETE_BEFORE = 20_008
+    FIND_ABORTED = 20_009
 
 
 class Route(Enum):
@@ -138,7 +139,7 @@ APIS: dict[ApiKey, Api] = {
     ApiKey.ADD_OFFSETS_TO_TXN: _api(0, 4, 3, route=Route.TRANSACTION),
     ApiKey.END_TXN: _api(0, 5, 3, route=Route.TRANSACTION),
     ApiKey.WRITE_TXN_MARKERS: _api(1, 2, 1),
-    ApiKey.TXN_OFFSET_COMMIT: _api(0, 5, 3, route=Route.GROUP),
+    ApiKey.TXN_OFFSET_COMMIT: _api(0, 6, 3, schema_max=5, route=Route.GROUP),
     ApiKey.DESCRIBE_CONFIGS: _api(1, 4, 4, route=Route.CONTROLLER),
     ApiKey.ALTER_CONFIGS: _api(0, 2, 2, route=Route.CONTROLLER),
     ApiKey.DESCRIBE_LOG_DIRS: _api(1, 5, 2),
@@ -172,11 +173,14 @@ _BETWEEN_NODES: dict[ApiKey, Api] = {
     ApiKey.PROVE_OWNERSHIP: _api(0, 0, 0),
     ApiKey.FIND_TIMESTAMP: _api(0, 0, 0),
     ApiKey.DELETE_BEFORE: _api(0, 0, 0),
+    ApiKey.FIND_ABORTED: _api(0, 0, 0),
 }
 INTERNAL_APIS: dict[ApiKey, Api] = {
     **_BETWEEN_NODES,
     ApiKey.PRODUCE: APIS[ApiKey.PRODUCE],
+    ApiKey.DESCRIBE_PRODUCERS: APIS[ApiKey.DESCRIBE_PRODUCERS],
     ApiKey.API_VERSIONS: APIS[ApiKey.API_VERSIONS],
+    ApiKey.WRITE_TXN_MARKERS: APIS[ApiKey.WRITE_TXN_MARKERS],
 }
 """What the internal listener serves; clients' requests come in an Envelope (KIP-590)."""
 ALL_APIS: dict[ApiKey, Api] = {**APIS, **_BETWEEN_NODES}

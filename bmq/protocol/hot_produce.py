@@ -39,6 +39,7 @@ from bmq.protocol.wire import (
 _PRODUCE_FLEXIBLE_FROM: Final = 9
 _PRODUCE_LEADERS_FROM: Final = 10
 _PRODUCE_TOPIC_IDS_FROM: Final = 13
+FORWARDED_PRODUCE_VERSION: Final = 13
 _INT32_PAIR: Final = Struct(">ii")
 _ACKS_AND_TIMEOUT: Final = Struct(">hi")
 
@@ -51,6 +52,10 @@ _PRODUCED_FLEXIBLE: Final = Struct(">ihqqqBBB")  # both are empty, and so is the
 # no transactional id, acks, timeout, one topic, its id, one partition, its number; then its records; then tagged fields.
 _PRODUCE_ONE: Final = Struct(">BhiB16sBi")
 _PRODUCE_ONE_END: Final = bytes(3)
+CLIENT_VERSION_TAG: Final = 20_000
+"""Our own tagged field of a request that one node forwards to another: in which version the client sent it. The version says
+what clients know of transactions, and nodes forward in one version only."""
+_CLIENT_VERSION_HEAD: Final = bytes(2) + b"\1" + unsigned_varint(CLIENT_VERSION_TAG) + b"\1"
 
 
 class ProducedData(NamedTuple):
@@ -69,12 +74,16 @@ class ProducedTopic(NamedTuple):
 
 
 class Produce(NamedTuple):
-    """A Produce request. `acks` as it came: whether -1, 0 or 1 is the handler's to check."""
+    """A Produce request. `acks` as it came: whether -1, 0 or 1 is the handler's to check.
+
+    `client_version`: which version the client has sent to the node that forwards it; -1: it does not say.
+    """
 
     transactional_id: str | None
     acks: int
     timeout_ms: int
     topics: list[ProducedTopic]
+    client_version: int = -1
 
 
 class RecordError(NamedTuple):
@@ -235,7 +244,19 @@ def _parse_produce_flexible(view: memoryview, at: int, has_topic_ids: bool) -> P
         else:
             at += 1
     _skip_tags(view, at, left)
-    return Produce(transactional_id, acks, timeout_ms, topics)
+    return Produce(transactional_id, acks, timeout_ms, topics, _client_version(view, at) if view[at] else -1)
+
+
+def _client_version(view: memoryview, at: int) -> int:
+    """Of a section of tagged fields that was found to be whole."""
+    count, at = read_unsigned_varint(view, at)
+    for _ in range(count):
+        tag, at = read_unsigned_varint(view, at)
+        size, at = read_unsigned_varint(view, at)
+        if tag == CLIENT_VERSION_TAG and size == 1:
+            return view[at]
+        at += size
+    return -1
 
 
 def _skip_tags(view: memoryview, at: int, left: int) -> tuple[int, int]:
@@ -255,15 +276,23 @@ def _compact_count(view: Buffer, at: int, what: str = "Produce request") -> tupl
     return count - 1, at
 
 
-FORWARDED_PRODUCE_VERSION: Final = 13
-
-
 def encode_produce_request(
-    topic_id: UUID, partition: int, records: Buffer, *, acks: int, timeout_ms: int
+    topic_id: UUID,
+    partition: int,
+    records: Buffer,
+    *,
+    acks: int,
+    timeout_ms: int,
+    transactional_id: str | None = None,
+    client_version: int = FORWARDED_PRODUCE_VERSION,
 ) -> tuple[bytes, Buffer, bytes]:
     """The body of a Produce request (13) for one partition, in pieces: `records` is one of them, as it is."""
     head = _PRODUCE_ONE.pack(0, acks, timeout_ms, 2, topic_id.bytes, 2, partition) + unsigned_varint(len(records) + 1)
-    return head, records, _PRODUCE_ONE_END
+    if transactional_id is None:
+        return head, records, _PRODUCE_ONE_END
+    name = transactional_id.encode()
+    head = unsigned_varint(len(name) + 1) + name + head[1:]
+    return head, records, _CLIENT_VERSION_HEAD + bytes((client_version,))
 
 
 def parse_produce_response(frame: Buffer) -> list[ProduceTopicResult]:

@@ -22,10 +22,14 @@ TAIL_FETCH_VERSION: Final = 0
 
 _HEAD: Final = Struct(">iBhB")  # correlation id, header tags, error code, no message
 _CODE: Final = Struct(">h")
+_OFFSET: Final = Struct(">q")
 # topic id, partition, error code, leader epoch, four offsets, base offset
 _PART: Final = Struct(">16sihi5q")
 _EPOCH: Final = Struct(">iqB")  # and no tagged fields
-_NONE_BUT_TAGS: Final = b"\1\0"  # no epochs
+_NONE_BUT_TAGS: Final = b"\1\0"  # neither epochs nor tagged fields
+_ABORTED_TAG: Final = 0
+_ABORTED_FROM_TAG: Final = 1
+_ABORTED_FROM: Final = Struct(">BBq")  # tag, size, offset
 
 
 def encode_tail_response(correlation_id: int, parts: Sequence[tuple[TailPart, Sequence[Buffer]]]) -> list[Buffer]:
@@ -55,16 +59,27 @@ def encode_tail_response(correlation_id: int, parts: Sequence[tuple[TailPart, Se
             out = bytearray()
         else:
             out.append(1)
-        if part.epochs:
+        if part.epochs or part.aborted or part.aborted_from_offset != -1:
             out += unsigned_varint(len(part.epochs) + 1)
             for epoch in part.epochs:
                 out += _EPOCH.pack(epoch.leader_epoch, epoch.start_offset, 0)
-            out.append(0)
+            _append_tags(out, part)
         else:
             out += _NONE_BUT_TAGS
     out.append(0)
     buffers.append(out)
     return buffers
+
+
+def _append_tags(out: bytearray, part: TailPart) -> None:
+    out.append(bool(part.aborted) + (part.aborted_from_offset != -1))
+    if part.aborted:
+        length = unsigned_varint(len(part.aborted) + 1)
+        out.append(_ABORTED_TAG)
+        out += unsigned_varint(len(length) + len(part.aborted)) + length
+        out += part.aborted
+    if part.aborted_from_offset != -1:
+        out += _ABORTED_FROM.pack(_ABORTED_FROM_TAG, 8, part.aborted_from_offset)
 
 
 def parse_tail_response(frame: Buffer) -> TailFetchResponse:
@@ -104,6 +119,10 @@ def _parse(view: memoryview, at: int) -> TailFetchResponse:
             epoch, start_offset, tags = _EPOCH.unpack_from(view, at)
             at = at + _EPOCH.size if not tags else skip_tagged_fields(view, at + _EPOCH.size - 1)
             epochs.append(EpochStart(leader_epoch=epoch, start_offset=start_offset))
+        aborted: Buffer = b""
+        aborted_from_offset = -1
+        if view[at]:
+            aborted, aborted_from_offset = _tags(view, at)
         at = skip_tagged_fields(view, at)
         parts.append(
             TailPart(
@@ -118,10 +137,34 @@ def _parse(view: memoryview, at: int) -> TailFetchResponse:
                 base_offset=base_offset,
                 records=records,
                 epochs=tuple(epochs),
+                aborted=aborted,
+                aborted_from_offset=aborted_from_offset,
             )
         )
     skip_tagged_fields(view, at)
     return TailFetchResponse(error_code=error_code, error_message=error_message, partitions=tuple(parts))
+
+
+def _tags(view: memoryview, at: int) -> tuple[Buffer, int]:
+    """The tagged fields of a part that are known here."""
+    skip_tagged_fields(view, at)  # they are all there
+    aborted: Buffer = b""
+    aborted_from_offset = -1
+    count, at = read_unsigned_varint(view, at)
+    for _ in range(count):
+        tag, at = read_unsigned_varint(view, at)
+        size, at = read_unsigned_varint(view, at)
+        if tag == _ABORTED_TAG:
+            length, start = read_unsigned_varint(view, at)
+            if not length or start + length - 1 != at + size:
+                raise MalformedMessage("aborted transactions of the TailFetch response run past their field")
+            aborted = bytes(view[start : at + size])
+        elif tag == _ABORTED_FROM_TAG:
+            if size != _OFFSET.size:
+                raise MalformedMessage(f"an offset of {size} bytes in the TailFetch response")
+            (aborted_from_offset,) = _OFFSET.unpack_from(view, at)
+        at += size
+    return aborted, aborted_from_offset
 
 
 def _count(view: memoryview, at: int) -> tuple[int, int]:

@@ -143,6 +143,8 @@ class TailPart:
 
     `base_offset`: of the first batch in `records`; when it is past what was sent before, the gap is to be read from the
     store. `epochs` is there when the partition was added. A partition with an error code is no longer followed.
+    `aborted`: the transactions (bmq.log.aborted_transactions) whose abort marker lies below the high watermark and was not
+    told before; those with a marker below `aborted_from_offset` were too many and are left out (-1: none was).
     """
 
     topic_id: UUID = NO_UUID
@@ -156,6 +158,8 @@ class TailPart:
     base_offset: int = -1
     records: Buffer = b""
     epochs: Sequence[EpochStart] = ()
+    aborted: Buffer = b""
+    aborted_from_offset: int = -1
 
 
 @dataclass(slots=True, kw_only=True)
@@ -190,14 +194,17 @@ class LocateOffsetResponse:
 
 @dataclass(slots=True, kw_only=True)
 class ProveOwnershipRequest:
+    """`known_offset`: aborted transactions are wanted whose marker lies there or behind; -1: none."""
+
     topic_id: UUID = NO_UUID
     partition: int = -1
     leader_epoch: int = -1
+    known_offset: int = -1
 
 
 @dataclass(slots=True, kw_only=True)
 class ProveOwnershipResponse:
-    """The owner's offsets, taken after the proof (rule 15). `epochs`: all it knows of."""
+    """The owner's offsets, taken after the proof (rule 15). `epochs`: all it knows of. `aborted…`: as in TailPart."""
 
     error_code: int = 0
     error_message: str | None = None
@@ -206,6 +213,32 @@ class ProveOwnershipResponse:
     last_stable_offset: int = -1
     log_end_offset: int = -1
     epochs: Sequence[EpochStart] = ()
+    aborted: Buffer = b""
+    aborted_from_offset: int = -1
+
+
+@dataclass(slots=True, kw_only=True)
+class FindAbortedRequest:
+    """Which aborted transactions overlap [from_offset, to_offset), which ends at or below the last stable offset?"""
+
+    topic_id: UUID = NO_UUID
+    partition: int = -1
+    leader_epoch: int = -1
+    from_offset: int = -1
+    to_offset: int = -1
+
+
+@dataclass(slots=True, kw_only=True)
+class AbortedRange:
+    producer_id: int = -1
+    first_offset: int = -1
+
+
+@dataclass(slots=True, kw_only=True)
+class FindAbortedResponse:
+    error_code: int = 0
+    error_message: str | None = None
+    aborted: Sequence[AbortedRange] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -271,6 +304,10 @@ def _many(name: str, entity: Format) -> FormatField:
 
 
 _EPOCH_START: Final = _format(EpochStart, FormatField("leader_epoch", "int32"), FormatField("start_offset", "int64"))
+_ABORTED: Final = (
+    FormatField("aborted", "bytes", tag=0, default=b""),
+    FormatField("aborted_from_offset", "int64", tag=1, default=-1),
+)
 _OFFSETS: Final = ("log_start_offset", "high_watermark", "last_stable_offset", "log_end_offset")
 
 FORMATS: Final[dict[ApiKey, dict[str, Format]]] = {
@@ -338,6 +375,7 @@ FORMATS: Final[dict[ApiKey, dict[str, Format]]] = {
                     *_int64(*_OFFSETS, "base_offset"),
                     FormatField("records", "bytes"),
                     _many("epochs", _EPOCH_START),
+                    *_ABORTED,
                 ),
             ),
         ),
@@ -353,8 +391,18 @@ FORMATS: Final[dict[ApiKey, dict[str, Format]]] = {
         ),
     },
     ApiKey.PROVE_OWNERSHIP: {
-        "request": _format(ProveOwnershipRequest, *_owned()),
-        "response": _format(ProveOwnershipResponse, *_error(), *_int64(*_OFFSETS), _many("epochs", _EPOCH_START)),
+        "request": _format(ProveOwnershipRequest, *_owned(), FormatField("known_offset", "int64", tag=0, default=-1)),
+        "response": _format(
+            ProveOwnershipResponse, *_error(), *_int64(*_OFFSETS), _many("epochs", _EPOCH_START), *_ABORTED
+        ),
+    },
+    ApiKey.FIND_ABORTED: {
+        "request": _format(FindAbortedRequest, *_owned(), *_int64("from_offset", "to_offset")),
+        "response": _format(
+            FindAbortedResponse,
+            *_error(),
+            _many("aborted", _format(AbortedRange, *_int64("producer_id", "first_offset"))),
+        ),
     },
     ApiKey.FIND_TIMESTAMP: {
         "request": _format(FindTimestampRequest, *_owned(), *_int64("timestamp_ms", "bound_offset")),

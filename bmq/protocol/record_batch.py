@@ -53,7 +53,8 @@ _MAX_TIMESTAMP_POSITION: Final = 35
 
 _COMPRESSION_MASK: Final = 0b111
 _LOG_APPEND_TIME: Final = 1 << 3
-_TRANSACTIONAL: Final = 1 << 4
+TRANSACTIONAL: Final = 1 << 4
+"""A bit of the attributes."""
 _CONTROL: Final = 1 << 5
 _DELETE_HORIZON: Final = 1 << 6
 
@@ -144,7 +145,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_transactional(self) -> bool:
-        return self.attributes & _TRANSACTIONAL != 0
+        return self.attributes & TRANSACTIONAL != 0
 
     @property
     def is_control(self) -> bool:
@@ -184,6 +185,14 @@ def producer_of(records: Buffer) -> tuple[int, int, int] | None:
         return None
     producer_id, producer_epoch, base_sequence = _PRODUCER.unpack_from(records, _PRODUCER_POSITION)
     return (producer_id, producer_epoch, base_sequence) if producer_id >= 0 and base_sequence >= 0 else None
+
+
+def transactional_producer_of(records: Buffer) -> int | None:
+    """The producer id of the first batch, if that is transactional."""
+    if len(records) < HEADER_BYTES or not records[_ATTRIBUTES_POSITION + 1] & TRANSACTIONAL:
+        return None
+    producer_id: int = _PRODUCER.unpack_from(records, _PRODUCER_POSITION)[0]
+    return producer_id
 
 
 def batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
@@ -276,7 +285,7 @@ def validate_client_batch(header: BatchHeader) -> None:
             raise InvalidRecords(
                 f"sequence {header.base_sequence}, epoch {header.producer_epoch} of producer id {header.producer_id}"
             )
-    elif attributes & _TRANSACTIONAL:
+    elif attributes & TRANSACTIONAL:
         raise InvalidRecords("a transactional record batch without a producer id")
 
 
@@ -319,7 +328,7 @@ def encode_batch(
     attributes = (
         compression
         | (_LOG_APPEND_TIME if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)
-        | (_TRANSACTIONAL if is_transactional else 0)
+        | (TRANSACTIONAL if is_transactional else 0)
         | (_CONTROL if is_control else 0)
     )
     batch = bytearray(HEADER_BYTES)

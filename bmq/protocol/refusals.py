@@ -6,12 +6,19 @@ A response with one error code for all gets it there; those of the APIs in `_REF
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import message_format
 from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.messages.add_partitions_to_txn_request import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from bmq.protocol.messages.add_partitions_to_txn_response import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+)
 from bmq.protocol.messages.alter_configs_request import AlterConfigsRequest
 from bmq.protocol.messages.alter_configs_response import AlterConfigsResourceResponse, AlterConfigsResponse
 from bmq.protocol.messages.create_partitions_request import CreatePartitionsRequest
@@ -22,6 +29,8 @@ from bmq.protocol.messages.delete_topics_request import DeleteTopicsRequest
 from bmq.protocol.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
 from bmq.protocol.messages.describe_configs_request import DescribeConfigsRequest
 from bmq.protocol.messages.describe_configs_response import DescribeConfigsResponse, DescribeConfigsResult
+from bmq.protocol.messages.describe_transactions_request import DescribeTransactionsRequest
+from bmq.protocol.messages.describe_transactions_response import DescribeTransactionsResponse, TransactionState
 from bmq.protocol.messages.elect_leaders_request import ElectLeadersRequest
 from bmq.protocol.messages.elect_leaders_response import ElectLeadersResponse, PartitionResult, ReplicaElectionResult
 from bmq.protocol.messages.incremental_alter_configs_request import IncrementalAlterConfigsRequest
@@ -29,6 +38,15 @@ from bmq.protocol.messages.incremental_alter_configs_response import (
     AlterConfigsResourceResponse as IncrementalResourceResponse,
 )
 from bmq.protocol.messages.incremental_alter_configs_response import IncrementalAlterConfigsResponse
+from bmq.protocol.messages.init_producer_id_request import InitProducerIdRequest
+from bmq.protocol.messages.init_producer_id_response import InitProducerIdResponse
+from bmq.protocol.messages.write_txn_markers_request import WriteTxnMarkersRequest
+from bmq.protocol.messages.write_txn_markers_response import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersResponse,
+)
 
 
 def refused(api_key: ApiKey, request: Any, code: int, message: str) -> Any:
@@ -137,6 +155,70 @@ def _elect_leaders(request: ElectLeadersRequest, code: ErrorCode, message: str) 
     )
 
 
+def _init_producer_id(request: InitProducerIdRequest, code: ErrorCode, message: str) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+
+
+def partitions_refused(
+    topics: Sequence[AddPartitionsToTxnTopic], code: ErrorCode
+) -> list[AddPartitionsToTxnTopicResult]:
+    """Each partition of an AddPartitionsToTxn with this code."""
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(partition_index=number, partition_error_code=code)
+                for number in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]
+
+
+def _add_partitions(request: AddPartitionsToTxnRequest, code: ErrorCode, message: str) -> AddPartitionsToTxnResponse:
+    return AddPartitionsToTxnResponse(
+        error_code=code,
+        results_by_transaction=[
+            AddPartitionsToTxnResult(
+                transactional_id=one.transactional_id, topic_results=partitions_refused(one.topics, code)
+            )
+            for one in request.transactions
+        ],
+        results_by_topic_v3_and_below=partitions_refused(request.v3_and_below_topics, code),
+    )
+
+
+def _describe_transactions(
+    request: DescribeTransactionsRequest, code: ErrorCode, message: str
+) -> DescribeTransactionsResponse:
+    return DescribeTransactionsResponse(
+        transaction_states=[
+            TransactionState(transactional_id=one, error_code=code) for one in request.transactional_ids
+        ]
+    )
+
+
+def _write_markers(request: WriteTxnMarkersRequest, code: ErrorCode, message: str) -> WriteTxnMarkersResponse:
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(
+                producer_id=one.producer_id,
+                topics=[
+                    WritableTxnMarkerTopicResult(
+                        name=topic.name,
+                        partitions=[
+                            WritableTxnMarkerPartitionResult(partition_index=number, error_code=code)
+                            for number in topic.partition_indexes
+                        ],
+                    )
+                    for topic in one.topics
+                ],
+            )
+            for one in request.markers
+        ]
+    )
+
+
 _REFUSALS: Final[dict[ApiKey, Callable[[Any, ErrorCode, str], Any]]] = {
     ApiKey.CREATE_TOPICS: _create_topics,
     ApiKey.DELETE_TOPICS: _delete_topics,
@@ -145,4 +227,8 @@ _REFUSALS: Final[dict[ApiKey, Callable[[Any, ErrorCode, str], Any]]] = {
     ApiKey.ALTER_CONFIGS: _alter_configs,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _incremental_alter_configs,
     ApiKey.ELECT_LEADERS: _elect_leaders,
+    ApiKey.INIT_PRODUCER_ID: _init_producer_id,
+    ApiKey.ADD_PARTITIONS_TO_TXN: _add_partitions,
+    ApiKey.DESCRIBE_TRANSACTIONS: _describe_transactions,
+    ApiKey.WRITE_TXN_MARKERS: _write_markers,
 }

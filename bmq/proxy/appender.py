@@ -7,6 +7,7 @@ from math import inf
 from typing import Final, Protocol
 
 from bmq.log.partition_log import AppendDone, PartitionLog, TopicPartition
+from bmq.log.transactions import TransactionClaim
 
 QUEUED_BYTES_MAX: Final = 64 * 1024 * 1024
 ANY_EPOCH: Final = -1
@@ -39,6 +40,7 @@ class Appender(Protocol):
         deadline_s: float = inf,
         leader_epoch: int = ANY_EPOCH,
         is_wanted: Callable[[], bool] = always,
+        claim: TransactionClaim | None = None,
     ) -> None:
         """As PartitionLog.append, also while the partition starts or moves.
 

@@ -37,14 +37,19 @@ class CaughtUp(NamedTuple):
     next_offset: int
 
 
+def next_offset_of(views: Sequence[memoryview]) -> int:
+    """The offset that follows these batches, one in each view."""
+    base_offset, _, last_delta = _HEAD.unpack_from(views[-1])
+    next_offset: int = base_offset + last_delta + 1
+    return next_offset
+
+
 def bytes_behind(views: Sequence[memoryview], bound_offset: int) -> int:
     """About how many bytes a partition has from the beginning of these batches to the bound, if all are like these."""
     if not views:
         return 0
     first_offset: int = _HEAD.unpack_from(views[0])[0]
-    last_base_offset, _, last_delta = _HEAD.unpack_from(views[-1])
-    next_offset: int = last_base_offset + last_delta + 1
-    return sum(map(len, views)) * (bound_offset - first_offset) // max(1, next_offset - first_offset)
+    return sum(map(len, views)) * (bound_offset - first_offset) // max(1, next_offset_of(views) - first_offset)
 
 
 class ExtentWalk:

@@ -8,11 +8,12 @@ memory is read by a task; an offset out of range is confirmed with the owner fir
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import structlog
 
-from bmq.log.partition_log import PartitionLog, TopicPartition
+from bmq.log.partition_log import AbortedTransaction, PartitionLog, TopicPartition
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import RequestHeader
 from bmq.protocol.error_codes import OTHER_LEADER, ErrorCode
@@ -20,7 +21,7 @@ from bmq.protocol.errors import BmqError
 from bmq.protocol.hot_fetch import FetchResult, FetchTopicResult, encode_fetch_response
 from bmq.protocol.hot_parts import LeaderHint, NodeEndpoint
 from bmq.protocol.messages.fetch_request import FetchRequest
-from bmq.proxy.catch_up import CaughtUp, bytes_behind
+from bmq.proxy.catch_up import CaughtUp, bytes_behind, next_offset_of
 from bmq.proxy.fetch_session import FetchScope, Interest
 from bmq.proxy.preferred_read_replica import NOWHERE, PreferredReadReplica
 from bmq.proxy.topic_views import client_leader
@@ -48,7 +49,8 @@ _log = structlog.get_logger("bmq.proxy")
 class _Slow(NamedTuple):
     """A partition that a look could not settle: to be read from the store, or (no limit) to be confirmed out of range.
 
-    `is_divergent`: it is to be confirmed that the reader has seen another log.
+    `is_divergent`: it is to be confirmed that the reader has seen another log. `found`: the records are there, and only
+    which of them belong to aborted transactions has to be asked.
     """
 
     place: int  # in the results
@@ -58,6 +60,7 @@ class _Slow(NamedTuple):
     room_bytes: int  # in the answer: a first batch may be longer than what it should read
     bound_offset: int
     is_divergent: bool = False
+    found: CaughtUp | None = None
 
 
 class FetchJob:
@@ -195,7 +198,8 @@ class FetchJob:
                 continue
             self._logs.append(log)
             views: Any = ()
-            end_offset = bound_offset
+            end_offset = -1  # what follows the views; -1: their last header says so
+            aborted = self._none_aborted()
             if not start_offset <= offset < bound_offset:
                 if not start_offset <= offset <= log.log_end_offset:
                     self._slow.append(_Slow(len(results), interest, log, None, 0, bound_offset))
@@ -233,6 +237,14 @@ class FetchJob:
                 elif size:
                     is_first = False
                     left -= size
+                    if self._read_committed:
+                        end_offset = next_offset_of(views) if end_offset < 0 else end_offset
+                        aborted = self._aborted(log, offset, end_offset)
+                        if aborted is None:
+                            found = CaughtUp(views, end_offset)
+                            slow = _Slow(len(results), interest, log, limit, room_bytes, bound_offset, found=found)
+                            self._slow.append(slow)
+                            views, aborted, size = (), (), 0
                     self._total_bytes += size
                     if is_tail:
                         tail_bytes += size
@@ -244,7 +256,7 @@ class FetchJob:
                     stable_offset,
                     start_offset,
                     views,
-                    self._aborted(log, offset, end_offset) if self._read_committed and views else self._none_aborted(),
+                    aborted,
                 )
             )
         counts = self._shared.counts
@@ -365,11 +377,13 @@ class FetchJob:
                 hint = LeaderHint(leader, partition.leader_epoch)
         return FetchResult(interest.partition, code, current_leader=hint)
 
-    def _none_aborted(self) -> tuple[()] | None:
+    def _none_aborted(self) -> Sequence[tuple[int, int]] | None:
         return () if self._read_committed else None
 
-    def _aborted(self, log: PartitionLog, from_offset: int, to_offset: int) -> list[tuple[int, int]]:
-        return [(one.producer_id, one.first_offset) for one in log.aborted_transactions(from_offset, to_offset)]
+    def _aborted(self, log: PartitionLog, from_offset: int, to_offset: int) -> Sequence[tuple[int, int]] | None:
+        """What the client has to leave out of these offsets; None when the owner has to be asked."""
+        found = log.aborted_transactions(from_offset, to_offset)
+        return None if found is None else _in_order(found)
 
     # --- deciding
 
@@ -415,7 +429,7 @@ class FetchJob:
         self._is_waiting = True
         shared = self._shared
         for log in self._logs:
-            shared.waits.add(log, self.wake)
+            shared.waits.add(log, self.wake, is_committed=self._read_committed)
         shared.deadlines.add(self.expire, due_s)
 
     def _stop_waiting(self) -> None:
@@ -467,7 +481,7 @@ class FetchJob:
 
     async def _settle_one(self, slow: _Slow) -> bool:
         """Put the partition's result in place; False when the log has moved and another look is needed."""
-        place, interest, log, limit, _, bound_offset, is_divergent = slow
+        place, interest, log, limit, _, bound_offset, is_divergent, _ = slow
         offset = interest.fetch_offset
         try:
             if limit is None:
@@ -479,10 +493,16 @@ class FetchJob:
                     return False
                 self._put_error(place, interest, ErrorCode.OFFSET_OUT_OF_RANGE)
                 return True
-            caught_up = await self._shared.catch_up.read(log, offset, limit, bound_offset)
+            caught_up = slow.found or await self._shared.catch_up.read(log, offset, limit, bound_offset)
+            aborted = self._none_aborted()
+            if self._read_committed and caught_up.views:
+                end_offset = caught_up.next_offset
+                aborted = self._aborted(log, offset, end_offset)
+                if aborted is None:
+                    aborted = _in_order(await log.find_aborted_transactions(offset, end_offset))
         except BmqError as error:
             return await self._settle_error(slow, error)
-        self._put_records(slow, caught_up)
+        self._put_records(slow, caught_up, aborted)
         return True
 
     async def _settle_error(self, slow: _Slow, error: BmqError) -> bool:
@@ -510,21 +530,17 @@ class FetchJob:
         self._has_error = True
         self._results[place] = self._error_result(interest, code)
 
-    def _put_records(self, slow: _Slow, caught_up: CaughtUp) -> None:
-        views, end_offset = caught_up
+    def _put_records(self, slow: _Slow, caught_up: CaughtUp, aborted: Sequence[tuple[int, int]] | None) -> None:
+        views = caught_up.views
         size = sum(map(len, views))
         if size > slow.room_bytes and self._total_bytes:
             # A batch longer than its share, and it is not the first one (KIP-74).
             return
         self._total_bytes += size
-        self._turn_bytes += size
+        if slow.found is None:
+            self._turn_bytes += size
         self._shared.counts.catch_up_bytes += size
-        result = self._results[slow.place]._replace(records=views)
-        if self._read_committed and views:
-            result = result._replace(
-                aborted_transactions=self._aborted(slow.log, slow.interest.fetch_offset, end_offset)
-            )
-        self._results[slow.place] = result
+        self._results[slow.place] = self._results[slow.place]._replace(records=views, aborted_transactions=aborted)
 
     # --- answering
 
@@ -592,3 +608,12 @@ class FetchJob:
                 error_code=ErrorCode.UNKNOWN_SERVER_ERROR,
             )
         )
+
+
+def _in_order(aborted: Sequence[AbortedTransaction]) -> Sequence[tuple[int, int]]:
+    """As responses carry them: by first offset."""
+    return sorted(((one.producer_id, one.first_offset) for one in aborted), key=_first_offset) if aborted else ()
+
+
+def _first_offset(aborted: tuple[int, int]) -> int:
+    return aborted[1]

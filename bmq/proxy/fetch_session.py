@@ -45,6 +45,7 @@ class Interest:
         "partition",
         "seen_image",
         "told_high_watermark",
+        "told_stable_offset",
         "told_start_offset",
         "topic_id",
         "topic_partition",
@@ -62,6 +63,7 @@ class Interest:
         self.current_leader_epoch = -1
         self.last_fetched_epoch = -1
         self.told_high_watermark = _NO_WATERMARK
+        self.told_stable_offset = -1
         self.told_start_offset = -1
 
     def must_tell(self, result: FetchResult) -> bool:
@@ -69,6 +71,9 @@ class Interest:
         is_news = bool(result[5]) or result[9] is not None or result[7] >= 0
         if result[2] != self.told_high_watermark:
             self.told_high_watermark = result[2]
+            is_news = True
+        if result[3] != self.told_stable_offset:
+            self.told_stable_offset = result[3]
             is_news = True
         if result[4] != self.told_start_offset:
             self.told_start_offset = result[4]

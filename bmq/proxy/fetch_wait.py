@@ -2,15 +2,27 @@
 
 One callback per log is registered for its next move, and wakes all fetches that wait for the log by then. It stays
 registered when the last of them leaves: it costs nothing, and the consumer's next fetch usually waits again.
+
+Readers of committed records find nothing new before the last stable offset moves: while an open transaction holds it
+back, the moves of the high watermark do not wake them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from bmq.log.partition_log import PartitionLog
 
 Wake = Callable[[], None]
+
+
+class _Waiting(NamedTuple):
+    """`wakes`: with the last stable offset it found there, for those that wait for that one to move, else None."""
+
+    wakes: dict[Wake, int | None]
+    offsets: tuple[int, int]  # high watermark and log start when the callback was registered
+    take_back: Callable[[], None]
 
 
 class PartitionWaits:
@@ -19,32 +31,48 @@ class PartitionWaits:
     __slots__ = ("_waiting",)
 
     def __init__(self) -> None:
-        self._waiting: dict[PartitionLog, tuple[dict[Wake, None], Callable[[], None]]] = {}
+        self._waiting: dict[PartitionLog, _Waiting] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, log: PartitionLog, wake: Wake) -> None:
-        """Call `wake` once at the log's next move, unless it is discarded before the move."""
-        entry = self._waiting.get(log)
-        if entry is None:
-            entry = self._waiting[log] = ({}, log.on_advance(lambda: self._fire(log)))
-        entry[0][wake] = None
+    def add(self, log: PartitionLog, wake: Wake, *, is_committed: bool = False) -> None:
+        """Call `wake` once at the log's next move, unless it is discarded before the move.
+
+        `is_committed`: not when the high watermark alone has moved.
+        """
+        self._entry(log).wakes[wake] = log.last_stable_offset if is_committed else None
 
     def discard(self, log: PartitionLog, wake: Wake) -> None:
         entry = self._waiting.get(log)
         if entry is not None:
-            entry[0].pop(wake, None)
+            entry.wakes.pop(wake, None)
 
     def close(self) -> None:
         """Take every callback back and forget who waits."""
         waiting, self._waiting = self._waiting, {}
-        for _, take_back in waiting.values():
-            take_back()
+        for entry in waiting.values():
+            entry.take_back()
+
+    def _entry(self, log: PartitionLog) -> _Waiting:
+        entry = self._waiting.get(log)
+        if entry is None:
+            offsets = log.high_watermark, log.log_start_offset
+            entry = self._waiting[log] = _Waiting({}, offsets, log.on_advance(lambda: self._fire(log)))
+        return entry
 
     def _fire(self, log: PartitionLog) -> None:
         entry = self._waiting.pop(log, None)
         if entry is None:
             return
-        for wake in entry[0]:
+        wakes = entry.wakes
+        high_watermark, start_offset = entry.offsets
+        # Whatever else the log had to say comes alone: when it has ended, it says so again to who waits for it after that.
+        if log.high_watermark != high_watermark and log.log_start_offset == start_offset:
+            stable_offset = log.last_stable_offset
+            still = {wake: seen for wake, seen in wakes.items() if seen == stable_offset}
+            if still:
+                self._entry(log).wakes.update(still)
+                wakes = {wake: seen for wake, seen in wakes.items() if wake not in still}
+        for wake in wakes:
             wake()

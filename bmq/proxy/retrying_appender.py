@@ -22,6 +22,7 @@ import structlog
 from bmq.aio.backoff import Backoff
 from bmq.log.partition_log import AppendDone, AppendResult, PartitionLog, PartitionStarting, TopicPartition
 from bmq.log.refused_sequences import BEHIND_A_REFUSED_ONE, RefusedSequences
+from bmq.log.transactions import TransactionClaim
 from bmq.protocol.error_codes import NOT_LEADER_AT_EPOCH, ErrorCode
 from bmq.protocol.errors import BmqError
 from bmq.protocol.record_batch import producer_of
@@ -72,6 +73,7 @@ class RetryingAppender:
         deadline_s: float = inf,
         leader_epoch: int = ANY_EPOCH,
         is_wanted: Callable[[], bool] = always,
+        claim: TransactionClaim | None = None,
     ) -> None:
         """As Appender.append, but whoever owns the partition may take the batch: clients name no leader epoch."""
         if self._refused.entries and self._refused.is_passed_by(topic_partition, records, self._loop.time()):
@@ -81,13 +83,15 @@ class RetryingAppender:
         if queue is None:
             queue = self._queues[topic_partition] = PartitionQueue(topic_partition)
         self._number += 1
-        batch = _Batch(self, queue, self._number, records, done, is_acks_all, deadline_s, is_wanted, self._loop.time())
+        batch = _Batch(
+            self, queue, self._number, records, done, is_acks_all, deadline_s, is_wanted, self._loop.time(), claim
+        )
         if queue.move is None:
             log = self._partitions.ready(topic_partition)
             if log is not None and (log is queue.log or not queue.outstanding):
                 queue.log = log
                 queue.outstanding[batch] = None
-                log.append(records, batch, is_acks_all=is_acks_all)
+                log.append(records, batch, is_acks_all=is_acks_all, claim=claim)
                 return
             self._begin_move(queue)
         if self._is_stopped:
@@ -217,7 +221,7 @@ class RetryingAppender:
                 batch.done(BEHIND_A_REFUSED_ONE)
                 continue
             queue.outstanding[batch] = None
-            log.append(batch.records, batch, is_acks_all=batch.is_acks_all)
+            log.append(batch.records, batch, is_acks_all=batch.is_acks_all, claim=batch.claim)
 
     # --- what waits
 
@@ -290,6 +294,7 @@ class _Batch:
     __slots__ = (
         "_appends",
         "arrived_s",
+        "claim",
         "deadline_s",
         "done",
         "is_acks_all",
@@ -310,8 +315,10 @@ class _Batch:
         deadline_s: float,
         is_wanted: Callable[[], bool],
         arrived_s: float,
+        claim: TransactionClaim | None,
     ) -> None:
         self._appends = appends
+        self.claim = claim
         self.is_wanted = is_wanted
         self.arrived_s = arrived_s
         self.queue = queue

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from bmq.log.clock import Clock
+from bmq.log.partition_log import TopicPartition
 from bmq.log.refused_sequences import RefusedSequences
 from bmq.log.store import SegmentStore
+from bmq.log.transactions import TransactionMarker
 from bmq.metadata.image import MetadataImage, Node
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import RequestHeader
@@ -48,6 +50,20 @@ class Groups(RequestHandler, Protocol):
         """Have the group's coordinator ready; the node clients find it at, None: this one. Raises KafkaError."""
 
 
+class Transactions(RequestHandler, Protocol):
+    """The transaction coordinators: one in this process, or all of the cluster's."""
+
+    async def prepare(self, transactional_id: str, /) -> Node | None:
+        """Have the id's coordinator ready; the node clients find it at, None: this one. Raises KafkaError."""
+
+
+class Markers(Protocol):
+    """The way of a transaction's end to the owners of its partitions."""
+
+    async def write(self, topic_partition: TopicPartition, marker: TransactionMarker) -> None:
+        """Durable when this returns. Raises KafkaError."""
+
+
 class FetchHandler(Protocol):
     """The read path; one for all listeners of a process."""
 
@@ -71,6 +87,8 @@ class Services:
     partitions: Partitions
     controller: Controller
     groups: Groups
+    transactions: Transactions
+    markers: Markers
     clock: Clock
     appender: Appender
     fetcher: FetchHandler

@@ -11,6 +11,7 @@ import structlog
 
 from bmq.log.partition_log import AppendDone, AppendResult, PartitionLog, TopicPartition
 from bmq.log.refused_sequences import BEHIND_A_REFUSED_ONE, RefusedSequences
+from bmq.log.transactions import TransactionClaim
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
 from bmq.proxy.appender import ANY_EPOCH, QUEUED_BYTES_MAX, Partitions, always
@@ -32,6 +33,7 @@ class _Queued(NamedTuple):
     deadline_s: float
     is_wanted: Callable[[], bool]
     arrived_s: float
+    claim: TransactionClaim | None
 
 
 class StartingAppender:
@@ -56,6 +58,7 @@ class StartingAppender:
         deadline_s: float = inf,
         leader_epoch: int = ANY_EPOCH,
         is_wanted: Callable[[], bool] = always,
+        claim: TransactionClaim | None = None,
     ) -> None:
         """See Appender.append."""
         loop = asyncio.get_running_loop()
@@ -67,7 +70,7 @@ class StartingAppender:
             log = self._partitions.ready(topic_partition)
             if log is not None:
                 if leader_epoch == ANY_EPOCH or leader_epoch == log.leader_epoch:
-                    log.append(records, done, is_acks_all=is_acks_all)
+                    log.append(records, done, is_acks_all=is_acks_all, claim=claim)
                 else:
                     done(_refusal_of_epoch(log, leader_epoch))
                 return
@@ -79,7 +82,7 @@ class StartingAppender:
             done(AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message="too much waits for partitions that start"))
             return
         self._queued_bytes += len(records)
-        queue.append(_Queued(records, done, is_acks_all, leader_epoch, deadline_s, is_wanted, loop.time()))
+        queue.append(_Queued(records, done, is_acks_all, leader_epoch, deadline_s, is_wanted, loop.time(), claim))
 
     async def _start(self, topic_partition: TopicPartition) -> None:
         log: PartitionLog | None = None
@@ -97,7 +100,7 @@ class StartingAppender:
             queue = self._queues.pop(topic_partition)
             self._queued_bytes -= sum(len(queued.records) for queued in queue)
         now_s = asyncio.get_running_loop().time()
-        for records, done, is_acks_all, leader_epoch, deadline_s, is_wanted, arrived_s in queue:
+        for records, done, is_acks_all, leader_epoch, deadline_s, is_wanted, arrived_s, claim in queue:
             if log is None:
                 answer = refusal
             elif deadline_s <= now_s or not is_wanted():
@@ -108,7 +111,7 @@ class StartingAppender:
                 done(BEHIND_A_REFUSED_ONE)
                 continue
             else:
-                log.append(records, done, is_acks_all=is_acks_all)
+                log.append(records, done, is_acks_all=is_acks_all, claim=claim)
                 continue
             if is_wanted():
                 self._refused.add(topic_partition, records, now_s, answer.error_code)

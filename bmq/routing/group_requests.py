@@ -5,6 +5,11 @@ how the first try ended, and why:
 
 Heartbeat, OffsetFetch, DescribeGroups  change nothing that a second one would not change in the same way.
 OffsetCommit     writes the same again; the caller sees to it that no later commit of the member comes between.
+TxnOffsetCommit  likewise, of the producer. While its client waits for the answer the transaction goes on, and the same is
+                 pending twice. A try that comes too late is refused by the owner: with TV2 each transaction has its own
+                 epoch, and before that the owner asks the transaction coordinator (bmq/coordinator/transaction_gate.py).
+                 What is older than that coordinator can tell, a commit of an earlier transaction of the same epoch, is
+                 kept out as late OffsetCommits are: by its age, and by the leader epoch it was sent for.
 SyncGroup        is answered by the generation it names, or refused because that is over.
 JoinGroup        of a known member takes the place of its first one. Without a member id it is answered at once with one
                  to come back with (from version 4 on), or a static member's new id replaces the first. Only an old
@@ -18,14 +23,14 @@ DeleteGroups, OffsetDelete  are not repeated: a second one would delete what was
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
 from bmq.coordinator.effects import GroupState, join_error, sync_error
 from bmq.coordinator.offset_api import failed_fetch, fetch_error
 from bmq.coordinator.offsets import refused
+from bmq.coordinator.txn_offset_api import refused_transactional
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.delete_groups_request import DeleteGroupsRequest
@@ -50,15 +55,8 @@ from bmq.protocol.messages.offset_fetch_request import (
 )
 from bmq.protocol.messages.offset_fetch_response import OffsetFetchResponse, OffsetFetchResponseGroup
 from bmq.protocol.messages.sync_group_response import SyncGroupResponse
-
-MOVING: Final = frozenset(
-    {
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    }
-)
-"""What passes when a shard has found its next owner."""
+from bmq.protocol.messages.txn_offset_commit_response import TxnOffsetCommitResponse
+from bmq.routing.shard_requests import ShardRequest, moving
 
 _MEMBER_ID_REQUIRED_FROM: Final = 4
 _BATCH_FETCH_FROM: Final = 8
@@ -66,63 +64,17 @@ _CHECK_FETCH_VERSION: Final = 8
 _CHECK_DESCRIBE_VERSION: Final = 5  # from 6 on a group that is not there is an error
 
 
-class GroupRequest(ABC):
-    """One client's request, as it is for an API about one group: the part is the response.
+class GroupRequest(ShardRequest):
+    """About groups; as it is for an API about one group."""
 
-    `waits_for_members`: an answer may take as long as a rebalance.
-    """
-
-    api_key: ApiKey
-    waits_for_members = False
-
-    def __init__(self, request: Any, api_version: int) -> None:
-        self.request = request
-        self.api_version = api_version
+    @property
+    def keys(self) -> Sequence[str]:
+        return self.group_ids
 
     @property
     def group_ids(self) -> Sequence[str]:
         """One for each part of the answer, in order."""
         return (self.request.group_id,)
-
-    @property
-    def is_repeatable(self) -> bool:
-        """Whether it may be sent again when the outcome of the first try is not known."""
-        return True
-
-    def check(self) -> GroupRequest | None:
-        """What is asked instead when the request may have been carried out; its parts are of this request's kind.
-
-        None: the request itself, if it is repeatable.
-        """
-        return None
-
-    def about(self, group_ids: Sequence[str], places: Sequence[int]) -> Any:
-        """The request about these groups only: the ones at these places of `group_ids`."""
-        return self.request
-
-    def parts(self, response: Any) -> Sequence[Any]:
-        """One for each group that was asked about."""
-        return (response,)
-
-    def code(self, part: Any) -> int:
-        """The part's error, if it is one of the whole group."""
-        return cast(int, part.error_code)
-
-    @abstractmethod
-    def refusal(self, group_id: str, code: ErrorCode) -> Any:
-        """The part of a group whose coordinator was not reached."""
-
-    def is_unsure(self, part: Any) -> bool:
-        """Whether the coordinator does not know itself if it was carried out, and `check` can tell."""
-        return False
-
-    def repeated(self, part: Any) -> Any:
-        """What a part means when an earlier try may have done the work."""
-        return part
-
-    def response(self, parts: Sequence[Any]) -> Any:
-        """The answer to the client."""
-        return parts[0]
 
 
 class Join(GroupRequest):
@@ -180,11 +132,29 @@ class Commit(GroupRequest):
 
     api_key = ApiKey.OFFSET_COMMIT
 
-    def code(self, part: OffsetCommitResponse) -> int:
-        return _moving(one.error_code for topic in part.topics for one in topic.partitions)
+    @property
+    def committer(self) -> str:
+        """Whose commits go one after another."""
+        return cast(str, self.request.member_id)
 
-    def refusal(self, group_id: str, code: ErrorCode) -> OffsetCommitResponse:
+    def code(self, part: Any) -> int:
+        return moving(one.error_code for topic in part.topics for one in topic.partitions)
+
+    def refusal(self, group_id: str, code: ErrorCode) -> Any:
         return OffsetCommitResponse(topics=refused(self.request.topics, code))
+
+
+class TransactionalCommit(Commit):
+    """TxnOffsetCommit: many producers commit for a group without naming a member."""
+
+    api_key = ApiKey.TXN_OFFSET_COMMIT
+
+    @property
+    def committer(self) -> str:
+        return cast(str, self.request.transactional_id)
+
+    def refusal(self, group_id: str, code: ErrorCode) -> TxnOffsetCommitResponse:
+        return refused_transactional(self.request.topics, code, self.api_version)
 
 
 class Fetch(GroupRequest):
@@ -193,7 +163,7 @@ class Fetch(GroupRequest):
     api_key = ApiKey.OFFSET_FETCH
 
     def code(self, part: OffsetFetchResponse) -> int:
-        return part.error_code or _moving(one.error_code for topic in part.topics for one in topic.partitions)
+        return part.error_code or moving(one.error_code for topic in part.topics for one in topic.partitions)
 
     def refusal(self, group_id: str, code: ErrorCode) -> OffsetFetchResponse:
         return failed_fetch(self.request.topics or (), fetch_error(code), self.api_version)
@@ -342,10 +312,6 @@ def _code_of_what_is_left(group: DescribedGroup) -> ErrorCode:
     return ErrorCode.NONE if group.group_state == GroupState.DEAD.value else ErrorCode.REQUEST_TIMED_OUT
 
 
-def _moving(codes: Iterable[int]) -> int:
-    return next((code for code in codes if code in MOVING), ErrorCode.NONE)
-
-
 def group_request(api_key: ApiKey, request: Any, api_version: int) -> GroupRequest:
     """A client's request as it is carried. KeyError for an API that is not carried so."""
     if api_key is ApiKey.OFFSET_FETCH and api_version >= _BATCH_FETCH_FROM:
@@ -354,5 +320,6 @@ def group_request(api_key: ApiKey, request: Any, api_version: int) -> GroupReque
 
 
 _FORMS: Final[dict[ApiKey, type[GroupRequest]]] = {
-    form.api_key: form for form in (Join, Sync, Beat, Leave, Commit, Fetch, DeleteOffsets, Describe, Delete)
+    form.api_key: form
+    for form in (Join, Sync, Beat, Leave, Commit, TransactionalCommit, Fetch, DeleteOffsets, Describe, Delete)
 }

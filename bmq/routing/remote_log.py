@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
+from uuid import UUID
 
 from bmq.broker.acknowledgement import Waiters, call
 from bmq.broker.append_budget import AppendBudget
@@ -24,6 +25,7 @@ from bmq.log.partition_log import (
     PartitionStarting,
     TopicPartition,
 )
+from bmq.log.transactions import ActiveProducer, TransactionClaim, TransactionMarker, produce_version_of
 from bmq.peers.link import Link, LinkLost
 from bmq.peers.links import Links
 from bmq.protocol.apis import ApiKey
@@ -37,10 +39,17 @@ from bmq.protocol.hot_produce import (
 )
 from bmq.protocol.internal_messages import (
     DeleteBeforeRequest,
+    FindAbortedRequest,
     FindTimestampRequest,
     LocateOffsetRequest,
     ProveOwnershipRequest,
     TailPart,
+)
+from bmq.protocol.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
+from bmq.protocol.messages.write_txn_markers_request import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
 )
 from bmq.protocol.record_batch import put_leader_epoch
 from bmq.routing.remote_state import RemoteState
@@ -62,12 +71,14 @@ _NO_ROOM: Final = AppendResult(
 class RemoteSurroundings:
     """What all remote logs of a process share. `follow` is called when somebody waits for the end of a log that is not
     followed; `detached` when a log, attached to its link until then, cannot take appends any more. Both may be called again.
+    `topic_name`: of a topic's id, as far as this node knows; None: it was deleted.
     """
 
     links: Links
     config: RouterSettings
     follow: Callable[[RemoteLog], None]
     detached: Callable[[RemoteLog], None]
+    topic_name: Callable[[UUID], str | None]
     tail_cache: TailCache = field(init=False)
     budget: AppendBudget = field(init=False)
 
@@ -177,7 +188,13 @@ class RemoteLog:
     # --- appending
 
     def append(
-        self, records: memoryview, done: AppendDone, *, is_internal: bool = False, is_acks_all: bool = True
+        self,
+        records: memoryview,
+        done: AppendDone,
+        *,
+        is_internal: bool = False,
+        is_acks_all: bool = True,
+        claim: TransactionClaim | None = None,
     ) -> None:
         """As PartitionLog.append, without `is_internal`. NETWORK_EXCEPTION when the link is lost: the outcome is unknown."""
         link = self._link
@@ -193,13 +210,19 @@ class RemoteLog:
         append = _Append(self, done, size)
         self._appends[append] = None
         topic_id, partition = self.topic_partition
-        body = encode_produce_request(
-            topic_id,
-            partition,
-            records,
-            acks=_ACKS_ALL if is_acks_all else _ACKS_ONE,
-            timeout_ms=self._config.forward_timeout_ms,
-        )
+        acks, timeout_ms = _ACKS_ALL if is_acks_all else _ACKS_ONE, self._config.forward_timeout_ms
+        if claim is None:
+            body = encode_produce_request(topic_id, partition, records, acks=acks, timeout_ms=timeout_ms)
+        else:
+            body = encode_produce_request(
+                topic_id,
+                partition,
+                records,
+                acks=acks,
+                timeout_ms=timeout_ms,
+                transactional_id=claim.transactional_id,
+                client_version=produce_version_of(claim),
+            )
         link.send_frame(ApiKey.PRODUCE, body, append)
 
     def answered(self, append: _Append, frame: bytearray | None) -> None:
@@ -270,9 +293,54 @@ class RemoteLog:
         answer = await self._ask(ApiKey.FIND_TIMESTAMP, request)
         return None if answer.offset < 0 else (answer.offset, answer.timestamp_ms)
 
-    def aborted_transactions(self, from_offset: int, to_offset: int) -> Sequence[AbortedTransaction]:
-        """Always empty: transactions are not served."""
-        return ()
+    def aborted_transactions(self, from_offset: int, to_offset: int) -> Sequence[AbortedTransaction] | None:
+        """As PartitionLog.aborted_transactions."""
+        return self._remote_state.aborted_transactions(from_offset, to_offset)
+
+    async def find_aborted_transactions(self, from_offset: int, to_offset: int) -> Sequence[AbortedTransaction]:
+        """As PartitionLog.find_aborted_transactions, by the owner."""
+        request = FindAbortedRequest(**self._named(), from_offset=from_offset, to_offset=to_offset)
+        answer = await self._ask(ApiKey.FIND_ABORTED, request)
+        return [AbortedTransaction(one.producer_id, one.first_offset) for one in answer.aborted]
+
+    async def write_marker(self, marker: TransactionMarker) -> None:
+        """As PartitionLog.write_marker, by the owner. A marker without an answer may be written or not: it is sent again."""
+        topics = (WritableTxnMarkerTopic(name=self._topic_name(), partition_indexes=(self.topic_partition.partition,)),)
+        one = WritableTxnMarker(
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            transaction_result=marker.is_commit,
+            topics=topics,
+            coordinator_epoch=marker.coordinator_epoch,
+            transaction_version=marker.transaction_version,
+        )
+        answer = await self._call(ApiKey.WRITE_TXN_MARKERS, WriteTxnMarkersRequest(markers=(one,)))
+        results = [result for told in answer.markers for topic in told.topics for result in topic.partitions]
+        code = error_code_of(results[0].error_code) if len(results) == 1 else ErrorCode.UNKNOWN_SERVER_ERROR
+        if code is not ErrorCode.NONE:
+            self._refused(code, "")
+
+    async def active_producers(self) -> Sequence[ActiveProducer]:
+        """As PartitionLog.active_producers, by the owner."""
+        topic = TopicRequest(name=self._topic_name(), partition_indexes=(self.topic_partition.partition,))
+        answer = await self._call(ApiKey.DESCRIBE_PRODUCERS, DescribeProducersRequest(topics=(topic,)))
+        results = [result for topic in answer.topics for result in topic.partitions]
+        if len(results) != 1:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the answer about one partition has not one result")
+        (result,) = results
+        if result.error_code:
+            self._refused(error_code_of(result.error_code), result.error_message or "")
+        return [
+            ActiveProducer(
+                one.producer_id,
+                one.producer_epoch,
+                one.last_sequence,
+                one.last_timestamp,
+                one.coordinator_epoch,
+                one.current_txn_start_offset,
+            )
+            for one in result.active_producers
+        ]
 
     async def delete_records(self, before_offset: int) -> int:
         """As PartitionLog.delete_records, by the owner."""
@@ -284,16 +352,18 @@ class RemoteLog:
 
     async def prove_ownership(self) -> None:
         """As PartitionLog.prove_ownership; what is known here is as new as the proof then. Raises KafkaError."""
-        answer = await self._ask(ApiKey.PROVE_OWNERSHIP, ProveOwnershipRequest(**self._named()))
+        request = ProveOwnershipRequest(**self._named(), known_offset=self.high_watermark)
+        answer = await self._ask(ApiKey.PROVE_OWNERSHIP, request)
         if self.ended.done():
             raise _moved()  # in the turn of the loop in which the answer came: nothing is learned here any more
+        self._remote_state.learn_aborted(answer.aborted, answer.aborted_from_offset)
         self._remote_state.learn_epochs(answer.epochs)
         self._learn(answer.log_start_offset, answer.high_watermark, answer.last_stable_offset, answer.log_end_offset)
 
     # --- following
 
     def take(self, part: TailPart) -> None:
-        """News from the tail stream. Raises CorruptRecords."""
+        """News from the tail stream. Raises CorruptRecords, CorruptParts."""
         if self.ended.done():
             return
         if self._remote_state.take(part):
@@ -310,6 +380,12 @@ class RemoteLog:
         topic_id, partition = self.topic_partition
         return {"topic_id": topic_id, "partition": partition, "leader_epoch": self.leader_epoch}
 
+    def _topic_name(self) -> str:
+        name = self._surroundings.topic_name(self.topic_partition.topic_id)
+        if name is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
+        return name
+
     def _learn(self, start_offset: int, high_watermark: int, stable_offset: int, end_offset: int) -> None:
         if not self.ended.done() and self._remote_state.learn(
             log_start_offset=start_offset,
@@ -320,6 +396,13 @@ class RemoteLog:
             self._waiters.wake_all()
 
     async def _ask(self, api_key: ApiKey, request: Any) -> Any:
+        """The owner's answer to a question about this log. Raises KafkaError."""
+        answer = await self._call(api_key, request)
+        if answer.error_code:
+            self._refused(error_code_of(answer.error_code), answer.error_message or "")
+        return answer
+
+    async def _call(self, api_key: ApiKey, request: Any) -> Any:
         """The owner's answer. Raises KafkaError; a lost link is NOT_LEADER_OR_FOLLOWER: clients try again then."""
         if self.ended.done():
             raise _moved()
@@ -333,12 +416,9 @@ class RemoteLog:
         finally:
             asking.cancel()
         try:
-            answer = asking.result()
+            return asking.result()
         except (LinkLost, UnsupportedVersion) as error:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, str(error)) from error
-        if answer.error_code:
-            self._refused(error_code_of(answer.error_code), answer.error_message or "")
-        return answer
 
     def _refused(self, code: ErrorCode, message: str) -> None:
         if code is ErrorCode.LEADER_NOT_AVAILABLE:

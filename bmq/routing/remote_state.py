@@ -1,22 +1,36 @@
-"""What a proxy knows of a partition another node owns: its offsets, its epochs, its newest batches. Never goes back. Pure."""
+"""What a proxy knows of a partition another node owns: its offsets, its epochs, its newest batches. Never goes back. Pure.
+
+Aborted transactions come with every news of the high watermark, so all whose marker lies in [`aborted_from_offset`, high
+watermark) are known; and the last stable offset that comes with them is below every transaction whose end is not.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from bmq.broker.tail_cache import PartitionTail
+from bmq.log.aborted_transactions import AbortedTransactions
 from bmq.log.epoch_history import EpochHistory
+from bmq.log.partition_log import AbortedTransaction
 from bmq.protocol.internal_messages import EpochStart, TailPart
 from bmq.protocol.record_batch import batches
+from bmq.protocol.wire import Buffer
+
+_END: Final = 2**63 - 1
+ABORTED_MAX: Final = 1_000
+"""Aborted transactions kept of one partition when twice as many are known, 40 bytes each: the newest."""
 
 
 class RemoteState:
     """`tail`: an empty one; batches enter it as views of the frame they came in."""
 
     __slots__ = (
+        "_aborted",
         "_epochs",
         "_tail",
         "_tail_end_offset",
+        "aborted_from_offset",
         "high_watermark",
         "last_stable_offset",
         "log_end_offset",
@@ -27,6 +41,8 @@ class RemoteState:
         self._tail = tail
         self._tail_end_offset = -1
         self._epochs = EpochHistory()
+        self._aborted = AbortedTransactions()
+        self.aborted_from_offset = 0
         self.log_start_offset = 0
         self.high_watermark = 0
         self.last_stable_offset = 0
@@ -40,10 +56,34 @@ class RemoteState:
         if log_start_offset > self.log_start_offset:
             self.log_start_offset = log_start_offset
             self._tail.drop_below(log_start_offset)
+            self._aborted.drop_before(log_start_offset)
         self.high_watermark = max(self.high_watermark, high_watermark)
         self.last_stable_offset = min(max(self.last_stable_offset, last_stable_offset), self.high_watermark)
         self.log_end_offset = max(self.log_end_offset, log_end_offset, self.high_watermark)
         return self._offsets() != before
+
+    def learn_aborted(self, told: Buffer, from_offset: int) -> None:
+        """Those whose marker lies behind our high watermark; to be called before `learn` moves that.
+
+        `from_offset`: those with a marker below it were left out; -1: none was. Raises CorruptParts.
+        """
+        known_offset = self.high_watermark
+        if from_offset > known_offset:
+            self._aborted = AbortedTransactions()
+            self.aborted_from_offset = from_offset
+        if told:
+            for entry in AbortedTransactions.decode(told):
+                if entry.last_offset >= known_offset:  # answers may overtake each other
+                    self._aborted.add(entry)
+            if len(self._aborted) > 2 * ABORTED_MAX:
+                from_offset = self.aborted_from_offset
+                self._aborted, self.aborted_from_offset = self._aborted.newest(from_offset, _END, ABORTED_MAX)
+
+    def aborted_transactions(self, from_offset: int, to_offset: int) -> Sequence[AbortedTransaction] | None:
+        """As PartitionLog.aborted_transactions."""
+        if from_offset < self.aborted_from_offset or to_offset > self.last_stable_offset:
+            return None
+        return self._aborted.overlapping(from_offset, to_offset)
 
     def learn_epochs(self, starts: Iterable[EpochStart]) -> None:
         """All epochs the owner knows of."""
@@ -52,7 +92,7 @@ class RemoteState:
     def take(self, part: TailPart) -> bool:
         """News from the tail stream: whole batches, and offsets that are told only with or after them. Whether any moved.
 
-        Raises CorruptRecords for what is no run of batches.
+        Raises CorruptRecords for what is no run of batches, CorruptParts for what is no table of aborted transactions.
         """
         if part.epochs:
             self.learn_epochs(part.epochs)
@@ -65,6 +105,7 @@ class RemoteState:
                         header.base_offset, end_offset, records[position : position + header.size_bytes], position
                     )
                     self._tail_end_offset = end_offset
+        self.learn_aborted(part.aborted, part.aborted_from_offset)
         return self.learn(
             log_start_offset=part.log_start_offset,
             high_watermark=part.high_watermark,
@@ -83,6 +124,7 @@ class RemoteState:
     def clear(self) -> None:
         """Let go of the batches."""
         self._tail.clear()
+        self._aborted = AbortedTransactions()
 
     def _offsets(self) -> tuple[int, int, int, int]:
         return self.log_start_offset, self.high_watermark, self.last_stable_offset, self.log_end_offset

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from uuid import UUID
 
 from bmq.aio.backoff import Backoff
 from bmq.log.partition_log import PartitionLog, PartitionStarting, TopicPartition
@@ -63,7 +64,7 @@ class Router:
         self._config = config
         self._loop = asyncio.get_running_loop()
         self.tails = TailStreams(links, config, random)
-        self.surroundings = RemoteSurroundings(links, config, self.tails.follow, self._detached)
+        self.surroundings = RemoteSurroundings(links, config, self.tails.follow, self._detached, self._topic_name)
         self.counts = RouterCounts()
         self.collector = RouterCollector(
             self.counts, self.surroundings.tail_cache, self.surroundings.budget, self._levels
@@ -116,6 +117,10 @@ class Router:
         if partition is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
         return _Target(partition.leader, partition.leader_epoch, image.nodes.get(partition.leader))
+
+    def _topic_name(self, topic_id: UUID) -> str | None:
+        topic = self._image().topics_by_id.get(topic_id)
+        return None if topic is None else topic.name
 
     async def _reach(self, topic_partition: TopicPartition, target: _Target, deadline_s: float) -> PartitionLog:
         """Raises BmqError."""

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Make sure that the programs named as arguments are there: python, java, mvn, ip, mkfs.ext4, cc, librdkafka (to compile
+# Make sure that the programs named as arguments are there: python, java, javac, mvn, ip, mkfs.ext4, cc, librdkafka (to compile
 # against), or any other that is a package's name.
 # As root with apt they are installed, without asking; otherwise one sentence says what to install, and this fails.
 set -eu
@@ -28,6 +28,9 @@ for tool in "$@"; do
     java)
         major=$(java_major 2>/dev/null || true)
         [ "${major:-0}" -ge 17 ] || { missing="$missing Java>=17"; packages="$packages default-jre-headless"; }
+        ;;
+    javac)
+        command -v javac >/dev/null || { missing="$missing a-Java-compiler"; packages="$packages default-jdk-headless"; }
         ;;
     ip)
         command -v ip >/dev/null || { missing="$missing iproute2"; packages="$packages iproute2"; }

@@ -23,6 +23,7 @@ from bmq.log.partition_log import (
     WholeBatches,
 )
 from bmq.log.store import FencedWriter
+from bmq.log.transactions import ActiveProducer, TransactionClaim, TransactionMarker
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from tests.fakes.store import FakeStore
@@ -50,8 +51,10 @@ class FakePartitionLog:
     `is_acknowledging`: False keeps appends pending (high watermark does not move) until `acknowledge()`.
     `refuse_with`: an error code for every append from now on.
     `tail_start_offset`: `tail_read` knows nothing below it, which sends the reader to `locate` and the store.
-    `last_stable_offset_bound`, `aborted`: an open transaction's first offset; AbortedTransactions to report.
-    `is_owner`: False lets `prove_ownership` raise.
+    `last_stable_offset_bound`, `aborted`: an open transaction's first offset; AbortedTransactions to report, with the offsets
+    of their markers. Below `aborted_from_offset` they have to be asked for; `asked_aborted`: the ranges of these questions.
+    `is_owner`: False lets `prove_ownership` raise. `claims`: of all appends, in order. `markers`: those written; with
+    `refuse_markers_with` none is. `producers`: what `active_producers` lists.
     """
 
     def __init__(
@@ -72,8 +75,14 @@ class FakePartitionLog:
         self.tail_start_offset = first_offset
         self.last_stable_offset_bound: int | None = None
         self.aborted: list[tuple[AbortedTransaction, int]] = []
+        self.aborted_from_offset = 0
+        self.asked_aborted: list[tuple[int, int]] = []
         self.is_owner = True
         self.snapshots: list[StateSnapshot] = []
+        self.claims: list[TransactionClaim | None] = []
+        self.markers: list[TransactionMarker] = []
+        self.refuse_markers_with: ErrorCode | None = None
+        self.producers: list[ActiveProducer] = []
         self.path = (
             f"topics/{topic_partition.topic_id}/{topic_partition.partition}/{leader_epoch:08d}.open/00000000.log"
         )
@@ -108,8 +117,15 @@ class FakePartitionLog:
         return self._log_end_offset
 
     def append(
-        self, records: memoryview, done: AppendDone, *, is_internal: bool = False, is_acks_all: bool = True
+        self,
+        records: memoryview,
+        done: AppendDone,
+        *,
+        is_internal: bool = False,
+        is_acks_all: bool = True,
+        claim: TransactionClaim | None = None,
     ) -> None:
+        self.claims.append(claim)
         if self.refuse_with is not None:
             done(AppendResult(self.refuse_with))
             return
@@ -121,6 +137,14 @@ class FakePartitionLog:
         self._pending.append((base_offset, self._log_end_offset, done, is_acks_all))
         if self.is_acknowledging:
             self.acknowledge()
+
+    async def write_marker(self, marker: TransactionMarker) -> None:
+        if self.refuse_markers_with is not None:
+            raise KafkaError(self.refuse_markers_with)
+        self.markers.append(marker)
+
+    async def active_producers(self) -> Sequence[ActiveProducer]:
+        return self.producers
 
     def tail_read(self, offset: int, length_bytes_max: int, bound_offset: int) -> Sequence[memoryview] | None:
         if offset < max(self.tail_start_offset, self._log_start_offset) or offset > self._log_end_offset:
@@ -171,8 +195,15 @@ class FakePartitionLog:
         newest = max(visible, key=lambda b: (b.timestamp_max_ms, -b.base_offset))
         return newest.end_offset - 1, newest.timestamp_max_ms
 
-    def aborted_transactions(self, from_offset: int, to_offset: int) -> Sequence[AbortedTransaction]:
+    def aborted_transactions(self, from_offset: int, to_offset: int) -> Sequence[AbortedTransaction] | None:
+        return self._overlapping(from_offset, to_offset) if from_offset >= self.aborted_from_offset else None
+
+    def _overlapping(self, from_offset: int, to_offset: int) -> Sequence[AbortedTransaction]:
         return [t for t, last_offset in self.aborted if t.first_offset < to_offset and last_offset >= from_offset]
+
+    async def find_aborted_transactions(self, from_offset: int, to_offset: int) -> Sequence[AbortedTransaction]:
+        self.asked_aborted.append((from_offset, to_offset))
+        return self._overlapping(from_offset, to_offset)
 
     def epoch_end_offset(self, leader_epoch: int) -> tuple[int, int]:
         return (leader_epoch, self._log_end_offset) if leader_epoch == self.leader_epoch else (-1, -1)

@@ -73,11 +73,37 @@ def class_path(name: str) -> str:
 def java_command(
     main_class: str, arguments: Sequence[str], jvm_options: Sequence[str] = SHORT_LIVED_JVM_OPTIONS
 ) -> list[str]:
-    jars = class_path("kafka")
-    if not jars:
-        raise ProcessFailed(f"no jars under {JARS / 'kafka'}: run `make jars`")
     logging = f"-Dlog4j2.configurationFile={LOG_SETTINGS}"
-    return [java_executable(), *jvm_options, logging, "-cp", jars, main_class, *arguments]
+    return [java_executable(), *jvm_options, logging, "-cp", _fetched("kafka"), main_class, *arguments]
+
+
+def compile_program(source: Path, jars: str, classes: Path) -> None:
+    """Compile one source file against .cache/jars/`jars`. Raises ProcessFailed with the compiler's words."""
+    command = [_compiler(), "-cp", _fetched(jars), "-d", str(classes), str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    if done.returncode:
+        raise ProcessFailed(f"{source.name} does not compile\n{done.stdout}{done.stderr}")
+
+
+def program_command(main_class: str, jars: str, classes: Path, arguments: Sequence[str]) -> list[str]:
+    """How to run what `compile_program` made."""
+    logging = f"-Dlog4j2.configurationFile={LOG_SETTINGS}"
+    path = f"{classes}:{_fetched(jars)}"
+    return [java_executable(), *SHORT_LIVED_JVM_OPTIONS, logging, "-cp", path, main_class, *arguments]
+
+
+def _fetched(jars: str) -> str:
+    found = class_path(jars)
+    if not found:
+        raise ProcessFailed(f"no jars under {JARS / jars}: run `make jars`")
+    return found
+
+
+def _compiler() -> str:
+    compiler = Path(java_executable()).resolve().parent / "javac"
+    if not compiler.exists():
+        raise ProcessFailed("no Java compiler found: run `make tools` (installs it as root, else says what to install)")
+    return str(compiler)
 
 
 def run_tool(

@@ -44,8 +44,8 @@ async def envelope(request: EnvelopeRequest, context: RequestContext, services: 
     except MalformedMessage:
         return EnvelopeResponse(error_code=ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE)
     if _is_late(request, context):
-        is_group = APIS[ApiKey(header.api_key)].route is Route.GROUP
-        return EnvelopeResponse(error_code=ErrorCode.NOT_COORDINATOR if is_group else ErrorCode.NOT_CONTROLLER)
+        is_controllers = APIS[ApiKey(header.api_key)].route is Route.CONTROLLER
+        return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER if is_controllers else ErrorCode.NOT_COORDINATOR)
     asking = RequestContext(
         header.api_version, header.client_id, client_host, principal=principal, leader_epoch=request.leader_epoch
     )

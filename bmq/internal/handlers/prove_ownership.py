@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bmq.internal.owned_logs import owned_log
-from bmq.internal.tail_feed import epoch_starts_of
+from bmq.internal.tail_feed import aborted_between, epoch_starts_of
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.errors import BmqError
 from bmq.protocol.internal_messages import ProveOwnershipRequest, ProveOwnershipResponse
@@ -22,10 +22,16 @@ async def prove_ownership(
         await log.prove_ownership()
     except BmqError as error:
         return ProveOwnershipResponse(error_code=error.code, error_message=str(error))
+    high_watermark = log.high_watermark
+    aborted, aborted_from_offset = b"", -1
+    if log.aborted and request.known_offset >= 0:
+        aborted, aborted_from_offset = aborted_between(log, request.known_offset, high_watermark)
     return ProveOwnershipResponse(
         log_start_offset=log.log_start_offset,
-        high_watermark=log.high_watermark,
+        high_watermark=high_watermark,
         last_stable_offset=log.last_stable_offset,
         log_end_offset=log.log_end_offset,
         epochs=epoch_starts_of(log),
+        aborted=aborted,
+        aborted_from_offset=aborted_from_offset,
     )

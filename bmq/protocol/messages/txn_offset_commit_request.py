@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from typing import Final
+from uuid import UUID
 
 from bmq.protocol.formats import Format, FormatField
 
@@ -17,8 +18,9 @@ class TxnOffsetCommitRequestPartition:
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class TxnOffsetCommitRequestTopic:
-    name: str = ""
+    topic_id: UUID | None = None
     partitions: Sequence[TxnOffsetCommitRequestPartition] = ()
+    name: str = ""
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -36,7 +38,7 @@ class TxnOffsetCommitRequest:
 _TXN_OFFSET_COMMIT_REQUEST_PARTITION: Final = Format(
     TxnOffsetCommitRequestPartition,
     version_min=0,
-    version_max=5,
+    version_max=6,
     flexible_from=3,
     fields=(
         FormatField("partition_index", "int32"),
@@ -48,17 +50,18 @@ _TXN_OFFSET_COMMIT_REQUEST_PARTITION: Final = Format(
 _TXN_OFFSET_COMMIT_REQUEST_TOPIC: Final = Format(
     TxnOffsetCommitRequestTopic,
     version_min=0,
-    version_max=5,
+    version_max=6,
     flexible_from=3,
     fields=(
-        FormatField("name", "string"),
+        FormatField("topic_id", "uuid", since=6),
+        FormatField("name", "string", until=5),
         FormatField("partitions", entity=_TXN_OFFSET_COMMIT_REQUEST_PARTITION, is_array=True),
     ),
 )
 FORMAT: Final = Format(
     TxnOffsetCommitRequest,
     version_min=0,
-    version_max=5,
+    version_max=6,
     flexible_from=3,
     fields=(
         FormatField("transactional_id", "string"),

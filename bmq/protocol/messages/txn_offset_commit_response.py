@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from typing import Final
+from uuid import UUID
 
 from bmq.protocol.formats import Format, FormatField
 
@@ -15,8 +16,9 @@ class TxnOffsetCommitResponsePartition:
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class TxnOffsetCommitResponseTopic:
-    name: str = ""
+    topic_id: UUID | None = None
     partitions: Sequence[TxnOffsetCommitResponsePartition] = ()
+    name: str = ""
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -28,7 +30,7 @@ class TxnOffsetCommitResponse:
 _TXN_OFFSET_COMMIT_RESPONSE_PARTITION: Final = Format(
     TxnOffsetCommitResponsePartition,
     version_min=0,
-    version_max=5,
+    version_max=6,
     flexible_from=3,
     fields=(
         FormatField("partition_index", "int32"),
@@ -38,17 +40,18 @@ _TXN_OFFSET_COMMIT_RESPONSE_PARTITION: Final = Format(
 _TXN_OFFSET_COMMIT_RESPONSE_TOPIC: Final = Format(
     TxnOffsetCommitResponseTopic,
     version_min=0,
-    version_max=5,
+    version_max=6,
     flexible_from=3,
     fields=(
-        FormatField("name", "string"),
+        FormatField("topic_id", "uuid", since=6),
+        FormatField("name", "string", until=5),
         FormatField("partitions", entity=_TXN_OFFSET_COMMIT_RESPONSE_PARTITION, is_array=True),
     ),
 )
 FORMAT: Final = Format(
     TxnOffsetCommitResponse,
     version_min=0,
-    version_max=5,
+    version_max=6,
     flexible_from=3,
     fields=(
         FormatField("throttle_time_ms", "int32"),

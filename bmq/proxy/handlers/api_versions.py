@@ -1,7 +1,8 @@
 """ApiVersions: what this server speaks. Clients choose the versions of everything else by it.
 
-Finalized features are the metadata log's and nothing more: a feature steers clients (transaction.version turns another
-transaction protocol on), so none may be named that is not served. Sources: KIP-35, KIP-511, KIP-584, KIP-1242.
+Finalized features are those that this release serves, and the metadata log's: a feature steers clients (transaction.version
+turns another transaction protocol on), so none may be named that is not served. Sources: KIP-35, KIP-511, KIP-584, KIP-1022,
+KIP-1242.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from bmq.metadata.features import CLIENT_FEATURES
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.api_versions_request import ApiVersionsRequest
@@ -23,6 +25,7 @@ from bmq.proxy.dispatch import HANDLERS, HOT_HANDLERS, handles
 from bmq.proxy.services import Services
 
 _SOFTWARE_FROM_VERSION: Final = 3
+_LEVEL_ZERO_FROM_VERSION: Final = 4
 _SERVER_FROM_VERSION: Final = 5
 _NO_NODE: Final = -1
 _FEATURE_LEVEL_MIN: Final = 1
@@ -42,7 +45,8 @@ async def api_versions(request: ApiVersionsRequest, context: RequestContext, ser
     ):
         # The address now belongs to another server than the one the client means: it has to find the cluster anew.
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
-    features = sorted(image.features.items())
+    levels = {name: (_FEATURE_LEVEL_MIN, level) for name, level in image.features.items()}
+    features = sorted((levels | CLIENT_FEATURES).items())
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=key, min_version=api.advertised_min, max_version=api.version_max)
@@ -50,12 +54,15 @@ async def api_versions(request: ApiVersionsRequest, context: RequestContext, ser
             if key in HANDLERS or key in HOT_HANDLERS
         ],
         supported_features=[
-            SupportedFeatureKey(name=name, min_version=_FEATURE_LEVEL_MIN, max_version=level)
-            for name, level in features
+            SupportedFeatureKey(name=name, min_version=lowest, max_version=level)
+            for name, (lowest, level) in features
+            # A level of 0 is more than older clients can read.
+            if lowest >= _FEATURE_LEVEL_MIN or version >= _LEVEL_ZERO_FROM_VERSION
         ],
         finalized_features_epoch=image.offset,
         finalized_features=[
-            FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level) for name, level in features
+            FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+            for name, (_, level) in features
         ],
     )
 

@@ -1,7 +1,7 @@
-"""FindCoordinator: where a group's (one day also a transaction's, a share group's) coordinator lives.
+"""FindCoordinator: where the coordinator of a group, or of a transactional id, lives.
 
 The answer names a node that clients can connect to; it may forward to the actual coordinator. Answering also creates
-the offsets topic, and loads the group's shard if it is owned here, for the client's next request. Key types that are
+the coordinators' topic, and loads the key's shard if it is owned here, for the client's next request. Key types that are
 not served fail with a permanent error, as in Kafka while share groups are off: on a retriable one clients would retry
 until they time out.
 """
@@ -22,9 +22,10 @@ from bmq.proxy.dispatch import handles
 from bmq.proxy.services import Services
 
 GROUP_KEY: Final = 0
+TRANSACTION_KEY: Final = 1
 KEYS_PER_TURN_MAX: Final = 10
 """A long key takes milliseconds, and what is ready is found without a wait."""
-_KEY_TYPES: Final = {1: "transactions", 2: "share groups"}
+_KEY_TYPES: Final = {2: "share groups"}
 _BATCH_FROM_VERSION: Final = 4
 _WITHOUT_MESSAGE_VERSION: Final = 0
 
@@ -53,12 +54,12 @@ async def find_coordinator(
 
 
 async def _find(key_type: int, key: str, services: Services) -> Coordinator:
-    if key_type != GROUP_KEY:
+    if key_type not in (GROUP_KEY, TRANSACTION_KEY):
         what = _KEY_TYPES.get(key_type, f"coordinators of key type {key_type}")
         return _nowhere(key, ErrorCode.INVALID_REQUEST, f"{what} are not served")
     node: Node | None = None
     try:
-        node = await services.groups.prepare(key)
+        node = await (services.groups if key_type == GROUP_KEY else services.transactions).prepare(key)
     except BmqError as error:
         if error.code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return _nowhere(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))

@@ -1,4 +1,4 @@
-"""The APIs that the controller or a group coordinator answers: from here a request only goes its way (apis.Route)."""
+"""The APIs that the controller or a coordinator answers: from here a request only goes its way (apis.Route)."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from bmq.proxy.services import RequestHandler, Services
 _HANDLERS: Final[dict[Route, Callable[[Services], RequestHandler]]] = {
     Route.CONTROLLER: lambda services: services.controller,
     Route.GROUP: lambda services: services.groups,
+    Route.TRANSACTION: lambda services: services.transactions,
 }
 
 

@@ -2,7 +2,7 @@
 
 Ids come in blocks, each made durable by the controller before the first is handed out; what is left of a block when the
 server stops is never used. An idempotent producer always gets a new id at epoch 0, also when it asks for a higher epoch
-of the one it has: as Kafka does. Transactions are not served: this is the coordinator of no transactional id.
+of the one it has: as Kafka does. A producer with a transactional id is answered by the id's transaction coordinator.
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ async def init_producer_id(
     request: InitProducerIdRequest, context: RequestContext, services: Services
 ) -> InitProducerIdResponse:
     """InitProducerId 0-5."""
-    code = _refusal(request)
-    if code is not ErrorCode.NONE:
-        return InitProducerIdResponse(error_code=code, producer_id=_NONE, producer_epoch=_NONE)
+    if request.transactional_id == "" or (request.producer_id == _NONE) != (request.producer_epoch == _NONE):
+        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_id=_NONE, producer_epoch=_NONE)
+    if request.transactional_id is not None:
+        answer: InitProducerIdResponse = await services.transactions.handle(ApiKey.INIT_PRODUCER_ID, request, context)
+        return answer
     try:
         producer_id = await services.producer_ids.next()
     except BmqError as error:
@@ -41,11 +43,3 @@ async def init_producer_id(
             error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, producer_id=_NONE, producer_epoch=_NONE
         )
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
-
-
-def _refusal(request: InitProducerIdRequest) -> ErrorCode:
-    if request.transactional_id == "" or (request.producer_id == _NONE) != (request.producer_epoch == _NONE):
-        return ErrorCode.INVALID_REQUEST
-    if request.transactional_id is not None:
-        return ErrorCode.NOT_COORDINATOR
-    return ErrorCode.NONE

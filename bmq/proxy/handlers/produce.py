@@ -6,6 +6,7 @@ from typing import Final
 
 from bmq.log.partition_log import AppendResult, TopicPartition
 from bmq.log.refused_sequences import BEHIND_A_REFUSED_ONE
+from bmq.log.transactions import TransactionClaim, claim_of_produce
 from bmq.metadata.image import INTERNAL_TOPICS, MetadataImage, TopicImage
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import RequestHeader
@@ -19,7 +20,7 @@ from bmq.protocol.hot_produce import (
     encode_produce_response,
     parse_produce,
 )
-from bmq.protocol.record_batch import leader_epoch_in
+from bmq.protocol.record_batch import leader_epoch_in, transactional_producer_of
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy.dispatch import handles_hot
 from bmq.proxy.reply import Reply
@@ -35,9 +36,12 @@ _TIMED_OUT: Final = AppendResult(
 
 @handles_hot(ApiKey.PRODUCE)
 def produce(frame: bytearray, header: RequestHeader, context: RequestContext, services: Services, reply: Reply) -> None:
-    """Source: ProduceRequest.json; KIP-98 (idempotence), KIP-516 (topic ids), KIP-951 (leader hints)."""
+    """Source: ProduceRequest.json; KIP-98 (idempotence), KIP-516 (topic ids), KIP-951 (leader hints), KIP-890."""
     request = parse_produce(frame, header.body_position, header.api_version)
     refusal = _refusal(request)
+    claim = None
+    if request.transactional_id is not None:
+        claim = _claim_of(request.transactional_id, request, header.api_version, services)
     pending = _PendingProduce(header, request, services, reply)
     image = services.controller.image
     is_acks_all = request.acks == -1
@@ -66,7 +70,7 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
                 epoch = leader_epoch_in(records) if services.is_between_nodes else -1
                 key = TopicPartition(topic.topic_id, partition)
                 services.appender.append(
-                    key, records, done, is_acks_all, pending.send_until_s, epoch, pending.is_wanted
+                    key, records, done, is_acks_all, pending.send_until_s, epoch, pending.is_wanted, claim
                 )
     pending.all_begun()
 
@@ -74,9 +78,26 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
 def _refusal(request: Produce) -> AppendResult | None:
     if request.acks not in (-1, 0, 1):
         return AppendResult(ErrorCode.INVALID_REQUIRED_ACKS, message=f"acks {request.acks} is not -1, 0 or 1")
-    if request.transactional_id is not None:
-        return AppendResult(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, message="transactions are not served")
+    return None if request.transactional_id is None else _refusal_of_transaction(request)
+
+
+def _refusal_of_transaction(request: Produce) -> AppendResult | None:
+    producers = {
+        transactional_producer_of(records) for topic in request.topics for _, records in topic.partitions if records
+    } - {None}
+    if len(producers) > 1:
+        return AppendResult(
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING, message="transactional records of more than one producer id"
+        )
+    if producers and not request.transactional_id:
+        return AppendResult(ErrorCode.INVALID_REQUEST, message="the transactional id is empty")
     return None
+
+
+def _claim_of(transactional_id: str, request: Produce, version: int, services: Services) -> TransactionClaim:
+    # What another node forwards is what a client sent there, in a version of its own.
+    is_forwarded = services.is_between_nodes and request.client_version >= 0
+    return claim_of_produce(transactional_id, request.client_version if is_forwarded else version)
 
 
 def _topic_of(

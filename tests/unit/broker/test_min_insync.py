@@ -11,6 +11,7 @@ from bmq.broker.acknowledgement import FOLLOWERS_MAX
 from bmq.broker.min_insync_tracker import UNCONFIRMED_S_MAX, MinInsyncTracker
 from bmq.broker.partition_states import AwaitingSegment, Idle, Mending, Writing
 from bmq.broker.runtime import PartitionRuntime
+from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.record_batch import BatchHeader
 from tests.fakes.store import Faults
@@ -147,6 +148,32 @@ def test_a_producer_does_not_pass_its_batch_that_is_not_safe_yet() -> None:
         assert await code_of(log, b"somebody else's") is NONE
         assert (await append(log, sequenced(0, b"new life", producer_epoch=1))).error_code is NONE
         world.store.replicate()
+
+    virtual(main)
+
+
+def test_what_coordinators_write_for_a_producer_does_not_wait_for_its_unsafe_batches() -> None:
+    """A marker, or an offset committed in a transaction: sent again it is written again, and nobody confirms the first."""
+
+    def written(*values: bytes) -> bytearray:
+        return batch_of(*values, producer_id=9, producer_epoch=0, is_transactional=True)
+
+    async def main() -> None:
+        world = World(0, Faults(append_s=(0.001, 0.001), ack_timeout_s=1.0))
+        log = await world.owner(TWO).log()
+        world.lose_nodes(2, is_hung=True)
+        assert (await append(log, sequenced(0, b"a"))).error_code is AFTER
+        assert (await append(log, written(b"b"), is_internal=True)).error_code is BEFORE, (
+            "there are no nodes for it yet"
+        )
+        world.return_nodes()
+        await asyncio.sleep(5)
+        assert (await append(log, sequenced(1, b"c"))).error_code is BEFORE, "a client's batch does"
+        assert (await append(log, written(b"b"), is_internal=True)).error_code is NONE
+        marker = encode_end_transaction_marker(
+            EndTransactionMarker(ControlType.COMMIT, 0), producer_id=9, producer_epoch=0, timestamp_ms=0
+        )
+        assert (await append(log, marker, is_internal=True)).error_code is NONE
 
     virtual(main)
 

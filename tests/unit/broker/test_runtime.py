@@ -14,6 +14,7 @@ from bmq.log.names import partition_directory
 from bmq.log.partition_log import StateSnapshot, TopicPartition
 from bmq.log.refused_sequences import FORGOTTEN_S, STEP_S_MAX
 from bmq.log.store import FencedWriter
+from bmq.log.transactions import TransactionClaim
 from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
@@ -150,7 +151,8 @@ def test_a_refused_batch_leaves_nothing() -> None:
         )
         assert (await append(log, marker)).error_code is ErrorCode.INVALID_RECORD
         transactional = batch_of(b"a", producer_id=9, producer_epoch=0, base_sequence=0, is_transactional=True)
-        assert (await append(log, transactional)).error_code is ErrorCode.INVALID_TXN_STATE
+        claim = TransactionClaim("tx")
+        assert (await append(log, transactional, claim=claim)).error_code is ErrorCode.INVALID_TXN_STATE
         assert log.log_end_offset == 0 and owner.manager.budget.bytes_used == 0
         await owner.manager.close()
 
@@ -248,10 +250,10 @@ def test_several_batches_of_the_server_itself_share_one_answer() -> None:
 
 def test_transactions_bound_the_last_stable_offset() -> None:
     async def main() -> None:
-        owner = World(is_transactional_served=True).owner()
+        owner = World().owner()
         log = await owner.log()
-        batch = batch_of(b"a", producer_id=9, producer_epoch=0, base_sequence=0, is_transactional=True)
-        assert (await append(log, batch)).error_code is ErrorCode.NONE
+        batch = batch_of(b"a", producer_id=9, producer_epoch=0, base_sequence=-1, is_transactional=True)
+        assert (await append(log, batch, is_internal=True)).error_code is ErrorCode.NONE
         await produce(log, b"b")
         assert (log.last_stable_offset, log.high_watermark) == (0, 2)
         marker = encode_end_transaction_marker(

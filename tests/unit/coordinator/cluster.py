@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, cast
@@ -12,9 +13,12 @@ from bmq.coordinator.config import CoordinatorConfig
 from bmq.coordinator.coordinator import GroupCoordinator
 from bmq.coordinator.topics import OFFSETS_TOPIC
 from bmq.log.partition_log import AppendDone, AppendResult, ReplayableLog, TopicPartition
+from bmq.log.producer_state import ProducerStates
 from bmq.log.store import FencedWriter
+from bmq.log.transactions import TransactionClaim, TransactionMarker
+from bmq.protocol.control_batch import parse_end_transaction_marker
 from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.errors import BmqError
+from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from bmq.protocol.messages.join_group_response import JoinGroupResponse
 from bmq.protocol.messages.offset_commit_request import (
@@ -28,6 +32,12 @@ from bmq.protocol.messages.offset_fetch_request import (
     OffsetFetchRequestTopics,
 )
 from bmq.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
+from bmq.protocol.messages.txn_offset_commit_request import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from bmq.protocol.record_batch import BatchHeader
 from tests.fakes.clock import FakeClock
 from tests.fakes.partition_log import FakePartitionLog
 from tests.unit.coordinator.group_bench import subscription
@@ -62,6 +72,53 @@ class FakeTopics:
         return UUID(int=number)
 
 
+class FencingLog(FakePartitionLog):
+    """Refuses the epochs of producers and transaction coordinators that are over, as the real log does."""
+
+    def __init__(self, topic_partition: TopicPartition) -> None:
+        super().__init__(topic_partition)
+        self.producers = ProducerStates()
+
+    def append(self, records: memoryview, done: AppendDone, **options: Any) -> None:
+        header = BatchHeader.parse(records)
+        if not header.has_producer_id or self.refuse_with is not None:
+            super().append(records, done, **options)
+            return
+        marker = parse_end_transaction_marker(records) if header.is_control else None
+        base_offset = self.log_end_offset
+        try:
+            if marker is None:
+                self.producers.check(header, is_client=False)
+                self.producers.place(header, base_offset)
+            else:
+                self.producers.check_marker(header, marker)
+                self.producers.place_marker(header, base_offset, marker)
+        except KafkaError as error:
+            asyncio.get_running_loop().call_soon(done, AppendResult(error.code))  # ownership is proven first
+        else:
+            super().append(records, done, **options)
+
+
+class FakeVerifier:
+    """Knows of every transaction, or says `code`. `gate`: answers only once it is set.
+
+    `asked`: (claim, producer id, epoch, topic, partitions).
+    """
+
+    def __init__(self) -> None:
+        self.code = ErrorCode.NONE
+        self.gate: asyncio.Event | None = None
+        self.asked: list[tuple[TransactionClaim, int, int, str, tuple[int, ...]]] = []
+
+    async def verify(
+        self, claim: TransactionClaim, producer_id: int, producer_epoch: int, topic: str, partitions: Sequence[int]
+    ) -> list[ErrorCode]:
+        self.asked.append((claim, producer_id, producer_epoch, topic, tuple(partitions)))
+        if self.gate is not None:
+            await self.gate.wait()
+        return [self.code for _ in partitions]
+
+
 class OwnedLog:
     """A log as the owner of one leader epoch has it: fenced once a higher epoch has opened it."""
 
@@ -94,7 +151,7 @@ class FakeShards:
     """Makes the offsets topic on first use, as the wiring does. `leader_epoch`: of the logs it opens from now on."""
 
     def __init__(self, topics: FakeTopics, count: int) -> None:
-        self.logs: dict[int, FakePartitionLog] = {}
+        self.logs: dict[int, FencingLog] = {}
         self.opened: list[int] = []
         self.error: BmqError | None = None
         self.gate: asyncio.Event | None = None
@@ -116,7 +173,7 @@ class FakeShards:
         self.opened.append(shard)
         topic_id = self._topics.add(OFFSETS_TOPIC, 999)
         if shard not in self.logs:
-            self.logs[shard] = FakePartitionLog(TopicPartition(topic_id, shard))
+            self.logs[shard] = FencingLog(TopicPartition(topic_id, shard))
         return cast(ReplayableLog, OwnedLog(self.logs[shard], self.leader_epoch))
 
 
@@ -130,10 +187,13 @@ class Cluster:
         self.topics.add("u", 2)
         self.shards = FakeShards(self.topics, shard_count)
         self.config = config
+        self.verifier = FakeVerifier()
         self.coordinator = self.restart()
 
     def restart(self) -> GroupCoordinator:
-        self.coordinator = GroupCoordinator(self.shards, self.clock, Random(7), self.config, lambda: self.topics)
+        self.coordinator = GroupCoordinator(
+            self.shards, self.clock, Random(7), self.config, lambda: self.topics, verifier=self.verifier
+        )
         return self.coordinator
 
     def take_over(self) -> Cluster:
@@ -146,7 +206,7 @@ class Cluster:
         heir.restart()
         return heir
 
-    def log_of(self, group_id: str) -> FakePartitionLog:
+    def log_of(self, group_id: str) -> FencingLog:
         return self.shards.logs[self.coordinator.directory.number_of(group_id)]
 
     # ---------------------------------------------------------------- clients
@@ -214,6 +274,50 @@ class Cluster:
         response = await self.coordinator.offset_commit(request, FakeContext(version))
         return {asked: answer.partitions[0].error_code for asked, answer in zip(offsets, response.topics, strict=True)}
 
+    async def commit_in_transaction(
+        self,
+        group_id: str,
+        offsets: dict[tuple[str, int], int],
+        *,
+        producer: tuple[int, int] = (7, 0),
+        member_id: str = "",
+        instance_id: str | None = None,
+        generation: int = -1,
+        version: int = 5,
+        metadata: str | None = None,
+    ) -> dict[tuple[str, int], int]:
+        """The error code of each partition."""
+        request = TxnOffsetCommitRequest(
+            transactional_id=f"id-{producer[0]}",
+            group_id=group_id,
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            generation_id=generation,
+            member_id=member_id,
+            group_instance_id=instance_id,
+            topics=[
+                TxnOffsetCommitRequestTopic(
+                    name="" if version >= 6 else topic,
+                    topic_id=self.topics.topics[topic].topic_id if version >= 6 else None,
+                    partitions=[
+                        TxnOffsetCommitRequestPartition(
+                            partition_index=partition, committed_offset=offset, committed_metadata=metadata
+                        )
+                    ],
+                )
+                for (topic, partition), offset in offsets.items()
+            ],
+        )
+        response = await self.coordinator.txn_offset_commit(request, FakeContext(version))
+        return {asked: answer.partitions[0].error_code for asked, answer in zip(offsets, response.topics, strict=True)}
+
+    async def end(
+        self, group_id: str, producer: tuple[int, int] = (7, 0), *, is_commit: bool = True, coordinator_epoch: int = 0
+    ) -> None:
+        """Write the marker of a transaction before version 2, in the group's shard. Raises KafkaError."""
+        marker = TransactionMarker(*producer, coordinator_epoch, is_commit)
+        await self.coordinator.write_marker(self.coordinator.directory.number_of(group_id), marker)
+
     async def fetch_all(self, group_id: str, *, require_stable: bool = False) -> dict[tuple[str, int], int]:
         """All that is committed."""
         request = OffsetFetchRequest(
@@ -228,11 +332,20 @@ class Cluster:
         }
 
     async def fetch(
-        self, group_id: str, topic: str, partition: int, *, version: int = 8, topic_id: UUID | None = None
+        self,
+        group_id: str,
+        topic: str,
+        partition: int,
+        *,
+        version: int = 8,
+        topic_id: UUID | None = None,
+        require_stable: bool = False,
     ) -> tuple[int, int]:
         """(error code, offset) of one partition."""
         asked = OffsetFetchRequestTopics(name=topic, topic_id=topic_id, partition_indexes=[partition])
-        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=[asked])])
+        request = OffsetFetchRequest(
+            groups=[OffsetFetchRequestGroup(group_id=group_id, topics=[asked])], require_stable=require_stable
+        )
         response = await self.coordinator.offset_fetch(request, FakeContext(version))
         group = response.groups[0]
         if group.error_code:

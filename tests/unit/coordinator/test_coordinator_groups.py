@@ -15,6 +15,7 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.delete_groups_request import DeleteGroupsRequest
 from bmq.protocol.messages.describe_groups_request import DescribeGroupsRequest
+from bmq.protocol.messages.describe_groups_response import DescribedGroup
 from bmq.protocol.messages.heartbeat_request import HeartbeatRequest
 from bmq.protocol.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
 from bmq.protocol.messages.list_groups_request import ListGroupsRequest
@@ -230,6 +231,10 @@ async def test_groups_are_listed_over_all_shards(cluster: Cluster) -> None:
     expected = {"one": ("Stable", "consumer"), "two": ("Stable", "consumer"), "simple": ("Empty", "")}
     assert await list_groups(cluster) == expected
     assert set(await list_groups(cluster, states_filter=["empty"])) == {"simple"}
+    assert set(await list_groups(cluster, states_filter=["STABLE"], types_filter=["CLASSIC"])) == {"one", "two"}
+    assert await list_groups(cluster, states_filter=["none such"]) == {}
+    assert await list_groups(cluster, types_filter=["none such"]) == {}
+    assert set(await list_groups(cluster, types_filter=["none such", "classic"])) == set(expected)
     assert set(await list_groups(cluster, types_filter=["Classic"])) == set(expected)
     assert await list_groups(cluster, types_filter=["consumer"]) == {}
 
@@ -247,6 +252,7 @@ async def test_groups_are_described(cluster: Cluster) -> None:
     assert (simple.group_state, simple.members) == ("Empty", ())
     assert (missing.group_state, missing.error_code) == ("Dead", ErrorCode.GROUP_ID_NOT_FOUND)
     assert "none" in (missing.error_message or "")
+    assert missing.authorized_operations == DescribedGroup().authorized_operations, "of nothing there is none"
     older = (await cluster.coordinator.describe_groups(request, FakeContext(5))).groups[2]
     assert (older.group_state, older.error_code) == ("Dead", ErrorCode.NONE)
 

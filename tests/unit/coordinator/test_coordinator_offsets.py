@@ -28,6 +28,7 @@ from bmq.protocol.messages.offset_fetch_request import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
+from bmq.protocol.messages.sync_group_request import SyncGroupRequest
 from bmq.protocol.record_batch import decode_records
 from tests.unit.coordinator.cluster import FAST, Cluster, FakeContext
 from tests.unit.proxy.harness import until
@@ -224,9 +225,10 @@ async def test_offsets_are_deleted_unless_subscribed(cluster: Cluster) -> None:
     assert await delete(cluster, "g", ("t", 0)) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
     member_id = await cluster.stable()
     await cluster.commit("g", {("t", 0): 1, ("u", 0): 2}, member_id=member_id, generation=1)
-    assert await delete(cluster, "g", ("t", 0), ("u", 0), ("u", 3), ("none", 0)) == (
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert await delete(cluster, "g", ("t", 0), ("u", 0), ("u", 3), ("none", 0), ("u", 4), ("u", -1), ("t", 9)) == (
         ErrorCode.NONE,
-        [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NONE, ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION],
+        [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NONE, ErrorCode.NONE, *([unknown] * 4)],
     )
     assert await cluster.fetch_all("g") == {("t", 0): 1}
     other = await cluster.join("other", protocol_type="connect")
@@ -271,6 +273,33 @@ async def test_offsets_expire_from_their_commit_or_from_when_the_group_emptied(c
     assert await cluster.fetch_all("g") == {}
     assert not any(shard.group_ids() for shard in cluster.coordinator.directory.ready.values())
     assert cluster.coordinator.metrics.expired_offsets == 3
+
+
+async def test_offsets_of_a_group_that_is_at_work_do_not_expire(cluster: Cluster) -> None:
+    """Nobody knows what a rebalancing group will be subscribed to, or a group of another protocol type is."""
+    week_ms = cluster.config.offsets_retention_ms
+    rebalancing = await cluster.stable()
+    await cluster.commit("g", {("u", 0): 1}, member_id=rebalancing, generation=1)
+    assert (await cluster.join("g", rebalancing)).generation_id == 2
+    connect = await cluster.join("c", protocol_type="connect")
+    synced = SyncGroupRequest(group_id="c", generation_id=1, member_id=connect.member_id)
+    assert (await cluster.coordinator.sync_group(synced, FakeContext(3))).error_code == 0
+    await cluster.commit("c", {("u", 0): 2}, member_id=connect.member_id, generation=1)
+    cluster.clock.advance(2 * week_ms)
+    await expire(cluster)
+    assert (await cluster.fetch_all("g"), await cluster.fetch_all("c")) == ({("u", 0): 1}, {("u", 0): 2})
+    synced = SyncGroupRequest(group_id="g", generation_id=2, member_id=rebalancing)
+    assert (await cluster.coordinator.sync_group(synced, FakeContext(3))).error_code == 0
+    await expire(cluster)
+    assert await cluster.fetch_all("g") == {}, "it is stable now, and not subscribed to it"
+    leave = LeaveGroupRequest(group_id="c", members=[MemberIdentity(member_id=connect.member_id)])
+    await cluster.coordinator.leave_group(leave, FakeContext(5))
+    cluster.clock.advance(week_ms - 1)
+    await expire(cluster)
+    assert await cluster.fetch_all("c") == {("u", 0): 2}
+    cluster.clock.advance(1)
+    await expire(cluster)
+    assert await cluster.fetch_all("c") == {}
 
 
 async def test_a_commit_on_its_way_keeps_nothing_but_itself() -> None:

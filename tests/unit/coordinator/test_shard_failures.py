@@ -12,6 +12,7 @@ from bmq.coordinator.group import Group
 from bmq.coordinator.group_shard import GroupShard
 from bmq.coordinator.offsets import Offsets
 from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.unit.coordinator.cluster import Cluster, FakeContext
 from tests.unit.proxy.harness import until
@@ -68,6 +69,27 @@ async def test_a_shard_that_failed_is_loaded_again(
         assert await cluster.commit("g", {("t", 0): 43}) == {("t", 0): 0}
         await cluster.stable("i")
     assert the_shard(cluster) is not before
+    await cluster.coordinator.close()
+
+
+@pytest.mark.parametrize("is_before", [True, False], ids=["before", "after"])
+@pytest.mark.parametrize("name", ["replay_pending", "replay_end"])
+async def test_a_shard_that_failed_over_a_transaction_is_loaded_again(
+    name: str, is_before: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Cluster(shard_count=1)
+    assert await cluster.commit("g", {("t", 0): 41}) == {("t", 0): 0}
+    before = the_shard(cluster)
+    monkeypatch.setattr(Offsets, name, failing_once(getattr(Offsets, name), is_before=is_before))
+    told = (await cluster.commit_in_transaction("g", {("t", 0): 42}))["t", 0]
+    assert told == (ErrorCode.NOT_COORDINATOR if name == "replay_pending" else ErrorCode.NONE)
+    if name == "replay_end":
+        with pytest.raises(KafkaError) as caught:
+            await cluster.end("g")
+        assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert before.is_lost
+    await cluster.end("g")
+    assert await cluster.fetch_all("g") == {("t", 0): 42}, "it was in the log"
     await cluster.coordinator.close()
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from bmq.coordinator.config import CoordinatorConfig
 from bmq.coordinator.offset_columns import PackedOffsets, TopicOffsets
 from bmq.coordinator.offsets import Offsets
+from bmq.coordinator.pending_offsets import OpenTransaction, PendingOffset
 from bmq.coordinator.snapshot import ShardState, decode_snapshot, encode_snapshot
 from bmq.protocol.errors import MalformedMessage
 from bmq.protocol.group_records import (
@@ -40,6 +41,7 @@ _VALUES = st.builds(
     expire_timestamp_ms=_INT64,
     topic_id=st.sampled_from([None, UUID(int=1), UUID(int=2)]),
 )
+_PENDING_VALUES = _VALUES.map(lambda value: value._replace(expire_timestamp_ms=-1))  # as they stand in records
 _COMMITTED = st.dictionaries(st.integers(0, 2**31 - 1), _VALUES, min_size=1, max_size=5)
 _STATES = st.builds(
     ShardState,
@@ -47,21 +49,37 @@ _STATES = st.builds(
     st.dictionaries(st.tuples(_NAMES, _NAMES), _COMMITTED, max_size=4).map(
         lambda offsets: [TopicOffsets(*names, committed) for names, committed in offsets.items()]
     ),
+    st.lists(
+        st.builds(
+            OpenTransaction,
+            _INT64,
+            st.integers(0, 2**15 - 1),
+            st.dictionaries(
+                st.builds(OffsetCommitKey, _NAMES, _NAMES, _INT32),
+                st.builds(PendingOffset, _INT64, st.none() | _PENDING_VALUES),
+                max_size=2,
+            ),
+        ),
+        max_size=2,
+    ),
 )
 
 
 def decoded(data: bytes) -> ShardState:
     groups: list[Any] = []
     offsets: list[TopicOffsets | PackedOffsets] = []
+    transactions: list[OpenTransaction] = []
     for part in decode_snapshot(data):
         if isinstance(part, PackedOffsets):
             offsets.append(TopicOffsets(part.group, part.topic, part.unpacked()))
             assert part.offset_count == len(part.unpacked())
+        elif isinstance(part, OpenTransaction):
+            transactions.append(part)
         else:
             key = decode_key(part[0])
             assert isinstance(key, GroupMetadataKey)
             groups.append((key.group, decode_value(key, part[1])))
-    return ShardState(groups, offsets)
+    return ShardState(groups, offsets, transactions)
 
 
 @given(_STATES)
@@ -155,6 +173,8 @@ def test_bytes_that_are_no_snapshot_are_refused(state: ShardState, data: st.Data
         ends.add(len(asyncio.run(encode_snapshot(ShardState(state.groups[:count], [])))))
     for count in range(len(state.offsets) + 1):
         ends.add(len(asyncio.run(encode_snapshot(ShardState(state.groups, state.offsets[:count])))))
+    for count in range(len(state.transactions) + 1):
+        ends.add(len(asyncio.run(encode_snapshot(state._replace(transactions=state.transactions[:count])))))
     length = data.draw(st.integers(0, len(good)))
     if length not in ends:
         with pytest.raises(MalformedMessage):
@@ -190,5 +210,5 @@ async def test_large_states_take_turns() -> None:
     running = asyncio.create_task(others())
     data = await encode_snapshot(state)
     running.cancel()
-    assert decoded(data) == state
+    assert decoded(data)._replace(transactions=()) == state
     assert turns >= 3

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from bmq.broker.tail_cache import TailCache
 from bmq.internal import tail_feed
 from bmq.internal.tail_feed import SHARE_BYTES_MIN, TailFeed, Told
+from bmq.log.aborted_transactions import AbortedTransactions
 from bmq.log.partition_log import TopicPartition
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.internal_messages import EpochStart, ForgottenTail, TailInterest, TailPart
@@ -35,6 +36,7 @@ class Log:
     high_watermark: int = 0
     log_end_offset: int = 0
     epoch_starts: Sequence[tuple[int, int]] = ((2, 0), (EPOCH, 0))
+    aborted: AbortedTransactions = field(default_factory=AbortedTransactions)
     batches: list[tuple[int, int, memoryview]] = field(default_factory=list)
     tail_start: int = 0
 

@@ -141,6 +141,40 @@ def test_a_marker_carries_epochs_on() -> None:
     states.check_marker(marker_header(producer=8), COMMIT)
 
 
+@pytest.mark.parametrize(
+    ("version", "epoch", "is_open", "is_taken"),
+    [
+        (0, 4, True, False),
+        (1, 5, True, True),
+        (1, 6, True, True),
+        (1, 5, False, True),
+        (2, 4, True, False),
+        (2, 5, True, False),
+        (2, 6, True, True),
+        (2, 5, False, True),
+        (2, 4, False, False),
+    ],
+)
+def test_epochs_of_markers(version: int, epoch: int, is_open: bool, is_taken: bool) -> None:
+    """The producer's last epoch is 5."""
+    states = states_after(header(0, epoch=5, is_transactional=is_open))
+    if is_taken:
+        states.check_marker(marker_header(epoch=epoch), COMMIT, version)
+        return
+    with pytest.raises(KafkaError) as caught:
+        states.check_marker(marker_header(epoch=epoch), COMMIT, version)
+    assert caught.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_where_epochs_are_bumped_an_unknown_producer_starts_at_0() -> None:
+    states = ProducerStates()
+    states.check_first_sequence(header(0))
+    with pytest.raises(KafkaError) as caught:
+        states.check_first_sequence(header(1))
+    assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    states_after(header(0)).check_first_sequence(header(1))
+
+
 def test_idle_producers_are_forgotten() -> None:
     states = states_after(
         header(0, producer=1, timestamp_ms=0),
@@ -244,13 +278,39 @@ class ProducerHistory(RuleBasedStateMachine):
         self.log.append(Placed(self.end_offset, each))
 
     @precondition(lambda self: self.log)
-    @rule(producer=st.integers(0, 2), marker=st.sampled_from([COMMIT, ABORT]))
-    def end_transaction(self, producer: int, marker: EndTransactionMarker) -> None:
+    @rule(
+        producer=st.integers(0, 2),
+        marker=st.sampled_from([COMMIT, ABORT]),
+        bump=st.integers(-1, 2),
+        transaction_version=st.integers(0, 2),
+    )
+    def end_transaction(self, producer: int, marker: EndTransactionMarker, bump: int, transaction_version: int) -> None:
         entry = self.states.entry(producer)
-        each = marker_header(producer=producer, epoch=entry.epoch if entry else 0)
-        self.states.check_marker(each, marker)
+        epoch = max(0, (entry.epoch if entry else 0) + bump)
+        each = marker_header(producer=producer, epoch=epoch)
+        is_open = entry is not None and entry.transaction_first_offset >= 0
+        least = -1 if entry is None else entry.epoch + (transaction_version == 2 and is_open)
+        if epoch < least:
+            with pytest.raises(KafkaError) as caught:
+                self.states.check_marker(each, marker, transaction_version)
+            assert caught.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+            return
+        self.states.check_marker(each, marker, transaction_version)
         self.states.place_marker(each, self.end_offset, marker)
         self.log.append(Placed(self.end_offset, each, marker))
+        # Behind a new epoch the next batch starts at 0, behind the same one where it was.
+        after = self.states.entry(producer)
+        assert after is not None and after.transaction_first_offset == -1 and after.epoch == epoch
+        assert after.batches == (entry.batches if entry is not None and entry.epoch == epoch else ())
+
+    @rule(data=st.data(), expiration_ms=st.sampled_from([0, 2_000]))
+    def expire(self, data: st.DataObject, expiration_ms: int) -> None:
+        """Only looked at: a log replayed from its beginning knows what was forgotten."""
+        copy = ProducerStates.decode_snapshot(self.states.encode_snapshot(self.end_offset))
+        before = dict(copy.entries())
+        count = copy.expire(1_000, expiration_ms)
+        kept = {producer for producer, entry in before.items() if entry.transaction_first_offset >= 0 or expiration_ms}
+        assert {producer for producer, _ in copy.entries()} == kept and count == len(before) - len(kept)
 
     @precondition(lambda self: self.log)
     @rule(data=st.data())

@@ -17,6 +17,7 @@ from bmq.log.recovery import MANIFEST_TRIES_MAX, ManifestNumbersTaken
 from bmq.log.segment_index import SegmentIndex
 from bmq.log.store import Buffer, FencedWriter, SegmentStore, StorageUnavailable
 from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
+from bmq.protocol.record_batch import BatchHeader
 from tests.fakes.store import FakeStore
 from tests.support.given_up import GivenUp
 from tests.unit.log.owned_log import PARTITION, CountingStore, Owner, batch_of
@@ -317,43 +318,67 @@ def idempotent(sequence: int, *, is_transactional: bool = False, producer: int =
     )
 
 
-def aborting(producer: int = 7) -> bytearray:
-    marker = EndTransactionMarker(ControlType.ABORT, 3)
-    return encode_end_transaction_marker(marker, producer_id=producer, producer_epoch=0, timestamp_ms=1_000)
+def ending(
+    producer: int = 7, *, epoch: int = 0, kind: ControlType = ControlType.ABORT, coordinator_epoch: int = 3
+) -> bytearray:
+    marker = EndTransactionMarker(kind, coordinator_epoch)
+    return encode_end_transaction_marker(marker, producer_id=producer, producer_epoch=epoch, timestamp_ms=1_000)
 
 
 def entries_of(states: ProducerStates) -> dict[int, object]:
-    return {producer: states.entry(producer) for producer in range(100) if states.entry(producer) is not None}
+    return dict(states.entries())
 
 
-@settings(max_examples=40)
+@settings(max_examples=60)
 @given(
     steps=st.lists(
-        st.sampled_from(["data", "transaction", "abort", "roll", "roll unindexed", "takeover"]), max_size=25
+        st.tuples(
+            st.sampled_from(
+                ["data", "transaction", "abort", "commit", "bump", "roll", "roll unindexed", "takeover", "delete"]
+            ),
+            st.integers(0, 2),
+        ),
+        max_size=40,
     ),
     is_large=st.booleans(),
 )
-async def test_producers_and_aborted_transactions_come_back(steps: list[str], is_large: bool) -> None:
+async def test_producers_and_aborted_transactions_come_back(steps: list[tuple[str, int]], is_large: bool) -> None:
+    """Transactions that begin segments and owners before they end, or before what is retained; "bump": with a new epoch."""
     with pytest.MonkeyPatch.context() as patch:
         if is_large:
             patch.setattr("bmq.log.recovery.PRODUCERS_INLINE_BYTES_MAX", 0)
             patch.setattr("bmq.log.partition_files.PRODUCERS_INLINE_BYTES_MAX", 0)
         fake = FakeStore()
-        epoch, sequence, is_open = 1, 0, False
-        owner = await Owner(fake.client("c1"), epoch).start()
-        for step in [*steps, "takeover"]:
+        leader_epoch = 1
+        epochs, sequences, is_open = [0] * 3, [0] * 3, [False] * 3
+        owner = await Owner(fake.client("c1"), leader_epoch).start()
+        for step, producer in [*steps, ("takeover", 0)]:
             if step in ("data", "transaction"):
-                is_open |= step == "transaction"
-                await owner.produce(idempotent(sequence, is_transactional=is_open))
-                sequence += 1
-            elif step == "abort":
-                await owner.produce(aborting())
-                is_open = False
+                is_open[producer] |= step == "transaction"
+                batch = batch_of(
+                    1,
+                    producer_id=producer,
+                    producer_epoch=epochs[producer],
+                    base_sequence=sequences[producer],
+                    is_transactional=is_open[producer],
+                )
+                assert owner.files.producers.check(BatchHeader.parse(batch)) is None
+                await owner.produce(batch)
+                sequences[producer] += 1
+            elif step in ("abort", "commit", "bump"):
+                if step == "bump":
+                    epochs[producer] += 1
+                    sequences[producer] = 0
+                kind = ControlType.COMMIT if step == "commit" else ControlType.ABORT
+                await owner.produce(ending(producer, epoch=epochs[producer], kind=kind, coordinator_epoch=leader_epoch))
+                is_open[producer] = False
             elif step.startswith("roll") and owner.writer is not None:
                 await owner.roll_segment(is_indexed=step == "roll")
+            elif step == "delete":
+                await owner.files.advance_log_start(owner.files.end_offset * (producer + 1) // 4)
             elif step == "takeover":
-                epoch += 1
-                old, owner = owner, await Owner(fake.client(f"c{epoch}"), epoch).start()
+                leader_epoch += 1
+                old, owner = owner, await Owner(fake.client(f"c{leader_epoch}"), leader_epoch).start()
                 end = old.files.end_offset
                 assert owner.files.end_offset == end
                 assert entries_of(owner.files.producers) == entries_of(old.files.producers)
@@ -370,7 +395,7 @@ async def test_producers_come_back_though_the_index_that_had_them_is_lost(monkey
     for sequence in range(0, 9, 3):
         await old.produce(idempotent(sequence, is_transactional=True))
         await old.produce(idempotent(sequence + 1, is_transactional=True))
-        await old.produce(aborting())
+        await old.produce(ending())
         await old.roll_segment()
     await Owner(fake.client("b"), 2).start()
     fake.flip_bit(path_of(1, "00000002.index"), 50)

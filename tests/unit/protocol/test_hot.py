@@ -15,7 +15,7 @@ from bmq.protocol.errors import MalformedMessage
 from bmq.protocol.messages import fetch_response as fetch
 from bmq.protocol.messages import produce_request as produce
 from bmq.protocol.messages import produce_response as produced
-from bmq.protocol.wire import ELEMENTS_MAX
+from bmq.protocol.wire import ELEMENTS_MAX, unsigned_varint
 from tests.unit.protocol.strategies import api_messages
 
 pytestmark = pytest.mark.unit
@@ -181,6 +181,45 @@ def test_a_produce_request_for_one_partition_is_written_as_the_codec_writes_it(
     )
     encoded = codec.encode("request", ApiKey.PRODUCE, hot_produce.FORWARDED_PRODUCE_VERSION, message)
     assert b"".join(pieces) == encoded
+
+
+@given(
+    transactional_id=st.text(st.characters(codec="utf-8"), max_size=200),
+    client_version=st.integers(3, 13),
+    records=st.binary(max_size=300),
+)
+def test_a_transactional_produce_is_forwarded_with_the_version_it_came_in(
+    transactional_id: str, client_version: int, records: bytes
+) -> None:
+    topic_id, version = UUID(int=5), hot_produce.FORWARDED_PRODUCE_VERSION
+    pieces = hot_produce.encode_produce_request(
+        topic_id,
+        3,
+        records,
+        acks=-1,
+        timeout_ms=7,
+        transactional_id=transactional_id,
+        client_version=client_version,
+    )
+    frame = b"".join(pieces)
+    parsed = hot_produce.parse_produce(frame, 0, version)
+    assert parsed.client_version == client_version
+    # Who does not know the tagged field skips it.
+    assert codec.decode("request", ApiKey.PRODUCE, version, frame) == as_message(parsed)
+    assert (parsed.transactional_id, parsed.topics[0].topic_id) == (transactional_id, topic_id)
+
+
+@given(
+    tags=st.lists(st.tuples(st.integers(0, 30_000), st.binary(max_size=4)), max_size=4, unique_by=lambda tag: tag[0])
+)
+def test_tagged_fields_that_say_no_version(tags: list[tuple[int, bytes]]) -> None:
+    tags = [tag for tag in tags if tag[0] != hot_produce.CLIENT_VERSION_TAG]
+    tags.append((hot_produce.CLIENT_VERSION_TAG, b"too long"))
+    section = unsigned_varint(len(tags)) + b"".join(
+        unsigned_varint(tag) + unsigned_varint(len(value)) + value for tag, value in sorted(tags)
+    )
+    body = codec.encode("request", ApiKey.PRODUCE, 13, produce.ProduceRequest())[:-1] + section
+    assert hot_produce.parse_produce(body, 0, 13).client_version == -1
 
 
 @given(correlation_id=st.integers(0, 2**31 - 1), data=st.data())

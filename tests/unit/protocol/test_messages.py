@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -26,6 +27,11 @@ from bmq.protocol.messages.api_versions_response import ApiVersionsResponse
 from bmq.protocol.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
 from bmq.protocol.messages.join_group_response import JoinGroupResponse
 from bmq.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from bmq.protocol.messages.txn_offset_commit_response import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 from tests.unit.protocol.strategies import api_messages
 
 pytestmark = pytest.mark.unit
@@ -141,6 +147,15 @@ def test_fields_of_kafka_4_4() -> None:
     refused = DeleteGroupsResponse(results=(DeletableGroupResult(group_id="g", error_code=68, error_message="busy"),))
     assert codec.encode("response", ApiKey.DELETE_GROUPS, 3, refused) == b"\0\0\0\0\x02\x02g\0\x44\x05busy\0\0"
     assert codec.encode("response", ApiKey.DELETE_GROUPS, 2, refused) == b"\0\0\0\0\x02\x02g\0\x44\0\0"
+    part = TxnOffsetCommitResponsePartition(partition_index=1, error_code=3)
+    answer = TxnOffsetCommitResponse(
+        topics=(TxnOffsetCommitResponseTopic(name="t", topic_id=UUID(int=5), partitions=(part,)),)
+    )
+    partitions = b"\x02\0\0\0\x01\0\x03\0"
+    by_name = b"\0\0\0\0\x02\x02t" + partitions + b"\0\0"
+    by_id = b"\0\0\0\0\x02" + UUID(int=5).bytes + partitions + b"\0\0"
+    assert codec.encode("response", ApiKey.TXN_OFFSET_COMMIT, 5, answer) == by_name
+    assert codec.encode("response", ApiKey.TXN_OFFSET_COMMIT, 6, answer) == by_id
 
 
 def test_an_unknown_version_of_api_versions_is_answered_in_the_shape_of_version_0() -> None:

@@ -11,12 +11,25 @@ import pytest
 from bmq.protocol.apis import APIS, ApiKey
 from bmq.protocol.codec import decode_response, encode_response
 from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.messages.add_partitions_to_txn_request import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from bmq.protocol.messages.alter_partition_reassignments_request import AlterPartitionReassignmentsRequest
 from bmq.protocol.messages.delete_topics_request import DeleteTopicsRequest
 from bmq.protocol.messages.describe_groups_request import DescribeGroupsRequest
+from bmq.protocol.messages.describe_transactions_request import DescribeTransactionsRequest
 from bmq.protocol.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
+from bmq.protocol.messages.end_txn_request import EndTxnRequest
 from bmq.protocol.messages.heartbeat_request import HeartbeatRequest
+from bmq.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from bmq.protocol.messages.list_partition_reassignments_request import ListPartitionReassignmentsRequest
+from bmq.protocol.messages.write_txn_markers_request import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from bmq.protocol.refusals import refused
 from tests.support.asking import key_of
 from tests.unit.controller.support import create, delete, describe, full, grow, incremental, topic
@@ -37,6 +50,15 @@ REQUESTS: list[tuple[Any, int]] = [
     (AlterPartitionReassignmentsRequest(), 1),
     (ListPartitionReassignmentsRequest(), 1),
     (HeartbeatRequest(group_id="g"), 1),
+    (InitProducerIdRequest(transactional_id="id"), 1),
+    (EndTxnRequest(transactional_id="id"), 1),
+    (DescribeTransactionsRequest(transactional_ids=["a", "b"]), 2),
+    (
+        WriteTxnMarkersRequest(
+            markers=[WritableTxnMarker(topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[0, 1])])]
+        ),
+        2,
+    ),
 ]
 
 
@@ -47,7 +69,7 @@ def codes_in(part: Any) -> list[int]:
     if not dataclasses.is_dataclass(part):
         return []
     fields = [getattr(part, field.name) for field in dataclasses.fields(part)]
-    own = [part.error_code] if hasattr(part, "error_code") else []
+    own = [getattr(part, name) for name in ("error_code", "partition_error_code") if hasattr(part, name)]
     return own + [code for value in fields for code in codes_in(value)]
 
 
@@ -70,3 +92,15 @@ def test_topics_to_delete_that_have_names_alone_are_refused_too() -> None:
 
 def test_a_response_without_a_place_for_a_code_cannot_refuse() -> None:
     assert refused(ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest(groups=["g"]), ErrorCode.NOT_COORDINATOR, "") is None
+
+
+def test_partitions_of_a_transaction_are_refused_one_by_one() -> None:
+    topics = [AddPartitionsToTxnTopic(name="t", partitions=[0, 1])]
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_topics=topics, transactions=[AddPartitionsToTxnTransaction(transactional_id="id", topics=topics)]
+    )
+    response = refused(ApiKey.ADD_PARTITIONS_TO_TXN, request, ErrorCode.NOT_COORDINATOR, "")
+    for version in range(6):
+        encoded = encode_response(ApiKey.ADD_PARTITIONS_TO_TXN, version, 3, response)
+        codes = codes_in(decode_response(ApiKey.ADD_PARTITIONS_TO_TXN, version, encoded)[1])
+        assert codes.count(ErrorCode.NOT_COORDINATOR) == (2 if version < 4 else 3)

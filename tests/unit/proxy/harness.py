@@ -114,6 +114,8 @@ def services_over(controller: FakeController, partitions: FakePartitions, stats:
         partitions=partitions,
         controller=controller,  # type: ignore[arg-type]
         groups=None,  # type: ignore[arg-type]
+        transactions=None,  # type: ignore[arg-type]
+        markers=None,  # type: ignore[arg-type]
         clock=FakeClock(),
         appender=StartingAppender(partitions),
         fetcher=None,  # type: ignore[arg-type]

@@ -22,7 +22,9 @@ from bmq.protocol.messages.describe_topic_partitions_request import (
     TopicRequest,
 )
 from bmq.protocol.messages.init_producer_id_request import InitProducerIdRequest
+from bmq.protocol.messages.init_producer_id_response import InitProducerIdResponse
 from bmq.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from bmq.protocol.request_context import RequestContext
 from bmq.proxy.dispatch import HANDLERS, HOT_HANDLERS
 from bmq.proxy.handlers.describe_topic_partitions import PARTITIONS_PER_PAGE_MAX, page_of
 from tests.unit.proxy.harness import CLUSTER_ID, NODE, TOPIC_ID, Client, Proxy, image_of, topic_image
@@ -59,15 +61,22 @@ async def test_api_versions_names_what_has_a_handler_and_nothing_more(
     assert set(ranges) == {*HANDLERS, *HOT_HANDLERS} & set(APIS)  # others are for nodes only
     assert ranges[ApiKey.PRODUCE] == (0, 13)  # KAFKA-18659
     assert all(ranges[key] == (APIS[key].advertised_min, APIS[key].version_max) for key in ranges)
-    assert list(response.finalized_features) == list(response.supported_features) == []
+    if version >= 3:
+        (served,) = response.finalized_features
+        assert (served.name, served.min_version_level, served.max_version_level) == ("transaction.version", 2, 2)
+    # Before version 4 a lowest level of 0 is more than clients can read.
+    supported = [(one.name, one.min_version, one.max_version) for one in response.supported_features]
+    assert supported == ([("transaction.version", 0, 2)] if version >= 4 else [])
 
 
 async def test_api_versions_names_the_finalized_features(proxy: Proxy, client: Client) -> None:
     proxy.controller.image = replace(proxy.controller.image, features={"group.version": 1})
     response = await client.ask(ApiKey.API_VERSIONS, 4, known())
     assert response.finalized_features_epoch == 42
-    assert [(f.name, f.max_version_level) for f in response.finalized_features] == [("group.version", 1)]
-    assert [(f.name, f.min_version, f.max_version) for f in response.supported_features] == [("group.version", 1, 1)]
+    finalized = [(f.name, f.max_version_level) for f in response.finalized_features]
+    assert finalized == [("group.version", 1), ("transaction.version", 2)]
+    supported = [(f.name, f.min_version, f.max_version) for f in response.supported_features]
+    assert supported == [("group.version", 1, 1), ("transaction.version", 0, 2)]
 
 
 @pytest.mark.parametrize("name", ["", "-x", "x-", "a b", "ü", "x\n", "."])
@@ -361,13 +370,28 @@ async def test_callers_share_a_request_for_the_next_block(proxy: Proxy) -> None:
         ({"producer_id": 5, "producer_epoch": -1}, ErrorCode.INVALID_REQUEST),
         ({"producer_id": -1, "producer_epoch": 3}, ErrorCode.INVALID_REQUEST),
         ({"transactional_id": ""}, ErrorCode.INVALID_REQUEST),
-        ({"transactional_id": "tx", "transaction_timeout_ms": 1000}, ErrorCode.NOT_COORDINATOR),
+        ({"transactional_id": "tx", "producer_id": 5}, ErrorCode.INVALID_REQUEST),
     ],
 )
 async def test_which_requests_get_an_id(client: Client, fields: dict[str, Any], code: int) -> None:
     response = await client.ask(ApiKey.INIT_PRODUCER_ID, 4, InitProducerIdRequest(**fields))
     assert response.error_code == code
     assert (response.producer_id, response.producer_epoch) == ((0, 0) if code == 0 else (-1, -1))
+
+
+async def test_a_transactional_id_is_its_coordinators(proxy: Proxy, client: Client) -> None:
+    asked: list[tuple[ApiKey, Any]] = []
+
+    class Coordinators:
+        async def handle(self, api_key: ApiKey, request: Any, context: RequestContext) -> Any:
+            asked.append((api_key, request))
+            return InitProducerIdResponse(producer_id=77, producer_epoch=4)
+
+    proxy.services.transactions = Coordinators()  # type: ignore[assignment]
+    request = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1000)
+    response = await client.ask(ApiKey.INIT_PRODUCER_ID, 4, request)
+    assert (response.error_code, response.producer_id, response.producer_epoch) == (0, 77, 4)
+    assert asked == [(ApiKey.INIT_PRODUCER_ID, request)]
 
 
 async def test_no_block_is_a_reason_to_ask_again(proxy: Proxy, client: Client) -> None:

@@ -9,12 +9,15 @@ from uuid import UUID
 import pytest
 
 from bmq.log.partition_log import TopicPartition
+from bmq.log.transactions import TransactionClaim
 from bmq.metadata.image import Node
 from bmq.protocol.apis import APIS, ApiKey
+from bmq.protocol.codec import encode_request, parse_request_header
 from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.hot_produce import encode_produce_request
 from bmq.protocol.messages.api_versions_request import ApiVersionsRequest
 from bmq.protocol.messages.produce_request import ProduceRequest, TopicProduceData
-from bmq.protocol.record_batch import Record, encode_batch
+from bmq.protocol.record_batch import Record, encode_batch, put_leader_epoch
 from tests.unit.proxy.harness import (
     NODE,
     TOPIC_ID,
@@ -136,10 +139,56 @@ async def test_nothing_gets_past_a_batch_for_a_partition_that_was_heard_of_since
     assert [codes(answer) for answer in answers] == [{0: 0}] * 2
 
 
-async def test_transactions_are_refused_for_good(proxy: Proxy, client: Client) -> None:
-    response = await client.ask(PRODUCE, 9, produce_request({0: batch()}, transactional_id="tx"))
-    assert codes(response) == {0: ErrorCode.TRANSACTIONAL_ID_NOT_FOUND}
-    assert proxy.log(0).log_end_offset == 0
+def transactional(producer_id: int = 7) -> bytes:
+    return bytes(
+        encode_batch(
+            [Record(None, b"v")], producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True
+        )
+    )
+
+
+@pytest.mark.parametrize("version", range(APIS[PRODUCE].version_min, APIS[PRODUCE].version_max + 1))
+@pytest.mark.parametrize("is_starting", [False, True])
+async def test_the_version_says_what_the_client_knows_of_transactions(
+    proxy: Proxy, client: Client, version: int, is_starting: bool
+) -> None:
+    if is_starting:
+        proxy.partitions.idle.add(TopicPartition(TOPIC_ID, 0))
+    request = produce_request({0: transactional()}, transactional_id="tx")
+    assert codes(await client.ask(PRODUCE, version, request)) == {0: 0}
+    assert proxy.log(0).claims == [TransactionClaim("tx", version >= 12, version >= 11)]
+    assert codes(await client.ask(PRODUCE, version, produce_request({1: batch()}))) == {1: 0}
+    assert proxy.log(1).claims == [None]
+
+
+async def test_one_request_has_transactional_records_of_one_producer(proxy: Proxy, client: Client) -> None:
+    same = produce_request({0: transactional(), 1: transactional(), 2: batch()}, transactional_id="tx")
+    assert codes(await client.ask(PRODUCE, 9, same)) == {0: 0, 1: 0, 2: 0}
+    other = produce_request({0: transactional(), 1: transactional(8), 2: batch()}, transactional_id="tx")
+    refused = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert codes(await client.ask(PRODUCE, 9, other)) == {0: refused, 1: refused, 2: refused}
+    assert proxy.log(0).log_end_offset == proxy.log(2).log_end_offset == 1
+
+
+async def test_an_empty_transactional_id(proxy: Proxy, client: Client) -> None:
+    empty = produce_request({0: transactional()}, transactional_id="")
+    assert codes(await client.ask(PRODUCE, 9, empty)) == {0: ErrorCode.INVALID_REQUEST}
+    assert codes(await client.ask(PRODUCE, 9, produce_request({0: batch()}, transactional_id=""))) == {0: 0}
+
+
+async def test_the_version_another_client_names_counts_between_nodes_only(proxy: Proxy, client: Client) -> None:
+    for is_between_nodes, may_add in ((False, True), (True, False)):
+        proxy.services.is_between_nodes = is_between_nodes
+        records = memoryview(bytearray(transactional()))
+        put_leader_epoch(records, 3)
+        body = encode_produce_request(
+            TOPIC_ID, 0, records, acks=-1, timeout_ms=1_000, transactional_id="tx", client_version=11
+        )
+        frame = encode_request(PRODUCE, 13, 1, "c", ProduceRequest())
+        head = parse_request_header(frame).body_position
+        client.send_frame(frame[:head] + b"".join(body))
+        assert codes((await client.answer(PRODUCE, 13))[1]) == {0: 0}
+        assert proxy.log(0).claims[-1] == TransactionClaim("tx", may_add, True)
 
 
 @pytest.mark.parametrize(("client_id", "code"), [("test", ErrorCode.INVALID_TOPIC_EXCEPTION), ("__admin_client", 0)])

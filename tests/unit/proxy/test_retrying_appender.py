@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from bmq.log.partition_log import AppendDone, AppendResult, PartitionLog, PartitionStarting, TopicPartition
 from bmq.log.refused_sequences import FORGOTTEN_S, STEP_S_MAX
+from bmq.log.transactions import TransactionClaim
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.proxy.appender import QUEUED_BYTES_MAX
@@ -68,11 +69,19 @@ class Owner:
         self.refuse_count = 0
         self.asked = 0
         self.buffers: list[memoryview] = []
+        self.claims: list[TransactionClaim | None] = []
 
     def append(
-        self, records: memoryview, done: AppendDone, *, is_internal: bool = False, is_acks_all: bool = True
+        self,
+        records: memoryview,
+        done: AppendDone,
+        *,
+        is_internal: bool = False,
+        is_acks_all: bool = True,
+        claim: TransactionClaim | None = None,
     ) -> None:
         self.asked += 1
+        self.claims.append(claim)
         self.buffers.append(records)
         if self.refuse_with is not None:
             done(AppendResult(self.refuse_with))
@@ -168,6 +177,17 @@ class Producing:
 async def turns(count: int = 10) -> None:
     for _ in range(count):
         await asyncio.sleep(0)
+
+
+async def test_what_a_request_says_of_its_transaction_goes_to_every_owner() -> None:
+    producing, claim = Producing(), TransactionClaim("tx", may_add=True)
+    first = producing.partitions.lead()
+    for sequence in range(2):
+        producing.appender.append(KEY, encoded((1, sequence)), lambda result: None, claim=claim if sequence else None)
+    first.refuse()
+    second = producing.partitions.lead()
+    await turns()
+    assert first.claims == second.claims == [None, claim]
 
 
 @pytest.mark.parametrize(

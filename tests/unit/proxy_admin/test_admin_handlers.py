@@ -46,6 +46,8 @@ class Server:
             partitions=partitions,
             controller=controller,
             groups=object(),  # type: ignore[arg-type]
+            transactions=None,  # type: ignore[arg-type]
+            markers=None,  # type: ignore[arg-type]
             clock=FakeClock(),
             appender=StartingAppender(partitions),
             fetcher=object(),  # type: ignore[arg-type]

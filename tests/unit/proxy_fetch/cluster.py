@@ -89,6 +89,8 @@ class FetchCluster:
             partitions=self.partitions,
             controller=self.controller,  # type: ignore[arg-type]
             groups=None,  # type: ignore[arg-type]
+            transactions=None,  # type: ignore[arg-type]
+            markers=None,  # type: ignore[arg-type]
             clock=FakeClock(),
             appender=StartingAppender(self.partitions),
             fetcher=self.fetcher,

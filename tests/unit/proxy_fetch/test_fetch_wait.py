@@ -54,3 +54,30 @@ def test_a_woken_waiter_may_wait_again() -> None:
     assert count == 3 and log.waiting_count == 1
     waits.close()
     assert log.waiting_count == 0
+
+
+def test_who_reads_committed_records_sleeps_while_the_high_watermark_alone_moves() -> None:
+    log, waits, woken = FakePartitionLog(TopicPartition(UUID(int=1), 0)), PartitionWaits(), []
+    log.last_stable_offset_bound = 0
+    waits.add(log, lambda: woken.append("committed"), is_committed=True)
+    waits.add(log, lambda: woken.append("every"))
+    for high_watermark in (1, 2, 3):
+        log._high_watermark = high_watermark
+        log.wake()
+        assert woken == ["every"] and len(waits) == log.waiting_count == 1
+    log.last_stable_offset_bound = 2
+    log._high_watermark = 4
+    log.wake()
+    assert woken == ["every", "committed"] and log.waiting_count == 0
+
+
+def test_who_reads_committed_records_wakes_when_something_else_has_changed() -> None:
+    log, waits, woken = FakePartitionLog(TopicPartition(UUID(int=1), 0)), PartitionWaits(), []
+    log.last_stable_offset_bound = 0
+    waits.add(log, lambda: woken.append("ended"), is_committed=True)
+    log.wake()
+    assert woken == ["ended"]
+    waits.add(log, lambda: woken.append("deleted"), is_committed=True)
+    log._high_watermark, log._log_start_offset = 5, 3
+    log.wake()
+    assert woken == ["ended", "deleted"]

@@ -39,6 +39,11 @@ from bmq.protocol.messages.offset_fetch_request import (
     OffsetFetchRequestTopics,
 )
 from bmq.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
+from bmq.protocol.messages.txn_offset_commit_request import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy.dispatch import HANDLERS
 from bmq.proxy.handlers import find_coordinator, forwarded  # noqa: F401  (register)
@@ -53,6 +58,7 @@ class GroupServices:
 
     node: Node
     groups: GroupCoordinator
+    transactions: Any = None
 
 
 class Wire:
@@ -121,7 +127,20 @@ async def test_find_coordinator_at_another_node(wire: Wire) -> None:
     ]
 
 
-@pytest.mark.parametrize("key_type", [1, 2, 9])
+async def test_find_coordinator_of_a_transactional_id(wire: Wire) -> None:
+    class Elsewhere:
+        async def prepare(self, transactional_id: str, /) -> Node | None:
+            return Node(8, "other.example", 9093) if transactional_id == "g" else None
+
+    wire.services = cast(Any, GroupServices(wire.services.node, wire.cluster.coordinator, Elsewhere()))
+    request = FindCoordinatorRequest(key="g", coordinator_keys=["g", "h"], key_type=1)
+    found = (await wire.ask(ApiKey.FIND_COORDINATOR, 6, request)).coordinators
+    assert [(c.key, c.node_id, c.error_code) for c in found] == [("g", 8, 0), ("h", 3, 0)]
+    assert (await wire.ask(ApiKey.FIND_COORDINATOR, 1, request)).node_id == 8
+    assert not wire.cluster.coordinator.directory.ready
+
+
+@pytest.mark.parametrize("key_type", [2, 9])
 async def test_find_coordinator_of_something_else(wire: Wire, key_type: int) -> None:
     request = FindCoordinatorRequest(key="x", coordinator_keys=["x"], key_type=key_type)
     (found,) = (await wire.ask(ApiKey.FIND_COORDINATOR, 6, request)).coordinators
@@ -203,6 +222,28 @@ async def test_offset_commit(wire: Wire, version: int) -> None:
     (topic,) = (await wire.ask(ApiKey.OFFSET_COMMIT, version, commit_of(version, 0, 9))).topics
     assert (topic.topic_id == UUID(int=1)) if version >= 10 else (topic.name == "t")
     assert [(part.partition_index, part.error_code) for part in topic.partitions] == [(0, 0), (9, 3)]
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.TXN_OFFSET_COMMIT))
+async def test_txn_offset_commit(wire: Wire, version: int) -> None:
+    request = TxnOffsetCommitRequest(
+        transactional_id="id",
+        group_id="g",
+        producer_id=7,
+        topics=[
+            TxnOffsetCommitRequestTopic(
+                name="t",
+                topic_id=UUID(int=1),
+                partitions=[TxnOffsetCommitRequestPartition(partition_index=p, committed_offset=10) for p in (0, 9)],
+            )
+        ],
+    )
+    (topic,) = (await wire.ask(ApiKey.TXN_OFFSET_COMMIT, version, request)).topics
+    assert (topic.topic_id == UUID(int=1)) if version >= 6 else (topic.name == "t")
+    assert [(part.partition_index, part.error_code) for part in topic.partitions] == [(0, 0), (9, 3)]
+    assert await wire.cluster.fetch("g", "t", 0) == (0, -1)
+    await wire.cluster.end("g")
+    assert await wire.cluster.fetch("g", "t", 0) == (0, 10)
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.OFFSET_FETCH))

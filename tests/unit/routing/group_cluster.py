@@ -30,12 +30,17 @@ from bmq.protocol.messages.offset_fetch_request import (
     OffsetFetchRequestTopics,
 )
 from bmq.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
+from bmq.protocol.messages.txn_offset_commit_request import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from bmq.protocol.request_context import RequestContext
 from bmq.routing.groups import RoutedGroups, RoutedGroupsConfig
 from tests.fakes.clock import FakeClock
 from tests.fakes.partition_log import FakePartitionLog, FakePartitions
 from tests.simulation.loop import VirtualTimeLoop
-from tests.unit.coordinator.cluster import FAST, OwnedLog
+from tests.unit.coordinator.cluster import FAST, FakeVerifier, OwnedLog
 from tests.unit.coordinator.group_bench import subscription
 from tests.unit.peers.looped_links import LoopedLinks, internal_services
 from tests.unit.proxy.harness import FakeController, services_over
@@ -90,7 +95,9 @@ class GroupNode:
     def __init__(self, cluster: GroupCluster, node_id: int, config: RoutedGroupsConfig) -> None:
         self.node_id = node_id
         self.shards = NodeShards(cluster, node_id)
-        self.coordinator = GroupCoordinator(self.shards, cluster.clock, Random(node_id), FAST, lambda: cluster.image)
+        self.coordinator = GroupCoordinator(
+            self.shards, cluster.clock, Random(node_id), FAST, lambda: cluster.image, verifier=FakeVerifier()
+        )
         controller = FakeController(cluster.image)
         self.services = internal_services(replace(services_over(controller, FakePartitions()), groups=self.coordinator))
         self.services.appender.stop()
@@ -247,6 +254,17 @@ class GroupClient:
             topics=[OffsetCommitRequestTopic(name="t", partitions=[part])],
         )
         response = await self.groups.handle(ApiKey.OFFSET_COMMIT, request, self.context or asking(9))
+        return int(response.topics[0].partitions[0].error_code)
+
+    async def commit_in_transaction(self, group_id: str, offset: int, producer_id: int = 7, version: int = 5) -> int:
+        part = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+        request = TxnOffsetCommitRequest(
+            transactional_id=f"id-{producer_id}",
+            group_id=group_id,
+            producer_id=producer_id,
+            topics=[TxnOffsetCommitRequestTopic(name="t", partitions=[part])],
+        )
+        response = await self.groups.handle(ApiKey.TXN_OFFSET_COMMIT, request, self.context or asking(version))
         return int(response.topics[0].partitions[0].error_code)
 
     async def fetch(self, *group_ids: str) -> list[tuple[int, int]]:

@@ -14,10 +14,12 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import bmq.internal.handlers.delete_before
+import bmq.internal.handlers.find_aborted
 import bmq.internal.handlers.find_timestamp
 import bmq.internal.handlers.locate_offset
 import bmq.internal.handlers.prove_ownership
-import bmq.internal.handlers.tail_fetch  # noqa: F401 - these register themselves
+import bmq.internal.handlers.tail_fetch
+import bmq.proxy.handlers.describe_producers  # noqa: F401 - these register themselves
 from bmq.broker.manager import PartitionManager
 from bmq.broker.runtime import PartitionRuntime
 from bmq.broker.surroundings import BrokerSettings
@@ -85,6 +87,8 @@ class OwnerNode:
             partitions=self.manager,
             controller=SharedController(cluster),  # type: ignore[arg-type]
             groups=None,  # type: ignore[arg-type]
+            transactions=None,  # type: ignore[arg-type]
+            markers=None,  # type: ignore[arg-type]
             clock=cluster.clock,
             appender=StartingAppender(self.manager),
             fetcher=None,  # type: ignore[arg-type]

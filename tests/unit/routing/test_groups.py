@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bmq.log.transactions import TransactionMarker
 from bmq.metadata.image import NO_LEADER, OFFSETS_TOPIC_NAME
 from bmq.peers.link import LinkLost
 from bmq.protocol.apis import ApiKey
@@ -418,6 +419,44 @@ def test_a_commit_that_is_repeated_never_undoes_a_later_one() -> None:
     told(story)
 
 
+@pytest.mark.parametrize("is_done", [True, False])
+def test_a_transactional_commit_is_repeated_in_its_producers_order(is_done: bool) -> None:
+    async def story(cluster: GroupCluster, client: GroupClient) -> None:
+        group_id = cluster.group_at(2)
+        lost: list[int] = []
+
+        async def lose_the_first(node_id: int, api_key: ApiKey) -> None:
+            if not lost:
+                lost.append(node_id)
+                await asyncio.sleep(0.05)
+                raise LinkLost("the connection broke")
+
+        setattr(cluster.links, "after" if is_done else "before", lose_the_first)
+        commits = [client.commit_in_transaction(group_id, number) for number in range(10)]
+        others = [client.commit_in_transaction(group_id, 0, producer_id) for producer_id in range(20, 25)]
+        assert await asyncio.gather(*commits, *others) == [0] * 15
+        assert lost and await client.fetch(group_id) == [(0, -1)]
+        marker = TransactionMarker(7, 0, 0, is_commit=True)
+        await cluster.nodes[2].coordinator.write_marker(cluster.shard(group_id), marker)
+        assert await client.fetch(group_id) == [(0, 9)]
+        assert not client.groups._turns
+
+    told(story)
+
+
+@pytest.mark.parametrize("version", [1, 5])
+def test_a_transactional_commit_without_its_coordinator_is_refused_in_its_own_form(version: int) -> None:
+    async def story(cluster: GroupCluster, client: GroupClient) -> None:
+        group_id = cluster.group_at(2)
+        cluster.kill(2)
+        told = await client.commit_in_transaction(group_id, 1, version=version)
+        assert told == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        client.context = replace(asking(version), received_s=now_s() - 11)
+        assert await client.commit_in_transaction(cluster.group_at(1), 1) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    told(story)
+
+
 def test_commits_that_wait_for_their_turn_wait_no_longer_than_others() -> None:
     async def story(cluster: GroupCluster, client: GroupClient) -> None:
         group_id = cluster.group_at(2)
@@ -636,8 +675,8 @@ def test_a_deletion_that_may_be_in_the_log_is_not_written_again(owner: int) -> N
         assert shard is not None
         append = shard.state_log.append
 
-        def append_and_be_fenced(records: Any) -> asyncio.Future[int]:
-            append(records)
+        def append_and_be_fenced(records: Any, producer: Any) -> asyncio.Future[int]:
+            append(records, producer)
             failed: asyncio.Future[int] = asyncio.get_running_loop().create_future()
             failed.set_exception(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition has another owner"))
             return failed

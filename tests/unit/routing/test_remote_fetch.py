@@ -58,6 +58,8 @@ class Consumers:
             partitions=cluster.router,
             controller=SharedController(cluster),  # type: ignore[arg-type]
             groups=None,  # type: ignore[arg-type]
+            transactions=None,  # type: ignore[arg-type]
+            markers=None,  # type: ignore[arg-type]
             clock=cluster.clock,
             appender=RetryingAppender(cluster.router),
             fetcher=self.fetcher,

@@ -45,7 +45,9 @@ async def test_what_is_forwarded_over_real_sockets_comes_back_as_it_was() -> Non
     settings = replace(SETTINGS, tail_cache_bytes_max=2**26)
     manager = PartitionManager(store.client("owner"), "owner", clock, Random(1), settings)
     manager.assign(key(), 1, "t", replace(LOG_CONFIG, segment_bytes=2**27))
-    given: dict[str, Any] = dict.fromkeys(("groups", "fetcher", "producer_ids", "leadership", "releases", "known"))
+    given: dict[str, Any] = dict.fromkeys(
+        ("groups", "transactions", "markers", "fetcher", "producer_ids", "leadership", "releases", "known")
+    )
     services = InternalServices(
         node=Node(2, "127.0.0.1", 9092),
         store=store.client("owner"),

@@ -1,0 +1,145 @@
+"""Which transactional batches of a partition wait until the coordinator has vouched for their transaction. Decisions only.
+
+The first batch of a producer's transaction in a partition waits while the coordinator is asked, and everything that
+producer sends meanwhile waits behind it, in order. A guard is made before each question; a marker drops it. An answer
+whose guard was dropped says nothing: it may be about the transaction that the marker ended, and a batch placed on its
+word would be in no transaction, or in the next one. Where each end of a transaction has a new epoch, that epoch tells:
+the batch has it, so the marker ended an earlier transaction and the question may be asked again; or the batch is stale.
+
+Source: KIP-890, Kafka's VerificationStateEntry, AddPartitionsToTxnManager and ReplicaManager.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, NamedTuple
+
+from bmq.broker.acknowledgement import PendingBatch
+from bmq.log.producer_state import NO_OFFSET, ProducerEntry
+from bmq.log.transactions import TransactionClaim
+from bmq.protocol.error_codes import ErrorCode
+
+_NOT_REACHED: Final = frozenset(
+    (
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    )
+)
+_NOT_IN_TRANSACTION: Final = frozenset((ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE))
+
+
+class HeldBatch(NamedTuple):
+    """A checked batch that waits, and what its request said of its transaction."""
+
+    batch: PendingBatch
+    claim: TransactionClaim
+
+
+class Guard:
+    """A question about one producer at one epoch. `is_valid`: no marker came since it was asked last. `held`: in order."""
+
+    __slots__ = ("claim", "held", "is_valid", "producer_epoch", "producer_id")
+
+    def __init__(self, first: HeldBatch) -> None:
+        header = first.batch.header
+        self.producer_id = header.producer_id
+        self.producer_epoch = header.producer_epoch
+        self.claim = first.claim
+        self.held = deque((first,))
+        self.is_valid = True
+
+
+class TransactionGuards:
+    """Of one partition, by producer id. False while no question is out."""
+
+    __slots__ = ("_guards",)
+
+    def __init__(self) -> None:
+        self._guards: dict[int, Guard] = {}
+
+    def __len__(self) -> int:
+        return len(self._guards)
+
+    def hold(self, held: HeldBatch) -> Guard | None:
+        """Let a batch wait: behind the question about its producer, or as the first of a new one, which is returned."""
+        producer_id = held.batch.header.producer_id
+        guard = self._guards.get(producer_id)
+        if guard is not None:
+            guard.held.append(held)
+            return None
+        guard = self._guards[producer_id] = Guard(held)
+        return guard
+
+    def is_asking(self, producer_id: int) -> bool:
+        """Whether batches of this producer have to wait behind others."""
+        return producer_id in self._guards
+
+    def renew(self, guard: Guard) -> bool:
+        """Before the question is asked, again too: what was dropped until now does not matter. False: nobody waits for it."""
+        guard.is_valid = True
+        return self._guards.get(guard.producer_id) is guard
+
+    def drop(self, producer_id: int) -> None:
+        """A marker of this producer is placed: the answer that is on its way says nothing any more."""
+        guard = self._guards.get(producer_id)
+        if guard is not None:
+            guard.is_valid = False
+
+    def end(self, guard: Guard) -> tuple[HeldBatch, ...]:
+        """What waited for this question; nothing when it was given up meanwhile."""
+        if self._guards.get(guard.producer_id) is not guard:
+            return ()
+        del self._guards[guard.producer_id]
+        return tuple(guard.held)
+
+    def end_all(self) -> tuple[HeldBatch, ...]:
+        """Everything that waits; nobody waits for an answer any more."""
+        guards, self._guards = self._guards, {}
+        return tuple(held for guard in guards.values() for held in guard.held)
+
+
+def must_ask(entry: ProducerEntry | None, producer_epoch: int) -> bool:
+    """Whether the coordinator has to vouch for a batch: the producer has no transaction open here at this epoch."""
+    return entry is None or entry.transaction_first_offset == NO_OFFSET or entry.epoch != producer_epoch
+
+
+def known_answer(entry: ProducerEntry | None, producer_epoch: int, claim: TransactionClaim) -> ErrorCode | None:
+    """The answer to a question that need not be asked now; None: ask.
+
+    While the marker of the producer's last transaction has still to come it is too early: it would overtake the answer
+    (KAFKA-18575).
+    """
+    if entry is None or entry.epoch == producer_epoch:
+        return None
+    if entry.epoch > producer_epoch:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    is_ending = entry.transaction_first_offset != NO_OFFSET and claim.may_add
+    return ErrorCode.CONCURRENT_TRANSACTIONS if is_ending else None
+
+
+def overtaken(claim: TransactionClaim) -> ErrorCode:
+    """What an answer that a marker has overtaken stands for."""
+    return ErrorCode.CONCURRENT_TRANSACTIONS if claim.may_add else ErrorCode.TRANSACTION_ABORTABLE
+
+
+def is_asked_again(code: ErrorCode, claim: TransactionClaim) -> bool:
+    """Whether the same question may have another answer soon: the markers of the producer's last transaction are on their
+    way. Clients that know how to wait for that do not ask for the addition themselves (`may_add`)."""
+    return code is ErrorCode.CONCURRENT_TRANSACTIONS and claim.may_add
+
+
+def refusal_of(code: ErrorCode, claim: TransactionClaim) -> ErrorCode:
+    """What the client hears instead of the coordinator's code."""
+    if code in _NOT_REACHED:
+        # Older clients do not retry these as they should. Theirs for this one is to wait and send again.
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    if code is ErrorCode.CONCURRENT_TRANSACTIONS:
+        return code if claim.may_add else ErrorCode.NOT_ENOUGH_REPLICAS
+    if code in _NOT_IN_TRANSACTION:
+        # The batch belongs to no transaction that is open: the client has to abort, if it knows that code.
+        return ErrorCode.TRANSACTION_ABORTABLE if claim.is_abortable_told else ErrorCode.INVALID_TXN_STATE
+    if code is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return code

@@ -1,0 +1,520 @@
+"""The transaction coordinator: one method per Kafka API, message in, message out. An error is an answer, never an exception.
+
+Finds the shard of the transactional id, lets transaction.py decide, answers when the record behind the answer is durable. What
+is answered from memory alone waits for a proof of ownership (rule 15), unless the client is only told to ask again.
+Error codes and the differences between versions are those of Apache Kafka's TransactionCoordinator and KafkaApis (4.3).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import Any, Final, Protocol
+
+import structlog
+
+from bmq.coordinator.directory import ShardDirectory, Shards
+from bmq.coordinator.log_errors import coordinator_error
+from bmq.coordinator.topics import TRANSACTIONS_TOPIC, CurrentTopics
+from bmq.coordinator.transactions.config import TransactionConfig
+from bmq.coordinator.transactions.listing import STATE_NAMES, ListFilter, state_name
+from bmq.coordinator.transactions.markers import MarkerWriter
+from bmq.coordinator.transactions.metrics import TransactionMetrics
+from bmq.coordinator.transactions.transaction import (
+    EPOCH_BUMPED_FROM,
+    Outcome,
+    Partition,
+    Producer,
+    add_partitions,
+    end_transaction,
+    init_producer_id,
+    verify_partitions,
+)
+from bmq.coordinator.transactions.transaction_shard import ProducerIds, TransactionShard
+from bmq.log.clock import Clock
+from bmq.log.partition_log import ReplayableLog
+from bmq.log.transactions import TransactionClaim
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError, KafkaError
+from bmq.protocol.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
+from bmq.protocol.messages.add_offsets_to_txn_response import AddOffsetsToTxnResponse
+from bmq.protocol.messages.add_partitions_to_txn_request import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from bmq.protocol.messages.add_partitions_to_txn_response import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+)
+from bmq.protocol.messages.describe_transactions_request import DescribeTransactionsRequest
+from bmq.protocol.messages.describe_transactions_response import (
+    DescribeTransactionsResponse,
+    TopicData,
+)
+from bmq.protocol.messages.describe_transactions_response import TransactionState as DescribedTransaction
+from bmq.protocol.messages.end_txn_request import EndTxnRequest
+from bmq.protocol.messages.end_txn_response import EndTxnResponse
+from bmq.protocol.messages.init_producer_id_request import InitProducerIdRequest
+from bmq.protocol.messages.init_producer_id_response import InitProducerIdResponse
+from bmq.protocol.messages.list_transactions_request import ListTransactionsRequest
+from bmq.protocol.messages.list_transactions_response import ListTransactionsResponse
+from bmq.protocol.messages.list_transactions_response import TransactionState as ListedTransaction
+from bmq.protocol.request_context import RequestContext, RequestMethod
+from bmq.protocol.transaction_records import (
+    ID_BYTES_MAX,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    TransactionStatus,
+    TransactionValue,
+)
+
+Decide = Callable[[TransactionValue | None, bool, int, int], Outcome]
+"""(the last durable state, whether another is on its way, now (wall ms), a fresh producer id or none)"""
+
+BATCHED_FROM: Final = 4
+"""AddPartitionsToTxn from here on is between brokers, about any number of transactional ids."""
+EPOCH_BUMP_FROM: Final = 5
+"""EndTxn from here on is of transaction version 2."""
+_FENCED_AS_INVALID_EPOCH: Final = {
+    ApiKey.INIT_PRODUCER_ID: 3,
+    ApiKey.ADD_PARTITIONS_TO_TXN: 1,
+    ApiKey.ADD_OFFSETS_TO_TXN: 1,
+    ApiKey.END_TXN: 1,
+}
+"""Up to this version PRODUCER_FENCED is not known to clients."""
+_CLOSE_SNAPSHOT_RECORDS_MIN: Final = 1_000
+_AT_ONCE_MAX: Final = 500
+"""Transactional ids of one request whose records are on their way at the same time."""
+_NO_CLIENTS_MARKERS: Final = frozenset({TRANSACTIONS_TOPIC, "__share_group_state"})
+"""Topics whose logs belong to a state machine that does not take part in transactions."""
+
+_log = structlog.get_logger("bmq.coordinator")
+
+
+class GroupPartitionOf(Protocol):
+    """GroupPartitions is one."""
+
+    async def partition_of(self, group_id: str) -> Partition:
+        """The partition that has the group's offsets. Raises KafkaError."""
+
+
+class TransactionCoordinator:
+    """All transactional ids whose shards this process owns. Make it inside the event loop that uses it.
+
+    Implements bmq.log.transactions.TransactionVerifier for a process that owns all of them.
+    """
+
+    def __init__(
+        self,
+        shards: Shards,
+        clock: Clock,
+        random: Random,
+        config: TransactionConfig,
+        topics: CurrentTopics,
+        *,
+        producer_ids: ProducerIds,
+        markers: MarkerWriter,
+        groups: GroupPartitionOf,
+    ) -> None:
+        self.metrics = TransactionMetrics(self._ids_by_state, self._markers_waiting)
+        self.config = config
+        self._clock = clock
+        self._topics = topics
+        self._producer_ids = producer_ids
+        self._groups = groups
+        self._loop = asyncio.get_running_loop()
+
+        def make(number: int, log: ReplayableLog, on_lost: Callable[[TransactionShard], None]) -> TransactionShard:
+            return TransactionShard(
+                number,
+                log,
+                clock,
+                config,
+                self.metrics,
+                on_lost,
+                producer_ids=producer_ids,
+                markers=markers,
+                topics=topics,
+                random=random,
+            )
+
+        self.directory = ShardDirectory(TransactionShard.kind, shards, make, config)
+        self._handlers: Final[Mapping[ApiKey, RequestMethod]] = {
+            ApiKey.INIT_PRODUCER_ID: self.init_producer_id,
+            ApiKey.ADD_PARTITIONS_TO_TXN: self.add_partitions_to_txn,
+            ApiKey.ADD_OFFSETS_TO_TXN: self.add_offsets_to_txn,
+            ApiKey.END_TXN: self.end_txn,
+            ApiKey.DESCRIBE_TRANSACTIONS: self.describe_transactions,
+            ApiKey.LIST_TRANSACTIONS: self.list_transactions,
+        }
+
+    async def handle(self, api_key: ApiKey, request: Any, context: RequestContext) -> Any:
+        """Answer a request of the TRANSACTION route, or an InitProducerId with a transactional id.
+
+        Raises KafkaError NOT_COORDINATOR when it was forwarded for another leader epoch of the shard than the present one:
+        what was delayed on a connection could end a later transaction.
+        """
+        if context.leader_epoch >= 0:
+            await self._require_leader_epoch(_named_in(api_key, request, context.api_version), context.leader_epoch)
+        return await self._handlers[api_key](request, context)
+
+    async def prepare(self, transactional_id: str) -> None:
+        """Load the id's shard, making the topic if there is none. Raises KafkaError (FindCoordinator)."""
+        await self.directory.get(transactional_id)
+
+    def resign(self, shard: int) -> None:
+        """The shard's partition is another's now."""
+        self.directory.resign(shard)
+
+    def stood_still(self) -> None:
+        """This process stood still: no transaction may be thought too old for what could not be heard."""
+        for shard in self.directory.ready.values():
+            shard.stood_still()
+
+    async def close(self) -> None:
+        """Send everybody who waits away and stop."""
+        await self.directory.close(snapshot_records_min=_CLOSE_SNAPSHOT_RECORDS_MIN)
+
+    # ---------------------------------------------------------------- InitProducerId
+
+    async def init_producer_id(self, request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
+        """InitProducerId 0-5 with a transactional id."""
+        transactional_id = request.transactional_id or ""
+        has_producer = request.producer_id != NO_PRODUCER_ID
+        if not _is_valid_id(transactional_id) or has_producer != (request.producer_epoch != NO_PRODUCER_EPOCH):
+            return _init_error(ErrorCode.INVALID_REQUEST)
+        timeout_ms = request.transaction_timeout_ms
+        if not 0 < timeout_ms <= self.config.transaction_max_timeout_ms:
+            return _init_error(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        given = Producer(request.producer_id, request.producer_epoch) if has_producer else None
+
+        def decide(value: TransactionValue | None, is_pending: bool, now_ms: int, fresh: int) -> Outcome:
+            return init_producer_id(value, is_pending, given, timeout_ms, now_ms, fresh)
+
+        outcome = await self._perform(transactional_id, decide, may_begin=True)
+        if outcome.error:
+            return _init_error(_told(outcome.error, ApiKey.INIT_PRODUCER_ID, context))
+        return InitProducerIdResponse(producer_id=outcome.producer_id, producer_epoch=outcome.producer_epoch)
+
+    # ---------------------------------------------------------------- partitions
+
+    async def add_partitions_to_txn(
+        self, request: AddPartitionsToTxnRequest, context: RequestContext
+    ) -> AddPartitionsToTxnResponse:
+        """AddPartitionsToTxn 0-5; from version 4 on brokers verify or add what producers write."""
+        if context.api_version >= BATCHED_FROM:
+            results: list[AddPartitionsToTxnResult] = []
+            for start in range(0, len(request.transactions), _AT_ONCE_MAX):
+                some = request.transactions[start : start + _AT_ONCE_MAX]
+                results += await asyncio.gather(*(self._one_transaction(one) for one in some))
+            return AddPartitionsToTxnResponse(results_by_transaction=results)
+        partitions = _partitions(request.v3_and_below_topics)
+        codes = await self._add(
+            request.v3_and_below_transactional_id,
+            Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
+            partitions,
+            transaction_version=0,
+        )
+        told = [_told(code, ApiKey.ADD_PARTITIONS_TO_TXN, context) for code in codes]
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_by_topic(request.v3_and_below_topics, told))
+
+    async def _one_transaction(self, asked: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
+        partitions = _partitions(asked.topics)
+        producer = Producer(asked.producer_id, asked.producer_epoch)
+        self.metrics.verifications += len(partitions)
+        if asked.verify_only:
+            codes = await self._verify(asked.transactional_id, producer, partitions)
+        else:
+            codes = await self._add(asked.transactional_id, producer, partitions, transaction_version=EPOCH_BUMPED_FROM)
+        return AddPartitionsToTxnResult(
+            transactional_id=asked.transactional_id, topic_results=_by_topic(asked.topics, codes)
+        )
+
+    async def verify(
+        self, claim: TransactionClaim, producer_id: int, producer_epoch: int, topic: str, partitions: Sequence[int]
+    ) -> Sequence[ErrorCode]:
+        """As bmq.log.transactions.TransactionVerifier, of an id whose shard is owned here."""
+        named = [(topic, number) for number in partitions]
+        producer = Producer(producer_id, producer_epoch)
+        self.metrics.verifications += len(named)
+        if not claim.may_add:
+            return await self._verify(claim.transactional_id, producer, named)
+        return await self._add(claim.transactional_id, producer, named, transaction_version=EPOCH_BUMPED_FROM)
+
+    async def _add(
+        self, transactional_id: str, producer: Producer, partitions: Sequence[Partition], *, transaction_version: int
+    ) -> list[ErrorCode]:
+        """A code for each: with one bad partition nothing is added."""
+        if not _is_valid_id(transactional_id):
+            return [ErrorCode.INVALID_REQUEST] * len(partitions)
+        bad = self._bad(partitions)
+        if bad is not None:
+            return bad
+
+        def decide(value: TransactionValue | None, is_pending: bool, now_ms: int, fresh: int) -> Outcome:
+            return add_partitions(value, is_pending, producer, partitions, transaction_version, now_ms)
+
+        deadline_s = self._loop.time() + self.config.add_wait_max_ms / 1000
+        while True:
+            outcome = await self._perform(transactional_id, decide)
+            # Brokers that took a transaction's first batches together add their partitions together.
+            if outcome.error is not ErrorCode.CONCURRENT_TRANSACTIONS or transaction_version < EPOCH_BUMPED_FROM:
+                break
+            shard = self.directory.find(transactional_id)
+            if shard is None or not await shard.added(transactional_id, deadline_s - self._loop.time()):
+                break
+        return [outcome.error] * len(partitions)
+
+    async def _verify(
+        self, transactional_id: str, producer: Producer, partitions: Sequence[Partition]
+    ) -> list[ErrorCode]:
+        if not _is_valid_id(transactional_id):
+            return [ErrorCode.INVALID_REQUEST] * len(partitions)
+        bad = self._bad(partitions)
+        if bad is not None:
+            return bad
+        try:
+            shard = await self._existing(transactional_id)
+            codes = verify_partitions(_value_in(shard, transactional_id), producer, partitions)
+            # A former owner does not know that the transaction is over: its word would leave records behind the marker.
+            if ErrorCode.CONCURRENT_TRANSACTIONS not in codes:
+                await shard.prove()
+        except BmqError as error:
+            return [coordinator_error(error)] * len(partitions)
+        return codes
+
+    def _bad(self, partitions: Sequence[Partition]) -> list[ErrorCode] | None:
+        topics = self._topics().topics
+        codes = []
+        for name, number in partitions:
+            topic = topics.get(name)
+            if name in _NO_CLIENTS_MARKERS:
+                codes.append(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            elif topic is None or not 0 <= number < len(topic.partitions):
+                codes.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            else:
+                codes.append(ErrorCode.OPERATION_NOT_ATTEMPTED)
+        return None if all(code is ErrorCode.OPERATION_NOT_ATTEMPTED for code in codes) else codes
+
+    async def add_offsets_to_txn(
+        self, request: AddOffsetsToTxnRequest, context: RequestContext
+    ) -> AddOffsetsToTxnResponse:
+        """AddOffsetsToTxn 0-4: the group's partition of `__consumer_offsets` becomes part of the transaction."""
+        try:
+            partition = await self._groups.partition_of(request.group_id)
+        except BmqError as error:
+            return AddOffsetsToTxnResponse(error_code=coordinator_error(error))
+        (code,) = await self._add(
+            request.transactional_id,
+            Producer(request.producer_id, request.producer_epoch),
+            [partition],
+            transaction_version=0,
+        )
+        return AddOffsetsToTxnResponse(error_code=_told(code, ApiKey.ADD_OFFSETS_TO_TXN, context))
+
+    # ---------------------------------------------------------------- the end
+
+    async def end_txn(self, request: EndTxnRequest, context: RequestContext) -> EndTxnResponse:
+        """EndTxn 0-5. Answered when the outcome is durable; the markers follow."""
+        if not _is_valid_id(request.transactional_id):
+            return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
+        producer = Producer(request.producer_id, request.producer_epoch)
+        has_bump = context.api_version >= EPOCH_BUMP_FROM
+        version = EPOCH_BUMPED_FROM if has_bump else 0
+
+        def decide(value: TransactionValue | None, is_pending: bool, now_ms: int, fresh: int) -> Outcome:
+            return end_transaction(value, is_pending, producer, request.committed, version, now_ms, fresh)
+
+        outcome = await self._perform(request.transactional_id, decide)
+        if outcome.error:
+            return EndTxnResponse(error_code=_told(outcome.error, ApiKey.END_TXN, context))
+        if not has_bump:
+            return EndTxnResponse()
+        return EndTxnResponse(producer_id=outcome.producer_id, producer_epoch=outcome.producer_epoch)
+
+    # ---------------------------------------------------------------- administration
+
+    async def describe_transactions(
+        self, request: DescribeTransactionsRequest, context: RequestContext
+    ) -> DescribeTransactionsResponse:
+        """DescribeTransactions 0. An id's failure is its own."""
+        states = []
+        for number, transactional_id in enumerate(request.transactional_ids, 1):
+            states.append(await self._described(transactional_id))
+            if number % _AT_ONCE_MAX == 0:
+                await asyncio.sleep(0)
+        return DescribeTransactionsResponse(transaction_states=states)
+
+    async def _described(self, transactional_id: str) -> DescribedTransaction:
+        described = DescribedTransaction(transactional_id=transactional_id)
+        if not _is_valid_id(transactional_id):
+            described.error_code = ErrorCode.INVALID_REQUEST
+            return described
+        try:
+            shard = await self._existing(transactional_id)
+            await shard.prove()
+        except BmqError as error:
+            described.error_code = coordinator_error(error)
+            return described
+        value = _value_in(shard, transactional_id)
+        if value is None:
+            described.error_code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+            return described
+        described.transaction_state = state_name(value)
+        described.transaction_timeout_ms = value.timeout_ms
+        described.transaction_start_time_ms = value.start_ms
+        described.producer_id = value.producer_id
+        described.producer_epoch = value.producer_epoch
+        described.topics = [
+            TopicData(topic=topic.topic, partitions=topic.partition_ids) for topic in value.partitions or ()
+        ]
+        return described
+
+    async def list_transactions(
+        self, request: ListTransactionsRequest, context: RequestContext
+    ) -> ListTransactionsResponse:
+        """ListTransactions 0-2: of every shard this process owns; none while there is no topic for them."""
+        try:
+            wanted = ListFilter(request)
+            shards = await self.directory.all() if self._has_topic() else []
+        except KafkaError as error:
+            return ListTransactionsResponse(error_code=coordinator_error(error))
+        listed = []
+        for shard in shards:
+            for number, one in enumerate(list(shard.transactions.values()), 1):
+                if number % _AT_ONCE_MAX == 0:
+                    await asyncio.sleep(0)
+                value = one.value
+                if value is not None and wanted.takes(one.transactional_id, value, self._clock.now_ms()):
+                    listed.append(
+                        ListedTransaction(
+                            transactional_id=one.transactional_id,
+                            producer_id=value.producer_id,
+                            transaction_state=state_name(value),
+                        )
+                    )
+        return ListTransactionsResponse(unknown_state_filters=wanted.unknown_states, transaction_states=listed)
+
+    # ---------------------------------------------------------------- inside
+
+    async def _perform(self, transactional_id: str, decide: Decide, *, may_begin: bool = False) -> Outcome:
+        """Decide, write, answer. `may_begin`: an id that is not known is made."""
+        try:
+            shard = await (self.directory.get if may_begin else self._existing)(transactional_id)
+            fresh = NO_PRODUCER_ID
+            while True:
+                transaction = shard.transactions.get(transactional_id)
+                value = None if transaction is None else transaction.value
+                is_pending = transaction is not None and transaction.pending is not None
+                outcome = decide(value, is_pending, self._clock.now_ms(), fresh)
+                if not outcome.needs_producer_id:
+                    break
+                fresh = await self._fresh_producer_id()
+                if shard.is_lost:
+                    raise KafkaError(ErrorCode.NOT_COORDINATOR)
+            if outcome.write is not None:
+                await shard.write(transactional_id, outcome.write)
+            elif outcome.error is not ErrorCode.CONCURRENT_TRANSACTIONS:
+                await shard.prove()
+        except BmqError as error:
+            return Outcome(coordinator_error(error))
+        return outcome
+
+    async def _fresh_producer_id(self) -> int:
+        try:
+            return await self._producer_ids.next()
+        except BmqError as error:
+            # Kafka's word for "no ids at the moment": other codes would be the end of the producer.
+            _log.warning("producer_ids_unavailable", error=str(error), code=error.code.name)
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from error
+
+    def _has_topic(self) -> bool:
+        return TRANSACTIONS_TOPIC in self._topics().topics
+
+    async def _existing(self, transactional_id: str) -> TransactionShard:
+        """The id's shard; NOT_COORDINATOR without a topic: finding the coordinator makes it. Raises KafkaError."""
+        shard = self.directory.find(transactional_id)
+        if shard is not None:
+            return shard
+        if not self._has_topic():
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"there is no {TRANSACTIONS_TOPIC} yet")
+        return await self.directory.get(transactional_id)
+
+    async def _require_leader_epoch(self, transactional_id: str, leader_epoch: int) -> None:
+        if not transactional_id:
+            return
+        try:
+            shard = await self._existing(transactional_id)
+        except KafkaError:
+            return  # said in the words of the API
+        if shard.coordinator_epoch != leader_epoch:
+            raise KafkaError(
+                ErrorCode.NOT_COORDINATOR,
+                f"the shard has the leader epoch {shard.coordinator_epoch}, not {leader_epoch}",
+            )
+
+    def _ids_by_state(self) -> dict[str, int]:
+        counts = {STATE_NAMES[status]: 0 for status in TransactionStatus if status <= TransactionStatus.COMPLETE_ABORT}
+        for shard in self.directory.ready.values():
+            for status, count in shard.counts().items():
+                counts[STATE_NAMES[TransactionStatus(status)]] += count
+        return counts
+
+    def _markers_waiting(self) -> int:
+        return sum(shard.delivery.waiting_count for shard in self.directory.ready.values())
+
+
+def _value_in(shard: TransactionShard, transactional_id: str) -> TransactionValue | None:
+    transaction = shard.transactions.get(transactional_id)
+    return None if transaction is None else transaction.value
+
+
+def _named_in(api_key: ApiKey, request: Any, api_version: int) -> str:
+    """The only transactional id that a request is about; empty if there is none, or many."""
+    if api_key is ApiKey.ADD_PARTITIONS_TO_TXN:
+        if api_version < BATCHED_FROM:
+            return str(request.v3_and_below_transactional_id)
+        return str(request.transactions[0].transactional_id) if len(request.transactions) == 1 else ""
+    if api_key is ApiKey.DESCRIBE_TRANSACTIONS:
+        return str(request.transactional_ids[0]) if len(request.transactional_ids) == 1 else ""
+    return str(getattr(request, "transactional_id", "") or "")
+
+
+def _is_valid_id(transactional_id: str) -> bool:
+    return 0 < len(transactional_id) <= ID_BYTES_MAX and len(transactional_id.encode()) <= ID_BYTES_MAX
+
+
+def _init_error(code: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)
+
+
+def _told(code: ErrorCode, api_key: ApiKey, context: RequestContext) -> ErrorCode:
+    if code is ErrorCode.PRODUCER_FENCED and context.api_version <= _FENCED_AS_INVALID_EPOCH[api_key]:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return code
+
+
+def _partitions(topics: Sequence[AddPartitionsToTxnTopic]) -> list[Partition]:
+    return [(topic.name, number) for topic in topics for number in topic.partitions]
+
+
+def _by_topic(
+    topics: Sequence[AddPartitionsToTxnTopic], codes: Sequence[ErrorCode]
+) -> list[AddPartitionsToTxnTopicResult]:
+    """In the order of the request, as `_partitions` has it."""
+    left = iter(codes)
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(partition_index=number, partition_error_code=next(left))
+                for number in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]

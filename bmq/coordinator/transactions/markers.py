@@ -1,0 +1,184 @@
+"""Brings the markers of settled transactions into their partitions, and says when all of one transaction are there.
+
+Each partition with markers to write has a queue and one task that serves it, many markers at a time: a partition that cannot
+be written now holds up its own markers alone, however many there are. Whatever passes is tried again for ever; a marker that
+no retry can bring in (the epoch is over) leaves its transaction as it is, until the next owner of the shard tries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import Final, Protocol
+
+import structlog
+
+from bmq.aio.backoff import Backoff
+from bmq.coordinator.topics import CurrentTopics
+from bmq.coordinator.transactions.config import TransactionConfig
+from bmq.coordinator.transactions.transaction import Partition
+from bmq.log.partition_log import TopicPartition
+from bmq.log.transactions import TransactionMarker
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError
+
+FINAL_ERRORS: Final = frozenset(
+    {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.TRANSACTION_COORDINATOR_FENCED}
+)
+"""Another epoch of the producer, or another coordinator, has come past us."""
+_TOLD_FAILURES: Final = 8
+"""In a row, before a partition's trouble is worth a line in the log."""
+
+_log = structlog.get_logger("bmq.coordinator")
+
+
+class MarkerWriter(Protocol):
+    """The way into any partition, wherever its owner is."""
+
+    async def write(self, topic_partition: TopicPartition, marker: TransactionMarker) -> None:
+        """End the producer's transaction there; durable when this returns. Raises KafkaError."""
+
+
+class _Ending:
+    """One transaction's markers. `left`: partitions that do not have theirs."""
+
+    __slots__ = ("done", "left", "marker", "transactional_id")
+
+    def __init__(
+        self, transactional_id: str, marker: TransactionMarker, left: set[Partition], done: Callable[[], None]
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.marker = marker
+        self.left = left
+        self.done = done
+
+
+class MarkerDelivery:
+    """The markers of one shard at one coordinator epoch. Made inside the event loop; `close` ends all of it.
+
+    `failed(error)`: something raised that should not, so some markers may never be written here.
+    """
+
+    def __init__(
+        self,
+        writer: MarkerWriter,
+        topics: CurrentTopics,
+        random: Random,
+        config: TransactionConfig,
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        self.waiting_count = 0
+        """Markers that are not written yet."""
+        self.written_count = 0
+        self._writer = writer
+        self._topics = topics
+        self._random = random
+        self._config = config
+        self._failed = failed
+        self._loop = asyncio.get_running_loop()
+        self._queues: dict[Partition, deque[_Ending]] = {}
+        self._tasks: dict[asyncio.Task[None], None] = {}  # ended in this order
+        self._is_closed = False
+
+    def begin(
+        self,
+        transactional_id: str,
+        marker: TransactionMarker,
+        partitions: Iterable[Partition],
+        done: Callable[[], None],
+    ) -> None:
+        """Write the marker into each of them. `done` is called once, when all have it or are gone: soon if there is none."""
+        ending = _Ending(transactional_id, marker, set(partitions), done)
+        if not ending.left:
+            self._loop.call_soon(self._finished, ending)
+            return
+        self.waiting_count += len(ending.left)
+        for partition in sorted(ending.left):
+            queue = self._queues.get(partition)
+            if queue is not None:
+                queue.append(ending)
+                continue
+            queue = self._queues[partition] = deque((ending,))
+            task = self._loop.create_task(self._serve(partition, queue))
+            self._tasks[task] = None
+            task.add_done_callback(self._ended)
+
+    def close(self) -> None:
+        """Nothing more is written, and nobody is called."""
+        self._is_closed = True
+        for task in self._tasks:
+            task.cancel()
+        self._queues = {}
+        self.waiting_count = 0
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        del self._tasks[task]
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._failed(error)
+
+    async def _serve(self, partition: Partition, queue: deque[_Ending]) -> None:
+        backoff = Backoff(
+            self._random, first_s=self._config.retry_min_ms / 1000, max_s=self._config.retry_max_ms / 1000
+        )
+        while queue:
+            some = [queue.popleft() for _ in range(min(len(queue), self._config.markers_at_once_max))]
+            errors = await asyncio.gather(*(self._write(partition, ending) for ending in some))
+            again = [ending for ending, error in zip(some, errors, strict=True) if error is not None]
+            if not again:
+                backoff.reset()
+                continue
+            queue.extendleft(reversed(again))
+            if backoff.failures == _TOLD_FAILURES:
+                _log.warning(
+                    "markers_not_written",
+                    topic=partition[0],
+                    partition=partition[1],
+                    markers=len(queue),
+                    reason=next(str(error) for error in errors if error is not None),
+                )
+            await backoff.pause()
+        del self._queues[partition]
+
+    async def _write(self, partition: Partition, ending: _Ending) -> Exception | None:
+        """One try; None when it is settled."""
+        key = self._find(partition)
+        if key is not None:  # else a deleted topic has nothing that could be committed
+            try:
+                await self._writer.write(key, ending.marker)
+            except BmqError as error:
+                if error.code not in FINAL_ERRORS:
+                    return error
+                self.waiting_count -= 1
+                _log.error(
+                    "marker_refused",
+                    transactional_id=ending.transactional_id,
+                    topic=partition[0],
+                    partition=partition[1],
+                    producer_id=ending.marker.producer_id,
+                    producer_epoch=ending.marker.producer_epoch,
+                    coordinator_epoch=ending.marker.coordinator_epoch,
+                    error=error.code.name,
+                )
+                return None
+            except Exception as error:  # a bug in one partition's way is no reason to leave the others alone
+                _log.error("marker_failed", topic=partition[0], partition=partition[1], exc_info=error)
+                return error
+            self.written_count += 1
+        self.waiting_count -= 1
+        ending.left.discard(partition)
+        if not ending.left:
+            self._finished(ending)
+        return None
+
+    def _finished(self, ending: _Ending) -> None:
+        if not self._is_closed:
+            ending.done()
+
+    def _find(self, partition: Partition) -> TopicPartition | None:
+        topic, number = partition
+        found = self._topics().topics.get(topic)
+        is_there = found is not None and 0 <= number < len(found.partitions)
+        return TopicPartition(found.topic_id, number) if found is not None and is_there else None

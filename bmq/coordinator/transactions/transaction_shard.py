@@ -1,0 +1,416 @@
+"""The transaction coordinator's state machine: the transactional ids of one partition of `__transaction_state`.
+
+Performs what transaction.py decides. The state of an id is its last durable record; beside it only stands whether another
+record is on its way (`pending`). A settled end is pending until its markers are written, from whichever moment its record is
+seen: live, or after a load, when the markers are written again at the new coordinator epoch (the leader epoch of the log).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from random import Random
+from struct import Struct
+from typing import ClassVar, Final, Protocol, TypeVar
+
+import structlog
+
+from bmq.aio.backoff import Backoff
+from bmq.coordinator.effects import Moment
+from bmq.coordinator.member import NEVER_MS
+from bmq.coordinator.shard import Shard
+from bmq.coordinator.topics import CurrentTopics
+from bmq.coordinator.transactions.config import TransactionConfig
+from bmq.coordinator.transactions.markers import MarkerDelivery, MarkerWriter
+from bmq.coordinator.transactions.metrics import TransactionMetrics
+from bmq.coordinator.transactions.transaction import (
+    abort_timed_out,
+    completed,
+    is_expired,
+    is_prepared,
+    is_timed_out,
+    partitions_of,
+)
+from bmq.log.clock import Clock
+from bmq.log.partition_log import ReplayableLog
+from bmq.log.state_log import KeyValue, SnapshotPolicy
+from bmq.log.transactions import TransactionMarker
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError, KafkaError, MalformedMessage
+from bmq.protocol.transaction_records import (
+    TransactionKey,
+    TransactionStatus,
+    TransactionValue,
+    UnknownKey,
+    decode_key,
+    decode_value,
+    encode_key,
+    encode_value,
+)
+
+_log = structlog.get_logger("bmq.coordinator")
+
+T = TypeVar("T")
+
+_PART_HEADER: Final = Struct(">ii")  # of a snapshot: bytes of the key, bytes of the value
+
+
+class ProducerIds(Protocol):
+    """Where producer ids come from."""
+
+    async def next(self) -> int:
+        """An id nobody was ever given. Raises KafkaError."""
+
+
+class Transaction:
+    """One transactional id. `value`: its last durable record. `pending`: the state it is on its way to, if any."""
+
+    __slots__ = ("pending", "transactional_id", "value")
+
+    def __init__(self, transactional_id: str) -> None:
+        self.transactional_id = transactional_id
+        self.value: TransactionValue | None = None
+        self.pending: _Pending | None = None
+
+
+class _Pending:
+    """A change of state that is not durable yet; compared by identity. `done`: its append, None while markers are written."""
+
+    __slots__ = ("done", "status")
+
+    def __init__(self, status: int, done: asyncio.Future[int] | None = None) -> None:
+        self.status = status
+        self.done = done
+
+
+class TransactionShard(Shard):
+    """Transactional ids of one partition."""
+
+    kind: ClassVar = "transaction"
+
+    def __init__(
+        self,
+        number: int,
+        log: ReplayableLog,
+        clock: Clock,
+        config: TransactionConfig,
+        metrics: TransactionMetrics,
+        on_lost: Callable[[TransactionShard], None],
+        *,
+        producer_ids: ProducerIds,
+        markers: MarkerWriter,
+        topics: CurrentTopics,
+        random: Random,
+    ) -> None:
+        policy = SnapshotPolicy(config.snapshot_records_max, config.snapshot_bytes_max)
+        super().__init__(number, log, clock, policy, metrics, on_lost)
+        self.transactions: dict[str, Transaction] = {}
+        self.delivery = MarkerDelivery(markers, topics, random, config, self.fail)
+        self._config = config
+        self._metrics = metrics
+        self._producer_ids = producer_ids
+        self._random = random
+        self._ongoing: dict[str, Transaction] = {}
+        self._is_live = False
+        self._abort_check_ms = NEVER_MS
+        self._expiry_check_ms = NEVER_MS
+
+    @property
+    def coordinator_epoch(self) -> int:
+        return self.state_log.log.leader_epoch
+
+    # ---------------------------------------------------------------- life
+
+    def begin(self) -> None:
+        self._is_live = True
+        loop_ms = self.now().loop_ms
+        self._abort_check_ms = loop_ms + self._config.abort_timed_out_interval_ms
+        self._expiry_check_ms = loop_ms + self._config.remove_expired_interval_ms
+        self.arm()
+        prepared = [one for one in self.transactions.values() if one.value is not None and is_prepared(one.value)]
+        if prepared:
+            self._spawn(self._resume(prepared))
+
+    async def _resume(self, prepared: Sequence[Transaction]) -> None:
+        """Which of their markers were written by the last owner is not known: all are written again."""
+        try:
+            for some in self._slices(prepared):
+                for transaction in some:
+                    self._deliver(transaction)
+                await asyncio.sleep(0)
+        except Exception as error:  # a transaction without its markers would hang until the next owner
+            self.fail(error)
+
+    def unload(self, error: ErrorCode) -> None:
+        self.transactions = {}
+        self._ongoing = {}
+
+    def close(self) -> None:
+        """Stop the timer, background writes and markers."""
+        super().close()
+        self.delivery.close()
+
+    @property
+    def size(self) -> int:
+        return len(self.transactions)
+
+    @property
+    def facts(self) -> dict[str, int]:
+        counts = self.counts()
+        return {
+            "transactional_ids": len(self.transactions),
+            "ongoing": counts[TransactionStatus.ONGOING],
+            "prepared": counts[TransactionStatus.PREPARE_COMMIT] + counts[TransactionStatus.PREPARE_ABORT],
+        }
+
+    def counts(self) -> Counter[int]:
+        """Transactional ids by status."""
+        return Counter(one.value.status for one in self.transactions.values() if one.value is not None)
+
+    # ---------------------------------------------------------------- writing
+
+    async def write(self, transactional_id: str, value: TransactionValue) -> None:
+        """Write what was decided; it is pending until then. Returns when it is applied. Raises KafkaError.
+
+        COORDINATOR_NOT_AVAILABLE when there are too many ids, MESSAGE_TOO_LARGE; and what an append fails with.
+        """
+        record = self._record(transactional_id, value)
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None:
+            if len(self.transactions) >= self._config.transactional_ids_per_shard_max:
+                raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the shard has too many transactional ids")
+            transaction = self.transactions[transactional_id] = Transaction(transactional_id)
+        # A client that goes away does not take back what is on its way.
+        await asyncio.shield(self._append_pending(transaction, value.status, record))
+
+    async def added(self, transactional_id: str, wait_s: float) -> bool:
+        """Wait while partitions are being added to the id's transaction; False: nothing is, or it takes too long."""
+        transaction = self.transactions.get(transactional_id)
+        pending = None if transaction is None else transaction.pending
+        if pending is None or pending.status != TransactionStatus.ONGOING or pending.done is None or wait_s <= 0:
+            return False
+        done, _ = await asyncio.wait({pending.done}, timeout=wait_s)
+        return bool(done)
+
+    def _append_pending(self, transaction: Transaction, status: int, record: KeyValue) -> asyncio.Future[int]:
+        done = self.append([record])
+        pending = transaction.pending = _Pending(status, done)
+
+        def finish(done: asyncio.Future[int]) -> None:
+            # `replay` has put an end to it if the record is in the log, also when the append is reported as failed.
+            if transaction.pending is pending:
+                transaction.pending = None
+                self._forget_if_unused(transaction)
+
+        done.add_done_callback(finish)
+        return done
+
+    def _forget_if_unused(self, transaction: Transaction) -> None:
+        """Drop an id whose first record was refused."""
+        is_here = self.transactions.get(transaction.transactional_id) is transaction
+        if is_here and transaction.value is None:
+            del self.transactions[transaction.transactional_id]
+
+    def _record(self, transactional_id: str, value: TransactionValue) -> KeyValue:
+        """Raises KafkaError MESSAGE_TOO_LARGE."""
+        try:
+            key, data = _encoded(transactional_id, value)
+        except struct.error as error:
+            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"a name of a transaction is too long: {error}") from error
+        size_bytes = len(key) + len(data)
+        if size_bytes > self._config.message_max_bytes:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"a transaction's record of {size_bytes} bytes, {self._config.message_max_bytes} are allowed",
+            )
+        return key, data
+
+    # ---------------------------------------------------------------- what is durable
+
+    def replay(self, key: bytes | None, value: bytes | None) -> None:
+        """Raises KafkaError for a state that cannot be read: leaving it out would let a transaction hang for ever."""
+        if key is None:
+            return
+        try:
+            named, state = decode_key(key), decode_value(value)
+        except MalformedMessage as error:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"the state of a transactional id cannot be read: {error}"
+            ) from error
+        if isinstance(named, UnknownKey):
+            return
+        transactional_id = named.transactional_id
+        if state is None:
+            self._ongoing.pop(transactional_id, None)
+            gone = self.transactions.pop(transactional_id, None)
+            if gone is not None and self._is_live:
+                self._metrics.expired_ids += 1
+            return
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None:
+            transaction = self.transactions[transactional_id] = Transaction(transactional_id)
+        transaction.value = state
+        transaction.pending = None
+        if state.status == TransactionStatus.ONGOING:
+            self._ongoing[transactional_id] = transaction
+        else:
+            self._ongoing.pop(transactional_id, None)
+        if is_prepared(state):
+            transaction.pending = _Pending(completed(state, state.last_update_ms).status)
+            if self._is_live:
+                if state.status == TransactionStatus.PREPARE_COMMIT:
+                    self._metrics.committed += 1
+                else:
+                    self._metrics.aborted += 1
+                self._deliver(transaction)
+
+    # ---------------------------------------------------------------- after a settled end
+
+    def _deliver(self, transaction: Transaction) -> None:
+        value = transaction.value
+        assert value is not None
+        marker = TransactionMarker(
+            value.producer_id,
+            value.producer_epoch,
+            self.coordinator_epoch,
+            value.status == TransactionStatus.PREPARE_COMMIT,
+            value.client_transaction_version,
+        )
+        backoff = Backoff(
+            self._random, first_s=self._config.retry_min_ms / 1000, max_s=self._config.retry_max_ms / 1000
+        )
+        self.delivery.begin(
+            transaction.transactional_id,
+            marker,
+            partitions_of(value),
+            lambda: self._complete(transaction, value, backoff),
+        )
+
+    def _complete(self, transaction: Transaction, prepared: TransactionValue, backoff: Backoff) -> None:
+        """All markers are written: say so in the log, however often that takes. Until then the id stays pending."""
+        if self.is_lost or transaction.value is not prepared:
+            return
+        try:
+            record = _encoded(transaction.transactional_id, completed(prepared, self.now().wall_ms))
+            done = self.append([record])
+        except Exception as error:
+            self.fail(error)
+            return
+
+        def finish(done: asyncio.Future[int]) -> None:
+            if not done.cancelled() and done.exception() is not None and not self.is_lost:
+                self._loop.call_later(backoff.next_s(), self._complete, transaction, prepared, backoff)
+
+        done.add_done_callback(finish)
+
+    # ---------------------------------------------------------------- snapshots
+
+    def snapshot(self) -> Awaitable[bytes]:
+        values = [(one.transactional_id, one.value) for one in self.transactions.values() if one.value is not None]
+        return self._encode(values)
+
+    async def _encode(self, values: Sequence[tuple[str, TransactionValue]]) -> bytes:
+        out = bytearray()
+        for some in self._slices(values):
+            for transactional_id, value in some:
+                key, data = _encoded(transactional_id, value)
+                out += _PART_HEADER.pack(len(key), len(data))
+                out += key
+                out += data
+            await asyncio.sleep(0)
+        return bytes(out)
+
+    async def restore(self, data: bytes) -> None:
+        for number, (key, value) in enumerate(_parts(data), 1):
+            self.replay(key, value)
+            if number % self._config.ids_per_turn_max == 0:
+                await asyncio.sleep(0)
+
+    # ---------------------------------------------------------------- time
+
+    @property
+    def wake_ms(self) -> float:
+        return min(self._abort_check_ms, self._expiry_check_ms)
+
+    def stood_still(self) -> None:
+        """An end that a client sent in time may lie unread in a socket."""
+        self._abort_check_ms = self.now().loop_ms + self._config.abort_timed_out_interval_ms
+
+    def tick(self, now: Moment) -> None:
+        if now.loop_ms >= self._abort_check_ms:
+            self._abort_check_ms = now.loop_ms + self._config.abort_timed_out_interval_ms
+            self._spawn(self._abort_timed_out(list(self._ongoing.values())))
+        if now.loop_ms >= self._expiry_check_ms:
+            self._expiry_check_ms = now.loop_ms + self._config.remove_expired_interval_ms
+            self._spawn(self._remove_expired(list(self.transactions.values())))
+
+    async def _abort_timed_out(self, ongoing: Sequence[Transaction]) -> None:
+        for some in self._slices(ongoing):
+            for transaction in some:
+                try:
+                    await self._abort_if_timed_out(transaction)
+                except BmqError as error:  # the next round tries again
+                    _log.warning("transaction_not_aborted", id=transaction.transactional_id, error=str(error))
+            await asyncio.sleep(0)
+
+    async def _abort_if_timed_out(self, transaction: Transaction) -> None:
+        value = transaction.value
+        if value is None or transaction.pending is not None or not is_timed_out(value, self._clock.now_ms()):
+            return
+        outcome = abort_timed_out(value, self._clock.now_ms())
+        if outcome is not None and outcome.needs_producer_id:
+            producer_id = await self._producer_ids.next()
+            if transaction.value is not value or transaction.pending is not None or self.is_lost:
+                return
+            outcome = abort_timed_out(value, self._clock.now_ms(), producer_id)
+        if outcome is None or outcome.write is None:
+            return
+        self._append_pending(
+            transaction, outcome.write.status, self._record(transaction.transactional_id, outcome.write)
+        )
+        self._metrics.timed_out += 1
+        _log.info(
+            "transaction_timed_out",
+            id=transaction.transactional_id,
+            producer_id=value.producer_id,
+            producer_epoch=value.producer_epoch,
+            timeout_ms=value.timeout_ms,
+        )
+
+    async def _remove_expired(self, transactions: Sequence[Transaction]) -> None:
+        for some in self._slices(transactions):
+            for transaction in some:
+                value = transaction.value
+                if value is None or transaction.pending is not None:
+                    continue
+                if is_expired(value, self._clock.now_ms(), self._config.transactional_id_expiration_ms):
+                    key = encode_key(TransactionKey(transactional_id=transaction.transactional_id))
+                    self._append_pending(transaction, TransactionStatus.DEAD, (key, None))
+            await asyncio.sleep(0)
+
+    def _slices(self, things: Sequence[T]) -> Iterator[Sequence[T]]:
+        """For one turn of the event loop each."""
+        for start in range(0, len(things), self._config.ids_per_turn_max):
+            yield things[start : start + self._config.ids_per_turn_max]
+
+
+def _encoded(transactional_id: str, value: TransactionValue) -> tuple[bytes, bytes]:
+    return encode_key(TransactionKey(transactional_id=transactional_id)), encode_value(value)
+
+
+def _parts(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Records of a snapshot. Raises MalformedMessage for bytes that are no snapshot."""
+    position = 0
+    while position < len(data):
+        try:
+            key_bytes, value_bytes = _PART_HEADER.unpack_from(data, position)
+        except struct.error as error:
+            raise MalformedMessage("a snapshot of transactional ids ends in the middle of a part") from error
+        start = position + _PART_HEADER.size
+        middle = start + key_bytes
+        position = middle + value_bytes
+        if key_bytes < 0 or value_bytes < 0 or position > len(data):
+            raise MalformedMessage("a snapshot of transactional ids that does not parse")
+        yield data[start:middle], data[middle:position]

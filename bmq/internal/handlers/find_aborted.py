@@ -1,0 +1,30 @@
+"""FindAborted: which aborted transactions another node's reader has to leave out of a range of offsets."""
+
+from __future__ import annotations
+
+from bmq.internal.owned_logs import owned_log
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError, KafkaError
+from bmq.protocol.internal_messages import AbortedRange, FindAbortedRequest, FindAbortedResponse
+from bmq.protocol.request_context import RequestContext
+from bmq.proxy.dispatch import handles
+from bmq.proxy.services import Services
+
+
+@handles(ApiKey.FIND_ABORTED)
+async def find_aborted(request: FindAbortedRequest, context: RequestContext, services: Services) -> FindAbortedResponse:
+    """FindAborted 0. As many as a read of the range has to know: each has its marker in the range, or was open at its end."""
+    try:
+        log = await owned_log(services, request.topic_id, request.partition, request.leader_epoch)
+        if request.to_offset > log.last_stable_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_NOT_AVAILABLE,
+                f"{request.to_offset} is past the last stable offset {log.last_stable_offset}",
+            )
+        found = log.aborted_transactions(request.from_offset, request.to_offset)
+    except BmqError as error:
+        return FindAbortedResponse(error_code=error.code, error_message=str(error))
+    return FindAbortedResponse(
+        aborted=[AbortedRange(producer_id=one.producer_id, first_offset=one.first_offset) for one in found]
+    )

@@ -1,0 +1,97 @@
+"""All transactional ids of the cluster as one node serves them (shard_routing.py): their shards are partitions of
+`__transaction_state`. Clients come through a proxy, partitions' owners of the same node through `verify`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+from bmq.coordinator.transactions.coordinator import TransactionCoordinator
+from bmq.coordinator.transactions.listing import ListFilter
+from bmq.coordinator.transactions.verifications import Verifications
+from bmq.log.transactions import TransactionClaim
+from bmq.metadata.image import TRANSACTIONS_TOPIC_NAME, MetadataImage
+from bmq.peers.links import Links
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError
+from bmq.protocol.messages.add_partitions_to_txn_request import AddPartitionsToTxnRequest
+from bmq.protocol.messages.add_partitions_to_txn_response import AddPartitionsToTxnResponse
+from bmq.protocol.messages.list_transactions_request import ListTransactionsRequest
+from bmq.protocol.messages.list_transactions_response import ListTransactionsResponse
+from bmq.protocol.request_context import RequestContext, by_itself
+from bmq.proxy.stall_watch import StallWatch
+from bmq.routing.shard_routing import Listing, ShardRouting, ShardRoutingConfig, TopicMaker
+from bmq.routing.transaction_requests import transaction_request
+
+
+class RoutedTransactions(ShardRouting):
+    """Implements bmq.proxy.services.Transactions and bmq.log.transactions.TransactionVerifier.
+
+    `local`: the coordinator of the shards this process owns, if it has one. `is_verifying()`: whether owners ask at all what
+    clients say they have added (`transaction.partition.verification.enable`).
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        local: TransactionCoordinator | None,
+        links: Links,
+        image: Callable[[], MetadataImage],
+        controller: TopicMaker,
+        config: ShardRoutingConfig,
+        *,
+        is_verifying: Callable[[], bool] = lambda: True,
+        random: Random | None = None,
+        stalls: StallWatch | None = None,
+    ) -> None:
+        super().__init__(
+            TRANSACTIONS_TOPIC_NAME,
+            "transactional id",
+            node_id,
+            local,
+            links,
+            image,
+            controller,
+            config,
+            random=random,
+            stalls=stalls,
+        )
+        self._verifications = Verifications(self._ask_coordinators, self._owner, is_verifying)
+
+    async def handle(self, api_key: ApiKey, request: Any, context: RequestContext) -> Any:
+        """What the coordinators answer; errors are in the response."""
+        if api_key is ApiKey.LIST_TRANSACTIONS:
+            return await self._list_transactions(request, context)
+        return await self._perform(transaction_request(api_key, request, context.api_version), context)
+
+    async def verify(
+        self, claim: TransactionClaim, producer_id: int, producer_epoch: int, topic: str, partitions: Sequence[int]
+    ) -> Sequence[ErrorCode]:
+        """As bmq.log.transactions.TransactionVerifier; what is asked in one turn of the loop goes out together."""
+        return await self._verifications.verify(claim, producer_id, producer_epoch, topic, partitions)
+
+    async def _ask_coordinators(self, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
+        api_key = ApiKey.ADD_PARTITIONS_TO_TXN
+        answer: AddPartitionsToTxnResponse = await self.handle(api_key, request, by_itself(api_key))
+        return answer
+
+    async def _list_transactions(
+        self, request: ListTransactionsRequest, context: RequestContext
+    ) -> ListTransactionsResponse:
+        """ListTransactions 0-2."""
+        try:
+            unknown_states = ListFilter(request).unknown_states
+        except KafkaError as error:
+            return ListTransactionsResponse(error_code=error.code)
+        listed = await self._list(
+            ApiKey.LIST_TRANSACTIONS,
+            request,
+            context,
+            lambda answer: Listing(answer.error_code, answer.transaction_states),
+            lambda one: one.transactional_id,
+        )
+        return ListTransactionsResponse(
+            error_code=listed.error, unknown_state_filters=unknown_states, transaction_states=listed.items
+        )

@@ -1,0 +1,120 @@
+"""Kafka Connect with an exactly-once source: the worker is killed in the middle of its work and started again."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from tests.e2e.conftest import TopicMaker, unique_name
+from tests.support.java import compile_program, program_command
+from tests.support.processes import ManagedProcess, eventually, free_port
+from tests.support.servers import Server
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+
+PROGRAMS = Path(__file__).parent.parent / "support" / "java_programs"
+COUNT = 6_000
+
+
+def numbers_in(server: Server, topic: str) -> list[int]:
+    """What read_committed sees up to the last stable offset of now, in order."""
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    wanted = {TopicPartition(topic, 0): OffsetSpec.latest()}
+    asked = admin.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED)
+    end_offset = next(iter(asked.values())).result(timeout=20).offset
+    consumer = Consumer(
+        {
+            "bootstrap.servers": server.bootstrap,
+            "group.id": unique_name("reader"),
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    numbers: list[int] = []
+    is_over = end_offset == 0
+    while not is_over:
+        for message in consumer.consume(1_000, timeout=0.5):
+            value = message.value()
+            if message.error() is None and isinstance(value, bytes):
+                numbers.append(int(value))
+                # The last one is a marker, which no client is shown.
+                is_over = is_over or (message.offset() or 0) >= end_offset - 2
+            else:
+                is_over = True
+    consumer.close()
+    return numbers
+
+
+def worker_settings(server: Server, group: str, port: int) -> str:
+    settings = {
+        "bootstrap.servers": server.bootstrap,
+        "group.id": group,
+        "listeners": f"HTTP://127.0.0.1:{port}",
+        "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+        "value.converter": "org.apache.kafka.connect.storage.StringConverter",
+        "exactly.once.source.support": "enabled",
+        "offset.flush.interval.ms": "500",
+        "session.timeout.ms": "6000",
+        "heartbeat.interval.ms": "1000",
+        "plugin.discovery": "only_scan",
+        "scheduled.rebalance.max.delay.ms": "500",  # else who is killed keeps its tasks for five minutes
+    }
+    for what in ("config", "offset", "status"):
+        settings[f"{what}.storage.topic"] = f"{group}-{what}"
+        settings[f"{what}.storage.replication.factor"] = "1"
+    settings["offset.storage.partitions"] = settings["status.storage.partitions"] = "1"
+    return "".join(f"{name}={value}\n" for name, value in settings.items())
+
+
+def ask(port: int, path: str, body: object = None) -> object:
+    """The worker's answer, None while it does not give one."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}{path}", data, {"Content-Type": "application/json"}, method="PUT" if data else "GET"
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return json.load(answer)
+    except (OSError, urllib.error.HTTPError):
+        return None
+
+
+def make_connector(port: int, settings: dict[str, str]) -> bool:
+    """Whether it is there; each further request would make the worker begin anew."""
+    if ask(port, "/connectors") is None:
+        return False
+    return ask(port, "/connectors/numbers") is not None or ask(port, "/connectors/numbers/config", settings) is not None
+
+
+def test_every_number_arrives_once_over_kills(server: Server, make_topic: TopicMaker, tmp_path: Path) -> None:
+    topic, group, port = make_topic(), unique_name("connect"), free_port()
+    compile_program(PROGRAMS / "CountingSource.java", "kafka", tmp_path / "classes")
+    settings = tmp_path / "worker.properties"
+    settings.write_text(worker_settings(server, group, port))
+    command = program_command(
+        "org.apache.kafka.connect.cli.ConnectDistributed", "kafka", tmp_path / "classes", [str(settings)]
+    )
+    worker = ManagedProcess("connect", command, tmp_path / "connect.log")
+    connector = {"connector.class": "CountingSource", "tasks.max": "1", "topic": topic, "count": str(COUNT)}
+    try:
+        worker.start()
+        eventually(lambda: make_connector(port, connector), 90, "the connector is made")
+        for life in range(2):
+            seen = len(numbers_in(server, topic))
+            eventually(lambda seen=seen: len(numbers_in(server, topic)) > seen, 60, "numbers come")  # type: ignore[misc]
+            worker.kill()
+            assert len(numbers_in(server, topic)) < COUNT, f"life {life} was not killed in the middle of its work"
+            worker.start()
+        eventually(lambda: len(numbers_in(server, topic)) >= COUNT, 120, "all numbers are there")
+    finally:
+        if worker.is_running:
+            worker.kill()
+    assert numbers_in(server, topic) == list(range(COUNT))

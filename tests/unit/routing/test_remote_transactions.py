@@ -1,0 +1,187 @@
+"""Transactions in partitions that other nodes own: what a request claims arrives there, and readers here see their ends."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from bmq.internal import tail_feed
+from bmq.log.partition_log import AbortedTransaction, AppendResult, PartitionLog
+from bmq.log.transactions import ActiveProducer, TransactionClaim, TransactionMarker
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.messages.write_txn_markers_request import WriteTxnMarkersRequest
+from bmq.protocol.messages.write_txn_markers_response import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersResponse,
+)
+from bmq.routing.remote_log import RemoteLog
+from tests.fakes.transaction_verifier import FakeVerifier
+from tests.unit.routing.owner_nodes import Cluster, append, batch_of, key, until
+from tests.unit.routing.test_remote_log import on_cluster, opened, refusal
+
+pytestmark = pytest.mark.unit
+
+CLAIMS = [
+    TransactionClaim("tx"),
+    TransactionClaim("tx", is_abortable_told=True),
+    TransactionClaim("tx", may_add=True, is_abortable_told=True),
+]
+P = 9
+
+
+def use_verifier(cluster: Cluster) -> FakeVerifier:
+    verifier = FakeVerifier()
+    cluster.nodes[2].manager.use_transactions(verifier)
+    return verifier
+
+
+def send(
+    log: PartitionLog, sequence: int = 0, *, producer_id: int = P, claim: TransactionClaim = CLAIMS[2]
+) -> asyncio.Future[AppendResult]:
+    records = batch_of(b"v", producer_id=producer_id, producer_epoch=0, base_sequence=sequence, is_transactional=True)
+    answer: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
+    log.append(records, answer.set_result, claim=claim)
+    return answer
+
+
+def marker(producer_id: int = P, *, is_commit: bool = False) -> TransactionMarker:
+    return TransactionMarker(producer_id, 0, 4, is_commit)
+
+
+@on_cluster()
+async def test_what_a_request_claims_arrives_at_the_owner(cluster: Cluster) -> None:
+    verifier = use_verifier(cluster)
+    log = await opened(cluster)
+    for number, claim in enumerate(CLAIMS):
+        answer = await send(log, producer_id=number, claim=claim)
+        assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, number)
+    assert [(question.claim, question.producer_id) for question in verifier.asked] == [
+        (claim, number) for number, claim in enumerate(CLAIMS)
+    ]
+    assert (await append(log, b"plain")).base_offset == 3
+
+
+@on_cluster()
+async def test_the_owners_refusal_comes_back(cluster: Cluster) -> None:
+    verifier = use_verifier(cluster)
+    log = await opened(cluster)
+    verifier.codes.extend([ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.TRANSACTION_ABORTABLE])
+    assert (await send(log, claim=CLAIMS[0])).error_code is ErrorCode.INVALID_TXN_STATE
+    assert (await send(log, claim=CLAIMS[1])).error_code is ErrorCode.TRANSACTION_ABORTABLE
+    assert log.link is not None
+
+
+@on_cluster()
+async def test_a_follower_knows_what_was_aborted_and_asks_nobody(cluster: Cluster) -> None:
+    use_verifier(cluster)
+    owned = await cluster.nodes[2].log()
+    await send(owned)
+    await owned.write_marker(marker())
+    log = await opened(cluster)
+    assert (log.high_watermark, log.last_stable_offset) == (2, 2)
+    assert log.aborted_transactions(0, 2) == [AbortedTransaction(P, 0)]
+    log.on_advance(lambda: None)
+    await until(lambda: log.is_followed)
+    await send(owned, 1)
+    await append(owned, b"plain")
+    await until(lambda: log.high_watermark == 4)
+    assert log.last_stable_offset == 2
+    woken: list[int] = []
+    log.on_advance(lambda: woken.append(log.last_stable_offset))
+    await owned.write_marker(marker())
+    await until(lambda: woken)
+    assert woken == [5]
+    assert log.aborted_transactions(2, 5) == [AbortedTransaction(P, 2)]
+    assert log.aborted_transactions(0, 5) == [AbortedTransaction(P, 0), AbortedTransaction(P, 2)]
+    assert log.aborted_transactions(4, 6) is None  # nobody said yet that nothing is open there
+    assert cluster.nodes[2].requests(ApiKey.FIND_ABORTED) == 0
+
+
+@on_cluster()
+async def test_what_is_too_much_to_be_told_is_asked_for(cluster: Cluster) -> None:
+    use_verifier(cluster)
+    owned = await cluster.nodes[2].log()
+    for sequence in range(5):
+        await send(owned, sequence)
+        await owned.write_marker(marker())
+    with patch.object(tail_feed, "ABORTED_MAX", 2):
+        log = await opened(cluster)
+    assert log.aborted_transactions(6, 10) == [AbortedTransaction(P, 6), AbortedTransaction(P, 8)]
+    assert log.aborted_transactions(5, 10) is None
+    expected = [AbortedTransaction(P, first) for first in (2, 4)]
+    assert await log.find_aborted_transactions(2, 6) == expected
+    assert cluster.nodes[2].requests(ApiKey.FIND_ABORTED) == 1
+    assert await refusal(log.find_aborted_transactions(2, 11)) is ErrorCode.OFFSET_NOT_AVAILABLE
+    log.close()
+    assert await refusal(log.find_aborted_transactions(2, 6)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@on_cluster()
+async def test_a_new_owner_tells_of_the_same_transactions(cluster: Cluster) -> None:
+    use_verifier(cluster)
+    log = await cluster.router.leader_of(key())
+    await send(log)
+    await cluster.hand_over(0, 3)
+    log = await cluster.router.leader_of(key())
+    assert isinstance(log, RemoteLog) and (log.owner, log.last_stable_offset, log.high_watermark) == (3, 0, 1)
+    await (await cluster.nodes[3].log()).write_marker(marker())
+    await log.prove_ownership()
+    assert log.last_stable_offset == 2 and log.aborted_transactions(0, 2) == [AbortedTransaction(P, 0)]
+
+
+@on_cluster()
+async def test_producers_are_listed_by_the_owner(cluster: Cluster) -> None:
+    use_verifier(cluster)
+    log = await opened(cluster)
+    assert await log.active_producers() == []
+    await append(log, b"plain")
+    await send(log)
+    assert await log.active_producers() == [ActiveProducer(P, 0, 0, cluster.clock.now_ms(), -1, 1)]
+    await (await cluster.nodes[2].log()).write_marker(marker())
+    assert await log.active_producers() == [ActiveProducer(P, 0, 0, cluster.clock.now_ms(), 4, -1)]
+    cluster.delete_topic()
+    elsewhere = RemoteLog(key(), 2, 1, cluster.router.surroundings)
+    assert await refusal(elsewhere.active_producers()) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.NONE, ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.FENCED_LEADER_EPOCH]
+)
+def test_a_marker_goes_to_the_owner(code: ErrorCode) -> None:
+    @on_cluster()
+    async def run(cluster: Cluster) -> None:
+        log = await opened(cluster)
+        asked: list[tuple[int, ApiKey, WriteTxnMarkersRequest]] = []
+
+        async def call(owner: int, api_key: ApiKey, request: Any, *, timeout_s: float) -> WriteTxnMarkersResponse:
+            asked.append((owner, api_key, request))
+            partitions = (WritableTxnMarkerPartitionResult(partition_index=0, error_code=code),)
+            topics = (WritableTxnMarkerTopicResult(name="t", partitions=partitions),)
+            return WriteTxnMarkersResponse(markers=(WritableTxnMarkerResult(producer_id=P, topics=topics),))
+
+        with patch.object(cluster.links, "call", call):
+            if code is ErrorCode.NONE:
+                await log.write_marker(TransactionMarker(P, 3, 4, True, 2))
+            else:
+                is_moved = code is ErrorCode.FENCED_LEADER_EPOCH
+                told = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_moved else code
+                assert await refusal(log.write_marker(TransactionMarker(P, 3, 4, True, 2))) is told
+                assert (log.link is None) is is_moved
+        ((owner, api_key, request),) = asked
+        (one,) = request.markers
+        assert (owner, api_key, one.topics[0].name, one.topics[0].partition_indexes) == (
+            2,
+            ApiKey.WRITE_TXN_MARKERS,
+            "t",
+            (0,),
+        )
+        assert (one.producer_id, one.producer_epoch, one.coordinator_epoch) == (P, 3, 4)
+        assert (one.transaction_result, one.transaction_version) == (True, 2)
+
+    run()
