@@ -107,6 +107,14 @@ class ShardDirectory(Generic[S]):
             raise KafkaError(ErrorCode.NOT_COORDINATOR, "another process has a shard now")
         return shards
 
+    def load_owned(self) -> None:
+        """Begin to load every shard that is ours and is not: some have work to do that nobody asks for."""
+        if self._is_closed:
+            return
+        for number in self._shards.owned():
+            if number not in self.ready:
+                self._begin(number)
+
     async def load(self, number: int) -> S:
         """Wait for a shard up to `load_wait_max_ms`; loading goes on behind it. Raises KafkaError."""
         shard = self._at_once(number)
@@ -129,10 +137,7 @@ class ShardDirectory(Generic[S]):
     async def _load(self, number: int) -> S:
         if self._is_closed:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator is stopping")
-        task = self._loads.get(number)
-        if task is None:
-            task = self._loads[number] = asyncio.get_running_loop().create_task(self._open(number))
-            task.add_done_callback(lambda done: self._loaded(number, done))
+        task = self._begin(number)
         done, _ = await asyncio.wait((task,), timeout=self.config.load_wait_max_ms / 1000)
         if not done:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -144,6 +149,13 @@ class ShardDirectory(Generic[S]):
         if isinstance(loaded, ErrorCode):
             raise KafkaError(loaded)
         return loaded
+
+    def _begin(self, number: int) -> asyncio.Task[S | ErrorCode]:
+        task = self._loads.get(number)
+        if task is None:
+            task = self._loads[number] = asyncio.get_running_loop().create_task(self._open(number))
+            task.add_done_callback(lambda done: self._loaded(number, done))
+        return task
 
     def resign(self, number: int) -> None:
         """Give up a shard, loaded or loading: its partition has another owner. Waiting requests get NOT_COORDINATOR."""

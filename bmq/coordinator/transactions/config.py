@@ -23,6 +23,8 @@ class TransactionConfig:
     """How long adding a partition for its owner waits for others being added, before CONCURRENT_TRANSACTIONS."""
     load_wait_max_ms: int = 5_000
     """How long a request waits for its shard to load before COORDINATOR_LOAD_IN_PROGRESS."""
+    load_owned_interval_ms: int = 1_000
+    """How often shards that came here, or could not be loaded, are looked for."""
     shards_loading_max: int = 8
     """Shards that load at the same time."""
     snapshot_records_max: int = 10_000

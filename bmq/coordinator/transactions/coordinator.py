@@ -144,6 +144,7 @@ class TransactionCoordinator:
             )
 
         self.directory = ShardDirectory(TransactionShard.kind, shards, make, config)
+        self._load_timer = self._loop.call_later(config.load_owned_interval_ms / 1000, self._load_owned)
         self._handlers: Final[Mapping[ApiKey, RequestMethod]] = {
             ApiKey.INIT_PRODUCER_ID: self.init_producer_id,
             ApiKey.ADD_PARTITIONS_TO_TXN: self.add_partitions_to_txn,
@@ -178,7 +179,14 @@ class TransactionCoordinator:
 
     async def close(self) -> None:
         """Send everybody who waits away and stop."""
+        self._load_timer.cancel()
         await self.directory.close(snapshot_records_min=_CLOSE_SNAPSHOT_RECORDS_MIN)
+
+    def _load_owned(self) -> None:
+        """What a former owner has settled gets its markers, and what has timed out ends, though no client comes back."""
+        self._load_timer = self._loop.call_later(self.config.load_owned_interval_ms / 1000, self._load_owned)
+        if self._has_topic():
+            self.directory.load_owned()
 
     # ---------------------------------------------------------------- InitProducerId
 

@@ -342,6 +342,39 @@ def test_the_next_owner_sends_the_markers_again_and_the_last_one_completes_nothi
     virtual(main)
 
 
+@pytest.mark.parametrize("is_settled", [True, False])
+def test_the_next_owner_ends_what_is_open_though_no_client_comes_back(is_settled: bool) -> None:
+    async def main() -> None:
+        world = World()
+        producer = await world.begun()
+        await world.claim(producer, ("t", 0))
+        if is_settled:
+            world.markers.gate.clear()
+            assert (await world.end(producer))[0] == 0
+        await world.coordinator.close()
+        world.markers.gate.set()
+        world.shards.error = KafkaError(E.KAFKA_STORAGE_ERROR)  # not at once
+        world.take_over()
+        await asyncio.sleep(5)
+        world.shards.error = None
+        await asyncio.sleep(5 if is_settled else TIMEOUT_MS / 1000 + 5)
+        assert [marker.is_commit for _, _, marker in world.markers.written] == [is_settled]
+        assert world.state().status == (S.COMPLETE_COMMIT if is_settled else S.COMPLETE_ABORT)
+        await world.coordinator.close()
+
+    virtual(main)
+
+
+def test_nothing_is_loaded_or_made_where_no_transaction_ever_was() -> None:
+    async def main() -> None:
+        world = World()
+        await asyncio.sleep(10)
+        assert not world.shards.logs
+        await world.coordinator.close()
+
+    virtual(main)
+
+
 def test_a_shard_lost_in_the_middle_of_an_end() -> None:
     """The client hears that there is another coordinator, which has the outcome if it was written."""
 
@@ -359,7 +392,7 @@ def test_a_shard_lost_in_the_middle_of_an_end() -> None:
             else:
                 world.log.fail_pending(E.NOT_LEADER_OR_FOLLOWER)
             assert (await asking)[0] == E.NOT_COORDINATOR
-            await asyncio.sleep(1)
+            await asyncio.sleep(0.5)
             assert not world.markers.tried, "a lost shard writes nothing"
             world.log.is_acknowledging = True
             world.take_over()
