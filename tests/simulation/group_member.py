@@ -18,7 +18,7 @@ from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import RETRIABLE, ErrorCode
 from bmq.protocol.messages import consumer_group_heartbeat_request as heartbeat
 from bmq.protocol.messages import offset_commit_request, offset_fetch_request
-from tests.simulation.clients import Address, Client, Unhappy, expect
+from tests.simulation.clients import GROUP_KEY, Address, Client, Unhappy, expect, find_coordinator
 from tests.simulation.connection import Connection, Disconnected
 from tests.simulation.history import Violation
 from tests.simulation.late_requests import LATE_S
@@ -97,6 +97,7 @@ class GroupMember(Client):
 
     async def live(self) -> None:
         """Until cancelled. Raises Violation."""
+        await self.until_done(lambda: find_coordinator(self, GROUP, GROUP_KEY))
         while True:
             await self.until_done(self._round)
             await asyncio.sleep(HEARTBEAT_INTERVAL_S * self.rng.uniform(0.5, 1.0))

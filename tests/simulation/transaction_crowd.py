@@ -20,6 +20,7 @@ from tests.simulation.transactional_producer import Member, MustAbort, Refused, 
 
 GROUP = "copiers"
 TIMEOUTS_S = (1.5, 5.0, 20.0)
+SESSIONS_MS = (1_500, 6_000)  # of copying members: others take over while one stands still, or wait for it
 _COPIED_MAX = 6  # records in one transaction
 
 
@@ -40,7 +41,7 @@ class Habits:
     def of(cls, dice: random.Random) -> Habits:
         return cls(
             pause_rate=dice.choice((0.0, 0.05, 0.15)),
-            pause_s=dice.choice((0.5, 3.0)),
+            pause_s=dice.choice((0.5, 3.0, 8.0)),
             crash_rate=dice.choice((0.0, 0.03)),
             late_rate=dice.choice((0.0, 0.0, 0.05, 0.15)),
             commit_rate=dice.choice((0.5, 0.8, 1.0)),
@@ -252,6 +253,7 @@ class CopyingMember(Consumer):
         producer: TransactionalProducer,
     ) -> None:  # fmt: skip
         super().__init__(name, address, rng, group, partitions)
+        self.session_timeout_ms = rng.choice(SESSIONS_MS)
         self._copying = copying
         self._producer = producer
 

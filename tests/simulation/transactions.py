@@ -22,6 +22,7 @@ from tests.simulation.history import Violation
 from tests.simulation.transaction_chaos import TransactionChaos
 from tests.simulation.transaction_crowd import (
     GROUP,
+    SESSIONS_MS,
     TIMEOUTS_S,
     Copying,
     Habits,
@@ -60,6 +61,7 @@ class Transactions(Cluster):
     def _server_settings(self) -> dict[str, Any]:
         settings = super()._server_settings()
         settings["kafka"] |= {
+            "group.min.session.timeout.ms": str(min(SESSIONS_MS)),
             "transaction.state.log.num.partitions": "2",
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(int(CLEANUP_INTERVAL_S * 1000)),
         }
