@@ -112,7 +112,7 @@ class TransactionHistory:
             self.stable_offsets[partition] = max(self.stable_offsets[partition], offset)
 
     def aborted(self, transaction: Transaction) -> None:
-        """The abort was acknowledged, or the only commit that was ever sent was refused."""
+        """The abort was acknowledged, or nothing of it was ever sent."""
         if transaction.seen is not None:
             raise Violation(
                 f"{transaction.name} is aborted, and {transaction.seen!r} of it was read as committed before"

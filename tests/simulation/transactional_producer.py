@@ -324,7 +324,7 @@ class TransactionalProducer(Client):
     # --- the end
 
     async def commit(self) -> None:
-        """Raises Refused; then it may be committed all the same, unless this was the only commit that was sent."""
+        """Raises Refused; then it may be committed all the same: a proxy asks again when a coordinator is lost in the middle."""
         if not self._has_work:
             await self.abort()
             return
@@ -348,14 +348,7 @@ class TransactionalProducer(Client):
             self.late.send(ApiKey.END_TXN, 5 if self.is_bumping else 3, self._end_request(is_commit=True))
 
     async def _end(self, *, is_commit: bool) -> None:
-        attempts = 0
-
-        async def attempt() -> None:
-            nonlocal attempts
-            attempts += 1
-            await self._try_end(is_commit=is_commit, is_first=attempts == 1)
-
-        await self.until_done(attempt)
+        await self.until_done(lambda: self._try_end(is_commit=is_commit))
         self._started_s = None
 
     async def _renew(self) -> None:
@@ -372,13 +365,11 @@ class TransactionalProducer(Client):
             committed=is_commit,
         )
 
-    async def _try_end(self, *, is_commit: bool, is_first: bool) -> None:
+    async def _try_end(self, *, is_commit: bool) -> None:
         claim, identity = self._held(), self._identity
         known, was_fenced = identity.known(), identity.is_fenced(claim)
         version = 5 if self.is_bumping else self.rng.choice((1, 3, 4))
         answer = await self.request(ApiKey.END_TXN, version, self._end_request(is_commit=is_commit))
-        if answer.error_code in _REFUSED and is_first:
-            self._history.aborted(self.transaction)
         self._judge(answer.error_code)
         identity.passed(claim, was_fenced, "EndTxn")
         if self.is_bumping:
