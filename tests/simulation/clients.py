@@ -120,10 +120,10 @@ def expect(code: int, *fine: ErrorCode) -> None:
     raise Violation(f"unexpected error {ErrorCode(code).name}")
 
 
-async def create_topic(client: Client, partitions: int, configs: dict[str, str]) -> None:
+async def create_topic(client: Client, partitions: int, configs: dict[str, str], name: str = TOPIC) -> None:
     async def attempt() -> None:
         topic = create_topics_request.CreatableTopic(
-            name=TOPIC,
+            name=name,
             num_partitions=partitions,
             replication_factor=-1,
             configs=[create_topics_request.CreatableTopicConfig(name=k, value=v) for k, v in configs.items()],
@@ -259,7 +259,17 @@ async def fetch(
     return found
 
 
+async def find_coordinator(client: Client, key: str, key_type: int) -> None:
+    """As real clients do first; where the coordinator is does not matter here, anybody passes requests on.
+
+    Raises Disconnected, Unhappy.
+    """
+    request = find_coordinator_request.FindCoordinatorRequest(key=key, key_type=key_type)
+    expect((await client.request(ApiKey.FIND_COORDINATOR, 3, request)).error_code)
+
+
 LATEST, EARLIEST = -1, -2
+GROUP_KEY, TRANSACTION_KEY = 0, 1
 
 
 async def listed_offset(client: Client, partition: int, timestamp: int, *, leader_epoch: int = -1) -> int:
@@ -312,11 +322,7 @@ class Consumer(Client):
             await self.until_done(self._read_until_rebalance)
 
     async def _find(self) -> None:
-        """As real clients do first; where the coordinator is does not matter here, anybody passes requests on."""
-        found = await self.request(
-            ApiKey.FIND_COORDINATOR, 3, find_coordinator_request.FindCoordinatorRequest(key=self.GROUP, key_type=0)
-        )
-        expect(found.error_code)
+        await find_coordinator(self, self.GROUP, GROUP_KEY)
 
     async def _join(self) -> None:
         join = join_group_request.JoinGroupRequest(

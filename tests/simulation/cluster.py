@@ -78,10 +78,12 @@ class SomeNode:
 class Cluster:
     """The hosts, the store, the election service and the incarnations of the nodes."""
 
+    name = "cluster"  # of the kind of history: another one has other dice
+
     def __init__(self, seed: int, rates: FaultRates, is_looking_inside: bool = True) -> None:
         self.seed = seed
         self.rates = rates.draw(self._dice("rates"))
-        self.kind = ClusterKind.of(self._dice("kind"))
+        self.kind = self._kind()
         self.loop = VirtualTimeLoop(time_limit_s=TIME_LIMIT_S)
         self.loop.expected_failures = (AppendFailure,)
         self.network = Network(self.loop, self._dice("network"))
@@ -102,10 +104,16 @@ class Cluster:
         self._restarting: list[NodeProcess] = []
         self.nodes: dict[int, NodeProcess] = {}
         self.past: list[NodeProcess] = []
-        self._settings = self.kind.settings()
+        self._settings = self._server_settings()
+
+    def _kind(self) -> ClusterKind:
+        return ClusterKind.of(self._dice("kind"))
+
+    def _server_settings(self) -> dict[str, Any]:
+        return self.kind.settings()
 
     def _dice(self, purpose: str) -> random.Random:
-        return random.Random(f"cluster {self.seed} {purpose}")
+        return random.Random(f"{self.name} {self.seed} {purpose}")
 
     # --- nodes
 
@@ -306,11 +314,11 @@ class Cluster:
         """Every owner has begun to write, and stayed the owner for long enough to report it."""
 
         async def attempt() -> None:
-            before = self._newest_image().topics[TOPIC].partitions
+            before = self.newest_image().topics[TOPIC].partitions
             for partition in range(PARTITIONS):
                 await listed_offset(admin, partition, LATEST)
             await asyncio.sleep(REPORTS_WAIT_S)
-            after = self._newest_image().topics[TOPIC].partitions
+            after = self.newest_image().topics[TOPIC].partitions
             if [one.leader_epoch for one in before] != [one.leader_epoch for one in after]:
                 raise Unhappy("the balancer is at work")
 
@@ -318,7 +326,7 @@ class Cluster:
 
     async def _check_floors(self, admin: Client, ends: dict[int, int]) -> None:
         """After a quiet while the controller knows all of every log, and whoever is named next is told (rule 5)."""
-        image = self._newest_image()
+        image = self.newest_image()
         before = {partition.partition: partition for partition in image.topics[TOPIC].partitions}
         wanted = {
             number: [next(broker for broker in self.kind.brokers if broker != partition.leader)]
@@ -326,7 +334,7 @@ class Cluster:
         }
         await admin.until_done(lambda: move(admin, wanted))
         await admin.until_done(lambda: self._all_moved(before))
-        for partition in self._newest_image().topics[TOPIC].partitions:
+        for partition in self.newest_image().topics[TOPIC].partitions:
             end = ends[partition.partition]
             if partition.high_watermark_floor < end:
                 raise Violation(
@@ -334,10 +342,10 @@ class Cluster:
                 )
 
     async def _all_moved(self, before: dict[int, PartitionImage]) -> None:
-        for partition in self._newest_image().topics[TOPIC].partitions:
+        for partition in self.newest_image().topics[TOPIC].partitions:
             if partition.leader_epoch == before[partition.partition].leader_epoch:
                 raise Unhappy("not yet")
 
-    def _newest_image(self) -> MetadataImage:
+    def newest_image(self) -> MetadataImage:
         images = [node.server.image for node in self.nodes.values() if node.server is not None]
         return max(images, key=lambda image: image.offset)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from bmq.log.names import parse_epoch_directory, partition_directory
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 PARTITIONS = 3
 LONG_PAUSE_S = (7.0, 20.0)
 # How often each thing happens, compared with the others.
-KINDS = {
+KINDS: Mapping[str, float] = {
     "kill": 3,
     "kill_controller": 2,
     "kill_after_decision": 2,
@@ -55,7 +55,8 @@ KINDS = {
 class ClusterChaos:
     """`run` ends after the kind's number of rounds; what it began is over a few seconds later at most."""
 
-    def __init__(self, cluster: Cluster, dice: random.Random) -> None:
+    def __init__(self, cluster: Cluster, dice: random.Random, kinds: Mapping[str, float] = KINDS) -> None:
+        self._kinds = kinds
         self._cluster = cluster
         self._dice = dice
         self._loop = cluster.loop
@@ -63,12 +64,12 @@ class ClusterChaos:
 
     async def run(self) -> None:
         dice, kind = self._dice, self._cluster.kind
-        names = list(KINDS)
+        names = list(self._kinds)
         for _ in range(kind.rounds):
             await asyncio.sleep(dice.expovariate(1 / kind.between_s))
             self._cluster.check_now()
             self._cluster.troubles.maybe_begin()
-            name = dice.choices(names, weights=[KINDS[name] for name in names])[0]
+            name = dice.choices(names, weights=[self._kinds[name] for name in names])[0]
             action: Callable[[], Awaitable[None]] = getattr(self, f"_{name}")
             await action()
             if kind.is_deleting and dice.random() < 0.5:
@@ -313,13 +314,13 @@ class ClusterChaos:
             client.disconnect()
 
 
-async def move(client: Client, replicas: dict[int, list[int]]) -> None:
+async def move(client: Client, replicas: dict[int, list[int]], topic_name: str = TOPIC) -> None:
     """Name other replicas for partitions of the topic. Raises Disconnected, Unhappy."""
     partitions = [
         reassign.ReassignablePartition(partition_index=partition, replicas=wanted)
         for partition, wanted in replicas.items()
     ]
-    topics = [reassign.ReassignableTopic(name=TOPIC, partitions=partitions)]
+    topics = [reassign.ReassignableTopic(name=topic_name, partitions=partitions)]
     request = reassign.AlterPartitionReassignmentsRequest(timeout_ms=5_000, topics=topics)
     answer = await client.request(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, request)
     if answer.error_code:

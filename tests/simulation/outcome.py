@@ -41,6 +41,15 @@ class Outcome:
     records: int = 0
     commits: int = 0
     answers: int = 0
+    transactions_committed: int = 0
+    transactions_aborted: int = 0
+    transactions_unknown: int = 0  # whose client never heard of their end
+    zombies: int = 0  # clients that went on after another one had taken their place
+    producers_refused: int = 0  # told that they are not their id's producer any more
+    late_requests: int = 0  # that came after they were given up
+    copies: int = 0  # records that were copied exactly once
+    assignments: int = 0  # that members were told of
+    members_lost: int = 0  # told that they are none any more
     simulated_s: float = 0.0
     callbacks: int = 0
     violation: str | None = None
@@ -65,7 +74,10 @@ class Outcome:
             f"{self.rotten_tails} rotten tails, {self.committed_files} files left committed, "
             f"{self.raised_appends} raised appends, {self.full_appends} appends to a full store, "
             f"{self.plain_batches} plain batches, {self.acknowledged_batches} batches acknowledged, {self.records} records, "
-            f"{self.commits} commits, {self.answers} look-ups, {self.callbacks} callbacks, "
+            f"{self.commits} commits, {self.answers} look-ups, {self.transactions_committed} transactions committed, "
+            f"{self.transactions_aborted} aborted, {self.transactions_unknown} unknown, {self.copies} copies, "
+            f"{self.zombies} zombies, {self.producers_refused} producers refused, {self.late_requests} late requests, "
+            f"{self.assignments} assignments, {self.members_lost} members lost, {self.callbacks} callbacks, "
             f"{self.simulated_s:.3f} s simulated: {verdict}"
         )
 

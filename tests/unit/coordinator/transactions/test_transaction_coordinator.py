@@ -435,7 +435,7 @@ def test_a_shard_lost_in_the_middle_of_an_end() -> None:
             else:
                 world.log.fail_pending(E.NOT_LEADER_OR_FOLLOWER)
             assert (await asking)[0] == E.NOT_COORDINATOR
-            await asyncio.sleep(1)
+            await asyncio.sleep(0.5)
             assert not world.markers.tried, "a lost shard writes nothing"
             world.log.is_acknowledging = True
             world.take_over()
