@@ -97,10 +97,10 @@ def test_an_end_without_a_transaction(client: TransactionClient, neighbour: str)
 def test_partitions_that_cannot_be_added(client: TransactionClient, neighbour: str) -> None:
     name, topic = unique_name("tx"), neighbour
     identity = client.begun(name)
-    assert client.add(name, identity, {topic: [0, 99, -1], "nobody": [0]}) == {
-        topic: [E.operation_not_attempted, E.unknown_topic_or_partition, E.unknown_topic_or_partition],
-        "nobody": [E.unknown_topic_or_partition],
-    }
+    answer = client.add(name, identity, {topic: [0, 99, -1], "nobody": [0]})
+    assert answer["nobody"] == [E.unknown_topic_or_partition]
+    # Apache Kafka answers in any order.
+    assert sorted(answer[topic]) == [E.unknown_topic_or_partition] * 2 + [E.operation_not_attempted]
     for internal in (STATE_TOPIC, OFFSETS_TOPIC):
         assert client.add(name, identity, {internal: [0]}) == {internal: [E.topic_authorization_failed]}
     assert client.state(name) == "Empty"
@@ -231,8 +231,7 @@ def test_offsets_that_cannot_be_committed(client: TransactionClient, neighbour: 
 def test_hostile_filters(client: TransactionClient, neighbour: str) -> None:
     for pattern in ("((", "(?=a)", "(a)\\1"):
         assert client.listed(transactional_id_pattern=pattern).error_code is E.invalid_regular_expression
-    for pattern in ("(x+x+)+y", "(.*)*" * 500):
-        assert client.listed(transactional_id_pattern=pattern).error_code is E.none
+    assert client.listed(transactional_id_pattern="(x+x+)+y").error_code is E.none
     answer = client.listed(state_filters=("Sleeping", "ongoing"))
     assert set(answer.unknown_state_filters) == {"Sleeping", "ongoing"} and not answer.transaction_states
     assert not client.listed(duration_filter=2**62).transaction_states
@@ -240,10 +239,13 @@ def test_hostile_filters(client: TransactionClient, neighbour: str) -> None:
     assert client.described(LONGEST_ID[:-1])[0] is E.transactional_id_not_found
 
 
-@pytest.mark.bmq_only  # Apache Kafka does not come back from this one
-def test_a_pattern_that_would_take_all_memory(client: TransactionClient, neighbour: str) -> None:
+@pytest.mark.bmq_only  # Apache Kafka is busy for minutes
+def test_patterns_that_would_take_all_memory_or_time(client: TransactionClient, neighbour: str) -> None:
+    client.begun(LONGEST_ID)
     answer = client.listed(transactional_id_pattern="(((x{1000}){1000}){1000})")
     assert answer.error_code is E.invalid_regular_expression
+    for pattern in ("(.*)*" * 500, "((((x|b)*)*)*)*" * 100, ".*x.{500}c"):
+        assert client.listed(transactional_id_pattern=pattern).error_code is E.none
 
 
 def test_a_topic_of_an_open_transaction_is_deleted(
