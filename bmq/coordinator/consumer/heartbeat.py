@@ -207,7 +207,11 @@ def _said(member: ConsumerMember, beat: Beat) -> ConsumerMember:
     names, regex = asked.subscribed_topic_names, asked.subscribed_topic_regex
     timeout_ms = asked.rebalance_timeout_ms
     if (
-        names is regex is asked.rack_id is asked.server_assignor is member.classic is None
+        names is None
+        and regex is None
+        and asked.rack_id is None
+        and asked.server_assignor is None
+        and member.classic is None
         and timeout_ms == UNCHANGED_MS
         and (asked.instance_id is None or asked.instance_id == member.instance_id)
         and (beat.client_id, beat.client_host) == (member.client_id, member.client_host)
