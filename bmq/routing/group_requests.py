@@ -17,8 +17,9 @@ JoinGroup        of a known member takes the place of its first one. Without a m
                  repeated but answered COORDINATOR_NOT_AVAILABLE, and the client decides.
 LeaveGroup       a second one finds no such member, which is answered as success.
 ConsumerGroupHeartbeat, StreamsGroupHeartbeat  of a member are not repeated: its epoch may be the one before by then, which
-                 is only taken from a client that says what it owns. Clients say so after an error. Joining dynamically,
-                 and leaving, are.
+                 is only taken from a client that says what it owns. Clients say so after an error. That goes for a
+                 coordinator's word that it is none, too: it may have been one until then. Joining dynamically, and
+                 leaving, are.
 ConsumerGroupDescribe, StreamsGroupDescribe  change nothing.
 DeleteGroups, OffsetDelete  are not repeated: a second one would delete what was committed after the first. Instead the
                  coordinator is asked what is left. If nothing, that is success. Else the answer is REQUEST_TIMED_OUT,
@@ -144,6 +145,10 @@ class Leave(GroupRequest):
         return part
 
 
+# A coordinator that is lost in the middle says so, too, and the member's next epoch may be in the log.
+_LOST_IN_THE_MIDDLE: Final = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
 class ConsumerBeat(GroupRequest):
     """ConsumerGroupHeartbeat."""
 
@@ -155,6 +160,9 @@ class ConsumerBeat(GroupRequest):
         if asked.member_epoch == JOIN_EPOCH:
             return bool(asked.member_id) and asked.instance_id is None
         return asked.member_epoch < JOIN_EPOCH
+
+    def is_unsure(self, part: ConsumerGroupHeartbeatResponse) -> bool:
+        return part.error_code in _LOST_IN_THE_MIDDLE
 
     def refusal(self, group_id: str, code: ErrorCode) -> ConsumerGroupHeartbeatResponse:
         return ConsumerGroupHeartbeatResponse(error_code=code)
@@ -178,6 +186,9 @@ class StreamsBeat(GroupRequest):
     def is_repeatable(self) -> bool:
         asked: StreamsGroupHeartbeatRequest = self.request
         return asked.member_epoch <= JOIN_EPOCH
+
+    def is_unsure(self, part: StreamsGroupHeartbeatResponse) -> bool:
+        return part.error_code in _LOST_IN_THE_MIDDLE
 
     def refusal(self, group_id: str, code: ErrorCode) -> StreamsGroupHeartbeatResponse:
         return refused_heartbeat(code, code.name)

@@ -70,7 +70,7 @@ class ShardRequest(ABC):
         """The part of a key whose coordinator was not reached."""
 
     def is_unsure(self, part: Any) -> bool:
-        """Whether the coordinator does not know itself if it was carried out, and `check` can tell."""
+        """Whether the coordinator does not know itself if it was carried out; `check` can tell, or the client has to decide."""
         return False
 
     def repeated(self, part: Any) -> Any:

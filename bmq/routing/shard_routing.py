@@ -297,9 +297,10 @@ class ShardRouting:
             for places, answer in zip(by_owner.values(), answers, strict=True):
                 for place, part in zip(places, answer.parts, strict=True):
                     parts[place] = asked.repeated(part) if place in maybe_done else part
-                    if asked.code(part) in MOVING or (place not in maybe_done and asked.is_unsure(part)):
+                    is_unsure = not answer.is_refused and asked.is_unsure(part)
+                    if asked.code(part) in MOVING or (place not in maybe_done and is_unsure):
                         moved.append(place)
-                        if answer.is_lost or asked.is_unsure(part):
+                        if answer.is_lost or is_unsure:
                             maybe_done.add(place)
                             check = asked.check()
             if not moved or (maybe_done and not asked.is_repeatable):
@@ -329,8 +330,9 @@ class ShardRouting:
             )
         except BmqError as error:
             code = _told(error)
-            return _Answer([asked.refusal(key, code) for key in keys], isinstance(error, LinkLost))
-        return _Answer(asked.parts(response), is_lost=False)
+            is_lost = isinstance(error, LinkLost)
+            return _Answer([asked.refusal(key, code) for key in keys], is_lost, is_refused=not is_lost)
+        return _Answer(asked.parts(response), is_lost=False, is_refused=False)
 
     async def _send(
         self,
@@ -432,10 +434,11 @@ class ShardRouting:
 
 
 class _Answer(NamedTuple):
-    """`is_lost`: what came of it is not known."""
+    """`is_lost`: what came of it is not known; `is_refused`: no coordinator has seen it."""
 
     parts: Sequence[Any]
     is_lost: bool
+    is_refused: bool
 
 
 class _Patience:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -92,6 +93,28 @@ def test_what_is_sent_again_when_an_answer_was_lost(epoch: int, fields: dict[str
         assert answer.error_code == code
         if epoch < 0:
             assert (answer.member_id, answer.member_epoch) == ("A", -1)
+
+    told(story)
+
+
+def test_a_heartbeat_that_its_coordinator_wrote_and_could_not_answer_is_not_sent_again() -> None:
+    """Its member would be told that it is fenced, for the epoch that it has not heard of."""
+
+    async def story(cluster: GroupCluster, client: GroupClient) -> None:
+        group_id = cluster.group_at(2)
+        await beat(client, group_id, "A", 0)
+        log = cluster.logs[cluster.shard(group_id)]
+        log.is_acknowledging = False
+        cluster.clock.advance(5_000)  # a new assignment is due
+        changed = {"subscribed_topic_names": ["t", "u"], "rebalance_timeout_ms": 60_000}
+        asked = asyncio.create_task(beat(client, group_id, "A", 2, **changed))
+        await asyncio.sleep(0.1)
+        cluster.move(cluster.shard(group_id), 3)
+        log.acknowledge()
+        log.is_acknowledging = True
+        assert (await asked).error_code == ErrorCode.NOT_COORDINATOR
+        answer = await beat(client, group_id, "A", 2, topic_partitions=(), **changed)
+        assert (answer.error_code, answer.member_epoch) == (0, 3)
 
     told(story)
 
