@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Awaitable, Sequence
+from typing import Any, Final, Protocol, TypeVar
 from uuid import UUID
 
 from bmq.coordinator.config import CoordinatorConfig
@@ -38,8 +38,22 @@ from bmq.protocol.messages.sync_group_request import SyncGroupRequest
 from bmq.protocol.messages.sync_group_response import SyncGroupResponse
 from bmq.protocol.request_context import RequestContext
 
+T = TypeVar("T")
 AUTHORIZED_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 """READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS (AclOperation's numbers): there are no ACLs to say less."""
+
+
+async def refused_by_owner(shard: GroupShard, answer: Awaitable[T]) -> T:
+    """The answer to a heartbeat, or its error if the shard is still ours (rule 15); else KafkaError NOT_COORDINATOR.
+
+    A member that is refused lets go of all it has, and one that hears of no such group gives up for good; a former owner
+    knows neither who has joined since nor which epochs were given.
+    """
+    try:
+        return await answer
+    except KafkaError:
+        await shard.prove()
+        raise
 
 
 class Dice(Protocol):
@@ -91,9 +105,6 @@ class ConsumerApi(TxnOffsetApi):
         group_id = request.group_id
         is_joining = request.member_epoch == JOIN_EPOCH
         shard = await self._shard_for_heartbeat(group_id, is_joining=is_joining)
-        if not is_joining and shard.consumer.find(group_id) is None:
-            # A client that hears of no such group gives up for good: only who still owns the shard may say so.
-            await shard.prove()
         # Kafka shows hosts as Java's InetAddress does, with a slash in front; tools expect it.
         beat = Beat(
             request,
@@ -105,7 +116,7 @@ class ConsumerApi(TxnOffsetApi):
         def decide(draft: Draft, around: Surroundings) -> ConsumerGroupHeartbeatResponse:
             return heartbeat(draft, beat, around)
 
-        answer = await shard.consumer.decide(group_id, decide, may_overtake=True)
+        answer = await refused_by_owner(shard, shard.consumer.decide(group_id, decide, may_overtake=True))
         shard.consumer.resolve_if_due(group_id)
         return answer
 

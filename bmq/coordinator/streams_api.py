@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bmq.coordinator.consumer_api import AUTHORIZED_OPERATIONS, ConsumerApi
+from bmq.coordinator.consumer_api import AUTHORIZED_OPERATIONS, ConsumerApi, refused_by_owner
 from bmq.coordinator.group_shard import GroupShard
 from bmq.coordinator.log_errors import coordinator_error
 from bmq.coordinator.streams.description import described
@@ -40,14 +40,11 @@ class StreamsApi(ConsumerApi):
         group_id = request.group_id
         is_joining = request.member_epoch == JOIN_EPOCH
         shard = await self._shard_for_heartbeat(group_id, is_joining=is_joining)
-        if not is_joining and shard.streams.find(group_id) is None:
-            # A client that hears of no such group gives up for good: only who still owns the shard may say so.
-            await shard.prove()
 
         def decide(draft: StreamsDraft, around: StreamsSurroundings) -> Answered:
             return heartbeat(draft, beat, around)
 
-        answered = await shard.streams.decide(group_id, decide, may_overtake=True)
+        answered = await refused_by_owner(shard, shard.streams.decide(group_id, decide, may_overtake=True))
         shard.streams.create_missing(group_id, answered.missing)
         return answered.response
 

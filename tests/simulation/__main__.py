@@ -96,6 +96,34 @@ FLOORS: Mapping[str, Mapping[str, float]] = {
         "commits": 20,
         "answers": 60,
     },
+    "transactions": {
+        "kills": 1,
+        "pauses": 0.7,
+        "hand_overs": 1,
+        "cuts": 1.5,
+        "moves": 6,
+        "acknowledged_batches": 60,
+        "answers": 30,
+        "transactions_committed": 15,
+        "transactions_aborted": 3,
+        "transactions_unknown": 2,
+        "copies": 8,
+        "zombies": 3,
+        "producers_refused": 3,
+        "late_requests": 1,
+    },
+    "consumers": {
+        "kills": 1,
+        "pauses": 0.4,
+        "hand_overs": 1,
+        "cuts": 0.7,
+        "moves": 4,
+        "topics_made": 0.7,
+        "commits": 40,
+        "answers": 4,
+        "assignments": 6,
+        "members_lost": 0.2,
+    },
 }
 FLOORS_FROM_SEEDS = 20  # fewer may be quiet by chance
 
@@ -152,7 +180,7 @@ def main() -> int:
         "--history",
         choices=sorted(HISTORIES),
         action="append",
-        help="only this kind; default: all, the cluster with even seeds",
+        help="only this kind; default: owners, servers and one kind of cluster",
     )
     parser.add_argument(
         "--fault", type=one_rate, action="append", default=[], metavar="NAME=RATE", help="for all seeds"

@@ -50,7 +50,7 @@ class MemberHabits:
     @classmethod
     def of(cls, dice: random.Random) -> MemberHabits:
         return cls(
-            hang_rate=dice.choice((0.0, 0.01, 0.03)),
+            hang_rate=dice.choice((0.0, 0.03, 0.1)),
             late_rate=dice.choice((0.0, 0.3, 0.6)),
             slow_rate=dice.choice((0.0, 0.1)),
             life_s=dice.choice((4.0, 10.0, 30.0)),

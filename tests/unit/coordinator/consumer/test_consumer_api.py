@@ -256,6 +256,19 @@ async def test_a_fenced_owner_does_not_say_that_there_is_no_group(cluster: Clust
     await heir.coordinator.close()
 
 
+async def test_a_fenced_owner_refuses_no_member(cluster: Cluster) -> None:
+    """It knows neither who has joined since nor which epochs were given."""
+    await join(cluster, "A")
+    heir = cluster.take_over()
+    await join(heir, "B")
+    assert (await beat(heir, "A", 2)).error_code == 0
+    assert (await beat(heir, "A", 2, [0, 1])).member_epoch == 3
+    for member_id, epoch in (("A", 3), ("B", 3)):
+        assert (await beat(cluster, member_id, epoch)).error_code == ErrorCode.NOT_COORDINATOR
+        assert (await beat(heir, member_id, epoch)).error_code == 0
+    await heir.coordinator.close()
+
+
 async def test_who_waits_is_sent_to_the_next_owner(cluster: Cluster) -> None:
     await settled(cluster, "A")
     log = cluster.log_of("g")
