@@ -376,6 +376,11 @@ def test_what_is_set_for_a_group_is_shown_in_front_of_the_brokers(cluster: Clust
         "consumer.assignment.interval.ms": ("1000", ConfigSource.DEFAULT),
         "consumer.heartbeat.interval.ms": ("5000", ConfigSource.DEFAULT),
         "consumer.session.timeout.ms": ("45000", ConfigSource.DEFAULT),
+        "streams.assignment.interval.ms": ("1000", ConfigSource.DEFAULT),
+        "streams.heartbeat.interval.ms": ("5000", ConfigSource.DEFAULT),
+        "streams.initial.rebalance.delay.ms": ("3000", ConfigSource.DEFAULT),
+        "streams.num.standby.replicas": ("0", ConfigSource.DEFAULT),
+        "streams.session.timeout.ms": ("45000", ConfigSource.DEFAULT),
     }
     assert alter(cluster, incremental(GROUP, "g", ("consumer.session.timeout.ms", SET, " 50000 ")))[0] == 0
     after = configs_of(cluster, GROUP, "g")["consumer.session.timeout.ms"]
