@@ -1,7 +1,8 @@
 """Which Kafka APIs and versions this server speaks: the one table everything else asks.
 
-Ranges are Kafka 4.4's. `schema_min` … `schema_max` is what kio 0.6 has schemas for (Kafka 4.3), from which the modules in
-messages/ are generated; tools/later_fields.py adds what 4.4 added. Source: message/*.json `validVersions` of Apache Kafka.
+Ranges are Kafka 4.4's, those of streams groups 4.3's. `schema_min` … `schema_max` is what kio 0.6 has schemas for (Kafka
+4.3), from which the modules in messages/ are generated; tools/later_fields.py adds what 4.4 added. Source: message/*.json
+`validVersions` of Apache Kafka.
 """
 
 from dataclasses import dataclass

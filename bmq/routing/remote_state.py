@@ -122,9 +122,10 @@ class RemoteState:
         return self._epochs.end_offset_for(leader_epoch, self.high_watermark)
 
     def clear(self) -> None:
-        """Let go of the batches."""
+        """Let go of the batches, and of all aborted transactions: readers on their way have to ask for those."""
         self._tail.clear()
         self._aborted = AbortedTransactions()
+        self.aborted_from_offset = _END
 
     def _offsets(self) -> tuple[int, int, int, int]:
         return self.log_start_offset, self.high_watermark, self.last_stable_offset, self.log_end_offset

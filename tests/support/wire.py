@@ -31,6 +31,7 @@ KAFKA_STORAGE_ERROR = 56
 EARLIEST_TIMESTAMP = -2
 LATEST_TIMESTAMP = -1
 
+TRANSACTIONAL = 1 << 4  # a bit of a batch's attributes
 TIMESTAMP_MS = 1_700_000_000_000
 
 
@@ -71,11 +72,21 @@ def record_batch(
     base_sequence: int = -1,
     magic: int = 2,
     crc_error: int = 0,
+    is_transactional: bool = False,
 ) -> bytes:
     """An uncompressed record batch v2. A `crc_error` other than 0 is xor-ed into its checksum."""
     count = len(values)
+    attributes = TRANSACTIONAL if is_transactional else 0
     checked = struct.pack(
-        ">hiqqqhii", 0, count - 1, TIMESTAMP_MS, TIMESTAMP_MS, producer_id, producer_epoch, base_sequence, count
+        ">hiqqqhii",
+        attributes,
+        count - 1,
+        TIMESTAMP_MS,
+        TIMESTAMP_MS,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        count,
     ) + b"".join(record(index, value) for index, value in enumerate(values))
     crc = crc32c.crc32c(checked) ^ crc_error
     after_length = struct.pack(">ibI", -1, magic, crc) + checked

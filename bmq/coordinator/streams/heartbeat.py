@@ -253,11 +253,10 @@ def _response(
     configured: ConfiguredTopology,
 ) -> StreamsGroupHeartbeatResponse:
     asked = beat.request
-    is_full = asked.rebalance_timeout_ms != UNCHANGED_MS and beat.owned is not None
     is_told = (
         asked.member_epoch == JOIN_EPOCH
-        or is_full  # after an error it wants to be told everything
-        or asked.member_epoch != member.epoch
+        # After an error it says what it owns: it may not have heard what it was told.
+        or (beat.owned is not None and beat.owned != member.tasks.without_epochs)
         or before is None
         or before.tasks.without_epochs != member.tasks.without_epochs
     )

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from confluent_kafka import IsolationLevel
+from confluent_kafka import IsolationLevel, Producer
 
 from tests.e2e.cluster.conftest import TopicMaker
 from tests.e2e.cluster.test_groups_failover import java_hash
@@ -49,7 +49,7 @@ class Load:
 
     def go_on(self, transactions: int = 8) -> None:
         """Return once each has committed so many more, and every last stable offset has moved. Raises AssertionError."""
-        stable = {topic: self._stable(topic) for topic in self.writers}
+        before = {topic: stable(self.cluster, topic, PARTITIONS) for topic in self.writers}
         targets = {topic: len(writer.committed) + transactions for topic, writer in self.writers.items()}
 
         def reached() -> bool:
@@ -59,16 +59,18 @@ class Load:
 
         def moved() -> bool:
             return all(
-                now > before
+                now > then
                 for topic in self.writers
-                for now, before in zip(self._stable(topic), stable[topic], strict=True)
+                for now, then in zip(stable(self.cluster, topic, PARTITIONS), before[topic], strict=True)
             )
 
         eventually(reached, GO_ON_WAIT_S, f"each producer commits {transactions} more transactions")
         eventually(moved, GO_ON_WAIT_S, "the last stable offsets move")
 
-    def _stable(self, topic: str) -> list[int]:
-        return end_offsets(self.cluster.bootstrap, topic, PARTITIONS, IsolationLevel.READ_COMMITTED)
+
+def stable(cluster: BmqCluster, topic: str, partitions: int) -> list[int]:
+    """The last stable offsets."""
+    return end_offsets(cluster.bootstrap, topic, partitions, IsolationLevel.READ_COMMITTED)
 
 
 @contextmanager
@@ -132,6 +134,30 @@ def test_the_coordinators_node_dies(cluster: BmqCluster, make_topic: TopicMaker,
     with writing(cluster, make_topic, classes) as load:
         for writer in load.writers.values():
             kill_each(load, [coordinator_of(cluster, writer)])
+
+
+def test_a_transaction_whose_client_and_coordinator_die_is_aborted(cluster: BmqCluster, make_topic: TopicMaker) -> None:
+    """Nobody asks the next coordinator for anything."""
+    topic, transactional_id = make_topic(cluster), unique_name("left")
+    producer = Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": 3_000,
+            "log_level": 0,
+        }
+    )
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"left open", partition=0)
+    assert producer.flush(30) == 0
+    victim = cluster.owner_of(STATE_TOPIC, shard_of(cluster, transactional_id))
+    victim.kill()
+    producer.purge()
+    del producer  # and its threads
+    # The last stable offset comes to the marker's end.
+    eventually(lambda: stable(cluster, topic, 1) == [2], GO_ON_WAIT_S, "the next coordinator aborts")
+    assert committed_values(cluster.bootstrap, topic, 1) == {0: []}
 
 
 def test_an_owner_of_data_dies(cluster: BmqCluster, make_topic: TopicMaker, classes: Path) -> None:

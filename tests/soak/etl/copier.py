@@ -4,7 +4,8 @@
 
 INSTANCE `-`: no static member. Prints lines: the time (wall ms), a word, more. Words: `ready`; `assigned`, `revoked`;
 `committed RECORDS MS`; `aborted RECORDS MS why`, on purpose; `refused RECORDS MS why`, aborted for an error; `slow why`, a
-call that is made again; `fatal why`, the last one.
+call that is made again; `evicted why` and `fatal why`, the last ones. A static member is evicted when it came back in a
+rebalance in which the group's coordinator died, as with Apache Kafka: its new member id is in the log when the rebalance is over.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, Final
 from confluent_kafka import (
     OFFSET_BEGINNING,
     Consumer,
+    KafkaError,
     KafkaException,
     Message,
     Producer,
@@ -190,13 +192,18 @@ def _number(value: int | None) -> int:
     return value
 
 
+def is_eviction(error: KafkaError) -> bool:
+    """As a fatal error of the consumer it has another code, and the same words."""
+    return error.code() == KafkaError.FENCED_INSTANCE_ID or "group.instance.id" in error.str()
+
+
 def main() -> int:
     copier = Copier(*sys.argv[1:])
     signal.signal(signal.SIGTERM, copier.end)
     try:
         copier.run()
     except KafkaException as error:
-        say("fatal", error)
+        say("evicted" if is_eviction(error.args[0]) else "fatal", error)
         return 1
     return 0
 

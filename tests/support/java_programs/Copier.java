@@ -91,6 +91,9 @@ public final class Copier {
                     copy(records, producer, consumer, target, random.nextInt(ABORTED_EACH) == 0);
                 }
             }
+        } catch (FencedInstanceIdException error) {
+            say("evicted", described(error));
+            code = 1;
         } catch (Exception error) {
             say("fatal", described(error));
             code = 1;

@@ -372,11 +372,17 @@ GROUP = 32
 
 def test_what_is_set_for_a_group_is_shown_in_front_of_the_brokers(cluster: Cluster) -> None:
     before = configs_of(cluster, GROUP, "g")
-    assert {name: (c.value, c.config_source) for name, c in before.items()} == {
-        "consumer.assignment.interval.ms": ("1000", ConfigSource.DEFAULT),
-        "consumer.heartbeat.interval.ms": ("5000", ConfigSource.DEFAULT),
-        "consumer.session.timeout.ms": ("45000", ConfigSource.DEFAULT),
+    assert {name: c.value for name, c in before.items()} == {
+        "consumer.assignment.interval.ms": "1000",
+        "consumer.heartbeat.interval.ms": "5000",
+        "consumer.session.timeout.ms": "45000",
+        "streams.assignment.interval.ms": "1000",
+        "streams.heartbeat.interval.ms": "5000",
+        "streams.initial.rebalance.delay.ms": "3000",
+        "streams.num.standby.replicas": "0",
+        "streams.session.timeout.ms": "45000",
     }
+    assert {config.config_source for config in before.values()} == {ConfigSource.DEFAULT}
     assert alter(cluster, incremental(GROUP, "g", ("consumer.session.timeout.ms", SET, " 50000 ")))[0] == 0
     after = configs_of(cluster, GROUP, "g")["consumer.session.timeout.ms"]
     assert (after.value, after.config_source, after.read_only) == ("50000", ConfigSource.DYNAMIC_GROUP, False)

@@ -185,3 +185,18 @@ def test_a_marker_goes_to_the_owner(code: ErrorCode) -> None:
         assert (one.transaction_result, one.transaction_version) == (True, 2)
 
     run()
+
+
+@on_cluster()
+async def test_a_log_that_has_moved_does_not_say_that_nothing_was_aborted(cluster: Cluster) -> None:
+    """A read of the store may have begun before: its reader asks for what it has to leave out when it is through."""
+    use_verifier(cluster)
+    log = await opened(cluster)
+    assert (await send(log)).error_code is ErrorCode.NONE
+    await (await cluster.nodes[2].log()).write_marker(marker())
+    await log.prove_ownership()
+    end_offset = log.last_stable_offset
+    assert log.aborted_transactions(0, end_offset) == [AbortedTransaction(P, 0)]
+    log.retire()
+    assert log.aborted_transactions(0, end_offset) is None
+    assert await refusal(log.find_aborted_transactions(0, end_offset)) is ErrorCode.NOT_LEADER_OR_FOLLOWER

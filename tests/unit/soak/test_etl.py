@@ -6,10 +6,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.soak.etl.comparison import compare
+from tests.soak.etl.copier import is_eviction
 from tests.soak.etl.crew import Copier, work_of
 from tests.soak.etl.plan import FAULT_PAUSE_S, LASTS_S, MOVED, Kind, plan
 
@@ -85,3 +87,12 @@ def test_what_copiers_said_is_added_up(tmp_path: Path) -> None:
     assert work.gap_s == 7.0
     assert work.refused == Counter({"librdkafka: some error": 1})
     assert work.fatal == ["copier-0-librdkafka at 9.800: fenced"]
+
+
+def test_an_evicted_static_member_is_told_from_a_fenced_producer() -> None:
+    assert is_eviction(KafkaError(KafkaError.FENCED_INSTANCE_ID))
+    words = "Fatal consumer error: Broker: Static consumer fenced by other consumer with same group.instance.id"
+    assert is_eviction(KafkaError(KafkaError._FATAL, words, True))
+    assert not is_eviction(
+        KafkaError(KafkaError._FENCED, "Local: This instance has been fenced by a newer instance", True)
+    )

@@ -289,11 +289,11 @@ class ConsumerGroupHistory(RuleBasedStateMachine):
         if self.bench.group is None:
             return
         self.expressions_are_resolved()
-        for member_id in list(self.bench.group.members):
-            if member_id not in self.clients and self.bench.group is not None:
-                self.put_out(member_id, TimerKind.SESSION, -1)
         for _ in range(12):
             self.bench.now_ms += 20_000
+            for member_id in list(self.bench.group.members) if self.bench.group else []:
+                if member_id not in self.clients and self.bench.group is not None:
+                    self.put_out(member_id, TimerKind.SESSION, -1)  # its client was sent away
             for client in list(self.clients.values()):
                 client.owned -= client.revoking
                 client.is_told = client.is_told and not client.revoking
