@@ -10,17 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from struct import Struct
-from struct import error as struct_error
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
-from bmq.protocol.errors import MalformedMessage
-from bmq.protocol.formats import Format, FormatField, codec_of
-from bmq.protocol.wire import Buffer
-
-_INT16: Final = Struct(">h")
-_VERSION: Final = 0
+from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.record_types import RecordTypes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,62 +215,21 @@ _REGEX: Final = _value_format(
     FormatField("version", "int64"),
     FormatField("timestamp_ms", "int64"),
 )
-_FORMATS: Final[dict[int, tuple[Format, Format | None]]] = {
-    3: (_key_format(EpochKey, "group"), _EPOCH),
-    4: (_key_format(TopicsKey, "group"), None),
-    5: (_key_format(MemberKey, "group", "member_id"), _MEMBER),
-    6: (_key_format(TargetEpochKey, "group"), _TARGET_EPOCH),
-    7: (_key_format(TargetKey, "group", "member_id"), _TARGET),
-    8: (_key_format(CurrentKey, "group", "member_id"), _CURRENT),
-    16: (_key_format(RegexKey, "group", "regex"), _REGEX),
-}
-_TYPES: Final[dict[type, int]] = {key.message_class: number for number, (key, _) in _FORMATS.items()}
-_VALUES: Final[dict[type, Format]] = {value.message_class: value for _, value in _FORMATS.values() if value is not None}
+_RECORDS: Final[RecordTypes[ConsumerKey, ConsumerValue]] = RecordTypes(
+    "a consumer group",
+    {
+        3: (_key_format(EpochKey, "group"), _EPOCH),
+        4: (_key_format(TopicsKey, "group"), None),
+        5: (_key_format(MemberKey, "group", "member_id"), _MEMBER),
+        6: (_key_format(TargetEpochKey, "group"), _TARGET_EPOCH),
+        7: (_key_format(TargetKey, "group", "member_id"), _TARGET),
+        8: (_key_format(CurrentKey, "group", "member_id"), _CURRENT),
+        16: (_key_format(RegexKey, "group", "regex"), _REGEX),
+    },
+)
 
-
-def encode_key(key: ConsumerKey) -> bytes:
-    """The record key. Raises struct.error for a name too long for Kafka's format."""
-    number = _TYPES[type(key)]
-    return _encode(_FORMATS[number][0], number, key)
-
-
-def encode_value(value: ConsumerValue) -> bytes:
-    """The record value."""
-    return _encode(_VALUES[type(value)], _VERSION, value)
-
-
-def is_consumer_key(key_type: int) -> bool:
-    """Whether record keys of this type are read here."""
-    return key_type in _FORMATS
-
-
-def decode_key(data: Buffer) -> ConsumerKey:
-    """What a record key names. Raises MalformedMessage, also for a type that is not read here."""
-    try:
-        key_type: int = _INT16.unpack_from(data)[0]
-    except struct_error as error:
-        raise MalformedMessage(f"a record key of {len(data)} bytes has no type") from error
-    if key_type not in _FORMATS:
-        raise MalformedMessage(f"a record key of type {key_type} is not one of a consumer group")
-    key: ConsumerKey = codec_of(_FORMATS[key_type][0], 0).read(data, _INT16.size)
-    return key
-
-
-def decode_value(key: ConsumerKey, data: Buffer | None) -> ConsumerValue | None:
-    """The value that belongs to a key; None for a tombstone, and for what a TopicsKey has.
-
-    Raises MalformedMessage, also for a version that is not known.
-    """
-    value_format = _FORMATS[_TYPES[type(key)]][1]
-    if data is None or value_format is None:
-        return None
-    if len(data) < _INT16.size or _INT16.unpack_from(data)[0] != _VERSION:
-        raise MalformedMessage(f"{value_format.message_class.__name__} of unknown version")
-    value: ConsumerValue = codec_of(value_format, _VERSION).read(data, _INT16.size)
-    return value
-
-
-def _encode(record_format: Format, prefix: int, message: Any) -> bytes:
-    out = bytearray(_INT16.pack(prefix))
-    codec_of(record_format, 0).write(out, message)
-    return bytes(out)
+encode_key = _RECORDS.encode_key
+encode_value = _RECORDS.encode_value
+decode_key = _RECORDS.decode_key
+decode_value = _RECORDS.decode_value
+is_consumer_key = _RECORDS.has

@@ -9,16 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from struct import Struct
-from struct import error as struct_error
-from typing import Any, Final
+from typing import Final
 
-from bmq.protocol.errors import MalformedMessage
-from bmq.protocol.formats import Format, FormatField, codec_of
-from bmq.protocol.wire import Buffer
-
-_INT16: Final = Struct(">h")
-_VERSION: Final = 0
+from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.record_types import RecordTypes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,58 +275,20 @@ _SUBTOPOLOGY: Final = _value_format(
     _list("copartition_groups", _COPARTITION_GROUP),
 )
 _TOPOLOGY: Final = _value_format(TopologyValue, FormatField("epoch", "int32"), _list("subtopologies", _SUBTOPOLOGY))
-_FORMATS: Final[dict[int, tuple[Format, Format]]] = {
-    17: (_key_format(EpochKey, "group"), _EPOCH),
-    19: (_key_format(MemberKey, "group", "member_id"), _MEMBER),
-    20: (_key_format(TargetEpochKey, "group"), _TARGET_EPOCH),
-    21: (_key_format(TargetKey, "group", "member_id"), _TARGET),
-    22: (_key_format(CurrentKey, "group", "member_id"), _CURRENT),
-    23: (_key_format(TopologyKey, "group"), _TOPOLOGY),
-}
-_TYPES: Final[dict[type, int]] = {key.message_class: number for number, (key, _) in _FORMATS.items()}
-_VALUES: Final[dict[type, Format]] = {value.message_class: value for _, value in _FORMATS.values()}
+_RECORDS: Final[RecordTypes[StreamsKey, StreamsValue]] = RecordTypes(
+    "a streams group",
+    {
+        17: (_key_format(EpochKey, "group"), _EPOCH),
+        19: (_key_format(MemberKey, "group", "member_id"), _MEMBER),
+        20: (_key_format(TargetEpochKey, "group"), _TARGET_EPOCH),
+        21: (_key_format(TargetKey, "group", "member_id"), _TARGET),
+        22: (_key_format(CurrentKey, "group", "member_id"), _CURRENT),
+        23: (_key_format(TopologyKey, "group"), _TOPOLOGY),
+    },
+)
 
-
-def encode_key(key: StreamsKey) -> bytes:
-    """The record key. Raises struct.error for a name too long for Kafka's format."""
-    number = _TYPES[type(key)]
-    return _encode(_FORMATS[number][0], number, key)
-
-
-def encode_value(value: StreamsValue) -> bytes:
-    """The record value. Raises struct.error for a number too large for Kafka's format."""
-    return _encode(_VALUES[type(value)], _VERSION, value)
-
-
-def is_streams_key(key_type: int) -> bool:
-    """Whether record keys of this type are read here."""
-    return key_type in _FORMATS
-
-
-def decode_key(data: Buffer) -> StreamsKey:
-    """What a record key names. Raises MalformedMessage, also for a type that is not read here."""
-    try:
-        key_type: int = _INT16.unpack_from(data)[0]
-    except struct_error as error:
-        raise MalformedMessage(f"a record key of {len(data)} bytes has no type") from error
-    if key_type not in _FORMATS:
-        raise MalformedMessage(f"a record key of type {key_type} is not one of a streams group")
-    key: StreamsKey = codec_of(_FORMATS[key_type][0], 0).read(data, _INT16.size)
-    return key
-
-
-def decode_value(key: StreamsKey, data: Buffer | None) -> StreamsValue | None:
-    """The value that belongs to a key; None for a tombstone. Raises MalformedMessage, also for an unknown version."""
-    value_format = _FORMATS[_TYPES[type(key)]][1]
-    if data is None:
-        return None
-    if len(data) < _INT16.size or _INT16.unpack_from(data)[0] != _VERSION:
-        raise MalformedMessage(f"{value_format.message_class.__name__} of unknown version")
-    value: StreamsValue = codec_of(value_format, _VERSION).read(data, _INT16.size)
-    return value
-
-
-def _encode(record_format: Format, prefix: int, message: Any) -> bytes:
-    out = bytearray(_INT16.pack(prefix))
-    codec_of(record_format, 0).write(out, message)
-    return bytes(out)
+encode_key = _RECORDS.encode_key
+encode_value = _RECORDS.encode_value
+decode_key = _RECORDS.decode_key
+decode_value = _RECORDS.decode_value
+is_streams_key = _RECORDS.has

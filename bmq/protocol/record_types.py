@@ -1,0 +1,74 @@
+"""Records whose keys begin with their type, as those of the newer groups in `__consumer_offsets` (KIP-848, KIP-1071).
+
+A key is its type as int16 and the classic form of its fields; a value is version 0 as int16 and the flexible form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from struct import Struct
+from struct import error as struct_error
+from typing import Any, Final, Generic, TypeVar
+
+from bmq.protocol.errors import MalformedMessage
+from bmq.protocol.formats import Format, codec_of
+from bmq.protocol.wire import Buffer
+
+VALUE_VERSION: Final = 0
+_INT16: Final = Struct(">h")
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class RecordTypes(Generic[K, V]):
+    """`owner`: whose they are, as errors say it. `formats`: by key type, the formats of key and value; None: has no value."""
+
+    def __init__(self, owner: str, formats: Mapping[int, tuple[Format, Format | None]]) -> None:
+        self._owner = owner
+        self.formats = formats
+        self._types = {key.message_class: number for number, (key, _) in formats.items()}
+        self._values = {value.message_class: value for _, value in formats.values() if value is not None}
+
+    def has(self, key_type: int) -> bool:
+        """Whether record keys of this type are read here."""
+        return key_type in self.formats
+
+    def encode_key(self, key: K) -> bytes:
+        """The record key. Raises struct.error for a name too long for Kafka's format."""
+        number = self._types[type(key)]
+        return _encode(self.formats[number][0], number, key)
+
+    def encode_value(self, value: V) -> bytes:
+        """The record value. Raises struct.error for a number too large for Kafka's format."""
+        return _encode(self._values[type(value)], VALUE_VERSION, value)
+
+    def decode_key(self, data: Buffer) -> K:
+        """What a record key names. Raises MalformedMessage, also for a type that is not read here."""
+        try:
+            key_type: int = _INT16.unpack_from(data)[0]
+        except struct_error as error:
+            raise MalformedMessage(f"a record key of {len(data)} bytes has no type") from error
+        if key_type not in self.formats:
+            raise MalformedMessage(f"a record key of type {key_type} is not one of {self._owner}")
+        key: K = codec_of(self.formats[key_type][0], 0).read(data, _INT16.size)
+        return key
+
+    def decode_value(self, key: K, data: Buffer | None) -> V | None:
+        """The value that belongs to a key; None for a tombstone, and for a key that has none.
+
+        Raises MalformedMessage, also for a version that is not known.
+        """
+        value_format = self.formats[self._types[type(key)]][1]
+        if data is None or value_format is None:
+            return None
+        if len(data) < _INT16.size or _INT16.unpack_from(data)[0] != VALUE_VERSION:
+            raise MalformedMessage(f"{value_format.message_class.__name__} of unknown version")
+        value: V = codec_of(value_format, VALUE_VERSION).read(data, _INT16.size)
+        return value
+
+
+def _encode(record_format: Format, prefix: int, message: Any) -> bytes:
+    out = bytearray(_INT16.pack(prefix))
+    codec_of(record_format, 0).write(out, message)
+    return bytes(out)
