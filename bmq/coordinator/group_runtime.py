@@ -30,6 +30,7 @@ from bmq.coordinator.topics import CurrentTopics, TopicChanges
 from bmq.coordinator.wake_ups import WakeUps
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
+from bmq.protocol.record_types import EpochKey, MemberKey, RecordTypes, TargetEpochKey, TargetEpochValue
 
 _log = structlog.get_logger("bmq.coordinator")
 
@@ -141,6 +142,7 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
     """See the module. G: the groups; D: their drafts; S: what decisions depend on beside; M: what is not in the log."""
 
     kind: ClassVar[str]
+    record_types: ClassVar[RecordTypes[Any, Any]]
 
     def __init__(self, host: Host, config: CoordinatorConfig, counts: Counts, image: CurrentTopics) -> None:
         self.groups: dict[str, G] = {}
@@ -155,6 +157,10 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
         self._loop = asyncio.get_running_loop()
 
     # ---------------------------------------------------------------- what kinds differ in
+
+    @abstractmethod
+    def _new_group(self, group_id: str) -> G:
+        """Of which nothing is known."""
 
     @abstractmethod
     def _draft(
@@ -394,9 +400,25 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
 
     # ---------------------------------------------------------------- the log
 
-    @abstractmethod
     def replay(self, encoded_key: bytes, encoded_value: bytes | None) -> None:
         """A record is durable. Raises MalformedMessage."""
+        key = self.record_types.decode_key(encoded_key)
+        value = self.record_types.decode_value(key, encoded_value)
+        group = self.groups.get(key.group)
+        if group is None:
+            if value is None:
+                return  # of a group that is gone
+            group = self.groups[key.group] = self._new_group(key.group)
+        group.apply(key, value)
+        match key, value:
+            case EpochKey(), None:
+                self.drop(key.group)
+            case EpochKey(), _:
+                self._host.classic_replaced(key.group)
+            case MemberKey(member_id=member_id), None if key.group in self._volatile:
+                self._volatile[key.group].timers.forget(member_id)
+            case TargetEpochKey(), TargetEpochValue() if not self._is_loading:
+                self._counts.rebalances += 1
 
     def drop(self, group_id: str) -> None:
         """The group is no more, or is one of another kind now."""

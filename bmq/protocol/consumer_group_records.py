@@ -13,15 +13,16 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from bmq.protocol.formats import Format, FormatField
-from bmq.protocol.record_types import RecordTypes
+from bmq.protocol import record_types
+from bmq.protocol.formats import FormatField
+from bmq.protocol.record_types import TARGET_EPOCH, RecordTypes, key_format, value_format
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpochKey:
-    """Of a group's epoch: with it a group exists (ConsumerGroupMetadataKey)."""
-
-    group: str
+EpochKey = record_types.EpochKey
+MemberKey = record_types.MemberKey
+TargetEpochKey = record_types.TargetEpochKey
+TargetEpochValue = record_types.TargetEpochValue
+TargetKey = record_types.TargetKey
+CurrentKey = record_types.CurrentKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,14 +38,6 @@ class TopicsKey:
     """What Kafka before 4.1 kept of the subscribed topics. Only deleted here (ConsumerGroupPartitionMetadataKey)."""
 
     group: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberKey:
-    """Of what a member says of itself (ConsumerGroupMemberMetadataKey)."""
-
-    group: str
-    member_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,21 +72,6 @@ class MemberValue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TargetEpochKey:
-    """Of the epoch of the target assignment (ConsumerGroupTargetAssignmentMetadataKey)."""
-
-    group: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TargetEpochValue:
-    """`timestamp_ms`: when the target was computed; 0: the next one need not wait."""
-
-    epoch: int = 0
-    timestamp_ms: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPartitions:
     """Partitions of a topic. `assignment_epochs`: since which epoch each is the member's, in order; may be missing."""
 
@@ -103,26 +81,10 @@ class TopicPartitions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TargetKey:
-    """Of what a member shall have (ConsumerGroupTargetAssignmentMemberKey)."""
-
-    group: str
-    member_id: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TargetValue:
     """What a member shall have."""
 
     topic_partitions: Sequence[TopicPartitions] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CurrentKey:
-    """Of what a member has (ConsumerGroupCurrentMemberAssignmentKey)."""
-
-    group: str
-    member_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,34 +120,26 @@ ConsumerValue = EpochValue | MemberValue | TargetEpochValue | TargetValue | Curr
 ConsumerRecord = tuple[ConsumerKey, ConsumerValue | None]
 
 
-def _key_format(message_class: type, *names: str) -> Format:
-    return Format(message_class, 0, 1, tuple(FormatField(name, "string") for name in names))
-
-
-def _value_format(message_class: type, *fields: FormatField) -> Format:
-    return Format(message_class, 0, 0, fields)
-
-
-_TARGET_PARTITIONS: Final = _value_format(
+_TARGET_PARTITIONS: Final = value_format(
     TopicPartitions, FormatField("topic_id", "uuid"), FormatField("partitions", "int32", is_array=True)
 )
-_OWN_PARTITIONS: Final = _value_format(
+_OWN_PARTITIONS: Final = value_format(
     TopicPartitions,
     *_TARGET_PARTITIONS.fields,
     FormatField("assignment_epochs", "int32", is_array=True, tag=0, default=()),
 )
-_CLASSIC_PROTOCOL: Final = _value_format(
+_CLASSIC_PROTOCOL: Final = value_format(
     ClassicProtocol, FormatField("name", "string"), FormatField("metadata", "bytes")
 )
-_CLASSIC_MEMBER: Final = _value_format(
+_CLASSIC_MEMBER: Final = value_format(
     ClassicMember,
     FormatField("session_timeout_ms", "int32"),
     FormatField("protocols", entity=_CLASSIC_PROTOCOL, is_array=True),
 )
-_EPOCH: Final = _value_format(
+_EPOCH: Final = value_format(
     EpochValue, FormatField("epoch", "int32"), FormatField("metadata_hash", "int64", tag=0, default=0)
 )
-_MEMBER: Final = _value_format(
+_MEMBER: Final = value_format(
     MemberValue,
     FormatField("instance_id", "string", nullable_since=0),
     FormatField("rack_id", "string", nullable_since=0),
@@ -197,11 +151,8 @@ _MEMBER: Final = _value_format(
     FormatField("server_assignor", "string", nullable_since=0),
     FormatField("classic", entity=_CLASSIC_MEMBER, nullable_since=0, tag=0),
 )
-_TARGET_EPOCH: Final = _value_format(
-    TargetEpochValue, FormatField("epoch", "int32"), FormatField("timestamp_ms", "int64", tag=0, default=0)
-)
-_TARGET: Final = _value_format(TargetValue, FormatField("topic_partitions", entity=_TARGET_PARTITIONS, is_array=True))
-_CURRENT: Final = _value_format(
+_TARGET: Final = value_format(TargetValue, FormatField("topic_partitions", entity=_TARGET_PARTITIONS, is_array=True))
+_CURRENT: Final = value_format(
     CurrentValue,
     FormatField("epoch", "int32"),
     FormatField("previous_epoch", "int32"),
@@ -209,27 +160,27 @@ _CURRENT: Final = _value_format(
     FormatField("assigned", entity=_OWN_PARTITIONS, is_array=True),
     FormatField("pending_revocation", entity=_OWN_PARTITIONS, is_array=True),
 )
-_REGEX: Final = _value_format(
+_REGEX: Final = value_format(
     RegexValue,
     FormatField("topics", "string", is_array=True),
     FormatField("version", "int64"),
     FormatField("timestamp_ms", "int64"),
 )
-_RECORDS: Final[RecordTypes[ConsumerKey, ConsumerValue]] = RecordTypes(
+RECORD_TYPES: Final[RecordTypes[ConsumerKey, ConsumerValue]] = RecordTypes(
     "a consumer group",
     {
-        3: (_key_format(EpochKey, "group"), _EPOCH),
-        4: (_key_format(TopicsKey, "group"), None),
-        5: (_key_format(MemberKey, "group", "member_id"), _MEMBER),
-        6: (_key_format(TargetEpochKey, "group"), _TARGET_EPOCH),
-        7: (_key_format(TargetKey, "group", "member_id"), _TARGET),
-        8: (_key_format(CurrentKey, "group", "member_id"), _CURRENT),
-        16: (_key_format(RegexKey, "group", "regex"), _REGEX),
+        3: (key_format(EpochKey, "group"), _EPOCH),
+        4: (key_format(TopicsKey, "group"), None),
+        5: (key_format(MemberKey, "group", "member_id"), _MEMBER),
+        6: (key_format(TargetEpochKey, "group"), TARGET_EPOCH),
+        7: (key_format(TargetKey, "group", "member_id"), _TARGET),
+        8: (key_format(CurrentKey, "group", "member_id"), _CURRENT),
+        16: (key_format(RegexKey, "group", "regex"), _REGEX),
     },
 )
 
-encode_key = _RECORDS.encode_key
-encode_value = _RECORDS.encode_value
-decode_key = _RECORDS.decode_key
-decode_value = _RECORDS.decode_value
-is_consumer_key = _RECORDS.has
+encode_key = RECORD_TYPES.encode_key
+encode_value = RECORD_TYPES.encode_value
+decode_key = RECORD_TYPES.decode_key
+decode_value = RECORD_TYPES.decode_value
+is_consumer_key = RECORD_TYPES.has

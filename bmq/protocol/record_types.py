@@ -1,17 +1,19 @@
-"""Records whose keys begin with their type, as those of the newer groups in `__consumer_offsets` (KIP-848, KIP-1071).
+"""What the records of the newer groups in `__consumer_offsets` have in common (KIP-848, KIP-1071).
 
-A key is its type as int16 and the classic form of its fields; a value is version 0 as int16 and the flexible form.
+A key is its type as int16 and the classic form of its fields; a value is version 0 as int16 and the flexible form. The
+types differ between consumer and streams groups, most keys do not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from struct import Struct
 from struct import error as struct_error
 from typing import Any, Final, Generic, TypeVar
 
 from bmq.protocol.errors import MalformedMessage
-from bmq.protocol.formats import Format, codec_of
+from bmq.protocol.formats import Format, FormatField, codec_of
 from bmq.protocol.wire import Buffer
 
 VALUE_VERSION: Final = 0
@@ -19,6 +21,65 @@ _INT16: Final = Struct(">h")
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochKey:
+    """Of a group's epoch: with it a group exists (…GroupMetadataKey)."""
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberKey:
+    """Of what a member says of itself (…GroupMemberMetadataKey)."""
+
+    group: str
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetEpochKey:
+    """Of the epoch of the target assignment (…GroupTargetAssignmentMetadataKey)."""
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetEpochValue:
+    """`timestamp_ms`: when the target was computed; 0: the next one need not wait."""
+
+    epoch: int = 0
+    timestamp_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetKey:
+    """Of what a member shall have (…GroupTargetAssignmentMemberKey)."""
+
+    group: str
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurrentKey:
+    """Of what a member has (…GroupCurrentMemberAssignmentKey)."""
+
+    group: str
+    member_id: str
+
+
+def key_format(message_class: type, *names: str) -> Format:
+    return Format(message_class, 0, 1, tuple(FormatField(name, "string") for name in names))
+
+
+def value_format(message_class: type, *fields: FormatField) -> Format:
+    return Format(message_class, 0, 0, fields)
+
+
+TARGET_EPOCH: Final = value_format(
+    TargetEpochValue, FormatField("epoch", "int32"), FormatField("timestamp_ms", "int64", tag=0, default=0)
+)
 
 
 class RecordTypes(Generic[K, V]):

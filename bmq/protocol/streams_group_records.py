@@ -11,15 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from bmq.protocol import record_types
 from bmq.protocol.formats import Format, FormatField
-from bmq.protocol.record_types import RecordTypes
+from bmq.protocol.record_types import TARGET_EPOCH, RecordTypes, key_format, value_format
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpochKey:
-    """Of a group's epoch: with it a group exists (StreamsGroupMetadataKey)."""
-
-    group: str
+EpochKey = record_types.EpochKey
+MemberKey = record_types.MemberKey
+TargetEpochKey = record_types.TargetEpochKey
+TargetEpochValue = record_types.TargetEpochValue
+TargetKey = record_types.TargetKey
+CurrentKey = record_types.CurrentKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,14 +41,6 @@ class EpochValue:
     metadata_hash: int = 0
     validated_topology_epoch: int = -1
     assignment_configs: Sequence[KeyValue] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberKey:
-    """Of what a member says of itself (StreamsGroupMemberMetadataKey)."""
-
-    group: str
-    member_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,21 +67,6 @@ class MemberValue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TargetEpochKey:
-    """Of the epoch of the target assignment (StreamsGroupTargetAssignmentMetadataKey)."""
-
-    group: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TargetEpochValue:
-    """`timestamp_ms`: when the target was computed; 0: the next one need not wait."""
-
-    epoch: int = 0
-    timestamp_ms: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskIds:
     """Tasks of a subtopology. `assignment_epochs`: since which epoch each is the member's, in order; only of active ones."""
 
@@ -98,28 +76,12 @@ class TaskIds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TargetKey:
-    """Of what a member shall have (StreamsGroupTargetAssignmentMemberKey)."""
-
-    group: str
-    member_id: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TargetValue:
     """What a member shall have."""
 
     active: Sequence[TaskIds] = ()
     standby: Sequence[TaskIds] = ()
     warmup: Sequence[TaskIds] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CurrentKey:
-    """Of what a member has (StreamsGroupCurrentMemberAssignmentKey)."""
-
-    group: str
-    member_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,28 +154,20 @@ StreamsValue = EpochValue | MemberValue | TargetEpochValue | TargetValue | Curre
 StreamsRecord = tuple[StreamsKey, StreamsValue | None]
 
 
-def _key_format(message_class: type, *names: str) -> Format:
-    return Format(message_class, 0, 1, tuple(FormatField(name, "string") for name in names))
-
-
-def _value_format(message_class: type, *fields: FormatField) -> Format:
-    return Format(message_class, 0, 0, fields)
-
-
 def _list(name: str, entity: Format) -> FormatField:
     return FormatField(name, entity=entity, is_array=True)
 
 
-_KEY_VALUE: Final = _value_format(KeyValue, FormatField("key", "string"), FormatField("value", "string"))
-_EPOCH: Final = _value_format(
+_KEY_VALUE: Final = value_format(KeyValue, FormatField("key", "string"), FormatField("value", "string"))
+_EPOCH: Final = value_format(
     EpochValue,
     FormatField("epoch", "int32"),
     FormatField("metadata_hash", "int64"),
     FormatField("validated_topology_epoch", "int32", tag=0, default=-1),
     FormatField("assignment_configs", entity=_KEY_VALUE, is_array=True, nullable_since=0, tag=1),
 )
-_ENDPOINT: Final = _value_format(Endpoint, FormatField("host", "string"), FormatField("port", "uint16"))
-_MEMBER: Final = _value_format(
+_ENDPOINT: Final = value_format(Endpoint, FormatField("host", "string"), FormatField("port", "uint16"))
+_MEMBER: Final = value_format(
     MemberValue,
     FormatField("instance_id", "string", nullable_since=0),
     FormatField("rack_id", "string", nullable_since=0),
@@ -225,21 +179,18 @@ _MEMBER: Final = _value_format(
     FormatField("user_endpoint", entity=_ENDPOINT, nullable_since=0),
     _list("client_tags", _KEY_VALUE),
 )
-_TARGET_EPOCH: Final = _value_format(
-    TargetEpochValue, FormatField("epoch", "int32"), FormatField("timestamp_ms", "int64", tag=0, default=0)
-)
-_TASK_IDS: Final = _value_format(
+_TASK_IDS: Final = value_format(
     TaskIds, FormatField("subtopology_id", "string"), FormatField("partitions", "int32", is_array=True)
 )
-_OWN_TASK_IDS: Final = _value_format(
+_OWN_TASK_IDS: Final = value_format(
     TaskIds,
     *_TASK_IDS.fields,
     FormatField("assignment_epochs", "int32", is_array=True, nullable_since=0, tag=0),
 )
-_TARGET: Final = _value_format(
+_TARGET: Final = value_format(
     TargetValue, _list("active", _TASK_IDS), _list("standby", _TASK_IDS), _list("warmup", _TASK_IDS)
 )
-_CURRENT: Final = _value_format(
+_CURRENT: Final = value_format(
     CurrentValue,
     FormatField("epoch", "int32"),
     FormatField("previous_epoch", "int32"),
@@ -251,20 +202,20 @@ _CURRENT: Final = _value_format(
     _list("standby_pending_revocation", _OWN_TASK_IDS),
     _list("warmup_pending_revocation", _OWN_TASK_IDS),
 )
-_TOPIC_INFO: Final = _value_format(
+_TOPIC_INFO: Final = value_format(
     TopicInfo,
     FormatField("name", "string"),
     FormatField("partitions", "int32"),
     FormatField("replication_factor", "int16"),
     _list("topic_configs", _KEY_VALUE),
 )
-_COPARTITION_GROUP: Final = _value_format(
+_COPARTITION_GROUP: Final = value_format(
     CopartitionGroup,
     FormatField("source_topics", "int16", is_array=True),
     FormatField("source_topic_regex", "int16", is_array=True),
     FormatField("repartition_source_topics", "int16", is_array=True),
 )
-_SUBTOPOLOGY: Final = _value_format(
+_SUBTOPOLOGY: Final = value_format(
     Subtopology,
     FormatField("subtopology_id", "string"),
     FormatField("source_topics", "string", is_array=True),
@@ -274,21 +225,21 @@ _SUBTOPOLOGY: Final = _value_format(
     _list("repartition_source_topics", _TOPIC_INFO),
     _list("copartition_groups", _COPARTITION_GROUP),
 )
-_TOPOLOGY: Final = _value_format(TopologyValue, FormatField("epoch", "int32"), _list("subtopologies", _SUBTOPOLOGY))
-_RECORDS: Final[RecordTypes[StreamsKey, StreamsValue]] = RecordTypes(
+_TOPOLOGY: Final = value_format(TopologyValue, FormatField("epoch", "int32"), _list("subtopologies", _SUBTOPOLOGY))
+RECORD_TYPES: Final[RecordTypes[StreamsKey, StreamsValue]] = RecordTypes(
     "a streams group",
     {
-        17: (_key_format(EpochKey, "group"), _EPOCH),
-        19: (_key_format(MemberKey, "group", "member_id"), _MEMBER),
-        20: (_key_format(TargetEpochKey, "group"), _TARGET_EPOCH),
-        21: (_key_format(TargetKey, "group", "member_id"), _TARGET),
-        22: (_key_format(CurrentKey, "group", "member_id"), _CURRENT),
-        23: (_key_format(TopologyKey, "group"), _TOPOLOGY),
+        17: (key_format(EpochKey, "group"), _EPOCH),
+        19: (key_format(MemberKey, "group", "member_id"), _MEMBER),
+        20: (key_format(TargetEpochKey, "group"), TARGET_EPOCH),
+        21: (key_format(TargetKey, "group", "member_id"), _TARGET),
+        22: (key_format(CurrentKey, "group", "member_id"), _CURRENT),
+        23: (key_format(TopologyKey, "group"), _TOPOLOGY),
     },
 )
 
-encode_key = _RECORDS.encode_key
-encode_value = _RECORDS.encode_value
-decode_key = _RECORDS.decode_key
-decode_value = _RECORDS.decode_value
-is_streams_key = _RECORDS.has
+encode_key = RECORD_TYPES.encode_key
+encode_value = RECORD_TYPES.encode_value
+decode_key = RECORD_TYPES.decode_key
+decode_value = RECORD_TYPES.decode_value
+is_streams_key = RECORD_TYPES.has

@@ -22,7 +22,7 @@ from bmq.coordinator.group import Group
 from bmq.coordinator.group_runtime import GroupRuntime, Volatile
 from bmq.coordinator.member_timers import Due, TimerKind, TimerOrder
 from bmq.coordinator.topics import TopicChanges
-from bmq.protocol import consumer_group_records as records
+from bmq.protocol.consumer_group_records import RECORD_TYPES
 from bmq.protocol.errors import KafkaError
 
 _log = structlog.get_logger("bmq.coordinator")
@@ -43,8 +43,12 @@ class ConsumerGroups(GroupRuntime[ConsumerGroup, Draft, Surroundings, _Volatile]
     """See the module."""
 
     kind: ClassVar = CONSUMER
+    record_types: ClassVar = RECORD_TYPES
 
     # ---------------------------------------------------------------- for the runtime
+
+    def _new_group(self, group_id: str) -> ConsumerGroup:
+        return ConsumerGroup(group_id)
 
     def _draft(
         self, group_id: str, group: ConsumerGroup | None, classic: Group | None, *, is_taken: bool, may_write: bool
@@ -80,28 +84,6 @@ class ConsumerGroups(GroupRuntime[ConsumerGroup, Draft, Surroundings, _Volatile]
 
     def _expire_due(self, draft: Draft, due: Due, around: Surroundings) -> bool:
         return expire(draft, due, around)
-
-    # ---------------------------------------------------------------- the log
-
-    def replay(self, encoded_key: bytes, encoded_value: bytes | None) -> None:
-        """A record is durable. Raises MalformedMessage."""
-        key = records.decode_key(encoded_key)
-        value = records.decode_value(key, encoded_value)
-        group = self.groups.get(key.group)
-        if group is None:
-            if value is None:
-                return  # of a group that is gone
-            group = self.groups[key.group] = ConsumerGroup(key.group)
-        group.apply(key, value)
-        match key, value:
-            case records.EpochKey(), None:
-                self.drop(key.group)
-            case records.EpochKey(), _:
-                self._host.classic_replaced(key.group)
-            case records.MemberKey(member_id=member_id), None if key.group in self._volatile:
-                self._volatile[key.group].timers.forget(member_id)
-            case records.TargetEpochKey(), records.TargetEpochValue() if not self._is_loading:
-                self._counts.rebalances += 1
 
     # ---------------------------------------------------------------- topics
 

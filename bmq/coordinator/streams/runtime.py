@@ -20,14 +20,13 @@ from bmq.coordinator.streams.member import MemberState
 from bmq.coordinator.streams.progress import StreamsSurroundings
 from bmq.coordinator.streams.streams_group import STREAMS, StreamsGroup
 from bmq.coordinator.topics import CurrentTopics, Topics
-from bmq.protocol import streams_group_records as records
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
 from bmq.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from bmq.protocol.messages.create_topics_response import CreateTopicsResponse
 from bmq.protocol.request_context import RequestMethod, by_itself
-from bmq.protocol.streams_group_records import TopologyValue
+from bmq.protocol.streams_group_records import RECORD_TYPES, TopologyValue
 
 _log = structlog.get_logger("bmq.coordinator")
 
@@ -66,6 +65,7 @@ class StreamsGroups(GroupRuntime[StreamsGroup, StreamsDraft, StreamsSurroundings
     """See the module. `create_topics`: answers CreateTopics; None: nobody here can."""
 
     kind: ClassVar = STREAMS
+    record_types: ClassVar = RECORD_TYPES
 
     def __init__(
         self,
@@ -79,6 +79,9 @@ class StreamsGroups(GroupRuntime[StreamsGroup, StreamsDraft, StreamsSurroundings
         self._create_topics = create_topics
 
     # ---------------------------------------------------------------- for the runtime
+
+    def _new_group(self, group_id: str) -> StreamsGroup:
+        return StreamsGroup(group_id)
 
     def _draft(
         self, group_id: str, group: StreamsGroup | None, classic: Group | None, *, is_taken: bool, may_write: bool
@@ -123,28 +126,6 @@ class StreamsGroups(GroupRuntime[StreamsGroup, StreamsDraft, StreamsSurroundings
             volatile.shutdown_by = None  # who comes next begins anew
         elif volatile.shutdown_by is None:
             volatile.shutdown_by = draft.shutdown_by
-
-    # ---------------------------------------------------------------- the log
-
-    def replay(self, encoded_key: bytes, encoded_value: bytes | None) -> None:
-        """A record is durable. Raises MalformedMessage."""
-        key = records.decode_key(encoded_key)
-        value = records.decode_value(key, encoded_value)
-        group = self.groups.get(key.group)
-        if group is None:
-            if value is None:
-                return  # of a group that is gone
-            group = self.groups[key.group] = StreamsGroup(key.group)
-        group.apply(key, value)
-        match key, value:
-            case records.EpochKey(), None:
-                self.drop(key.group)
-            case records.EpochKey(), _:
-                self._host.classic_replaced(key.group)
-            case records.MemberKey(member_id=member_id), None if key.group in self._volatile:
-                self._volatile[key.group].timers.forget(member_id)
-            case records.TargetEpochKey(), records.TargetEpochValue() if not self._is_loading:
-                self._counts.rebalances += 1
 
     # ---------------------------------------------------------------- topics
 

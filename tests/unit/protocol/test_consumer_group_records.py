@@ -41,7 +41,7 @@ from tests.unit.protocol.strategies import messages
 pytestmark = pytest.mark.unit
 
 TOPIC_ID = UUID(int=0x0102030405060708090A0B0C0D0E0F10)
-FORMATS: dict[int, tuple[Format, Format | None]] = vars(consumer_group_records)["_RECORDS"].formats
+FORMATS: dict[int, tuple[Format, Format | None]] = vars(consumer_group_records)["RECORD_TYPES"].formats
 
 GOLDEN: list[tuple[ConsumerKey, bytes, ConsumerValue | None, bytes | None]] = [
     (EpochKey(group="g"), b"\0\x03\0\x01g", EpochValue(epoch=2), b"\0\0\0\0\0\x02\0"),

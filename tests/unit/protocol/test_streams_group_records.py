@@ -42,7 +42,7 @@ from tests.unit.protocol.strategies import messages
 
 pytestmark = pytest.mark.unit
 
-FORMATS: dict[int, tuple[Format, Format]] = vars(streams_group_records)["_RECORDS"].formats
+FORMATS: dict[int, tuple[Format, Format]] = vars(streams_group_records)["RECORD_TYPES"].formats
 
 GOLDEN: list[tuple[StreamsKey, bytes, StreamsValue, bytes]] = [
     (
