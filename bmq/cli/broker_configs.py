@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Final
 
 from bmq.broker.surroundings import VerificationRetry
 from bmq.cli.settings import Settings
-from bmq.coordinator.config import ConsumerConfig, CoordinatorConfig, StreamsConfig
+from bmq.coordinator.config import ConsumerConfig, CoordinatorConfig, NewGroupConfig, StreamsConfig
 from bmq.coordinator.transactions.config import TransactionConfig
 from bmq.metadata.broker_configs import BrokerConfigs
 from bmq.metadata.config_keys import split_list
@@ -36,30 +37,14 @@ def coordinator_config(configs: BrokerConfigs) -> CoordinatorConfig:
     """Kafka's `group.*` and `offsets.*` settings in the coordinator's terms."""
     return CoordinatorConfig(
         consumer=ConsumerConfig(
-            session_timeout_ms=configs.number("group.consumer.session.timeout.ms"),
-            min_session_timeout_ms=configs.number("group.consumer.min.session.timeout.ms"),
-            max_session_timeout_ms=configs.number("group.consumer.max.session.timeout.ms"),
-            heartbeat_interval_ms=configs.number("group.consumer.heartbeat.interval.ms"),
-            min_heartbeat_interval_ms=configs.number("group.consumer.min.heartbeat.interval.ms"),
-            max_heartbeat_interval_ms=configs.number("group.consumer.max.heartbeat.interval.ms"),
-            assignment_interval_ms=configs.number("group.consumer.assignment.interval.ms"),
-            min_assignment_interval_ms=configs.number("group.consumer.min.assignment.interval.ms"),
-            max_assignment_interval_ms=configs.number("group.consumer.max.assignment.interval.ms"),
+            **_intervals(configs, "consumer"),
             max_size=configs.number("group.consumer.max.size"),
             assignors=split_list(configs.value_of("group.consumer.assignors") or ""),
             migration_policy=configs.value_of("group.consumer.migration.policy") or "",
             regex_refresh_interval_ms=configs.number("group.consumer.regex.refresh.interval.ms"),
         ),
         streams=StreamsConfig(
-            session_timeout_ms=configs.number("group.streams.session.timeout.ms"),
-            min_session_timeout_ms=configs.number("group.streams.min.session.timeout.ms"),
-            max_session_timeout_ms=configs.number("group.streams.max.session.timeout.ms"),
-            heartbeat_interval_ms=configs.number("group.streams.heartbeat.interval.ms"),
-            min_heartbeat_interval_ms=configs.number("group.streams.min.heartbeat.interval.ms"),
-            max_heartbeat_interval_ms=configs.number("group.streams.max.heartbeat.interval.ms"),
-            assignment_interval_ms=configs.number("group.streams.assignment.interval.ms"),
-            min_assignment_interval_ms=configs.number("group.streams.min.assignment.interval.ms"),
-            max_assignment_interval_ms=configs.number("group.streams.max.assignment.interval.ms"),
+            **_intervals(configs, "streams"),
             initial_rebalance_delay_ms=configs.number("group.streams.initial.rebalance.delay.ms"),
             max_size=configs.number("group.streams.max.size"),
             standby_replicas=configs.number("group.streams.num.standby.replicas"),
@@ -74,6 +59,11 @@ def coordinator_config(configs: BrokerConfigs) -> CoordinatorConfig:
         offsets_retention_ms=configs.number("offsets.retention.minutes") * 60_000,
         offsets_retention_check_interval_ms=configs.number("offsets.retention.check.interval.ms"),
     )
+
+
+def _intervals(configs: BrokerConfigs, kind: str) -> dict[str, int]:
+    """What the groups of the new protocols have alike, by NewGroupConfig's names."""
+    return {each.name: configs.number(f"group.{kind}.{each.name.replace('_', '.')}") for each in fields(NewGroupConfig)}
 
 
 def transaction_config(configs: BrokerConfigs) -> TransactionConfig:

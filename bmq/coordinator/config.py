@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class GroupTerms(NamedTuple):
-    """What one consumer group's members are held to."""
+    """What one group's members are held to."""
 
     session_timeout_ms: int
     heartbeat_interval_ms: int
@@ -16,8 +16,8 @@ class GroupTerms(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerConfig:
-    """Of consumer groups of the new protocol: Kafka's `group.consumer.*` (KIP-848)."""
+class NewGroupConfig:
+    """What the groups of the new protocols are held to alike (KIP-848, KIP-1071)."""
 
     session_timeout_ms: int = 45_000
     min_session_timeout_ms: int = 45_000
@@ -28,19 +28,12 @@ class ConsumerConfig:
     assignment_interval_ms: int = 1_000
     min_assignment_interval_ms: int = 0
     max_assignment_interval_ms: int = 15_000
-    max_size: int = 2**31 - 1
-    assignors: tuple[str, ...] = ("uniform", "range")
-    """The first is taken unless most members want another."""
-    migration_policy: str = "bidirectional"
-    regex_refresh_interval_ms: int = 600_000
-    regex_pause_ms: int = 10_000
-    """Between two looks at all topics for one group's regular expressions."""
 
-    def terms(self, group_configs: Mapping[str, str]) -> GroupTerms:
-        """With what is set for one group; what is out of bounds by now counts as the bound."""
+    def intervals(self, prefix: str, group_configs: Mapping[str, str]) -> GroupTerms:
+        """With what is set for one group under names that begin so; what is out of bounds by now counts as the bound."""
 
         def value(name: str, default: int, low: int, high: int) -> int:
-            return _bounded(group_configs.get(f"consumer.{name}"), default, low, high)
+            return _bounded(group_configs.get(f"{prefix}.{name}"), default, low, high)
 
         return GroupTerms(
             value(
@@ -64,6 +57,23 @@ class ConsumerConfig:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class ConsumerConfig(NewGroupConfig):
+    """Of consumer groups of the new protocol: Kafka's `group.consumer.*` (KIP-848)."""
+
+    max_size: int = 2**31 - 1
+    assignors: tuple[str, ...] = ("uniform", "range")
+    """The first is taken unless most members want another."""
+    migration_policy: str = "bidirectional"
+    regex_refresh_interval_ms: int = 600_000
+    regex_pause_ms: int = 10_000
+    """Between two looks at all topics for one group's regular expressions."""
+
+    def terms(self, group_configs: Mapping[str, str]) -> GroupTerms:
+        """With what is set for one group."""
+        return self.intervals("consumer", group_configs)
+
+
 class StreamsTerms(NamedTuple):
     """What one streams group's members are held to. `standby_replicas`: copies of each task with state."""
 
@@ -75,18 +85,9 @@ class StreamsTerms(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class StreamsConfig:
+class StreamsConfig(NewGroupConfig):
     """Of streams groups: Kafka's `group.streams.*` (KIP-1071)."""
 
-    session_timeout_ms: int = 45_000
-    min_session_timeout_ms: int = 45_000
-    max_session_timeout_ms: int = 60_000
-    heartbeat_interval_ms: int = 5_000
-    min_heartbeat_interval_ms: int = 5_000
-    max_heartbeat_interval_ms: int = 15_000
-    assignment_interval_ms: int = 1_000
-    min_assignment_interval_ms: int = 0
-    max_assignment_interval_ms: int = 15_000
     initial_rebalance_delay_ms: int = 3_000
     max_size: int = 2**31 - 1
     standby_replicas: int = 0
@@ -97,30 +98,13 @@ class StreamsConfig:
     def terms(self, group_configs: Mapping[str, str]) -> StreamsTerms:
         """With what is set for one group; what is out of bounds by now counts as the bound."""
 
-        def value(name: str, default: int, low: int, high: int) -> int:
-            return _bounded(group_configs.get(f"streams.{name}"), default, low, high)
+        def value(name: str, default: int, high: int) -> int:
+            return _bounded(group_configs.get(f"streams.{name}"), default, 0, high)
 
         return StreamsTerms(
-            value(
-                "session.timeout.ms",
-                self.session_timeout_ms,
-                self.min_session_timeout_ms,
-                self.max_session_timeout_ms,
-            ),
-            value(
-                "heartbeat.interval.ms",
-                self.heartbeat_interval_ms,
-                self.min_heartbeat_interval_ms,
-                self.max_heartbeat_interval_ms,
-            ),
-            value(
-                "assignment.interval.ms",
-                self.assignment_interval_ms,
-                self.min_assignment_interval_ms,
-                self.max_assignment_interval_ms,
-            ),
-            value("initial.rebalance.delay.ms", self.initial_rebalance_delay_ms, 0, 2**31 - 1),
-            value("num.standby.replicas", self.standby_replicas, 0, self.max_standby_replicas),
+            *self.intervals("streams", group_configs),
+            value("initial.rebalance.delay.ms", self.initial_rebalance_delay_ms, 2**31 - 1),
+            value("num.standby.replicas", self.standby_replicas, self.max_standby_replicas),
         )
 
 
