@@ -16,10 +16,10 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from bmq.protocol.errors import MalformedMessage
-from bmq.protocol.formats import Format, FormatField, codec_of
+from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.record_types import decode_prefixed, encode_prefixed, prefix_of
 from bmq.protocol.wire import Buffer
 
-_INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 # A committed offset as nearly all are: version 4, no metadata (length and one), one tagged field, its tag, size and bytes.
 _PLAIN_OFFSET: Final = Struct(">hqiBqBBB16s")
@@ -151,22 +151,22 @@ def encode_key(key: GroupKey) -> bytes:
     """The record key."""
     match key:
         case OffsetCommitKey():
-            return _encode(_OFFSET_COMMIT_KEY, 1, key)
+            return encode_prefixed(_OFFSET_COMMIT_KEY, 1, key)
         case GroupMetadataKey():
-            return _encode(_GROUP_METADATA_KEY, 2, key)
+            return encode_prefixed(_GROUP_METADATA_KEY, 2, key)
         case UnknownKey():
             return key.data
 
 
 def decode_key(data: Buffer) -> GroupKey:
     """What a record key names. Raises MalformedMessage for a known type that does not parse, or for under two bytes."""
-    key_type = _prefix(data)
+    key_type = prefix_of(data)
     if key_type <= 1 and (committed := _offset_commit_key(data)) is not None:
         return committed
     format_ = _KEYS.get(key_type)
     if format_ is None:
         return UnknownKey(key_type, bytes(data))
-    key: GroupKey = codec_of(format_, key_type).read(data, _INT16.size)
+    key: GroupKey = decode_prefixed(data, format_, key_type)
     return key
 
 
@@ -176,9 +176,9 @@ def encode_value(value: GroupValue, version: int | None = None) -> bytes:
         case OffsetCommitValue():
             if version is None:
                 version = 4 if value.topic_id is not None else 1 if value.expire_timestamp_ms >= 0 else 3
-            return _encode(_OFFSET_COMMIT_VALUE, version, value)
+            return encode_prefixed(_OFFSET_COMMIT_VALUE, version, value)
         case GroupMetadataValue():
-            return _encode(_GROUP_METADATA_VALUE, 3 if version is None else version, value)
+            return encode_prefixed(_GROUP_METADATA_VALUE, 3 if version is None else version, value)
 
 
 def decode_value(key: GroupKey, data: Buffer | None) -> GroupValue | None:
@@ -193,10 +193,10 @@ def decode_value(key: GroupKey, data: Buffer | None) -> GroupValue | None:
         if version == 4 and (metadata, tags, tag, size) == _PLAIN_MARKS and topic_id != _ZERO_UUID:
             return OffsetCommitValue(offset, leader_epoch, "", timestamp_ms, -1, _topic_id(topic_id))
     format_ = _OFFSET_COMMIT_VALUE if isinstance(key, OffsetCommitKey) else _GROUP_METADATA_VALUE
-    version = _prefix(data)
+    version = prefix_of(data)
     if not format_.version_min <= version <= format_.version_max:
         raise MalformedMessage(f"{format_.message_class.__name__} of unknown version {version}")
-    value: GroupValue = codec_of(format_, version).read(data, _INT16.size)
+    value: GroupValue = decode_prefixed(data, format_, version)
     return value
 
 
@@ -222,16 +222,3 @@ def _offset_commit_key(data: Buffer) -> OffsetCommitKey | None:
 @lru_cache(maxsize=_TOPIC_IDS_MAX)
 def _topic_id(data: bytes) -> UUID:
     return UUID(bytes=data)
-
-
-def _encode(format_: Format, version: int, message: GroupKey | GroupValue) -> bytes:
-    out = bytearray(_INT16.pack(version))
-    codec_of(format_, version).write(out, message)
-    return bytes(out)
-
-
-def _prefix(data: Buffer) -> int:
-    if len(data) < _INT16.size:
-        raise MalformedMessage(f"a record key or value of {len(data)} bytes has no version")
-    version: int = _INT16.unpack_from(data)[0]
-    return version

@@ -1,7 +1,7 @@
-"""What the records of the newer groups in `__consumer_offsets` have in common (KIP-848, KIP-1071).
+"""What the records of coordinators have in common, those of the newer groups above all (KIP-848, KIP-1071).
 
-A key is its type as int16 and the classic form of its fields; a value is version 0 as int16 and the flexible form. The
-types differ between consumer and streams groups, most keys do not.
+Every key and value begins with an int16: a type or a version. Of a newer group a key is its type and the classic form of
+its fields, a value version 0 and the flexible form. The types differ between consumer and streams groups, most keys do not.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from struct import Struct
-from struct import error as struct_error
 from typing import Any, Final, Generic, TypeVar
 
 from bmq.protocol.errors import MalformedMessage
@@ -21,6 +20,26 @@ _INT16: Final = Struct(">h")
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+
+def encode_prefixed(record_format: Format, prefix: int, message: Any, version: int | None = None) -> bytes:
+    """`version`: of the format, where the prefix is a type. Raises struct.error for what is too long or too large."""
+    out = bytearray(_INT16.pack(prefix))
+    codec_of(record_format, prefix if version is None else version).write(out, message)
+    return bytes(out)
+
+
+def decode_prefixed(data: Buffer, record_format: Format, version: int) -> Any:
+    """What stands behind the prefix. Raises MalformedMessage."""
+    return codec_of(record_format, version).read(data, _INT16.size)
+
+
+def prefix_of(data: Buffer) -> int:
+    """Raises MalformedMessage for under two bytes."""
+    if len(data) < _INT16.size:
+        raise MalformedMessage(f"a record key or value of {len(data)} bytes has no version")
+    prefix: int = _INT16.unpack_from(data)[0]
+    return prefix
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,21 +117,18 @@ class RecordTypes(Generic[K, V]):
     def encode_key(self, key: K) -> bytes:
         """The record key. Raises struct.error for a name too long for Kafka's format."""
         number = self._types[type(key)]
-        return _encode(self.formats[number][0], number, key)
+        return encode_prefixed(self.formats[number][0], number, key, version=0)
 
     def encode_value(self, value: V) -> bytes:
         """The record value. Raises struct.error for a number too large for Kafka's format."""
-        return _encode(self._values[type(value)], VALUE_VERSION, value)
+        return encode_prefixed(self._values[type(value)], VALUE_VERSION, value)
 
     def decode_key(self, data: Buffer) -> K:
         """What a record key names. Raises MalformedMessage, also for a type that is not read here."""
-        try:
-            key_type: int = _INT16.unpack_from(data)[0]
-        except struct_error as error:
-            raise MalformedMessage(f"a record key of {len(data)} bytes has no type") from error
+        key_type = prefix_of(data)
         if key_type not in self.formats:
             raise MalformedMessage(f"a record key of type {key_type} is not one of {self._owner}")
-        key: K = codec_of(self.formats[key_type][0], 0).read(data, _INT16.size)
+        key: K = decode_prefixed(data, self.formats[key_type][0], 0)
         return key
 
     def decode_value(self, key: K, data: Buffer | None) -> V | None:
@@ -123,13 +139,7 @@ class RecordTypes(Generic[K, V]):
         value_format = self.formats[self._types[type(key)]][1]
         if data is None or value_format is None:
             return None
-        if len(data) < _INT16.size or _INT16.unpack_from(data)[0] != VALUE_VERSION:
+        if prefix_of(data) != VALUE_VERSION:
             raise MalformedMessage(f"{value_format.message_class.__name__} of unknown version")
-        value: V = codec_of(value_format, VALUE_VERSION).read(data, _INT16.size)
+        value: V = decode_prefixed(data, value_format, VALUE_VERSION)
         return value
-
-
-def _encode(record_format: Format, prefix: int, message: Any) -> bytes:
-    out = bytearray(_INT16.pack(prefix))
-    codec_of(record_format, 0).write(out, message)
-    return bytes(out)

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from struct import Struct
 from typing import Final
 
 from bmq.protocol.errors import MalformedMessage
-from bmq.protocol.formats import Format, FormatField, codec_of
+from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.record_types import decode_prefixed, encode_prefixed, prefix_of
 from bmq.protocol.wire import Buffer
 
 NO_PRODUCER_ID: Final = -1
@@ -24,7 +24,6 @@ VALUE_VERSION: Final = 1
 """What is written."""
 ID_BYTES_MAX: Final = 2**15 - 1
 """Of a transactional id in a key: its length is an int16."""
-_INT16: Final = Struct(">h")
 _KEY_VERSION: Final = 0
 
 
@@ -115,44 +114,31 @@ _VALUE: Final = Format(
 
 def encode_key(key: TransactionKey) -> bytes:
     """The record key. Raises struct.error for an id above ID_BYTES_MAX."""
-    return _encode(_KEY, _KEY_VERSION, key)
+    return encode_prefixed(_KEY, _KEY_VERSION, key)
 
 
 def decode_key(data: Buffer) -> TransactionKey | UnknownKey:
     """What a record key names. Raises MalformedMessage for version 0 that does not parse, or for under two bytes."""
-    version = _prefix(data)
+    version = prefix_of(data)
     if version != _KEY_VERSION:
         return UnknownKey(version, bytes(data))
-    key: TransactionKey = codec_of(_KEY, version).read(data, _INT16.size)
+    key: TransactionKey = decode_prefixed(data, _KEY, version)
     return key
 
 
 def encode_value(value: TransactionValue, version: int = VALUE_VERSION) -> bytes:
     """The record value."""
-    return _encode(_VALUE, version, value)
+    return encode_prefixed(_VALUE, version, value)
 
 
 def decode_value(data: Buffer | None) -> TransactionValue | None:
     """None for a tombstone. Raises MalformedMessage, also for a version or a status that is not known."""
     if data is None:
         return None
-    version = _prefix(data)
+    version = prefix_of(data)
     if not _VALUE.version_min <= version <= _VALUE.version_max:
         raise MalformedMessage(f"the state of a transactional id in unknown version {version}")
-    value: TransactionValue = codec_of(_VALUE, version).read(data, _INT16.size)
+    value: TransactionValue = decode_prefixed(data, _VALUE, version)
     if not TransactionStatus.EMPTY <= value.status <= TransactionStatus.COMPLETE_ABORT:
         raise MalformedMessage(f"a transactional id in the unknown state {value.status}")
     return value
-
-
-def _encode(format_: Format, version: int, message: TransactionKey | TransactionValue) -> bytes:
-    out = bytearray(_INT16.pack(version))
-    codec_of(format_, version).write(out, message)
-    return bytes(out)
-
-
-def _prefix(data: Buffer) -> int:
-    if len(data) < _INT16.size:
-        raise MalformedMessage(f"a record key or value of {len(data)} bytes has no version")
-    version: int = _INT16.unpack_from(data)[0]
-    return version
