@@ -218,8 +218,9 @@ def main() -> int:
             if arguments.stop_at_first:
                 break
     failed = sorted(outcome.seed for outcome in outcomes if outcome.violation)
-    print(f"{len(outcomes) - len(failed)} passed, {len(failed)} failed", flush=True)
-    print(f"({len(outcomes)} seeds in {time.monotonic() - started:.0f} s)", flush=True)
+    seconds = time.monotonic() - started
+    named = f" ({', '.join(map(str, failed[:10]))})" if failed else ""
+    print(f"{len(outcomes) - len(failed)} passed, {len(failed)} failed{named}, in {seconds:.0f} s", flush=True)
     quiet = quiet_floors(outcomes, rates.fixed) if not failed and not arguments.however_little else []
     for sentence in quiet:
         print(f"too little happened: {sentence}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from functools import partial
 from typing import Any
 
 from bmq.protocol.apis import ApiKey
@@ -154,11 +155,15 @@ class Transactions(Cluster):
 
         await admin.until_done(attempt)
 
+    def _address_of(self, node_id: int) -> tuple[str, int] | None:
+        return self.nodes[node_id].address
+
     async def _check_listed(self, deadline_s: float) -> None:
         """The coordinators have brought everything to an end, too. Each proxy lists the shards that clients find there."""
         request = list_transactions_request.ListTransactionsRequest(state_filters=UNFINISHED)
-        for node in self.nodes.values():
-            asker = Client("lister", lambda node=node: node.address, self._dice("lister"))  # type: ignore[misc]
+        for node_id in self.kind.roles:
+            # A node may be started again meanwhile, under another address.
+            asker = Client("lister", partial(self._address_of, node_id), self._dice("lister"))
 
             async def attempt(asker: Client = asker) -> None:
                 answer = await asker.request(ApiKey.LIST_TRANSACTIONS, 0, request)
@@ -169,6 +174,6 @@ class Transactions(Cluster):
                     await asyncio.sleep(0.5)
                     raise Unhappy("a transaction is open")
 
-            if "proxy" in self.kind.roles[node.node_id]:
+            if "proxy" in self.kind.roles[node_id]:
                 await asker.until_done(attempt)
                 asker.disconnect()
