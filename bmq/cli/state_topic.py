@@ -33,6 +33,10 @@ class StateTopic:
         topic = self._controller.image.topics.get(self._name)
         return [] if topic is None else [each.partition for each in topic.partitions if each.leader_epoch > 0]
 
+    def is_known(self, shard: int, leader_epoch: int) -> bool:
+        """The image is the controller's own: nothing is decided that it does not show."""
+        return True
+
     async def open(self, shard: int) -> ReplayableLog:
         topic = self._controller.image.topics.get(self._name)
         if topic is None:

@@ -50,6 +50,12 @@ class LocalShards:
             and self._manager.leader_epoch(TopicPartition(topic.topic_id, each.partition)) == each.leader_epoch
         ]
 
+    def is_known(self, shard: int, leader_epoch: int) -> bool:
+        """An owner hears of its partition before its image shows that."""
+        topic = self._image().topics.get(self._name)
+        partition = None if topic is None else topic.partition(shard)
+        return partition is not None and partition.leader_epoch >= leader_epoch
+
     async def open(self, shard: int) -> ReplayableLog:
         """Raises KafkaError COORDINATOR_NOT_AVAILABLE (no topic yet), and what PartitionManager.leader_of does."""
         topic = self._image().topics.get(self._name)

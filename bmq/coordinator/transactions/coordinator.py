@@ -110,6 +110,15 @@ class GroupPartitionOf(Protocol):
         """The partition that has the group's offsets. Raises KafkaError."""
 
 
+class StateShards(Shards, Protocol):
+    """The partitions of `__transaction_state`."""
+
+    def is_known(self, shard: int, leader_epoch: int) -> bool:
+        """Whether this process's metadata have come to this leader epoch of the partition. Then they have all topics that
+        the owners before knew of: those gave the partition up with the same record.
+        """
+
+
 class TransactionCoordinator:
     """All transactional ids whose shards this process owns. Make it inside the event loop that uses it.
 
@@ -118,7 +127,7 @@ class TransactionCoordinator:
 
     def __init__(
         self,
-        shards: Shards,
+        shards: StateShards,
         clock: Clock,
         random: Random,
         config: TransactionConfig,
@@ -151,6 +160,7 @@ class TransactionCoordinator:
                 producer_ids=producer_ids,
                 markers=markers,
                 topics=topics,
+                is_known=shards.is_known,
                 random=random,
             )
 

@@ -3,6 +3,9 @@
 Each partition with markers to write has a queue and one task that serves it, many markers at a time: a partition that cannot
 be written now holds up its own markers alone, however many there are. Whatever passes is tried again for ever; a marker that
 no retry can bring in (the epoch is over) leaves its transaction as it is, until the next owner of the shard tries.
+
+A deleted partition needs no marker. What the metadata does not name is deleted only if they are as new as this owner's reign:
+before that it may be a topic that the owner before has seen and this one has not.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from bmq.coordinator.transactions.transaction import Partition
 from bmq.log.partition_log import TopicPartition
 from bmq.log.transactions import TransactionMarker
 from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.errors import BmqError
+from bmq.protocol.errors import BmqError, KafkaError
 
 FINAL_ERRORS: Final = frozenset(
     {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.TRANSACTION_COORDINATOR_FENCED}
@@ -58,6 +61,7 @@ class _Ending:
 class MarkerDelivery:
     """The markers of one shard at one coordinator epoch. Made inside the event loop; `close` ends all of it.
 
+    `is_current()`: whether `topics` has all that the owners of the shard before this one knew of; it stays so.
     `failed(error)`: something raised that should not, so some markers may never be written here.
     """
 
@@ -65,6 +69,7 @@ class MarkerDelivery:
         self,
         writer: MarkerWriter,
         topics: CurrentTopics,
+        is_current: Callable[[], bool],
         random: Random,
         config: TransactionConfig,
         failed: Callable[[BaseException], None],
@@ -74,6 +79,7 @@ class MarkerDelivery:
         self.written_count = 0
         self._writer = writer
         self._topics = topics
+        self._is_current = is_current
         self._random = random
         self._config = config
         self._failed = failed
@@ -145,6 +151,10 @@ class MarkerDelivery:
     async def _write(self, partition: Partition, ending: _Ending) -> Exception | None:
         """One try; None when it is settled."""
         key = self._find(partition)
+        if key is None and not self._is_current():
+            return KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the metadata are older than the coordinator's reign"
+            )
         if key is not None:  # else a deleted topic has nothing that could be committed
             try:
                 await self._writer.write(key, ending.marker)

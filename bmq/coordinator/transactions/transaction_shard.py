@@ -86,7 +86,7 @@ class _Pending:
 
 
 class TransactionShard(Shard):
-    """Transactional ids of one partition."""
+    """Transactional ids of one partition. `is_known(number, leader epoch)`: as StateShards.is_known."""
 
     kind: ClassVar = "transaction"
 
@@ -102,12 +102,15 @@ class TransactionShard(Shard):
         producer_ids: ProducerIds,
         markers: MarkerWriter,
         topics: CurrentTopics,
+        is_known: Callable[[int, int], bool],
         random: Random,
     ) -> None:
         policy = SnapshotPolicy(config.snapshot_records_max, config.snapshot_bytes_max)
         super().__init__(number, log, clock, policy, metrics, on_lost)
         self.transactions: dict[str, Transaction] = {}
-        self.delivery = MarkerDelivery(markers, topics, random, config, self.fail)
+        self.delivery = MarkerDelivery(
+            markers, topics, lambda: is_known(number, self.coordinator_epoch), random, config, self.fail
+        )
         self._config = config
         self._metrics = metrics
         self._producer_ids = producer_ids

@@ -280,6 +280,54 @@ def test_a_deleted_topic_needs_no_marker() -> None:
     virtual(main)
 
 
+def test_a_topic_that_the_next_owner_has_not_heard_of_yet_gets_its_marker_all_the_same() -> None:
+    async def main() -> None:
+        world = World()
+        producer = await world.begun()
+        await world.claim(producer, ("t", 0), ("u", 0))
+        world.markers.gate.clear()
+        await world.end(producer)
+        former = world.coordinator
+        world.take_over()
+        world.shards.epoch_known = 0  # the shard was handed over, and the metadata have not come that far
+        late = world.topics.topics.pop("t")
+        await former.close()
+        world.markers.gate.set()
+        await world.coordinator.prepare("id")
+        await asyncio.sleep(10)
+        assert [written[0] for written in world.markers.written] == ["u"] and world.state().status == S.PREPARE_COMMIT
+        world.topics.topics["t"] = late
+        await settled(world, S.COMPLETE_COMMIT)
+        assert [written[0] for written in world.markers.written] == ["u", "t"]
+        await world.coordinator.close()
+
+    virtual(main)
+
+
+def test_a_topic_that_was_deleted_before_the_next_owners_reign_holds_up_nothing() -> None:
+    async def main() -> None:
+        world = World()
+        producer = await world.begun()
+        await world.claim(producer, ("t", 0), ("u", 0))
+        world.markers.gate.clear()
+        await world.end(producer)
+        former = world.coordinator
+        world.take_over()
+        world.shards.epoch_known = 0
+        del world.topics.topics["t"]
+        await former.close()
+        world.markers.gate.set()
+        await world.coordinator.prepare("id")
+        await asyncio.sleep(10)
+        assert world.state().status == S.PREPARE_COMMIT
+        world.shards.epoch_known = 1
+        await settled(world, S.COMPLETE_COMMIT)
+        assert [written[0] for written in world.markers.written] == ["u"]
+        await world.coordinator.close()
+
+    virtual(main)
+
+
 def test_a_partition_that_cannot_be_written_holds_up_its_own_markers_alone() -> None:
     async def main() -> None:
         world = World()

@@ -92,7 +92,9 @@ class FakeProducerIds:
 
 
 class StateShards:
-    """`leader_epoch`: of the logs it opens from now on. `is_former`: they have another owner now."""
+    """`leader_epoch`: of the logs it opens from now on. `is_former`: they have another owner now. `epoch_known`: up to here
+    the metadata know of leader epochs.
+    """
 
     def __init__(
         self, topics: FakeTopics, count: int, logs: dict[int, FakePartitionLog] | None = None, leader_epoch: int = 0
@@ -100,6 +102,7 @@ class StateShards:
         self.logs: dict[int, FakePartitionLog] = {} if logs is None else logs
         self.leader_epoch = leader_epoch
         self.is_former = False
+        self.epoch_known = leader_epoch
         self.error: BmqError | None = None
         self._topics = topics
         self._count = count
@@ -112,6 +115,9 @@ class StateShards:
 
     def inherited(self) -> Sequence[int]:
         return self.owned() if self.leader_epoch > 0 and not self.is_former else ()
+
+    def is_known(self, shard: int, leader_epoch: int) -> bool:
+        return leader_epoch <= self.epoch_known
 
     def heir(self) -> StateShards:
         """The same partitions at their next owner."""
