@@ -1,9 +1,11 @@
-"""Is a copy whole? `python -m tests.soak.etl [--minutes N] [--seed S] [--kills N] [--protocol classic|consumer]`.
+"""Is a copy whole? `python -m tests.soak.etl [--minutes N] [--seed S] [--kills N] [--protocol classic|consumer|both]`.
 
 A source of six partitions grows; two copiers by librdkafka and two by Kafka's Java client, members of one group, write it
 to a target in transactions, with the group's offsets. Each copier is killed --kills times, while nodes of the cluster (four
 processes on a real HDFS and ZooKeeper, in .cache/soak-etl) are killed, paused, restarted and drained, and partitions of the
-topics and of the coordinators are moved, all from the seed. Prints `etl_lost_or_doubled`: records of the source that are
+topics and of the coordinators are moved, all from the seed. --protocol says how they are members: by classic rebalances, by
+KIP-848, or both: half of them each, and every copier changes when it is started again, so the group is converted both ways.
+Prints `etl_lost_or_doubled`: records of the source that are
 missing in the target for readers of committed records, and those that are there too often. Exit code 1 says that there are
 some, that their order changed, that a client had to give up, that something hung or did not come back.
 """
@@ -19,8 +21,8 @@ import shutil
 import sys
 from pathlib import Path
 
-from tests.soak.etl.campaign import PARTITIONS, Campaign, EtlReport
-from tests.soak.etl.crew import COPIERS
+from tests.soak.etl.campaign import PARTITIONS, SHORT_SESSIONS, Campaign, EtlReport
+from tests.soak.etl.crew import COPIERS, PROTOCOLS
 from tests.soak.etl.plan import Plan, plan
 from tests.support import hdfs as hdfs_support
 from tests.support.cluster import ALL_ROLES, BmqCluster
@@ -37,7 +39,7 @@ def main() -> int:
     options.add_argument("--minutes", type=float, default=float(os.environ.get("SOAK_MINUTES", "10")))
     options.add_argument("--seed", type=int, default=random.randrange(1_000_000))
     options.add_argument("--kills", type=int, default=20, help="of each copier")
-    options.add_argument("--protocol", choices=("classic", "consumer"), default="classic")
+    options.add_argument("--protocol", choices=tuple(PROTOCOLS), default="classic", help="of the copiers' group")
     options.add_argument("--directory", type=Path, default=DATA)
     options.add_argument("--results", type=Path, default=RESULTS)
     given = options.parse_args()
@@ -64,7 +66,7 @@ def campaign(made: Plan, directory: Path, protocol: str) -> EtlReport:
         hdfs_support.running(hdfs_support.new_cluster(directory / "hdfs", datanodes=2)) as hdfs,
         running_zookeeper(new_zookeeper(directory / "zookeeper")) as zookeeper,
     ):
-        cluster = BmqCluster(directory / "nodes", hdfs.url, str(zookeeper.address), "etl")
+        cluster = BmqCluster(directory / "nodes", hdfs.url, str(zookeeper.address), "etl", SHORT_SESSIONS)
         for roles in NODE_ROLES:
             cluster.add(roles)
         try:

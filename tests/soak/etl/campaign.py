@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -15,11 +16,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.soak.cluster.logs import log_events, mistakes
 from tests.soak.etl.comparison import Comparison, compare
+from tests.soak.etl.copier import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS
 from tests.soak.etl.crew import Copier, Work, hire, work_of
 from tests.soak.etl.faults import Performer
 from tests.soak.etl.plan import CopierKill, Plan
 from tests.soak.journal import Journal
-from tests.support.cluster import BmqCluster
+from tests.support.cluster import ENVIRONMENT, BmqCluster
 from tests.support.paced_load import PacedProducer
 from tests.support.processes import ProcessFailed
 from tests.support.transactional_load import committed_values
@@ -31,6 +33,19 @@ LOOK_INTERVAL_S: Final = 0.2
 FAULT_TIMEOUT_S: Final = 120.0
 CATCH_UP_WAIT_S: Final = 150.0
 CATCH_UP_INTERVAL_S: Final = 1.0
+# Of members by KIP-848 the nodes say how long a silent one is kept: as long as the classic ones ask for, and not 45 s, in
+# which a killed copier would hold its partitions.
+SHORT_SESSIONS: Final = {
+    "BMQ_KAFKA": json.dumps(
+        {
+            **json.loads(ENVIRONMENT["BMQ_KAFKA"]),
+            "group.consumer.min.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+            "group.consumer.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+            "group.consumer.min.heartbeat.interval.ms": str(HEARTBEAT_INTERVAL_MS),
+            "group.consumer.heartbeat.interval.ms": str(HEARTBEAT_INTERVAL_MS),
+        }
+    )
+}
 
 
 @dataclass(slots=True)
@@ -90,7 +105,7 @@ class EtlReport:
 
 
 class Campaign:
-    """On a cluster that runs, from the main thread. `say(line)`: what is done, as it is done."""
+    """On a cluster that runs, from the main thread. `protocol`: of PROTOCOLS. `say(line)`: what is done, as it is done."""
 
     def __init__(
         self,

@@ -4,8 +4,9 @@
 
 INSTANCE `-`: no static member. Prints lines: the time (wall ms), a word, more. Words: `ready`; `assigned`, `revoked`;
 `committed RECORDS MS`; `aborted RECORDS MS why`, on purpose; `refused RECORDS MS why`, aborted for an error; `slow why`, a
-call that is made again; `evicted why` and `fatal why`, the last ones. A static member is evicted when it came back in a
-rebalance in which the group's coordinator died, as with Apache Kafka: its new member id is in the log when the rebalance is over.
+call that is made again; `evicted why`, `unreleased why` and `fatal why`, the last ones. A static member is evicted when it came
+back in a rebalance in which the group's coordinator died, as with Apache Kafka: its new member id is in the log when the rebalance
+is over. Under KIP-848 its instance is unreleased until the session of the one that was killed is over: it has to come again.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ BATCH_RECORDS_MAX: Final = 100
 POLL_S: Final = 0.2
 CALL_WAIT_S: Final = 30.0
 ABORTED_EACH: Final = 12
+SESSION_TIMEOUT_MS: Final = 6_000
+HEARTBEAT_INTERVAL_MS: Final = 1_000
 
 
 def say(what: str, *more: object) -> None:
@@ -68,6 +71,7 @@ class Copier:
         self._target = target
         self._random = Random()
         self._is_over = False
+        self._is_classic = protocol == "classic"
         self._batch: list[Message] = []
         self._group_metadata: Any = None
         common = {"bootstrap.servers": bootstrap, "reconnect.backoff.max.ms": 500, "log_level": 0}
@@ -82,10 +86,10 @@ class Copier:
         }
         if instance != "-":
             reading["group.instance.id"] = instance
-        if protocol == "classic":
+        if self._is_classic:
             reading |= {
-                "session.timeout.ms": 6_000,
-                "heartbeat.interval.ms": 1_000,
+                "session.timeout.ms": SESSION_TIMEOUT_MS,
+                "heartbeat.interval.ms": HEARTBEAT_INTERVAL_MS,
                 "partition.assignment.strategy": "range",
             }
         self._producer = Producer(
@@ -112,13 +116,17 @@ class Copier:
         while not self._is_over:
             self._collect()
             if self._batch:
+                # The epoch moves on without a change of partitions, but not over a loss or a revocation that was not heard of.
+                if not self._is_classic:
+                    self._group_metadata = self._consumer.consumer_group_metadata()
                 self._copy(self._batch, is_to_abort=self._random.randrange(ABORTED_EACH) == 0)
                 self._batch = []
         self._consumer.close()
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         # Of the generation in which the records come: when the member was thrown out meanwhile, the offsets are refused.
-        self._group_metadata = consumer.consumer_group_metadata()
+        if self._is_classic:
+            self._group_metadata = consumer.consumer_group_metadata()
         say("assigned", ",".join(str(each.partition) for each in partitions))
 
     def _revoked(self, _: Consumer, partitions: list[TopicPartition]) -> None:
@@ -192,9 +200,12 @@ def _number(value: int | None) -> int:
     return value
 
 
-def is_eviction(error: KafkaError) -> bool:
-    """As a fatal error of the consumer it has another code, and the same words."""
-    return error.code() == KafkaError.FENCED_INSTANCE_ID or "group.instance.id" in error.str()
+def last_word(error: KafkaError) -> str:
+    """`evicted`, `unreleased` or `fatal`. As a fatal error of the consumer it has another code, and the same words."""
+    for word, code in (("evicted", KafkaError.FENCED_INSTANCE_ID), ("unreleased", KafkaError.UNRELEASED_INSTANCE_ID)):
+        if error.code() == code or KafkaError(code).str() in error.str():
+            return word
+    return "fatal"
 
 
 def main() -> int:
@@ -203,7 +214,7 @@ def main() -> int:
     try:
         copier.run()
     except KafkaException as error:
-        say("evicted" if is_eviction(error.args[0]) else "fatal", error)
+        say(last_word(error.args[0]), error)
         return 1
     return 0
 

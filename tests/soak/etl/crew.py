@@ -21,6 +21,9 @@ LIBRDKAFKA: Final = "librdkafka"
 JAVA: Final = "java"
 # Of each client one that keeps its partitions while it is started again, and one that does not.
 COPIERS: Final = ((LIBRDKAFKA, True), (LIBRDKAFKA, False), (JAVA, True), (JAVA, False))
+# How a copier is a member in its first life, in its second, and so on, round and round. With both, copiers of odd numbers
+# begin with the second.
+PROTOCOLS: Final = {"classic": ("classic",), "consumer": ("consumer",), "both": ("consumer", "classic")}
 
 
 class Said(NamedTuple):
@@ -45,20 +48,28 @@ class Copier:
         protocol: str,
         directory: Path,
     ) -> None:
+        """`protocol`: of PROTOCOLS."""
         self.name = f"copier-{number}-{client}"
+        self._lives = 0
         self.client = client
         self.transactional_id = f"{group}-{number}"
         self.kills = 0
         self.is_expected = False
-        arguments = (bootstrap, *topics, group, self.transactional_id, instance, protocol, str(TIMEOUT_MS))
-        command = (
-            program_command("Copier", "kafka", directory / "classes", arguments)
-            if client == JAVA
-            else [sys.executable, "-m", "tests.soak.etl.copier", *arguments]
-        )
-        self.process = ManagedProcess(self.name, command, directory / f"{self.name}.log")
+        protocols = PROTOCOLS[protocol]
+        first = number % len(protocols)
+
+        def command(protocol: str) -> list[str]:
+            arguments = (bootstrap, *topics, group, self.transactional_id, instance, protocol, str(TIMEOUT_MS))
+            if client == JAVA:
+                return program_command("Copier", "kafka", directory / "classes", arguments)
+            return [sys.executable, "-m", "tests.soak.etl.copier", *arguments]
+
+        self._commands = [command(each) for each in (*protocols[first:], *protocols[:first])]
+        self.process = ManagedProcess(self.name, self._commands[0], directory / f"{self.name}.log")
 
     def start(self) -> None:
+        self.process.arguments = self._commands[self._lives % len(self._commands)]
+        self._lives += 1
         self.process.start()
         self.is_expected = True
 

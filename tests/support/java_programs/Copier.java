@@ -22,6 +22,7 @@ import org.apache.kafka.common.errors.InvalidProducerEpochException;
 import org.apache.kafka.common.errors.OutOfOrderSequenceException;
 import org.apache.kafka.common.errors.ProducerFencedException;
 import org.apache.kafka.common.errors.TimeoutException;
+import org.apache.kafka.common.errors.UnreleasedInstanceIdException;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
@@ -93,6 +94,9 @@ public final class Copier {
             }
         } catch (FencedInstanceIdException error) {
             say("evicted", described(error));
+            code = 1;
+        } catch (UnreleasedInstanceIdException error) {
+            say("unreleased", described(error));
             code = 1;
         } catch (Exception error) {
             say("fatal", described(error));

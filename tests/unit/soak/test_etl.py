@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.soak.etl.comparison import compare
-from tests.soak.etl.copier import is_eviction
+from tests.soak.etl.copier import last_word
 from tests.soak.etl.crew import Copier, work_of
 from tests.soak.etl.plan import FAULT_PAUSE_S, LASTS_S, MOVED, Kind, plan
 
@@ -90,9 +90,35 @@ def test_what_copiers_said_is_added_up(tmp_path: Path) -> None:
 
 
 def test_an_evicted_static_member_is_told_from_a_fenced_producer() -> None:
-    assert is_eviction(KafkaError(KafkaError.FENCED_INSTANCE_ID))
+    assert last_word(KafkaError(KafkaError.FENCED_INSTANCE_ID)) == "evicted"
     words = "Fatal consumer error: Broker: Static consumer fenced by other consumer with same group.instance.id"
-    assert is_eviction(KafkaError(KafkaError._FATAL, words, True))
-    assert not is_eviction(
-        KafkaError(KafkaError._FENCED, "Local: This instance has been fenced by a newer instance", True)
-    )
+    assert last_word(KafkaError(KafkaError._FATAL, words, True)) == "evicted"
+    fenced = KafkaError(KafkaError._FENCED, "Local: This instance has been fenced by a newer instance", True)
+    assert last_word(fenced) == "fatal"
+
+
+def test_an_instance_that_is_still_used_is_told_from_other_ends() -> None:
+    assert last_word(KafkaError(KafkaError.UNRELEASED_INSTANCE_ID)) == "unreleased"
+    words = f"ConsumerGroupHeartbeat fatal error: {KafkaError(KafkaError.UNRELEASED_INSTANCE_ID).str()}"
+    assert last_word(KafkaError(KafkaError._FATAL, words, True)) == "unreleased"
+
+
+@pytest.mark.parametrize(
+    ("protocol", "number", "lives"),
+    [
+        ("classic", 1, ["classic", "classic", "classic"]),
+        ("consumer", 1, ["consumer", "consumer", "consumer"]),
+        ("both", 0, ["consumer", "classic", "consumer"]),
+        ("both", 1, ["classic", "consumer", "classic"]),
+    ],
+)
+def test_a_copier_of_both_protocols_changes_with_each_life(
+    protocol: str, number: int, lives: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copier = Copier(number, "librdkafka", "-", "nobody:1", ("source", "target"), "group", protocol, tmp_path)
+    monkeypatch.setattr(copier.process, "start", lambda: None)
+    started = []
+    for _ in lives:
+        copier.start()
+        started.append(copier.process.arguments[-2])
+    assert started == lives
