@@ -73,13 +73,12 @@ def members(part: str, opened: Opener, stage: Stage, plan: Plan, findings: Findi
 
 def gather(target: Target, plan: Plan) -> dict[str, Any]:
     target.make_topic("gathering", plan.rebalance_members)
-    rebalances = [
-        rebalance(target, "gathering", plan.rebalance_members, plan.rebalance_members, number)
-        for number in range(plan.rebalances)
-    ]
+    count = plan.rebalance_members
+    rebalances = [rebalance(target, "gathering", count, count, f"{number}") for number in range(plan.rebalances)]
+    fixed = rebalance(target, "gathering", count, count, "fixed", obeys=False)
     target.make_topic("idle", plan.each)
     idle = heartbeats.measure(target, DATA, "idle", plan.groups, plan.each, plan.warm_s, plan.idle_s)
-    return {"rebalances": rebalances, "idle": idle}
+    return {"rebalances": rebalances, "fixed_rebalance": fixed, "idle": idle}
 
 
 def killed(stage: Stage, plan: Plan, findings: Findings) -> None:

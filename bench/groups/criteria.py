@@ -122,6 +122,10 @@ def _rebalanced_first(raw: Samples) -> float:
     return statistics.median(float(each["rebalances"][0]["settled_s"]) for each in raw["rounds"])
 
 
+def _rebalanced_fixed(raw: Samples) -> float:
+    return statistics.median(float(each["fixed_rebalance"]["settled_s"]) for each in raw["rounds"])
+
+
 def _idle(*path: str) -> Figure:
     def figure(each: Samples) -> float:
         found = each["idle"]
@@ -140,6 +144,8 @@ def _members(part: str, prefix: str, where: str) -> tuple[Absolute, ...]:
             ("members_10000_cpu_percent", "CPU of all servers, 10,000 members of 1,000 groups, of a core", "%", "<=", 20,
              _idle("cpu_percent")),
             ("rebalance_500_first_s", "500 members join one group, the server's first", "s", "", 0, _rebalanced_first),
+            ("rebalance_500_fixed_s", "500 members join one group, a heartbeat every 3 s whatever they are told", "s", "", 0,
+             _rebalanced_fixed),
             ("members_10000_memory_mib", "memory (PSS) of all servers with them", "MiB", "", 0, _idle("memory", "pss_mib")),
         )
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Members join their groups, heartbeat at a fixed interval and leave: when a group is settled."""
+"""Members join their groups, heartbeat and leave: when a group is settled."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bmq.protocol.messages.consumer_group_describe_request import ConsumerGroupD
 from bmq.protocol.messages.consumer_group_describe_response import Assignment, DescribedGroup
 
 HEARTBEAT_S: Final = 3.0
-"""What members do whatever the server tells them, so that both servers get the same load."""
+"""At the most: less than both servers tell members of a settled group, so that both get the same load from them."""
 STABLE: Final = "Stable"
 SETTLED_WAIT_S: Final = 120.0
 LOOK_INTERVAL_S: Final = 0.02
@@ -28,24 +28,27 @@ Place = tuple[Group, Member, Exchange, float]
 """A member, its connection, and the seconds until it joins."""
 
 
-def rebalance(target: Target, topic: str, members: int, partitions: int, number: int) -> dict[str, Any]:
+def rebalance(
+    target: Target, topic: str, members: int, partitions: int, name: str, *, obeys: bool = True
+) -> dict[str, Any]:
     """All members of a new group join at once, each on a connection of its own, and leave when it is settled.
 
-    `settled_s`: from the first heartbeat until the coordinator says that the group is Stable and that every member has
+    They heartbeat every HEARTBEAT_S, and earlier where the server says so if they are such as obey it, as Java's consumer
+    and librdkafka do. `settled_s`: from the first heartbeat until the coordinator says that the group is Stable and that every member has
     what it should have. Raises LoadFailed, MemberRefused, AdminFailed.
     """
-    group = Group(f"gathering-{number}", topic, partitions, member_ids(members))
+    group = Group(f"gathering-{name}", topic, partitions, member_ids(members))
     _, address = coordinator_of(target.addresses, group.name)
     with asyncio.Runner() as runner:
-        return {"members": members, "partitions": partitions, **runner.run(_rebalance(address, group))}
+        return {"members": members, "partitions": partitions, **runner.run(_rebalance(address, group, obeys=obeys))}
 
 
-async def _rebalance(address: str, group: Group) -> dict[str, Any]:
+async def _rebalance(address: str, group: Group, *, obeys: bool) -> dict[str, Any]:
     exchanges = await connect(address, len(group.members))
     try:
         began = time.monotonic()
         places = [(group, member, exchange, 0.0) for member, exchange in zip(group.members, exchanges, strict=True)]
-        async with staying(places, HEARTBEAT_S) as check_members:
+        async with staying(places, HEARTBEAT_S, obeys=obeys) as check_members:
             assigned_s = await settle([group], lambda: are_stable(address, [group]), check_members)
             settled_s = time.monotonic() - began
         await _leave(group, exchanges)
@@ -60,9 +63,11 @@ def member_ids(count: int) -> list[str]:
 
 
 @asynccontextmanager
-async def staying(places: Iterable[Place], heartbeat_s: float) -> AsyncIterator[Callable[[], None]]:
+async def staying(
+    places: Iterable[Place], heartbeat_s: float, *, obeys: bool = False
+) -> AsyncIterator[Callable[[], None]]:
     """Members join and stay until the block ends; the function that it gives raises what went wrong with one of them."""
-    tasks = [asyncio.create_task(_stay(*place, heartbeat_s)) for place in places]
+    tasks = [asyncio.create_task(_stay(*place, heartbeat_s, obeys=obeys)) for place in places]
 
     def check_members() -> None:
         for task in tasks:
@@ -94,14 +99,17 @@ async def settle(groups: Sequence[Group], is_confirmed: Callable[[], bool], chec
     raise LoadFailed(f"{len(unsettled)} groups were not settled within {SETTLED_WAIT_S:g} s: {unsettled[:5]}")
 
 
-async def _stay(group: Group, member: Member, exchange: Exchange, delay_s: float, heartbeat_s: float) -> None:
+async def _stay(
+    group: Group, member: Member, exchange: Exchange, delay_s: float, heartbeat_s: float, *, obeys: bool
+) -> None:
     """Raises MemberRefused, ConnectionError."""
     await asyncio.sleep(delay_s)
     while True:
         sent = time.monotonic()
         group.answered(member, await exchange.heartbeat(member.heartbeat()))
         if not member.has_news:
-            await asyncio.sleep(max(0.0, sent + heartbeat_s - time.monotonic()))
+            interval_s = min(heartbeat_s, member.told_interval_s) if obeys else heartbeat_s
+            await asyncio.sleep(max(0.0, sent + interval_s - time.monotonic()))
 
 
 async def _leave(group: Group, exchanges: Sequence[Exchange]) -> None:

@@ -26,9 +26,12 @@ class MemberRefused(Exception):
 
 
 class Member:
-    """`owned`: partition indexes by topic id. `has_news`: what it owns has changed, and the coordinator does not know."""
+    """`owned`: partition indexes by topic id. `has_news`: what it owns has changed, and the coordinator does not know.
 
-    __slots__ = ("epoch", "group_id", "has_news", "member_id", "owned", "topic")
+    `told_interval_s`: between heartbeats, as the last answer says.
+    """
+
+    __slots__ = ("epoch", "group_id", "has_news", "member_id", "owned", "told_interval_s", "topic")
 
     def __init__(self, group_id: str, member_id: str, topic: str) -> None:
         self.group_id = group_id
@@ -37,6 +40,7 @@ class Member:
         self.epoch = JOIN_EPOCH
         self.owned: dict[UUID | None, frozenset[int]] = {}
         self.has_news = False
+        self.told_interval_s = 0.0
 
     @property
     def owned_count(self) -> int:
@@ -67,6 +71,7 @@ class Member:
         if response.error_code != ErrorCode.NONE:
             raise MemberRefused(self.member_id, response.error_code, response.error_message)
         self.epoch = response.member_epoch
+        self.told_interval_s = response.heartbeat_interval_ms / 1000
         self.has_news = False
         if response.assignment is None:
             return

@@ -19,8 +19,8 @@ SETTINGS: Final = (
     Setting(
         "members of groups, of both",
         "the interval of heartbeats",
-        "3 s",
+        "3 s at the most",
         "what the server says: 5 s",
-        "not measured: both servers are sent the same",
+        "rebalance_500_fixed_s: 3 s whatever the server says",
     ),
 )

@@ -68,6 +68,11 @@ class ConsumerConfig(NewGroupConfig):
     regex_refresh_interval_ms: int = 600_000
     regex_pause_ms: int = 10_000
     """Between two looks at all topics for one group's regular expressions."""
+    unsettled_heartbeat_interval_ms: int = 1_000
+    """What members of a group that is not settled are told. Not less: librdkafka gives a heartbeat up, and closes its
+    connection, when the answer takes as long as the interval."""
+    unsettled_heartbeats_per_s_max: int = 1_000
+    """Of all members of such groups in this process: with more of them the interval grows."""
 
     def terms(self, group_configs: Mapping[str, str]) -> GroupTerms:
         """With what is set for one group."""

@@ -12,6 +12,7 @@ from bmq.coordinator.consumer.description import described
 from bmq.coordinator.consumer.draft import Draft
 from bmq.coordinator.consumer.heartbeat import Beat, check, heartbeat
 from bmq.coordinator.consumer.member import JOIN_EPOCH
+from bmq.coordinator.consumer.pace import HeartbeatPace, is_settled
 from bmq.coordinator.consumer.progress import Surroundings
 from bmq.coordinator.directory import ShardDirectory
 from bmq.coordinator.effects import Joining, join_error, sync_error
@@ -78,6 +79,7 @@ class ConsumerApi(TxnOffsetApi):
         super().__init__(directory, clock, image, metrics, verifier)
         self.config = config
         self._rng = rng
+        self._pace = HeartbeatPace(config.consumer)
 
     def image_changed(self, old: Topics, new: Topics) -> None:
         """To be called after each new image: groups subscribed to what has changed look at it with their next heartbeat."""
@@ -114,7 +116,12 @@ class ConsumerApi(TxnOffsetApi):
         )
 
         def decide(draft: Draft, around: Surroundings) -> ConsumerGroupHeartbeatResponse:
-            return heartbeat(draft, beat, around)
+            answer = heartbeat(draft, beat, around)
+            is_member = answer.member_epoch > JOIN_EPOCH
+            if is_member and not is_settled(draft.existing, beat.member_id, around.terms, around.now):
+                usual_ms = answer.heartbeat_interval_ms
+                answer.heartbeat_interval_ms = self._pace.interval_ms(usual_ms, around.now.loop_ms)
+            return answer
 
         answer = await refused_by_owner(shard, shard.consumer.decide(group_id, decide, may_overtake=True))
         shard.consumer.resolve_if_due(group_id)

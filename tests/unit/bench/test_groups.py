@@ -92,7 +92,8 @@ def test_what_does_not_hold() -> None:
 def members_of(*settled_s: float, cpu_percent: float) -> dict[str, Any]:
     rebalances = [{"settled_s": one} for one in settled_s]
     idle = {"cpu_percent": cpu_percent, "memory": {"pss_mib": 300.0}}
-    return {"wanted": 1, "rounds": [{"rebalances": rebalances, "idle": idle}]}
+    fixed = {"settled_s": settled_s[-1] + 1}
+    return {"wanted": 1, "rounds": [{"rebalances": rebalances, "fixed_rebalance": fixed, "idle": idle}]}
 
 
 def test_a_servers_first_rebalance_warms_it() -> None:
@@ -100,6 +101,7 @@ def test_a_servers_first_rebalance_warms_it() -> None:
     found = judged({THREE_MEMBERS: {"bmq": ours, "kafka": theirs}, ONE_MEMBERS: {"bmq": ours}})
     assert (found["rebalance_500_s"]["value"], found["rebalance_500_s"]["rival"]) == (4.5, 6.0)
     assert found["rebalance_500_first_s"]["value"] == 30.0
+    assert found["rebalance_500_fixed_s"]["value"] == 6.0
     assert not found["members_10000_cpu_percent"]["holds"] and found["members_10000_cpu_percent"]["rival"] == 60.0
     assert found["one_rebalance_500_s"]["value"] is None  # Kafka's is missing
 

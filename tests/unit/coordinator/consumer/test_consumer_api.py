@@ -102,7 +102,7 @@ async def settled(cluster: Cluster, *member_ids: str) -> None:
 
 async def test_a_rebalance(cluster: Cluster) -> None:
     answer = await join(cluster, "A")
-    assert (answer.member_epoch, has_of(answer), answer.heartbeat_interval_ms) == (2, [0, 1, 2, 3], 5_000)
+    assert (answer.member_epoch, has_of(answer), answer.heartbeat_interval_ms) == (2, [0, 1, 2, 3], 1_000)
     answer = await join(cluster, "B")
     assert (answer.member_epoch, has_of(answer)) == (3, [])
     answer = await beat(cluster, "A", 2)
