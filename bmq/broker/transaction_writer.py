@@ -173,7 +173,10 @@ class TransactionWriter(LogReader):
     # --- what coordinators and operators ask for
 
     async def write_marker(self, marker: TransactionMarker) -> None:
-        """As PartitionLog.write_marker."""
+        """End a producer's transaction in this partition; durable when this returns, and visible to readers.
+
+        Raises KafkaError INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, and what an append fails with.
+        """
         answer: asyncio.Future[AppendResult] = self._loop.create_future()
 
         def done(result: AppendResult) -> None:

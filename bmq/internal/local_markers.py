@@ -8,7 +8,16 @@ from typing import Protocol
 from bmq.log.partition_log import TopicPartition
 from bmq.log.transactions import TransactionMarker
 from bmq.metadata.image import OFFSETS_TOPIC_NAME, MetadataImage
-from bmq.proxy.appender import Partitions
+
+
+class OwnedPartition(Protocol):
+    async def write_marker(self, marker: TransactionMarker) -> None:
+        """End the producer's transaction; durable when this returns. Raises KafkaError."""
+
+
+class OwnedPartitions(Protocol):
+    async def leader_of(self, topic_partition: TopicPartition) -> OwnedPartition:
+        """Raises KafkaError NOT_LEADER_OR_FOLLOWER for a partition that is not owned here."""
 
 
 class GroupMarkers(Protocol):
@@ -21,7 +30,7 @@ class GroupMarkers(Protocol):
 class LocalMarkers:
     """Implements the coordinator's MarkerWriter and bmq.proxy.services.Markers for what is owned here."""
 
-    def __init__(self, partitions: Partitions, groups: GroupMarkers, image: Callable[[], MetadataImage]) -> None:
+    def __init__(self, partitions: OwnedPartitions, groups: GroupMarkers, image: Callable[[], MetadataImage]) -> None:
         self._partitions = partitions
         self._groups = groups
         self._image = image

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from bmq.log.store import Buffer
-from bmq.log.transactions import ActiveProducer, TransactionClaim, TransactionMarker
+from bmq.log.transactions import ActiveProducer, TransactionClaim
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 
@@ -118,12 +118,6 @@ class PartitionLog(Protocol):
         records are in the log, at the offset given), when fewer than `min.insync.replicas` nodes hold them. Never raises
         for the peer's faults. `claim`: the transaction of transactional batches, which is verified with its coordinator
         before the first of them is placed (KIP-890); None: they are refused.
-        """
-
-    async def write_marker(self, marker: TransactionMarker) -> None:
-        """End a producer's transaction in this partition; durable when this returns, and visible to readers.
-
-        Raises KafkaError INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, and what an append fails with.
         """
 
     async def active_producers(self) -> Sequence[ActiveProducer]:

@@ -25,7 +25,7 @@ from bmq.log.partition_log import (
     PartitionStarting,
     TopicPartition,
 )
-from bmq.log.transactions import ActiveProducer, TransactionClaim, TransactionMarker, produce_version_of
+from bmq.log.transactions import ActiveProducer, TransactionClaim, produce_version_of
 from bmq.peers.link import Link, LinkLost
 from bmq.peers.links import Links
 from bmq.protocol.apis import ApiKey
@@ -46,11 +46,6 @@ from bmq.protocol.internal_messages import (
     TailPart,
 )
 from bmq.protocol.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
-from bmq.protocol.messages.write_txn_markers_request import (
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-)
 from bmq.protocol.record_batch import put_leader_epoch
 from bmq.routing.remote_state import RemoteState
 from bmq.routing.settings import RouterSettings
@@ -302,23 +297,6 @@ class RemoteLog:
         request = FindAbortedRequest(**self._named(), from_offset=from_offset, to_offset=to_offset)
         answer = await self._ask(ApiKey.FIND_ABORTED, request)
         return [AbortedTransaction(one.producer_id, one.first_offset) for one in answer.aborted]
-
-    async def write_marker(self, marker: TransactionMarker) -> None:
-        """As PartitionLog.write_marker, by the owner. A marker without an answer may be written or not: it is sent again."""
-        topics = (WritableTxnMarkerTopic(name=self._topic_name(), partition_indexes=(self.topic_partition.partition,)),)
-        one = WritableTxnMarker(
-            producer_id=marker.producer_id,
-            producer_epoch=marker.producer_epoch,
-            transaction_result=marker.is_commit,
-            topics=topics,
-            coordinator_epoch=marker.coordinator_epoch,
-            transaction_version=marker.transaction_version,
-        )
-        answer = await self._call(ApiKey.WRITE_TXN_MARKERS, WriteTxnMarkersRequest(markers=(one,)))
-        results = [result for told in answer.markers for topic in told.topics for result in topic.partitions]
-        code = error_code_of(results[0].error_code) if len(results) == 1 else ErrorCode.UNKNOWN_SERVER_ERROR
-        if code is not ErrorCode.NONE:
-            self._refused(code, "")
 
     async def active_producers(self) -> Sequence[ActiveProducer]:
         """As PartitionLog.active_producers, by the owner."""

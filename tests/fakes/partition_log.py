@@ -23,7 +23,7 @@ from bmq.log.partition_log import (
     WholeBatches,
 )
 from bmq.log.store import FencedWriter
-from bmq.log.transactions import ActiveProducer, TransactionClaim, TransactionMarker
+from bmq.log.transactions import ActiveProducer, TransactionClaim
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from tests.fakes.store import FakeStore
@@ -53,8 +53,8 @@ class FakePartitionLog:
     `tail_start_offset`: `tail_read` knows nothing below it, which sends the reader to `locate` and the store.
     `last_stable_offset_bound`, `aborted`: an open transaction's first offset; AbortedTransactions to report, with the offsets
     of their markers. Below `aborted_from_offset` they have to be asked for; `asked_aborted`: the ranges of these questions.
-    `is_owner`: False lets `prove_ownership` raise; `proof_count`: of its calls. `claims`: of all appends, in order. `markers`: those written; with
-    `refuse_markers_with` none is. `producers`: what `active_producers` lists.
+    `is_owner`: False lets `prove_ownership` raise; `proof_count`: of its calls. `claims`: of all appends, in order.
+    `producers`: what `active_producers` lists.
     """
 
     def __init__(
@@ -81,8 +81,6 @@ class FakePartitionLog:
         self.proof_count = 0
         self.snapshots: list[StateSnapshot] = []
         self.claims: list[TransactionClaim | None] = []
-        self.markers: list[TransactionMarker] = []
-        self.refuse_markers_with: ErrorCode | None = None
         self.producers: list[ActiveProducer] = []
         self.path = (
             f"topics/{topic_partition.topic_id}/{topic_partition.partition}/{leader_epoch:08d}.open/00000000.log"
@@ -138,11 +136,6 @@ class FakePartitionLog:
         self._pending.append((base_offset, self._log_end_offset, done, is_acks_all))
         if self.is_acknowledging:
             self.acknowledge()
-
-    async def write_marker(self, marker: TransactionMarker) -> None:
-        if self.refuse_markers_with is not None:
-            raise KafkaError(self.refuse_markers_with)
-        self.markers.append(marker)
 
     async def active_producers(self) -> Sequence[ActiveProducer]:
         return self.producers

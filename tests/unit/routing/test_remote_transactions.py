@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -13,13 +12,6 @@ from bmq.log.partition_log import AbortedTransaction, AppendResult, PartitionLog
 from bmq.log.transactions import ActiveProducer, TransactionClaim, TransactionMarker
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.messages.write_txn_markers_request import WriteTxnMarkersRequest
-from bmq.protocol.messages.write_txn_markers_response import (
-    WritableTxnMarkerPartitionResult,
-    WritableTxnMarkerResult,
-    WritableTxnMarkerTopicResult,
-    WriteTxnMarkersResponse,
-)
 from bmq.routing.remote_log import RemoteLog
 from tests.fakes.transaction_verifier import FakeVerifier
 from tests.unit.routing.owner_nodes import Cluster, append, batch_of, key, until
@@ -148,43 +140,6 @@ async def test_producers_are_listed_by_the_owner(cluster: Cluster) -> None:
     cluster.delete_topic()
     elsewhere = RemoteLog(key(), 2, 1, cluster.router.surroundings)
     assert await refusal(elsewhere.active_producers()) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-@pytest.mark.parametrize(
-    "code", [ErrorCode.NONE, ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.FENCED_LEADER_EPOCH]
-)
-def test_a_marker_goes_to_the_owner(code: ErrorCode) -> None:
-    @on_cluster()
-    async def run(cluster: Cluster) -> None:
-        log = await opened(cluster)
-        asked: list[tuple[int, ApiKey, WriteTxnMarkersRequest]] = []
-
-        async def call(owner: int, api_key: ApiKey, request: Any, *, timeout_s: float) -> WriteTxnMarkersResponse:
-            asked.append((owner, api_key, request))
-            partitions = (WritableTxnMarkerPartitionResult(partition_index=0, error_code=code),)
-            topics = (WritableTxnMarkerTopicResult(name="t", partitions=partitions),)
-            return WriteTxnMarkersResponse(markers=(WritableTxnMarkerResult(producer_id=P, topics=topics),))
-
-        with patch.object(cluster.links, "call", call):
-            if code is ErrorCode.NONE:
-                await log.write_marker(TransactionMarker(P, 3, 4, True, 2))
-            else:
-                is_moved = code is ErrorCode.FENCED_LEADER_EPOCH
-                told = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_moved else code
-                assert await refusal(log.write_marker(TransactionMarker(P, 3, 4, True, 2))) is told
-                assert (log.link is None) is is_moved
-        ((owner, api_key, request),) = asked
-        (one,) = request.markers
-        assert (owner, api_key, one.topics[0].name, one.topics[0].partition_indexes) == (
-            2,
-            ApiKey.WRITE_TXN_MARKERS,
-            "t",
-            (0,),
-        )
-        assert (one.producer_id, one.producer_epoch, one.coordinator_epoch) == (P, 3, 4)
-        assert (one.transaction_result, one.transaction_version) == (True, 2)
-
-    run()
 
 
 @on_cluster()
