@@ -1,13 +1,15 @@
 """What a produce must look like before it gets an offset: size, format, checksum, timestamps, codec, keys.
 
 Headers decide almost everything. A batch is opened only when its topic asks for it: compression.type other than
-"producer" with another codec in the batch, or compaction, which needs keys. Source: Kafka's LogValidator and UnifiedLog.
+"producer" with another codec in the batch, or compaction, which needs keys; and when its header shows a timestamp out of
+bounds, to name the records at fault. Source: Kafka's LogValidator and UnifiedLog.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from bmq.broker.record_checks import RecordRules, refuse_append_time, require_records
 from bmq.log.config import LogConfig
 from bmq.protocol.compression import Compression
 from bmq.protocol.error_codes import ErrorCode
@@ -44,7 +46,7 @@ _CODECS: Final = {
 
 
 class Admission:
-    """The checks of one topic's settings. Made anew when they change."""
+    """The checks of one topic's settings. Made anew when they change. `partition_name`: for people, "topic-0"."""
 
     __slots__ = (
         "_after_max_ms",
@@ -54,11 +56,13 @@ class Admission:
         "_is_append_time",
         "_is_compacted",
         "_message_bytes_max",
+        "_partition_name",
         "_segment_bytes",
     )
 
-    def __init__(self, config: LogConfig) -> None:
+    def __init__(self, config: LogConfig, partition_name: str = "") -> None:
         self._config = config
+        self._partition_name = partition_name
         self._message_bytes_max = config.max_message_bytes
         self._segment_bytes = config.segment_bytes
         self._before_max_ms = config.message_timestamp_before_max_ms
@@ -82,10 +86,13 @@ class Admission:
             )
         verify_crc(records, 0, header)
         validate_client_batch(header)
+        if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+            _require_openable(header)
+            refuse_append_time(header.record_count, header.base_offset)
         if not self._is_append_time:
-            self._check_timestamps(header, now_ms)
+            self._check_timestamps(records, header, now_ms)
         if self._codec is not None or self._is_compacted:
-            records, header = self._look_inside(records, header)
+            records, header = self._look_inside(records, header, now_ms)
         if self._is_append_time:
             header = rewrite_log_append_time(records, 0, header, now_ms)
         if header.length + LENGTH_OVERHEAD_BYTES > self._segment_bytes:
@@ -105,32 +112,32 @@ class Admission:
             raise InvalidRecords("an append without a record batch")
         return admitted
 
-    def _check_timestamps(self, header: BatchHeader, now_ms: int) -> None:
-        if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
-            raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "producers do not set the timestamp type to LogAppendTime")
+    def _check_timestamps(self, records: memoryview, header: BatchHeader, now_ms: int) -> None:
         newest, first = header.max_timestamp_ms, header.base_timestamp_ms
         if newest != NO_TIMESTAMP_MS and newest - now_ms > self._after_max_ms:
-            raise KafkaError(
-                ErrorCode.INVALID_TIMESTAMP,
-                f"timestamp {newest} is {newest - now_ms} ms after now, {self._after_max_ms} are allowed",
-            )
-        if first != NO_TIMESTAMP_MS and now_ms - first > self._before_max_ms:
-            raise KafkaError(
-                ErrorCode.INVALID_TIMESTAMP,
-                f"timestamp {first} is {now_ms - first} ms before now, {self._before_max_ms} are allowed",
-            )
+            timestamp_ms = newest
+        elif first != NO_TIMESTAMP_MS and now_ms - first > self._before_max_ms:
+            timestamp_ms = first
+        else:
+            return
+        _require_openable(header)
+        require_records(iterate_records(records), self._rules(now_ms))
+        raise KafkaError(
+            ErrorCode.INVALID_TIMESTAMP, f"the header of the batch says {timestamp_ms}, which none of its records has"
+        )
 
-    def _look_inside(self, records: memoryview, header: BatchHeader) -> AdmittedBatch:
+    def _rules(self, now_ms: int) -> RecordRules:
+        times_ms = None if self._is_append_time else (now_ms - self._before_max_ms, now_ms + self._after_max_ms)
+        return RecordRules(self._partition_name, self._is_compacted, times_ms)
+
+    def _look_inside(self, records: memoryview, header: BatchHeader, now_ms: int) -> AdmittedBatch:
         codec = header.compression if self._codec is None else self._codec
         is_other_codec = codec is not header.compression
         if not is_other_codec and not self._is_compacted:
             return records, header
-        if header.record_count > RECORDS_OPENED_MAX:
-            raise InvalidRecords(
-                f"a batch of {header.record_count} records, {RECORDS_OPENED_MAX} are allowed where batches are opened"
-            )
-        if self._is_compacted and any(record.key is None for record in iterate_records(records)):
-            raise InvalidRecords("a compacted topic takes no record without a key")
+        _require_openable(header)
+        if self._is_compacted:
+            require_records(iterate_records(records), self._rules(now_ms))
         if not is_other_codec:
             return records, header
         again = memoryview(
@@ -145,3 +152,10 @@ class Admission:
             )
         )
         return again, BatchHeader.parse(again)
+
+
+def _require_openable(header: BatchHeader) -> None:
+    if header.record_count > RECORDS_OPENED_MAX:
+        raise InvalidRecords(
+            f"a batch of {header.record_count} records, {RECORDS_OPENED_MAX} are allowed where batches are opened"
+        )

@@ -40,6 +40,7 @@ from bmq.broker.partition_states import (
     State,
     Writing,
 )
+from bmq.broker.record_checks import RecordsRefused
 from bmq.broker.segment_lifecycle import SegmentLifecycle
 from bmq.broker.starting import Start
 from bmq.broker.surroundings import Surroundings
@@ -135,7 +136,7 @@ class PartitionRuntime(TransactionWriter):
         self._loop = asyncio.get_running_loop()
         self._turns = surroundings.turns
         self._paths = PartitionPaths(partition_directory(topic_partition), leader_epoch)
-        self._admission = Admission(config)
+        self._admission = self._admission_by(config)
         self._directory = OwnDirectory(surroundings.store, self._paths.own)
         self._lifecycle = SegmentLifecycle(
             surroundings,
@@ -318,6 +319,8 @@ class PartitionRuntime(TransactionWriter):
             self._refuse_for_our_fault(error, done)
             return
         refusal = AppendResult(error.code, message=str(error))
+        if isinstance(error, RecordsRefused):
+            refusal = refusal._replace(log_start_offset=self.log_start_offset, record_errors=error.record_errors)
         if error.code in _KNOWN_FROM_MEMORY:
             self._spawn(self._refuse_as_owner(refusal, done))
         else:
@@ -827,10 +830,13 @@ class PartitionRuntime(TransactionWriter):
 
     def update_config(self, config: LogConfig) -> None:
         """Raises only before anything has changed."""
-        self._admission = Admission(config)
+        self._admission = self._admission_by(config)
         self.config = config
         self._lifecycle.config = config
         self._feed(ev.LimitsChanged(limits_of(config, self._surroundings)))
+
+    def _admission_by(self, config: LogConfig) -> Admission:
+        return Admission(config, f"{self.topic_name}-{self.topic_partition.partition}")
 
     def upkeep(self, now_s: float, now_ms: int) -> None:
         """Called every second or so: roll by age, close a segment that nobody writes to, look for lost replicas."""

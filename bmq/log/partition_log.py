@@ -15,6 +15,7 @@ from bmq.log.store import Buffer
 from bmq.log.transactions import ActiveProducer, TransactionClaim
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
+from bmq.protocol.hot_produce import RecordError
 
 
 class TopicPartition(NamedTuple):
@@ -32,6 +33,7 @@ class AppendResult(NamedTuple):
     log_append_time_ms: int = -1
     log_start_offset: int = -1
     message: str | None = None
+    record_errors: Sequence[RecordError] = ()
 
 
 AppendDone = Callable[[AppendResult], None]

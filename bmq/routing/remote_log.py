@@ -441,7 +441,9 @@ def _result_of(frame: bytearray) -> AppendResult:
     if code is ErrorCode.UNKNOWN_TOPIC_ID:
         # The client may have named the topic: versions below 13 know nothing of ids.
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return AppendResult(code, one.base_offset, one.log_append_time_ms, one.log_start_offset, one.error_message)
+    return AppendResult(
+        code, one.base_offset, one.log_append_time_ms, one.log_start_offset, one.error_message, one.record_errors
+    )
 
 
 def _moved() -> KafkaError:

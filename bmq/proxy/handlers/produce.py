@@ -185,7 +185,7 @@ class _PendingProduce:
                         result.log_append_time_ms,
                         result.log_start_offset,
                         result.message,
-                        (),
+                        result.record_errors,
                         hint,
                     )
                 )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from crc32c import crc32c
 
 from bmq.broker.admission import Admission
+from bmq.broker.record_checks import RecordsRefused
 from bmq.log.config import LogConfig
 from bmq.protocol.compression import Compression
 from bmq.protocol.error_codes import ErrorCode
@@ -25,6 +27,12 @@ def code_of(config: LogConfig, data: bytes | bytearray) -> ErrorCode:
     with pytest.raises(BmqError) as caught:
         Admission(config).admit(memoryview(bytearray(data)), NOW_MS)
     return caught.value.code
+
+
+def named(config: LogConfig, data: bytearray) -> list[int]:
+    with pytest.raises(RecordsRefused) as caught:
+        Admission(config, "t-0").admit(memoryview(data), NOW_MS)
+    return [error.batch_index for error in caught.value.record_errors]
 
 
 def test_a_good_batch_passes_untouched() -> None:
@@ -79,6 +87,27 @@ def test_timestamps_have_bounds() -> None:
     assert code_of(LogConfig(), stamped) is ErrorCode.INVALID_TIMESTAMP
     Admission(LogConfig(message_timestamp_before_max_ms=1000)).admit(memoryview(without), NOW_MS)
     Admission(LogConfig(message_timestamp_before_max_ms=1001)).admit(memoryview(early), NOW_MS)
+
+
+def test_records_at_fault_are_named() -> None:
+    compacted = LogConfig(cleanup_policy=frozenset({"compact"}))
+    keyless = [Record(None if n in (1, 3) else b"k", b"v", timestamp_ms=NOW_MS) for n in range(5)]
+    assert named(compacted, encode_batch(keyless, compression=Compression.LZ4)) == [1, 3]
+    times = [NOW_MS, NOW_MS + 3_600_001, NOW_MS, NOW_MS + 3_600_002]
+    late = encode_batch([Record(b"k", b"v", timestamp_ms=time_ms) for time_ms in times])
+    assert named(LogConfig(), late) == [1, 3]
+    early = encode_batch([Record(b"k", b"v", timestamp_ms=NOW_MS - 1001), Record(b"k", b"v", timestamp_ms=NOW_MS)])
+    assert named(LogConfig(message_timestamp_before_max_ms=1000), early) == [0]
+    stamped = batch(3, timestamp_type=TimestampType.LOG_APPEND_TIME)
+    for is_append_time in (False, True):
+        assert named(LogConfig(message_timestamp_type_is_append_time=is_append_time), stamped) == [0, 1, 2]
+
+
+def test_a_header_that_contradicts_its_records_is_refused_without_names() -> None:
+    lying = batch(2)
+    lying[35:43] = (NOW_MS * 2).to_bytes(8)
+    lying[17:21] = crc32c(memoryview(lying)[21:]).to_bytes(4)
+    assert code_of(LogConfig(), lying) is ErrorCode.INVALID_TIMESTAMP
 
 
 def test_log_append_time_replaces_any_timestamp() -> None:

@@ -18,6 +18,8 @@ from bmq.log.transactions import TransactionClaim
 from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
+from bmq.protocol.hot_produce import RecordError
+from bmq.protocol.record_batch import Record, encode_batch
 from tests.fakes.store import Faults
 from tests.unit.broker.world import (
     CONFIG,
@@ -57,6 +59,24 @@ def test_what_is_produced_is_read_back() -> None:
         assert await log.offset_for_timestamp(now_ms + 1, 3) is None
         assert await log.max_timestamp() == (0, now_ms)
         await log.prove_ownership()
+        await owner.manager.close()
+
+    virtual(main)
+
+
+def test_a_refusal_names_the_records_at_fault_and_the_log_start() -> None:
+    async def main() -> None:
+        owner = World().owner()
+        log = await owner.log()
+        await produce(log, b"a", b"b")
+        await log.delete_records(1)
+        log.update_config(replace(CONFIG, cleanup_policy=frozenset({"compact"})))
+        result = await append(log, encode_batch([Record(b"k", b"v"), Record(None, b"v")]))
+        assert (result.error_code, result.base_offset) == (ErrorCode.INVALID_RECORD, -1)
+        assert result.log_start_offset == 1
+        text = "Compacted topic cannot accept message without key in topic partition topic-0"
+        assert result.record_errors == (RecordError(1, text),)
+        assert result.message is not None and "due to 1 record errors in total" in result.message
         await owner.manager.close()
 
     virtual(main)

@@ -20,7 +20,7 @@ from bmq.protocol.messages.produce_response import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from bmq.protocol.record_batch import BatchHeader, decode_records
+from bmq.protocol.record_batch import BatchHeader, Record, decode_records, encode_batch
 from bmq.routing.remote_log import RemoteLog, RemoteSurroundings
 from bmq.routing.settings import RouterSettings
 from tests.unit.routing.owner_nodes import TOPIC_ID, Cluster, append, batch_of, key, records_of, until
@@ -90,6 +90,20 @@ async def test_appends_are_answered_as_the_owner_answers_them(cluster: Cluster) 
     await until(lambda: len(answers) == 2)
     assert answers[1].error_code is ErrorCode.CORRUPT_MESSAGE and answers[1].message
     assert log.append_count == 0 and cluster.router.surroundings.budget.bytes_used == 0
+
+
+@on_cluster()
+async def test_the_records_at_fault_are_named_as_by_the_owner(cluster: Cluster) -> None:
+    log = await opened(cluster)
+    owned = await cluster.nodes[2].log()
+    answers: list[AppendResult] = []
+    for one in (log, owned):
+        late = encode_batch([Record(b"k", b"v"), Record(b"k", b"v", timestamp_ms=2**62)])
+        one.append(memoryview(late), answers.append)
+    await until(lambda: len(answers) == 2)
+    assert answers[0] == answers[1]
+    assert answers[0].error_code is ErrorCode.INVALID_TIMESTAMP
+    assert [error.batch_index for error in answers[0].record_errors] == [1]
 
 
 @on_cluster()
