@@ -15,6 +15,8 @@ from typing import Any, ClassVar, Final
 
 import structlog
 
+from bmq.coordinator.commit_plans import CommitPlan
+from bmq.coordinator.commit_run import CommitDone, CommitRun
 from bmq.coordinator.config import CoordinatorConfig
 from bmq.coordinator.consumer.consumer_group import ConsumerGroup
 from bmq.coordinator.consumer.runtime import ConsumerGroups
@@ -52,6 +54,7 @@ from bmq.protocol.group_records import (
     encode_key,
     encode_value,
 )
+from bmq.protocol.hot_commit import Committed
 from bmq.protocol.request_context import RequestMethod
 from bmq.protocol.streams_group_records import is_streams_key
 
@@ -92,7 +95,7 @@ class GroupShard(Shard):
         self._loading: dict[str, GroupMetadataValue] | None = {}
         self._wake_ups = WakeUps()
         self._expiry: asyncio.Handle | None = None
-        self._commits: dict[str, set[asyncio.Future[int]]] = {}
+        self._settling: dict[int, asyncio.Future[None]] = {}  # by the ticket of a commit that is waited for
         self._persisting: Counter[str] = Counter()  # records on their way, by group
 
     # ---------------------------------------------------------------- life
@@ -275,19 +278,26 @@ class GroupShard(Shard):
         done = self.append(records, producer)
         if producer is not None:
             self.transactions.writing(producer, done)
-        waiting = self._commits.setdefault(group_id, set())
-        waiting.add(done)
         offsets = self.offsets
 
-        def finish(done: asyncio.Future[int]) -> None:
-            offsets.end(ticket)
-            waiting.discard(done)
-            if not waiting:
-                self._commits.pop(group_id, None)
+        def finish(_done: asyncio.Future[int]) -> None:
+            offsets.end(group_id, ticket)
+            self._commit_ended(ticket)
 
         done.add_done_callback(finish)
         await asyncio.shield(done)  # a client that goes away does not take back what is on its way
         self._metrics.commits += len(partitions)
+
+    def commit_run(self, plan: CommitPlan, committed: Sequence[Committed], done: CommitDone) -> None:
+        """As `commit`, of a plan's partitions, without a task; `done` is called once it is applied, or with the error."""
+        CommitRun(self, plan, committed, self._clock.now_ms(), done).begin()
+
+    def run_ended(self, run: CommitRun, error: KafkaError | None) -> None:
+        """For CommitRun: it is applied, or was refused."""
+        self._append_ended(error)
+        self._commit_ended(run.ticket)
+        if error is None:
+            self._metrics.commits += len(run.plan.partitions)
 
     async def write_marker(self, marker: TransactionMarker) -> None:
         """End a producer's transaction; returns when what it committed is visible. Raises KafkaError."""
@@ -298,9 +308,16 @@ class GroupShard(Shard):
 
     async def settle(self, group_id: str) -> None:
         """Wait for the group's commits that are on their way now, whatever becomes of them."""
-        waiting = self._commits.get(group_id)
+        waiting = [
+            self._settling.setdefault(ticket, self._loop.create_future()) for ticket in self.offsets.in_flight(group_id)
+        ]
         if waiting:
-            await asyncio.wait(list(waiting))
+            await asyncio.wait(waiting)
+
+    def _commit_ended(self, ticket: int) -> None:
+        waited = self._settling.pop(ticket, None)
+        if waited is not None:
+            waited.set_result(None)
 
     def replay(self, key: bytes | None, value: bytes | None) -> None:
         if key is None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
+from typing import Protocol
 
+from bmq.coordinator.commit_plans import CommitPlans
+from bmq.coordinator.commit_run import CommitDone
 from bmq.coordinator.consumer.commits import MEMBER_EPOCHS_FROM, check_commit, check_fetch
 from bmq.coordinator.directory import ShardDirectory
 from bmq.coordinator.effects import GroupState
@@ -18,6 +21,7 @@ from bmq.coordinator.topics import OFFSETS_TOPIC, CurrentTopics, Topic, find_top
 from bmq.log.clock import Clock
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
+from bmq.protocol.hot_commit import PlainCommit
 from bmq.protocol.messages.offset_commit_request import OffsetCommitRequest
 from bmq.protocol.messages.offset_commit_response import OffsetCommitResponse
 from bmq.protocol.messages.offset_delete_request import OffsetDeleteRequest
@@ -38,6 +42,19 @@ from bmq.protocol.messages.offset_fetch_response import (
 from bmq.protocol.request_context import RequestContext
 
 
+class Committer(Protocol):
+    """Who commits, as an OffsetCommit says it."""
+
+    @property
+    def group_id(self) -> str: ...
+    @property
+    def generation_id_or_member_epoch(self) -> int: ...
+    @property
+    def member_id(self) -> str: ...
+    @property
+    def group_instance_id(self) -> str | None: ...
+
+
 class OffsetApi:
     """The offsets' half of GroupCoordinator."""
 
@@ -48,6 +65,7 @@ class OffsetApi:
         self.metrics = metrics
         self._clock = clock
         self._image = image
+        self._plans = CommitPlans()
         self._loop = asyncio.get_running_loop()
 
     # ---------------------------------------------------------------- commit
@@ -58,7 +76,7 @@ class OffsetApi:
             shard = await self.directory.get(request.group_id)
         except KafkaError as error:
             return OffsetCommitResponse(topics=refused(request.topics, coordinator_error(error)))
-        error_code = self._check_committer(shard, request, context.api_version)
+        error_code = self._check_committer(shard, request, context.api_version, self._existing_partitions(request))
         decided = shard.offsets.commit(request, self._image(), error_code, self._clock.now_ms())
         if decided.records:
             try:
@@ -71,9 +89,30 @@ class OffsetApi:
                             partition.error_code = code
         return OffsetCommitResponse(topics=decided.topics)
 
-    def _check_committer(self, shard: GroupShard, request: OffsetCommitRequest, api_version: int) -> ErrorCode:
+    def commit_at_once(
+        self, asked: PlainCommit, context: RequestContext, received_s: float, done: CommitDone, /
+    ) -> bool:
+        """OffsetCommit without a task, where nothing has to be waited for or refused; False: nothing was done.
+
+        `done` is called when the offsets are durable, or could not be written, perhaps before this returns.
+        """
+        shard = self.directory.find(asked.group_id)
+        if shard is None:
+            return False
+        plan = self._plans.of(asked, self._image())
+        if plan is None:
+            return False
+        if self._check_committer(shard, asked, asked.api_version, plan.topic_partitions()) is not ErrorCode.NONE:
+            return False
+        shard.commit_run(plan, asked.committed, done)
+        return True
+
+    def _check_committer(
+        self, shard: GroupShard, request: Committer, api_version: int, existing: Iterator[tuple[Topic, int]]
+    ) -> ErrorCode:
+        """The error for the whole commit, which is about `existing` partitions and perhaps others."""
         generation = request.generation_id_or_member_epoch
-        error = self._check_new(shard, request, api_version)
+        error = self._check_new(shard, request, api_version, existing)
         if error is not None:
             return error
         group = shard.groups.get(request.group_id)
@@ -87,7 +126,9 @@ class OffsetApi:
             return ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.GROUP_ID_NOT_FOUND if api_version >= 9 else ErrorCode.ILLEGAL_GENERATION
 
-    def _check_new(self, shard: GroupShard, request: OffsetCommitRequest, api_version: int) -> ErrorCode | None:
+    def _check_new(
+        self, shard: GroupShard, request: Committer, api_version: int, existing: Iterator[tuple[Topic, int]]
+    ) -> ErrorCode | None:
         """The error for the whole commit to a group of a new protocol; None: there is no such group.
 
         `api_version`: of OffsetCommit; a transaction's commit counts as one of the newest.
@@ -95,13 +136,13 @@ class OffsetApi:
         generation = request.generation_id_or_member_epoch
         consumer = shard.consumer.find(request.group_id)
         if consumer is not None:
-            ids = ((topic.topic_id, index) for topic, index in self._existing_partitions(request))
+            ids = ((topic.topic_id, index) for topic, index in existing)
             return check_commit(consumer, request.member_id, generation, ids, api_version)
         streams = shard.streams.find(request.group_id)
         if streams is not None:
             if request.member_id in streams.members and api_version < MEMBER_EPOCHS_FROM:
                 return ErrorCode.UNSUPPORTED_VERSION
-            names = ((topic.name, index) for topic, index in self._existing_partitions(request))
+            names = ((topic.name, index) for topic, index in existing)
             return check_streams_commit(streams, request.member_id, generation, names)
         return None
 

@@ -23,7 +23,9 @@ _TOPIC_ID_BYTES: Final = 16
 _NO_TOPIC_ID: Final = bytes(_TOPIC_ID_BYTES)
 _TOPIC_IDS_MAX: Final = 4_096
 
-_committed = partial(tuple.__new__, OffsetCommitValue)  # of the fields in order, at half the price of calling the class
+committed_of = partial(
+    tuple.__new__, OffsetCommitValue
+)  # of the fields in order, at half the price of calling the class
 
 
 class TopicOffsets(NamedTuple):
@@ -113,7 +115,7 @@ class PackedOffsets(NamedTuple):
             raise ValueError(f"{len(data) - place} bytes too many")
         metadata, topic_ids = map(texts.__getitem__, kinds), map(ids.__getitem__, kinds)
         rows = zip(offsets, epochs, metadata, committed_ms, expire_ms, topic_ids, strict=True)
-        return dict(zip(partitions, map(_committed, rows), strict=True))
+        return dict(zip(partitions, map(committed_of, rows), strict=True))
 
 
 def encode_text(text: str) -> bytes:

@@ -11,11 +11,12 @@ written behind a commit is never forgotten because the commit was not visible ye
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from bmq.coordinator.config import CoordinatorConfig
-from bmq.coordinator.offset_columns import PackedOffsets, TopicOffsets
+from bmq.coordinator.offset_columns import PackedOffsets, TopicOffsets, committed_of
 from bmq.coordinator.pending_offsets import PendingOffsets
 from bmq.coordinator.topics import Topics, find_topic
 from bmq.protocol.error_codes import ErrorCode
@@ -70,7 +71,7 @@ class Offsets:
         self._by_group: dict[str, dict[str, dict[int, OffsetCommitValue]]] = {}
         self._packed: dict[str, list[PackedOffsets]] = {}  # no group is in both
         self._config = config
-        self._in_flight: dict[int, tuple[str, Sequence[Partition]]] = {}
+        self._in_flight: dict[str, dict[int, Sequence[Partition]]] = {}  # group -> ticket
         self._next_ticket = 0
 
     # ---------------------------------------------------------------- the log
@@ -84,6 +85,31 @@ class Offsets:
         if self.pending.count:
             self.pending.overtake(key)
         self._put(key, value)
+
+    def replay_topic(
+        self,
+        group_id: str,
+        topic: str,
+        topic_id: UUID,
+        indexes: Sequence[int],
+        offsets: Sequence[int],
+        leader_epochs: Sequence[int],
+        commit_timestamp_ms: int,
+    ) -> None:
+        """As `replay` of each of these partitions, without metadata; in columns, which costs a fifth."""
+        if self.pending.count:
+            for index in indexes:
+                self.pending.overtake(OffsetCommitKey(group_id, topic, index))
+        topics = self._topics_of(group_id)
+        if topics is None:
+            topics = self._by_group[group_id] = {}
+        partitions = topics.get(topic)
+        if partitions is None:
+            partitions = topics[topic] = {}
+        count = len(partitions)
+        rows = zip(offsets, leader_epochs, repeat(""), repeat(commit_timestamp_ms), repeat(-1), repeat(topic_id))
+        partitions.update(zip(indexes, map(committed_of, rows), strict=True))
+        self.count += len(partitions) - count
 
     def replay_pending(
         self, producer_id: int, key: OffsetCommitKey, value: OffsetCommitValue | None, record_offset: int
@@ -151,17 +177,27 @@ class Offsets:
 
     def begin(self, group_id: str, partitions: Sequence[Partition]) -> int:
         """A decided commit is on its way to the log; the ticket goes to `end`, whatever became of it."""
-        self._next_ticket += 1
-        self._in_flight[self._next_ticket] = (group_id, partitions)
-        return self._next_ticket
+        ticket = self._next_ticket = self._next_ticket + 1
+        tickets = self._in_flight.get(group_id)
+        if tickets is None:
+            self._in_flight[group_id] = {ticket: partitions}
+        else:
+            tickets[ticket] = partitions
+        return ticket
 
-    def end(self, ticket: int) -> None:
-        del self._in_flight[ticket]
+    def end(self, group_id: str, ticket: int) -> None:
+        tickets = self._in_flight[group_id]
+        del tickets[ticket]
+        if not tickets:
+            del self._in_flight[group_id]
 
-    def _unapplied(self) -> Iterator[tuple[str, Partition]]:
-        for group_id, partitions in self._in_flight.values():
-            for partition in partitions:
-                yield group_id, partition
+    def in_flight(self, group_id: str) -> list[int]:
+        """The tickets of the group's commits that are on their way."""
+        return list(self._in_flight.get(group_id, ()))
+
+    def _unapplied(self, group_id: str) -> Iterator[Partition]:
+        for partitions in self._in_flight.get(group_id, {}).values():
+            yield from partitions
 
     def has_group(self, group_id: str) -> bool:
         """Whether anything of it is committed or pending."""
@@ -335,7 +371,12 @@ class Offsets:
             for name in names & topics.keys()
             for index in topics[name]
         }
-        doomed.update((group_id, partition) for group_id, partition in self._unapplied() if partition[0] in names)
+        doomed.update(
+            (group_id, partition)
+            for group_id in self._in_flight
+            for partition in self._unapplied(group_id)
+            if partition[0] in names
+        )
         doomed.update(
             (group_id, partition)
             for group_id in self.pending.group_ids()
@@ -350,7 +391,7 @@ class Offsets:
         While members are in it only topics nobody subscribes to any more expire; a group that had members counts from
         the moment it became empty (KIP-211), a group without, from each commit.
         """
-        unsettled = {partition for waiting, partition in self._unapplied() if waiting == group_id}
+        unsettled = set(self._unapplied(group_id))
         unsettled |= self.pending.partitions_of(group_id)
         if group is not None and not group.may_expire_offsets:
             return [], False
@@ -374,7 +415,7 @@ class Offsets:
 
     def _partitions_of(self, group_id: str) -> list[Partition]:
         committed = {(topic, index) for topic, partitions in self.committed(group_id).items() for index in partitions}
-        committed.update(partition for waiting, partition in self._unapplied() if waiting == group_id)
+        committed.update(self._unapplied(group_id))
         committed |= self.pending.partitions_of(group_id)
         return sorted(committed)
 

@@ -239,7 +239,9 @@ class Shard(ABC):
     # ---------------------------------------------------------------- the log
 
     def _appended(self, done: asyncio.Future[int]) -> None:
-        error = None if done.cancelled() else done.exception()
+        self._append_ended(None if done.cancelled() else done.exception())
+
+    def _append_ended(self, error: BaseException | None) -> None:
         if isinstance(error, BmqError) and error.code in OTHER_LEADER:
             self.lose()
         elif not self.is_lost:

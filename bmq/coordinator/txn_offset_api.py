@@ -147,7 +147,8 @@ class TxnOffsetApi(OffsetApi):
         is_anonymous = not request.member_id and request.group_instance_id is None
         if request.generation_id_or_member_epoch < 0 and is_anonymous:
             return ErrorCode.NONE
-        error = self._check_new(shard, request, APIS[ApiKey.OFFSET_COMMIT].version_max)
+        newest = APIS[ApiKey.OFFSET_COMMIT].version_max
+        error = self._check_new(shard, request, newest, self._existing_partitions(request))
         if error is ErrorCode.STALE_MEMBER_EPOCH and api_version < _TOPIC_IDS_FROM:
             return ErrorCode.ILLEGAL_GENERATION
         return error

@@ -23,7 +23,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import structlog
 
@@ -46,7 +46,8 @@ from bmq.protocol.record_batch import (
     Record,
     batches,
     decode_records,
-    encode_batch,
+    encode_batch_of,
+    encode_records,
 )
 
 KeyValue = tuple[bytes, bytes | None]
@@ -96,19 +97,65 @@ class SnapshotPolicy:
     bytes_max: int = 16 * 1024 * 1024
 
 
+class RecordRun(Protocol):
+    """Records that their state machine encodes and applies at once, without a key, a value and a future for each.
+
+    `apply` has to do just what ApplyRecord does with each of the records in `encoded`, one after the other: after a restart
+    it is that which is done with them. `size_bytes`: of keys and values. `record_count` is at least 1.
+    """
+
+    @property
+    def record_count(self) -> int: ...
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    def encoded(self, first_delta: int) -> Buffer:
+        """What stands in a batch for them (record_batch.encode_records) from this offset delta on."""
+
+    def apply(self) -> None:
+        """They are durable. Should not raise."""
+
+    def finished(self, error: KafkaError | None) -> None:
+        """Called once, after `apply` if that is called; the errors are those of `append`. Should not raise."""
+
+
 @dataclass(slots=True)
 class _Append:
-    """`producer`: the records are part of its transaction. `marker`: in place of the records, the end of one."""
+    """`producer`: the records are part of its transaction. `marker`: in place of the records, the end of one.
+
+    `run`: in place of records, and told in place of `done`.
+    """
 
     records: Sequence[KeyValue]
     size_bytes: int
-    done: asyncio.Future[int]
+    offset_count: int
+    done: asyncio.Future[int] | None
     producer: Producer | None = None
     marker: TransactionMarker | None = None
+    run: RecordRun | None = None
+    is_told: bool = False
 
-    @property
-    def offset_count(self) -> int:
-        return 1 if self.marker is not None else len(self.records)
+    def succeed(self, end_offset: int) -> None:
+        if self.done is None:
+            self._tell(None)
+        elif not self.done.done():
+            self.done.set_result(end_offset)
+
+    def fail(self, error: KafkaError) -> None:
+        if self.done is None:
+            self._tell(error)
+        elif not self.done.done():
+            self.done.set_exception(error)
+
+    def _tell(self, error: KafkaError | None) -> None:
+        if self.run is None or self.is_told:
+            return
+        self.is_told = True
+        try:
+            self.run.finished(error)
+        except Exception as raised:  # the others wait to be told
+            _log.error("append_not_answered", error=repr(raised), exc_info=raised)
 
 
 class StateLog:
@@ -194,12 +241,23 @@ class StateLog:
     def append(self, records: Sequence[KeyValue], producer: Producer | None = None) -> asyncio.Future[int]:
         """Write these records together; the result is the offset that follows the last one, after they were applied.
 
-        `producer`: as part of its open transaction; refused with INVALID_PRODUCER_EPOCH when its epoch is over. Fails with KafkaError of the append's error code. Then nothing was applied, except after
+        `producer`: as part of its open transaction; refused with INVALID_PRODUCER_EPOCH when its epoch is over. Fails
+        with KafkaError of the append's error code. Then nothing was applied, except after
         NOT_ENOUGH_REPLICAS_AFTER_APPEND: those records are in the log and were applied. After NOT_LEADER_OR_FOLLOWER
         discard the state: another owner has the log, or a record was applied in part.
         """
         size = sum(len(key) + len(value or b"") for key, value in records) + _RECORD_OVERHEAD_BYTES * len(records)
         return self._queue(records, size, producer, None)
+
+    def append_run(self, run: RecordRun) -> None:
+        """Write these records together, as `append` does; `run` is told what became of them, perhaps at once."""
+        size = run.size_bytes + _RECORD_OVERHEAD_BYTES * run.record_count
+        append = _Append((), size, run.record_count, None, run=run)
+        refusal = self._refusal(size)
+        if refusal is not None:
+            append.fail(refusal)
+            return
+        self._enqueue(append)
 
     def append_marker(self, marker: TransactionMarker) -> asyncio.Future[int]:
         """End a producer's transaction; the result is the offset that follows the marker, after it was applied.
@@ -215,26 +273,33 @@ class StateLog:
         producer: Producer | None,
         marker: TransactionMarker | None,
     ) -> asyncio.Future[int]:
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[int] = loop.create_future()
-        if self._apply is None:
-            raise RuntimeError("append before replay")
+        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         if self._transactions is None and (producer is not None or marker is not None):
             raise RuntimeError("a transaction in the log of a state machine that has none")
-        if self.is_broken:
-            done.set_exception(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, _LOAD_AGAIN))
-            return done
-        if not records and marker is None:
+        refusal = self._refusal(size)
+        if refusal is not None:
+            done.set_exception(refusal)
+        elif not records and marker is None:
             done.set_result(self.applied_offset)
-            return done
-        if self.waiting_bytes and self.waiting_bytes + size > WAITING_BYTES_MAX:
-            done.set_exception(KafkaError(ErrorCode.REQUEST_TIMED_OUT, "too much waits for the state log"))
-            return done
-        if not self._queued:
-            loop.call_soon(self._flush)
-        self.waiting_bytes += size
-        self._queued.append(_Append(records, size, done, producer, marker))
+        else:
+            count = len(records) if marker is None else 1
+            self._enqueue(_Append(records, size, count, done, producer, marker))
         return done
+
+    def _refusal(self, size: int) -> KafkaError | None:
+        if self._apply is None:
+            raise RuntimeError("append before replay")
+        if self.is_broken:
+            return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, _LOAD_AGAIN)
+        if size and self.waiting_bytes and self.waiting_bytes + size > WAITING_BYTES_MAX:
+            return KafkaError(ErrorCode.REQUEST_TIMED_OUT, "too much waits for the state log")
+        return None
+
+    def _enqueue(self, append: _Append) -> None:
+        if not self._queued:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self.waiting_bytes += append.size_bytes
+        self._queued.append(append)
 
     def give_up(self) -> None:
         """Nobody uses this state any more: what is on its way is not applied to it, and its callers do not hear success."""
@@ -344,7 +409,9 @@ class StateLog:
         assert apply is not None
         offset = result.base_offset
         for append in group:
-            if append.producer is None and append.marker is None:
+            if append.run is not None:
+                append.run.apply()
+            elif append.producer is None and append.marker is None:
                 for key, value in append.records:
                     apply(key, value)
             else:
@@ -352,8 +419,8 @@ class StateLog:
             offset += append.offset_count
             self.applied_offset = offset
             self.records_since_snapshot += append.offset_count
-            if not append.done.done() and result.error_code is ErrorCode.NONE:
-                append.done.set_result(offset)
+            if result.error_code is ErrorCode.NONE:
+                append.succeed(offset)
 
     def _apply_transactional(self, append: _Append, offset: int) -> None:
         transactions, producer, marker = self._transactions, append.producer, append.marker
@@ -400,8 +467,18 @@ def _encode(group: list[_Append], now_ms: int) -> bytearray:
             producer_epoch=marker.producer_epoch,
             timestamp_ms=now_ms,
         )
-    return encode_batch(
-        [Record(key, value, (), now_ms) for append in group for key, value in append.records],
+    body = bytearray()
+    count = 0
+    for append in group:
+        if append.run is not None:
+            body += append.run.encoded(count)
+        else:
+            body += encode_records([Record(key, value) for key, value in append.records], count)
+        count += append.offset_count
+    return encode_batch_of(
+        body,
+        count,
+        now_ms,
         producer_id=NO_PRODUCER_ID if producer is None else producer.producer_id,
         producer_epoch=NO_PRODUCER_EPOCH if producer is None else producer.producer_epoch,
         is_transactional=producer is not None,
@@ -429,5 +506,4 @@ def _replay_transactional(
 
 def _fail(group: list[_Append], result: AppendResult) -> None:
     for append in group:
-        if not append.done.done():
-            append.done.set_exception(KafkaError(result.error_code, result.message or ""))
+        append.fail(KafkaError(result.error_code, result.message or ""))

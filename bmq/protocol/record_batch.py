@@ -324,13 +324,74 @@ def encode_batch(
     for index, record in enumerate(records):
         delta = index if last_offset is None else record.offset - base_offset
         _append_record(body, record, delta, record.timestamp_ms - first_timestamp)
-    data = body if compression is Compression.NONE else compress(compression, body)
     attributes = (
         compression
         | (_LOG_APPEND_TIME if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)
         | (TRANSACTIONAL if is_transactional else 0)
         | (_CONTROL if is_control else 0)
     )
+    return _framed(
+        body if compression is Compression.NONE else compress(compression, body),
+        base_offset,
+        leader_epoch,
+        attributes,
+        (len(records) - 1) if last_offset is None else last_offset - base_offset,
+        first_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(records),
+    )
+
+
+def encode_records(records: Sequence[Record], first_delta: int) -> bytearray:
+    """What stands in a batch for these, from this offset delta on, all at the batch's own timestamp."""
+    body = bytearray()
+    for delta, record in enumerate(records, first_delta):
+        _append_record(body, record, delta, 0)
+    return body
+
+
+def encode_batch_of(
+    body: Buffer,
+    record_count: int,
+    timestamp_ms: int,
+    *,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    is_transactional: bool = False,
+) -> bytearray:
+    """As encode_batch, of records that `encode_records` encoded, or somebody else the same way."""
+    return _framed(
+        body,
+        0,
+        NO_LEADER_EPOCH,
+        TRANSACTIONAL if is_transactional else 0,
+        record_count - 1,
+        timestamp_ms,
+        timestamp_ms,
+        producer_id,
+        producer_epoch,
+        NO_SEQUENCE,
+        record_count,
+    )
+
+
+def _framed(
+    data: Buffer,
+    base_offset: int,
+    leader_epoch: int,
+    attributes: int,
+    last_offset_delta: int,
+    base_timestamp_ms: int,
+    max_timestamp_ms: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    record_count: int,
+) -> bytearray:
+    """A whole batch around its encoded records."""
     batch = bytearray(HEADER_BYTES)
     batch += data
     _HEADER.pack_into(
@@ -342,13 +403,13 @@ def encode_batch(
         MAGIC_2,
         0,
         attributes,
-        (len(records) - 1) if last_offset is None else last_offset - base_offset,
-        first_timestamp,
-        max_timestamp,
+        last_offset_delta,
+        base_timestamp_ms,
+        max_timestamp_ms,
         producer_id,
         producer_epoch,
         base_sequence,
-        len(records),
+        record_count,
     )
     _UINT32.pack_into(batch, _CRC_POSITION, crc32c(memoryview(batch)[_ATTRIBUTES_POSITION:]))
     return batch
@@ -453,6 +514,13 @@ def _append_varint(out: bytearray, value: int) -> None:
         out.append(value & 127 | 128)
         value >>= 7
     out.append(value)
+
+
+def varint_bytes(value: int) -> bytes:
+    """The zigzag varint of a record's lengths and deltas."""
+    out = bytearray()
+    _append_varint(out, value)
+    return bytes(out)
 
 
 def _append_nullable(out: bytearray, data: Buffer | None) -> None:

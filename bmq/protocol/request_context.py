@@ -19,6 +19,9 @@ class Peer(Protocol):
     def age_s(self) -> float:
         """Since its first bytes were received."""
 
+    def begin(self, work: Coroutine[Any, Any, None], ended: Callable[[], None] | None = None) -> None:
+        """Do something for a request, which ends with the connection. `ended` is called behind it, even if it never began."""
+
 
 @dataclass(frozen=True, slots=True)
 class Received:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Protocol, cast
 
@@ -32,7 +32,7 @@ from bmq.protocol.errors import BmqError, MalformedMessage, UnsupportedVersion
 from bmq.protocol.frames import FrameSplitter, ReceiveBuffer
 from bmq.protocol.refusals import refused
 from bmq.protocol.request_context import Received, RequestContext
-from bmq.proxy.dispatch import HANDLERS, HOT_HANDLERS, EncodedBody, Handler
+from bmq.proxy.dispatch import EAGER_HANDLERS, HANDLERS, HOT_HANDLERS, EncodedBody, Handler
 from bmq.proxy.limits import ProxyLimits
 from bmq.proxy.services import Services
 from bmq.proxy.stall_watch import StallWatch
@@ -218,6 +218,16 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._when_lost[lost] = None
 
+    def begin(self, work: Coroutine[Any, Any, None], ended: Callable[[], None] | None = None) -> None:
+        """Do something for a request, which ends with the connection. `ended` is called behind it, even if it never began."""
+        task = self._loop.create_task(work)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
+        if ended is not None:
+            task.add_done_callback(lambda _: ended())
+        if self._is_lost:
+            task.cancel()
+
     def _tell(self, lost: Callable[[], None]) -> None:
         try:
             lost()
@@ -328,15 +338,16 @@ class Connection(asyncio.BufferedProtocol):
         if hot is not None:
             hot(frame, header, context, self._listener.services, slot)
             return
+        eager = None if self._tasks else EAGER_HANDLERS.get(api_key)
+        if eager is not None and eager(frame, header, context, self._received_s, self._listener.services, slot):
+            return
         request = decode_request(header, frame)
         if api_key is ApiKey.API_VERSIONS and header.api_version >= 3:
             self._software = (request.client_software_name, request.client_software_version)
             self._context = None
         received = None if api.route is Route.LOCAL else Received(frame, request)
         context = replace(context, received_s=self._received_s, received=received)
-        task = self._loop.create_task(self._answer(HANDLERS[api_key], api_key, header, request, context, slot))
-        self._tasks[task] = None
-        task.add_done_callback(self._tasks.pop)
+        self.begin(self._answer(HANDLERS[api_key], api_key, header, request, context, slot))
 
     def _context_of(self, header: RequestHeader) -> RequestContext:
         context = self._context

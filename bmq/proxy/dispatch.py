@@ -49,6 +49,13 @@ later. Raises MalformedMessage for a frame that does not parse."""
 
 HOT_HANDLERS: Final[dict[ApiKey, HotHandler]] = {}
 
+EagerHandler = Callable[[bytearray, RequestHeader, RequestContext, float, Services, Reply], bool]
+"""Answers what needs no task, as a HotHandler does, and says whether it does: False, and nothing was done, leaves the frame
+to the API's Handler. Only asked while no task of its connection is under way: requests keep their order. The number is when
+the request was received (the loop's time)."""
+
+EAGER_HANDLERS: Final[dict[ApiKey, EagerHandler]] = {}
+
 
 def handles_hot(api_key: ApiKey) -> Callable[[HotHandler], HotHandler]:
     """Register the callback-style handler of an API on the data path (Produce, Fetch)."""
@@ -57,6 +64,18 @@ def handles_hot(api_key: ApiKey) -> Callable[[HotHandler], HotHandler]:
         if api_key in HANDLERS or api_key in HOT_HANDLERS:
             raise ValueError(f"two handlers for {api_key.name}")
         HOT_HANDLERS[api_key] = handler
+        return handler
+
+    return register
+
+
+def handles_eagerly(api_key: ApiKey) -> Callable[[EagerHandler], EagerHandler]:
+    """Register what is asked before the Handler of an API is."""
+
+    def register(handler: EagerHandler) -> EagerHandler:
+        if api_key in EAGER_HANDLERS or api_key in HOT_HANDLERS:
+            raise ValueError(f"two handlers for {api_key.name}")
+        EAGER_HANDLERS[api_key] = handler
         return handler
 
     return register

@@ -15,6 +15,8 @@ from bmq.log.transactions import TransactionMarker
 from bmq.metadata.image import MetadataImage, Node
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import RequestHeader
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.hot_commit import PlainCommit
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy.appender import Appender, Partitions
 from bmq.proxy.produce_deadlines import ProduceDeadlines
@@ -48,6 +50,20 @@ class Groups(RequestHandler, Protocol):
 
     async def prepare(self, group_id: str) -> Node | None:
         """Have the group's coordinator ready; the node clients find it at, None: this one. Raises KafkaError."""
+
+    def commit_at_once(
+        self,
+        asked: PlainCommit,
+        context: RequestContext,
+        received_s: float,
+        done: Callable[[ErrorCode, bytes], None],
+        /,
+    ) -> bool:
+        """OffsetCommit, if this process owns the group and nothing has to be waited for; False: nothing was done.
+
+        `done` is called once the offsets are durable, or are not to be, perhaps before this returns: with NONE or an error
+        of its partitions, and the answer's body.
+        """
 
 
 class Transactions(RequestHandler, Protocol):

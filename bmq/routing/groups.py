@@ -5,21 +5,30 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 from typing import Any
 
+import structlog
+
+from bmq.coordinator.commit_run import CommitDone
 from bmq.coordinator.coordinator import GroupCoordinator
 from bmq.metadata.image import OFFSETS_TOPIC_NAME, MetadataImage
 from bmq.peers.links import Links
 from bmq.protocol.apis import ApiKey
+from bmq.protocol.codec import encode
 from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.hot_commit import PlainCommit
 from bmq.protocol.messages.list_groups_request import ListGroupsRequest
 from bmq.protocol.messages.list_groups_response import ListGroupsResponse
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy.stall_watch import StallWatch
 from bmq.routing.group_requests import Commit, TransactionalCommit, group_request
+from bmq.routing.shard_requests import MOVING
 from bmq.routing.shard_routing import Listing, ShardRouting, ShardRoutingConfig, TopicMaker
+
+_log = structlog.get_logger("bmq.routing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +54,9 @@ class RoutedGroups(ShardRouting):
         super().__init__(
             OFFSETS_TOPIC_NAME, "group", node_id, local, links, image, controller, config, random=random, stalls=stalls
         )
+        self._own = local
         self._turns: dict[tuple[str, str], _Turn] = {}
+        self._begun: dict[tuple[str, str], asyncio.Future[None] | None] = {}  # commits at once: who waits for their end
 
     async def handle(self, api_key: ApiKey, request: Any, context: RequestContext) -> Any:
         """What the groups' coordinators answer; errors are in the response."""
@@ -68,6 +79,57 @@ class RoutedGroups(ShardRouting):
         except TimeoutError:
             return asked.refusal(group_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
+    def commit_at_once(
+        self, asked: PlainCommit, context: RequestContext, received_s: float, done: CommitDone, /
+    ) -> bool:
+        """Implements bmq.proxy.services.Groups. It has its committer's turn, and needs that nobody else has it or waits.
+
+        When the group turns out to be on the move it goes on as any other commit, which is tried again.
+        """
+        key = (asked.group_id, asked.member_id)
+        if self._own is None or context.peer is None or key in self._turns or key in self._begun:
+            return False
+        if self._owner(asked.group_id) != self._node_id or self._stalls.is_stalled():
+            return False
+        if self._loop.time() - received_s > self._config.request_age_max_ms / 1000:
+            return False
+        peer = context.peer
+
+        def ended(error: ErrorCode, body: bytes) -> None:
+            if error in MOVING:
+                peer.begin(self._go_on(asked, replace(context, received_s=received_s), done), partial(self._end, key))
+            else:
+                self._end(key)
+                done(error, body)
+
+        self._begun[key] = None
+        if self._own.commit_at_once(asked, context, received_s, ended):
+            return True
+        self._end(key)
+        return False
+
+    async def _go_on(self, asked: PlainCommit, context: RequestContext, done: CommitDone) -> None:
+        """A commit at once whose first try failed."""
+        commit = Commit(asked.request(), asked.api_version)
+        try:
+            response = await self._perform(commit, context)
+        except Exception as error:  # the client waits for an answer
+            _log.error("commit_not_repeated", group=asked.group_id, error=repr(error), exc_info=error)
+            response = commit.refusal(asked.group_id, ErrorCode.UNKNOWN_SERVER_ERROR)
+        done(ErrorCode(commit.code(response)), encode("response", ApiKey.OFFSET_COMMIT, asked.api_version, response))
+
+    def _end(self, key: tuple[str, str]) -> None:
+        waiting = self._begun.pop(key)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
+
+    async def _wait_for_begun(self, key: tuple[str, str]) -> None:
+        while key in self._begun:
+            waiting = self._begun[key]
+            if waiting is None or waiting.done():  # that one was given up
+                waiting = self._begun[key] = self._loop.create_future()
+            await waiting
+
     async def _list_groups(self, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
         """ListGroups 0-5."""
         listed = await self._list(
@@ -88,9 +150,12 @@ class RoutedGroups(ShardRouting):
             turn = self._turns[key] = _Turn()
         turn.users += 1
         try:
-            async with asyncio.timeout(self._config.move_wait_ms / 1000):
+            async with asyncio.timeout(self._config.move_wait_ms / 1000) as limit:
                 await turn.lock.acquire()
             try:
+                if key in self._begun:
+                    async with asyncio.timeout_at(limit.when()):
+                        await self._wait_for_begun(key)
                 yield
             finally:
                 turn.lock.release()

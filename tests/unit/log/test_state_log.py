@@ -301,7 +301,7 @@ async def test_records_that_cannot_be_encoded_are_refused_alone(monkeypatch: pyt
         def fail(records: object) -> bytes:
             raise MemoryError("no memory for one turn")
 
-        patch.setattr(state_log, "encode_batch", fail)
+        patch.setattr(state_log, "encode_records", fail)
         with pytest.raises(KafkaError) as caught:
             await state.append([(b"a", b"1")])
     assert caught.value.code is ErrorCode.UNKNOWN_SERVER_ERROR

@@ -1,0 +1,105 @@
+"""What is the same each time a group commits the same partitions: their topics, the records' templates, the answer.
+
+Groups commit the same partitions again and again, and only the numbers change. A plan is good as long as its topics are
+the ones there are. Decisions only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import error as struct_error
+from typing import Final, NamedTuple
+
+from bmq.coordinator.topics import Topic, Topics, find_topic
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.hot_commit import PlainCommit, PlainTopic, encode_answer, name_of, topic_id_of
+from bmq.protocol.offset_records import OffsetRecords
+
+PLANS_BYTES_MAX: Final = 32 * 1024 * 1024
+_PLAN_BYTES: Final = 2_048
+_PARTITION_BYTES: Final = 1_024
+"""Estimates: the templates of two lengths with the group's and the topic's name in each, keys, and objects around them."""
+
+
+class PlannedTopic(NamedTuple):
+    """`indexes`: of partitions it has."""
+
+    topic: Topic
+    indexes: tuple[int, ...]
+    records: OffsetRecords
+
+
+class CommitPlan:
+    """A commit to a group that says which partitions, not what of them. `size_bytes`: of all keys and values."""
+
+    __slots__ = ("_api_version", "_asked", "answer", "group_id", "partitions", "size_bytes", "topics")
+
+    def __init__(self, asked: PlainCommit, topics: tuple[PlannedTopic, ...]) -> None:
+        self._api_version = asked.api_version
+        self._asked: tuple[PlainTopic, ...] = asked.topics
+        self.group_id = asked.group_id
+        self.topics = topics
+        self.partitions = [(part.topic.name, index) for part in topics for index in part.indexes]
+        self.size_bytes = sum(part.records.size_bytes for part in topics)
+        self.answer = self.answer_of(ErrorCode.NONE)
+
+    def answer_of(self, code: ErrorCode) -> bytes:
+        """The body of the answer that says this of all partitions."""
+        return encode_answer(self._api_version, self._asked, code)
+
+    def topic_partitions(self) -> Iterator[tuple[Topic, int]]:
+        return ((part.topic, index) for part in self.topics for index in part.indexes)
+
+    def is_of(self, topics: Topics) -> bool:
+        """Whether all its topics are still the same."""
+        current = topics.topics
+        for topic, _, _ in self.topics:  # noqa: SIM110  (three times as fast, in every commit)
+            if current.get(topic.name) is not topic:
+                return False
+        return True
+
+
+class CommitPlans:
+    """Those last made, within PLANS_BYTES_MAX."""
+
+    def __init__(self) -> None:
+        self._plans: dict[object, CommitPlan] = {}
+        self._size_bytes = 0
+
+    def of(self, asked: PlainCommit, topics: Topics) -> CommitPlan | None:
+        """None when a part of it has to be refused, or may have to be."""
+        key = (asked.api_version, asked.group_id, asked.topics)
+        plan = self._plans.get(key)
+        if plan is not None:
+            if plan.is_of(topics):
+                return plan
+            self._forget(key)
+        plan = _planned(asked, topics)
+        if plan is None:
+            return None
+        self._plans[key] = plan
+        self._size_bytes += _size_of(plan)
+        while self._size_bytes > PLANS_BYTES_MAX:
+            self._forget(next(iter(self._plans)))
+        return plan
+
+    def _forget(self, key: object) -> None:
+        self._size_bytes -= _size_of(self._plans.pop(key))
+
+
+def _size_of(plan: CommitPlan) -> int:
+    return _PLAN_BYTES + _PARTITION_BYTES * len(plan.partitions)
+
+
+def _planned(asked: PlainCommit, topics: Topics) -> CommitPlan | None:
+    planned = []
+    for part in asked.topics:
+        topic = find_topic(topics, name_of(part), topic_id_of(part))
+        if topic is None or min(part.indexes) < 0 or max(part.indexes) >= len(topic.partitions):
+            return None
+        try:
+            records = OffsetRecords(asked.group_id, topic.name, topic.topic_id, part.indexes)
+        except struct_error:
+            return None
+        planned.append(PlannedTopic(topic, part.indexes, records))
+    return CommitPlan(asked, tuple(planned))

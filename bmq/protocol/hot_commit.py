@@ -1,0 +1,237 @@
+"""OffsetCommit 6-10 as clients nearly always send it: no metadata, no tagged fields, names below 127 bytes.
+
+The numbers of a topic's partitions are read by one struct call, into columns. Whatever looks different is left to the codec
+of all messages (codec.py), which reads everything, and says what is wrong with it.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from struct import Struct
+from struct import error as struct_error
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.codec import encode
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from bmq.protocol.messages.offset_commit_response import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+PARTITIONS_MAX: Final = 126
+"""Of one topic: a count of one byte. Also what bounds the compiled rows."""
+TOPICS_MAX: Final = 126
+_LEADER_EPOCHS_FROM: Final = 6
+_INSTANCE_IDS_FROM: Final = 7
+_FLEXIBLE_FROM: Final = 8
+_TOPIC_IDS_FROM: Final = 10
+_UUID_BYTES: Final = 16
+_ZERO_UUID: Final = bytes(_UUID_BYTES)
+_INT16: Final = Struct(">h")
+_INT32: Final = Struct(">i")
+_EMPTY_OR_NULL: Final = frozenset((0, 1))  # a compact string's length
+_EMPTY_OR_NULL_CLASSIC: Final = frozenset((0, -1))
+
+
+class PlainTopic(NamedTuple):
+    """The partitions of a topic: its name, or the bytes of its id."""
+
+    topic: str | bytes
+    indexes: tuple[int, ...]
+
+
+class Committed(NamedTuple):
+    """What is committed for the partitions of one PlainTopic."""
+
+    offsets: tuple[int, ...]
+    leader_epochs: tuple[int, ...]
+
+
+class PlainCommit(NamedTuple):
+    """`committed`: in the order of `topics`. The other names are those of OffsetCommitRequest."""
+
+    api_version: int
+    group_id: str
+    generation_id_or_member_epoch: int
+    member_id: str
+    group_instance_id: str | None
+    topics: tuple[PlainTopic, ...]
+    committed: list[Committed]
+
+    def request(self) -> OffsetCommitRequest:
+        """The same as a message."""
+        return OffsetCommitRequest(
+            group_id=self.group_id,
+            generation_id_or_member_epoch=self.generation_id_or_member_epoch,
+            member_id=self.member_id,
+            group_instance_id=self.group_instance_id,
+            topics=[
+                OffsetCommitRequestTopic(
+                    name=name_of(part),
+                    topic_id=topic_id_of(part),
+                    partitions=[
+                        OffsetCommitRequestPartition(
+                            partition_index=index, committed_offset=offset, committed_leader_epoch=leader_epoch
+                        )
+                        for index, offset, leader_epoch in zip(part.indexes, *committed, strict=True)
+                    ],
+                )
+                for part, committed in zip(self.topics, self.committed, strict=True)
+            ],
+        )
+
+
+def name_of(part: PlainTopic) -> str:
+    return part.topic if isinstance(part.topic, str) else ""
+
+
+def topic_id_of(part: PlainTopic) -> UUID | None:
+    return UUID(bytes=part.topic) if isinstance(part.topic, bytes) else None
+
+
+def parse_plain_commit(frame: bytes | bytearray, position: int, api_version: int) -> PlainCommit | None:
+    """The OffsetCommit whose body begins at `position`; None for one that is not plain, or does not parse."""
+    if not _LEADER_EPOCHS_FROM <= api_version <= _TOPIC_IDS_FROM:
+        return None
+    try:
+        if api_version >= _FLEXIBLE_FROM:
+            return _flexible(frame, position, api_version)
+        return _classic(frame, position, api_version)
+    except (IndexError, struct_error, UnicodeDecodeError):
+        return None
+
+
+def encode_answer(api_version: int, topics: tuple[PlainTopic, ...], code: ErrorCode) -> bytes:
+    """The body of an OffsetCommit's answer that says the same of all partitions."""
+    response = OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=name_of(part),
+                topic_id=topic_id_of(part),
+                partitions=[
+                    OffsetCommitResponsePartition(partition_index=index, error_code=code) for index in part.indexes
+                ],
+            )
+            for part in topics
+        ]
+    )
+    return encode("response", ApiKey.OFFSET_COMMIT, api_version, response)
+
+
+@lru_cache(maxsize=PARTITIONS_MAX)
+def _rows(count: int) -> Struct:
+    """Partition, offset, leader epoch, length of the metadata, number of tagged fields."""
+    return Struct(">" + "iqiBB" * count)
+
+
+@lru_cache(maxsize=PARTITIONS_MAX)
+def _classic_rows(count: int) -> Struct:
+    """Partition, offset, leader epoch, length of the metadata."""
+    return Struct(">" + "iqih" * count)
+
+
+def _flexible(frame: bytes | bytearray, at: int, api_version: int) -> PlainCommit | None:
+    """Raises IndexError, struct.error, UnicodeDecodeError.
+
+    A slice that is cut short by the frame's end is noticed where the next byte is read.
+    """
+    stop = at + frame[at]
+    if not at < stop <= at + 127:
+        return None
+    group_id = str(frame[at + 1 : stop], "utf-8")
+    (generation,) = _INT32.unpack_from(frame, stop)
+    at = stop + 4
+    stop = at + frame[at]
+    if not at < stop <= at + 127:
+        return None
+    member_id = str(frame[at + 1 : stop], "utf-8")
+    at = stop
+    instance_id = None
+    if frame[at]:
+        stop = at + frame[at]
+        if stop > at + 127:
+            return None
+        instance_id = str(frame[at + 1 : stop], "utf-8")
+        at = stop
+    else:
+        at += 1
+    topic_count = frame[at] - 1
+    if not 0 < topic_count <= TOPICS_MAX:
+        return None
+    at += 1
+    topics = []
+    committed = []
+    for _ in range(topic_count):
+        topic: str | bytes
+        if api_version >= _TOPIC_IDS_FROM:
+            stop = at + _UUID_BYTES
+            topic = bytes(frame[at:stop])
+            if topic == _ZERO_UUID:
+                return None
+        else:
+            stop = at + frame[at]
+            if not at < stop <= at + 127:
+                return None
+            topic = str(frame[at + 1 : stop], "utf-8")
+        count = frame[stop] - 1
+        if not 0 < count <= PARTITIONS_MAX:
+            return None
+        rows = _rows(count)
+        numbers = rows.unpack_from(frame, stop + 1)
+        at = stop + 1 + rows.size
+        if frame[at] or any(numbers[4::5]) or not _EMPTY_OR_NULL.issuperset(numbers[3::5]):
+            return None
+        at += 1
+        topics.append(PlainTopic(topic, numbers[::5]))
+        committed.append(Committed(numbers[1::5], numbers[2::5]))
+    if frame[at]:
+        return None
+    return PlainCommit(api_version, group_id, generation, member_id, instance_id, tuple(topics), committed)
+
+
+def _classic(frame: bytes | bytearray, at: int, api_version: int) -> PlainCommit | None:
+    """As `_flexible`."""
+    group_id, at = _string(frame, at)
+    (generation,) = _INT32.unpack_from(frame, at)
+    member_id, at = _string(frame, at + 4)
+    instance_id = None
+    if api_version >= _INSTANCE_IDS_FROM:
+        instance_id, at = _string(frame, at)
+    (topic_count,) = _INT32.unpack_from(frame, at)
+    if group_id is None or member_id is None or not 0 < topic_count <= TOPICS_MAX:
+        return None
+    at += 4
+    topics = []
+    committed = []
+    for _ in range(topic_count):
+        topic, at = _string(frame, at)
+        (count,) = _INT32.unpack_from(frame, at)
+        if topic is None or not 0 < count <= PARTITIONS_MAX:
+            return None
+        rows = _classic_rows(count)
+        numbers = rows.unpack_from(frame, at + 4)
+        at += 4 + rows.size
+        if not _EMPTY_OR_NULL_CLASSIC.issuperset(numbers[3::4]):
+            return None
+        topics.append(PlainTopic(topic, numbers[::4]))
+        committed.append(Committed(numbers[1::4], numbers[2::4]))
+    return PlainCommit(api_version, group_id, generation, member_id, instance_id, tuple(topics), committed)
+
+
+def _string(frame: bytes | bytearray, at: int) -> tuple[str | None, int]:
+    """Raises struct.error at the end of the frame, and for a length below that of null."""
+    (length,) = _INT16.unpack_from(frame, at)
+    start = at + 2
+    if length < 0:
+        if length < -1:
+            raise struct_error("a string of a negative length")
+        return None, start
+    return str(frame[start : start + length], "utf-8"), start + length
