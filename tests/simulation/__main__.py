@@ -110,6 +110,10 @@ FLOORS: Mapping[str, Mapping[str, float]] = {
         "copies": 8,
         "zombies": 3,
         "producers_refused": 3,
+        "rotations": 3,
+        "deletions": 0.7,
+        "assignments": 0.5,
+        "members_lost": 0.05,
         "late_requests": 1,
     },
     "consumers": {
@@ -123,6 +127,7 @@ FLOORS: Mapping[str, Mapping[str, float]] = {
         "answers": 4,
         "assignments": 6,
         "members_lost": 0.2,
+        "migrations": 0.1,
     },
 }
 FLOORS_FROM_SEEDS = 20  # fewer may be quiet by chance

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bmq.coordinator.transactions.transaction import MAX_EPOCH
 from tests.fakes.store import Faults
 
 ALL_ROLES = "proxy,broker,coordinator,controller"
@@ -31,6 +32,7 @@ class ClusterKind:
     coordinator_snapshot_records: int
     metadata_snapshot_records: int
     metadata_answer_age_records: int
+    last_producer_epoch: int
     segment_idle_close_ms: int
     is_deleting: bool  # DeleteRecords now and then
     is_making_topics: bool
@@ -52,6 +54,7 @@ class ClusterKind:
             coordinator_snapshot_records=dice.choice((3, 20, 10_000)),
             metadata_snapshot_records=dice.choice((2, 10, 50_000)),
             metadata_answer_age_records=dice.choice((0, 3, 5_000)),
+            last_producer_epoch=MAX_EPOCH,
             segment_idle_close_ms=dice.choice((300, 60_000)),
             is_deleting=dice.random() < 0.3,
             is_making_topics=dice.random() < 0.3,

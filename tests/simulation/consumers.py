@@ -1,5 +1,8 @@
 """A cluster under members of one consumer group of the newer protocol (KIP-848), who come and go, hang and come back.
 
+In every second seed some are members by the classic protocol, now more and now fewer of them, so that the group changes its own
+protocol both ways while members are in it.
+
 They subscribe by names and by patterns to topics that grow in number and in partitions. No partition has two owners at a time,
 and nobody commits for what is another's. When all is calm every partition has an owner, and the group is stable.
 """
@@ -18,6 +21,7 @@ from bmq.protocol.messages import (
     create_partitions_request,
     metadata_request,
 )
+from tests.simulation.classic_member import ClassicMember
 from tests.simulation.clients import TOPIC, Client, Unhappy, create_topic, expect
 from tests.simulation.cluster import Cluster
 from tests.simulation.cluster_chaos import PARTITIONS
@@ -26,11 +30,10 @@ from tests.simulation.connection import Disconnected
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.group_member import (
     GROUP,
-    HEARTBEAT_INTERVAL_S,
-    SESSION_S,
     GroupMember,
     MemberHabits,
     Subscription,
+    session_settings,
 )
 from tests.simulation.history import Violation
 from tests.simulation.ownership import Ownership, Place
@@ -40,6 +43,8 @@ from tests.simulation.until_done import until_done
 TOPICS_MAX = 4
 MEMBERS = 4
 SETTLE_S = 60.0
+TIDE_S = 3.0
+MIXED_LIVES_S = (0.7, 2.0, 5.0)
 _PATTERN = f"{TOPIC}.*"
 _SUBSCRIPTIONS = (
     Subscription((TOPIC,)),
@@ -50,14 +55,22 @@ _SUBSCRIPTIONS = (
 )
 
 
+class NotThere(Unhappy):
+    """There is no group of the newer protocol."""
+
+
 class Consumers(Cluster):
     name = "consumers"
 
     def __init__(self, seed: int, rates: FaultRates, is_looking_inside: bool = True) -> None:
         super().__init__(seed, rates, is_looking_inside)
-        self.ownership = Ownership(self.loop.time)
+        self._is_mixed = self._dice("protocols").random() < 0.5
+        self.ownership = Ownership(self.loop.time, may_begin_anew=self._is_mixed)
         self._habits = MemberHabits.of(self._dice("habits"))
+        if self._is_mixed:  # a group is converted when the last member of one protocol has gone
+            self._habits.life_s = self._dice("short lives").choice(MIXED_LIVES_S)
         self._members: dict[int, GroupMember] = {}
+        self._lives: dict[int, asyncio.Task[None]] = {}
         self._life_dice = self._dice("lives")
         dice = self._dice("subscriptions")
         same = dice.choice(_SUBSCRIPTIONS)
@@ -72,12 +85,8 @@ class Consumers(Cluster):
 
     def _server_settings(self) -> dict[str, Any]:
         settings = super()._server_settings()
-        session_ms, interval_ms = str(int(SESSION_S * 1000)), str(int(HEARTBEAT_INTERVAL_S * 1000))
+        settings["kafka"] |= session_settings()
         settings["kafka"] |= {
-            "group.consumer.min.session.timeout.ms": session_ms,
-            "group.consumer.session.timeout.ms": session_ms,
-            "group.consumer.min.heartbeat.interval.ms": interval_ms,
-            "group.consumer.heartbeat.interval.ms": interval_ms,
             "group.consumer.assignors": self._dice("assignors").choice(("uniform,range", "range,uniform")),
         }
         return settings
@@ -100,6 +109,8 @@ class Consumers(Cluster):
         self._is_calm = True
         for member in self._members.values():
             member.is_calm = True
+        if isinstance(self._members.get(0), ClassicMember):
+            self._lives[0].cancel()  # in the end there is one of the newer protocol, and the group can be described
         self._calm()
         watching.cancel()
         watching = self.loop.create_task(self.watch())
@@ -126,16 +137,18 @@ class Consumers(Cluster):
             number += 1
             instance_id = f"instance-{slot}" if self._static[slot] else None
             member: GroupMember = self.client(
-                f"member{slot}.{number}", GroupMember, self.ownership, self._subscriptions[slot], instance_id,
+                f"member{slot}.{number}", self._next_kind(slot), self.ownership, self._subscriptions[slot], instance_id,
                 self._habits, fail,
             )  # fmt: skip
             member.is_calm = self._is_calm
             self._members[slot] = member
-            life = self.loop.create_task(member.live())
+            life = self._lives[slot] = self.loop.create_task(member.live())
             try:
                 await asyncio.wait({life}, timeout=0.5 + dice.expovariate(1 / self._habits.life_s))
-                if self._is_calm or life.done():
-                    await life
+                if self._is_calm:
+                    await asyncio.wait({life})
+                if life.done() and not life.cancelled():
+                    life.result()
             finally:
                 life.cancel()
             await asyncio.wait({life})
@@ -145,6 +158,13 @@ class Consumers(Cluster):
             else:
                 member.vanish()
             await asyncio.sleep(dice.uniform(0.0, 1.0))
+
+    def _next_kind(self, slot: int) -> type[GroupMember]:
+        """By tides: for some time most that join are of one protocol, then most are of the other."""
+        if not self._is_mixed or (self._is_calm and slot == 0):
+            return GroupMember
+        is_rising = int(self.loop.time() / TIDE_S) % 2 == 1
+        return GroupMember if self._life_dice.random() < (0.8 if is_rising else 0.15) else ClassicMember
 
     # --- topics
 
@@ -190,11 +210,17 @@ class Consumers(Cluster):
     async def _describe_now_and_then(self) -> None:
         client = self.client("describer")
         dice = self._dice("describer")
+        was_there: bool | None = None
         while True:
             await asyncio.sleep(dice.expovariate(1.0))
             try:
-                await self._describe(client)
+                is_there = bool((await self._describe(client)).members)
                 self.outcome.answers += 1
+                self.outcome.migrations += self._is_mixed and is_there and was_there is False
+                was_there = is_there
+            except NotThere:
+                self.outcome.migrations += was_there is True
+                was_there = False
             except Unhappy:
                 continue
             except Disconnected:
@@ -205,7 +231,7 @@ class Consumers(Cluster):
         request = consumer_group_describe_request.ConsumerGroupDescribeRequest(group_ids=[GROUP])
         (group,) = (await client.request(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, request)).groups
         if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-            raise Unhappy("nobody has joined")
+            raise NotThere("nobody has joined, or classic members alone")
         expect(group.error_code)
         if group.assignment_epoch > group.group_epoch:
             raise Violation(f"the assignment's epoch {group.assignment_epoch} is above the group's {group.group_epoch}")
@@ -248,8 +274,8 @@ class Consumers(Cluster):
             owners = [member for member in members if place in member.owned]
             if subscribers and len(owners) != 1:
                 raise Unhappy(f"{name}-{place[1]} has {len(owners)} owners of {len(subscribers)}")
-            if not {owner.member_id for owner in owners} <= {member.member_id for member in subscribers}:
-                raise Violation(f"{name}-{place[1]} was given to {owners[0].member_id}, which did not subscribe to it")
+            if not {owner.name for owner in owners} <= {member.name for member in subscribers}:
+                raise Violation(f"{name}-{place[1]} was given to {owners[0].name}, which did not subscribe to it")
         if group.group_state != "Stable" or {member.epoch for member in members} != {group.group_epoch}:
             raise Unhappy(f"it is {group.group_state}, and its members are at {[member.epoch for member in members]}")
 

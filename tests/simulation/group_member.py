@@ -32,6 +32,17 @@ _LEAVING, _LEAVING_FOR_A_WHILE = -1, -2
 _LOST = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH)
 
 
+def session_settings(session_s: float = SESSION_S) -> dict[str, str]:
+    """What nodes are told for members to be put out as soon as these believe."""
+    session_ms, interval_ms = str(int(session_s * 1000)), str(int(HEARTBEAT_INTERVAL_S * 1000))
+    return {
+        "group.consumer.min.session.timeout.ms": session_ms,
+        "group.consumer.session.timeout.ms": session_ms,
+        "group.consumer.min.heartbeat.interval.ms": interval_ms,
+        "group.consumer.heartbeat.interval.ms": interval_ms,
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Subscription:
     names: tuple[str, ...] = ()
@@ -58,7 +69,13 @@ class MemberHabits:
 
 
 class GroupMember(Client):
-    """One life under one member id. `fail` hears of what is found out behind its back."""
+    """One life, and one owner by its name. `fail` hears of what is found out behind its back."""
+
+    GROUP = GROUP
+    session_s = SESSION_S
+    rebalance_timeout_s = REBALANCE_TIMEOUT_S
+    IS_CLASSIC = False
+    COMMIT_REFUSALS: tuple[ErrorCode, ...] = (*_LOST, ErrorCode.STALE_MEMBER_EPOCH)
 
     def __init__(
         self,
@@ -97,7 +114,7 @@ class GroupMember(Client):
 
     async def live(self) -> None:
         """Until cancelled. Raises Violation."""
-        await self.until_done(lambda: find_coordinator(self, GROUP, GROUP_KEY))
+        await self.until_done(lambda: find_coordinator(self, self.GROUP, GROUP_KEY))
         while True:
             await self.until_done(self._round)
             await asyncio.sleep(HEARTBEAT_INTERVAL_S * self.rng.uniform(0.5, 1.0))
@@ -108,10 +125,10 @@ class GroupMember(Client):
 
     async def leave(self) -> None:
         """In good order; a static member means to come back."""
-        self._ownership.lose(self.member_id)
+        self._ownership.lose(self.name)
         epoch = _LEAVING if self.instance_id is None or self.rng.random() < 0.3 else _LEAVING_FOR_A_WHILE
         request = heartbeat.ConsumerGroupHeartbeatRequest(
-            group_id=GROUP,
+            group_id=self.GROUP,
             member_id=self.member_id,
             member_epoch=epoch,
             instance_id=self.instance_id,
@@ -126,12 +143,12 @@ class GroupMember(Client):
 
     def vanish(self) -> None:
         """Its process is gone: it owns nothing any more, and the coordinator hears nothing of that."""
-        self._ownership.lose(self.member_id)
+        self._ownership.lose(self.name)
         self.disconnect()
 
     @property
     def owned(self) -> frozenset[Place]:
-        return self._ownership.places_of(self.member_id)
+        return self._ownership.places_of(self.name)
 
     async def _round(self) -> None:
         await self._heartbeat()
@@ -155,11 +172,11 @@ class GroupMember(Client):
         least_epoch = self._ownership.newest_epoch() if is_joining and self._joins_tried == 0 else 0
         self._joins_tried += is_joining
         request = heartbeat.ConsumerGroupHeartbeatRequest(
-            group_id=GROUP,
+            group_id=self.GROUP,
             member_id=self.member_id,
             member_epoch=self.epoch,
             instance_id=self.instance_id,
-            rebalance_timeout_ms=int(REBALANCE_TIMEOUT_S * 1000) if is_full else -1,
+            rebalance_timeout_ms=int(self.rebalance_timeout_s * 1000) if is_full else -1,
             subscribed_topic_names=self.subscription.names if is_full else None,
             subscribed_topic_regex=self.subscription.regex if is_full else None,
             topic_partitions=_topics(owned) if is_reporting else None,
@@ -175,10 +192,10 @@ class GroupMember(Client):
             raise Violation(f"{self.member_id} was told epoch {answer.member_epoch}")
         if is_full and answer.assignment is None:
             raise Violation(f"{self.member_id} said all of itself and was told nothing of its partitions")
-        self._ownership.told_epoch(self.member_id, answer.member_epoch, least_epoch)
+        self._ownership.told_epoch(self.name, answer.member_epoch, least_epoch)
         since_s, self._unanswered_s = self._unanswered_s, None
         self.epoch, self._is_full = answer.member_epoch, False
-        self._session_ends_s = self._sent_s + SESSION_S
+        self._session_ends_s = self._sent_s + self.session_s
         if is_reporting:
             self._reported = owned
             if owned <= self._target:
@@ -187,7 +204,7 @@ class GroupMember(Client):
             self._target = frozenset(
                 (topic.topic_id, number) for topic in answer.assignment.topic_partitions for number in topic.partitions
             )
-        self._ownership.extend(self.member_id, min(self._session_ends_s, self._release_by_s))
+        self._ownership.extend(self.name, min(self._session_ends_s, self._release_by_s))
         self._begin_release(since_s)
         self._take()
 
@@ -199,10 +216,10 @@ class GroupMember(Client):
         """What is not in the target has to be let go of, counted from when the coordinator may have decided so."""
         if self.owned <= self._target or self._release_by_s < inf:
             return
-        self._release_by_s = since_s + REBALANCE_TIMEOUT_S
+        self._release_by_s = since_s + self.rebalance_timeout_s
         slowness = 2.0 if not self.is_calm and self.rng.random() < self._habits.slow_rate else 0.4
-        self._release_from_s = self._now_s() + self.rng.random() * slowness * REBALANCE_TIMEOUT_S
-        self._ownership.extend(self.member_id, min(self._session_ends_s, self._release_by_s))
+        self._release_from_s = self._now_s() + self.rng.random() * slowness * self.rebalance_timeout_s
+        self._ownership.extend(self.name, min(self._session_ends_s, self._release_by_s))
 
     def _judge(self, code: int) -> None:
         if code in (*_LOST, ErrorCode.FENCED_INSTANCE_ID):
@@ -217,7 +234,7 @@ class GroupMember(Client):
         if not self._has_ended() and not (code == ErrorCode.FENCED_MEMBER_EPOCH and is_answer_lost):
             raise Violation(f"{self.member_id} heard {ErrorCode(code).name} at epoch {self.epoch}, within its session")
         self._ownership.lost_count += 1
-        self._ownership.lose(self.member_id)
+        self._ownership.lose(self.name)
         self.epoch, self._is_full, self._reported, self._target = 0, True, None, frozenset()
         self._positions.clear()
         self._release_by_s = inf
@@ -231,13 +248,13 @@ class GroupMember(Client):
         if leaving and self._now_s() >= self._release_from_s:
             if self.rng.random() < self._habits.late_rate:
                 self._commit_late(leaving)
-            self._ownership.release(self.member_id, leaving)
+            self._ownership.release(self.name, leaving)
         self._take()
 
     def _take(self) -> None:
         owned = self.owned
         if owned <= self._target and owned != self._target:
-            self._ownership.hold(self.member_id, self._target - owned)
+            self._ownership.hold(self.name, self._target - owned)
         for place in self._positions.keys() - self.owned:
             del self._positions[place]
 
@@ -253,9 +270,9 @@ class GroupMember(Client):
             offset_fetch_request.OffsetFetchRequestTopics(topic_id=topic_id, partition_indexes=numbers)
             for topic_id, numbers in _by_topic(new)
         ]
-        group = offset_fetch_request.OffsetFetchRequestGroup(
-            group_id=GROUP, member_id=self.member_id, member_epoch=self.epoch, topics=topics
-        )
+        group = offset_fetch_request.OffsetFetchRequestGroup(group_id=self.GROUP, topics=topics)
+        if not self.IS_CLASSIC:
+            group.member_id, group.member_epoch = self.member_id, self.epoch
         answer = await self.request(
             ApiKey.OFFSET_FETCH, 10, offset_fetch_request.OffsetFetchRequest(groups=[group], require_stable=True)
         )
@@ -296,7 +313,7 @@ class GroupMember(Client):
 
     def _judge_commit(self, code: int) -> None:
         """STALE_MEMBER_EPOCH: a heartbeat has to say what has changed."""
-        if code in (*_LOST, ErrorCode.STALE_MEMBER_EPOCH):
+        if code in self.COMMIT_REFUSALS:
             raise Unhappy(ErrorCode(code).name)
         expect(code)
 
@@ -329,7 +346,7 @@ class GroupMember(Client):
         """Which of them are somebody else's by now."""
         for place, offset in offsets.items():
             self._ownership.try_commit(place, offset)
-        return {place: self._ownership.is_anothers(self.member_id, place) for place in offsets}
+        return {place: self._ownership.is_anothers(self.name, place) for place in offsets}
 
     def _note_commit(self, answer: Any, offsets: dict[Place, int], were_anothers: dict[Place, bool]) -> set[int]:
         codes = set()
@@ -338,8 +355,8 @@ class GroupMember(Client):
                 codes.add(data.error_code)
                 place = topic.topic_id, data.partition_index
                 if data.error_code == ErrorCode.NONE:
-                    self._ownership.commit(self.member_id, place, offsets[place], was_anothers=were_anothers[place])
-                elif data.error_code not in (*_LOST, *RETRIABLE, ErrorCode.STALE_MEMBER_EPOCH):
+                    self._ownership.commit(self.name, place, offsets[place], was_anothers=were_anothers[place])
+                elif data.error_code not in (*self.COMMIT_REFUSALS, *RETRIABLE):
                     raise Violation(f"a commit was answered with {ErrorCode(data.error_code).name}")
         return codes
 
@@ -357,7 +374,7 @@ class GroupMember(Client):
             for topic_id, numbers in _by_topic(offsets)
         ]
         return offset_commit_request.OffsetCommitRequest(
-            group_id=GROUP,
+            group_id=self.GROUP,
             generation_id_or_member_epoch=self.epoch,
             member_id=self.member_id,
             group_instance_id=self.instance_id,

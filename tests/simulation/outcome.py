@@ -46,10 +46,12 @@ class Outcome:
     transactions_unknown: int = 0  # whose client never heard of their end
     zombies: int = 0  # clients that went on after another one had taken their place
     producers_refused: int = 0  # told that they are not their id's producer any more
+    rotations: int = 0  # of producer ids whose epochs were used up
     late_requests: int = 0  # that came after they were given up
     copies: int = 0  # records that were copied exactly once
     assignments: int = 0  # that members were told of
     members_lost: int = 0  # told that they are none any more
+    migrations: int = 0  # of a group from one protocol to the other, as it was described
     simulated_s: float = 0.0
     callbacks: int = 0
     violation: str | None = None
@@ -76,8 +78,10 @@ class Outcome:
             f"{self.plain_batches} plain batches, {self.acknowledged_batches} batches acknowledged, {self.records} records, "
             f"{self.commits} commits, {self.answers} look-ups, {self.transactions_committed} transactions committed, "
             f"{self.transactions_aborted} aborted, {self.transactions_unknown} unknown, {self.copies} copies, "
-            f"{self.zombies} zombies, {self.producers_refused} producers refused, {self.late_requests} late requests, "
-            f"{self.assignments} assignments, {self.members_lost} members lost, {self.callbacks} callbacks, "
+            f"{self.zombies} zombies, {self.producers_refused} producers refused, "
+            f"{self.rotations} producer ids used up, {self.late_requests} late requests, "
+            f"{self.assignments} assignments, {self.members_lost} members lost, "
+            f"{self.migrations} migrations, {self.callbacks} callbacks, "
             f"{self.simulated_s:.3f} s simulated: {verdict}"
         )
 

@@ -26,9 +26,9 @@ class Holding:
 
 
 class Ownership:
-    """`now`: seconds."""
+    """`now`: seconds. `may_begin_anew`: a group that was empty may come back as one of another protocol, at its first epoch."""
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    def __init__(self, now: Callable[[], float], *, may_begin_anew: bool = False) -> None:
         self.assignment_count = 0
         self.lost_count = 0
         self.commit_count = 0
@@ -39,6 +39,7 @@ class Ownership:
         self._last_holder: dict[Place, str] = {}
         self._epochs: dict[str, int] = defaultdict(lambda: -1)
         self._newest_epoch = 0
+        self._may_begin_anew = may_begin_anew
 
     # --- partitions
 
@@ -70,6 +71,8 @@ class Ownership:
     def lose(self, member: str) -> None:
         """It is no member any more, or will not say so again."""
         self._holdings.pop(member, None)
+        if self._may_begin_anew:
+            self._epochs.pop(member, None)
 
     def places_of(self, member: str) -> frozenset[Place]:
         held = self._holdings.get(member)
@@ -83,7 +86,7 @@ class Ownership:
 
     def newest_epoch(self) -> int:
         """Whoever joins from now on is told no lower one."""
-        return self._newest_epoch
+        return 0 if self._may_begin_anew else self._newest_epoch
 
     def told_epoch(self, member: str, epoch: int, least: int = 0) -> None:
         """`least`: below it no epoch may be."""

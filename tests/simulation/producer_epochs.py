@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
 
+from bmq.coordinator.transactions.transaction import MAX_EPOCH
 from bmq.protocol.error_codes import ErrorCode
 from tests.simulation.history import Violation
 
 # Nothing is carried out later than this after it was given up: clients' lateness, and what a paused node keeps of it.
 LATE_MAX_S = 40.0
-EPOCH_MAX = 32767  # never leaves the coordinator
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What of an id everybody had heard at one time: its producer ids with their highest epochs, and those it had before."""
+
+    newest: Mapping[int, int]
+    retired: frozenset[int]
 
 
 @dataclass(slots=True)
@@ -20,7 +28,7 @@ class Attempt:
 
     client: str
     asked_s: float
-    known_before: int
+    known_before: Known
     ended_s: float = inf
     is_lost: bool = False
 
@@ -36,23 +44,28 @@ class Claim:
 
 
 class TransactionalId:
-    """All clients that ever used one id, one after the other, or one against the other. `now`: seconds."""
+    """All clients that ever used one id, one after the other, or one against the other. `now`: seconds.
 
-    def __init__(self, name: str, now: Callable[[], float]) -> None:
+    `last_epoch`: the highest that a client may be told; behind it comes another producer id.
+    """
+
+    def __init__(self, name: str, now: Callable[[], float], last_epoch: int) -> None:
         self.name = name
         self.refused_count = 0
         self._now = now
-        self._producer_id = -1
-        self._newest = -1  # the highest epoch anybody was told
-        self._fence = -1  # the highest that InitProducerId gave
-        self._holders: dict[int, str] = {}  # epoch -> client
+        self._last_epoch = last_epoch
+        self._newest: dict[int, int] = {}  # producer id -> the highest epoch anybody was told
+        self._retired: set[int] = set()  # producer ids that were known before somebody was told another one
+        self._fences: dict[int, int] = {}  # producer id -> the highest epoch that InitProducerId gave
+        self._fenced: set[int] = set()  # producer ids that were known before InitProducerId gave another one
+        self._holders: dict[tuple[int, int], str] = {}  # (producer id, epoch) -> client
         self._attempts: list[Attempt] = []
 
     # --- InitProducerId
 
     def ask(self, client: str) -> Attempt:
         """It is about to be sent."""
-        attempt = Attempt(client, self._now(), self._newest)
+        attempt = Attempt(client, self._now(), self.known())
         self._attempts.append(attempt)
         return attempt
 
@@ -66,42 +79,56 @@ class TransactionalId:
 
     def told(self, attempt: Attempt, producer_id: int, epoch: int) -> Claim:
         attempt.ended_s = self._now()
-        self._check(attempt.client, producer_id, epoch, attempt.known_before)
-        self._fence = max(self._fence, epoch)
+        known = attempt.known_before
+        self._check(attempt.client, producer_id, epoch, known)
+        self._fences[producer_id] = max(self._fences.get(producer_id, -1), epoch)
+        self._fenced |= known.newest.keys() - {producer_id}
         return Claim(attempt.client, attempt.asked_s, producer_id, epoch)
 
     # --- EndTxn 5
 
-    def known(self) -> int:
-        """Nobody who asks from now on may be told an epoch that is not above this."""
-        return self._newest
+    def known(self) -> Known:
+        """Nobody who asks from now on may be told an epoch that is not above these, or a retired producer id."""
+        return Known(dict(self._newest), frozenset(self._retired))
 
-    def bumped(self, claim: Claim, producer_id: int, epoch: int, known_before: int) -> None:
+    def bumped(self, claim: Claim, producer_id: int, epoch: int, known_before: Known) -> None:
         """The end of a transaction gave this epoch. `known_before`: `known` when it was asked for."""
         self._check(claim.client, producer_id, epoch, known_before)
         claim.producer_id, claim.epoch = producer_id, epoch
 
-    def _check(self, client: str, producer_id: int, epoch: int, known_before: int) -> None:
-        if self._producer_id not in (-1, producer_id):
-            raise Violation(f"{self.name} has the producer ids {self._producer_id} and {producer_id}")
-        self._producer_id = producer_id
-        holder = self._holders.setdefault(epoch, client)
+    @property
+    def rotations(self) -> int:
+        """How often it was given another producer id."""
+        return len(self._retired)
+
+    def _check(self, client: str, producer_id: int, epoch: int, known: Known) -> None:
+        told = f"epoch {epoch} of producer {producer_id} of {self.name}"
+        if producer_id in known.retired:
+            raise Violation(f"{client} was given {told}, which had another producer id by then")
+        holder = self._holders.setdefault((producer_id, epoch), client)
         if holder != client:
-            raise Violation(f"both {holder} and {client} were given epoch {epoch} of {self.name}")
-        if not known_before < epoch < EPOCH_MAX:
-            raise Violation(f"{client} was given epoch {epoch} of {self.name} after {known_before}")
-        self._newest = max(self._newest, epoch)
+            raise Violation(f"both {holder} and {client} were given {told}")
+        if not known.newest.get(producer_id, -1) < epoch <= self._last_epoch:
+            raise Violation(f"{client} was given {told} after {known.newest.get(producer_id, -1)}")
+        others = known.newest.keys() - {producer_id}
+        if others and self._last_epoch == MAX_EPOCH:
+            raise Violation(f"{self.name} has the producer ids {min(others)} and {producer_id}")
+        self._retired |= others
+        self._newest[producer_id] = max(self._newest.get(producer_id, -1), epoch)
 
     # --- fencing
 
     def is_fenced(self, claim: Claim) -> bool:
         """Another client was told a later epoch: nothing that this one sends from now on may be carried out."""
-        return claim.epoch < self._fence
+        return claim.producer_id in self._fenced or claim.epoch < self._fences.get(claim.producer_id, -1)
 
     def passed(self, claim: Claim, was_fenced: bool, what: str) -> None:
         """It was acknowledged. `was_fenced`: when it was sent for the first time."""
         if was_fenced:
-            raise Violation(f"{what} of {claim.client} at epoch {claim.epoch} passed; {self.name} is at {self._fence}")
+            raise Violation(
+                f"{what} of {claim.client} at epoch {claim.epoch} of producer {claim.producer_id} passed; "
+                f"{self.name} is at {self._fences}"
+            )
 
     def refused(self, claim: Claim, code: int, started_s: float | None, timeout_s: float) -> None:
         """A client was told that it is not the id's producer any more. That has a reason: another client, or the timeout.

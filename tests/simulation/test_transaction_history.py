@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bmq.coordinator.transactions.transaction import MAX_EPOCH
 from bmq.protocol.error_codes import ErrorCode
 from tests.simulation.history import Violation
 from tests.simulation.producer_epochs import TransactionalId
@@ -172,30 +173,65 @@ def test_copies_are_those_of_what_lies_below_the_offset_each_once() -> None:
 
 
 def test_epochs_go_up_and_belong_to_one_client() -> None:
-    identity = TransactionalId("w", Clock())
+    identity = TransactionalId("w", Clock(), MAX_EPOCH)
     first, second = identity.ask("w.1"), identity.ask("w.2")
     claim = identity.told(second, 7, 4)
-    with pytest.raises(Violation, match=r"both w.2 and w.1 were given epoch 4"):
+    with pytest.raises(Violation, match=r"both w.2 and w.1 were given epoch 4 of producer 7"):
         identity.told(first, 7, 4)
     assert not identity.is_fenced(claim)
-    with pytest.raises(Violation, match="was given epoch 3 of w after 4"):
+    with pytest.raises(Violation, match="was given epoch 3 of producer 7 of w after 4"):
         identity.told(identity.ask("w.3"), 7, 3)
     with pytest.raises(Violation, match="the producer ids 7 and 8"):
         identity.told(identity.ask("w.3"), 8, 5)
 
 
+def test_a_producer_id_whose_epochs_are_used_up_does_not_come_back() -> None:
+    identity = TransactionalId("w", Clock(), last_epoch=1)
+    early = identity.ask("w.0")
+    claim = identity.told(identity.ask("w.1"), 7, 1)
+    known = identity.known()
+    with pytest.raises(Violation, match="was given epoch 2 of producer 7"):
+        identity.bumped(claim, 7, 2, known)
+    identity.told(identity.ask("w.2"), 8, 0)
+    assert identity.rotations == 1
+    assert identity.is_fenced(claim)
+    assert not identity.is_fenced(identity.told(identity.ask("w.2"), 8, 1))
+    with pytest.raises(Violation, match="which had another producer id by then"):
+        identity.told(identity.ask("w.3"), 7, 1)
+    identity.told(early, 7, 0)  # it was asked for before anybody knew
+
+
+def test_a_client_whose_own_end_gave_it_another_producer_id_is_not_fenced() -> None:
+    identity = TransactionalId("w", Clock(), last_epoch=1)
+    claim = identity.told(identity.ask("w.1"), 7, 1)
+    identity.bumped(claim, 8, 0, identity.known())
+    assert (claim.producer_id, claim.epoch) == (8, 0)
+    assert not identity.is_fenced(claim)
+
+
+def test_records_of_a_passing_topic_are_not_followed() -> None:
+    history = TransactionHistory(("passing",))
+    transaction = history.begin("w.1")
+    for values in ([b"w-1:"], [b"w-2:"]):
+        history.send(transaction, ("passing", 0), values)
+        history.acknowledge(("passing", 0), 0, values)
+    history.committed(transaction)
+    history.check_final({}, {})
+    assert history.acknowledged_batches == 2
+
+
 def test_what_is_sent_after_the_fencing_does_not_pass() -> None:
-    identity = TransactionalId("w", Clock())
+    identity = TransactionalId("w", Clock(), MAX_EPOCH)
     claim = identity.told(identity.ask("w.1"), 7, 0)
     identity.passed(claim, identity.is_fenced(claim), "EndTxn")
     identity.told(identity.ask("w.2"), 7, 1)
-    with pytest.raises(Violation, match=r"EndTxn of w.1 at epoch 0 passed; w is at 1"):
+    with pytest.raises(Violation, match=r"EndTxn of w.1 at epoch 0 of producer 7 passed"):
         identity.passed(claim, identity.is_fenced(claim), "EndTxn")
 
 
 def test_a_refusal_has_a_reason() -> None:
     clock = Clock()
-    identity = TransactionalId("w", clock)
+    identity = TransactionalId("w", clock, MAX_EPOCH)
     claim = identity.told(identity.ask("w.1"), 7, 0)
     clock.now_s = 1.0
     for started_s in (None, 0.5):
@@ -207,7 +243,7 @@ def test_a_refusal_has_a_reason() -> None:
 
 
 def test_what_was_given_up_may_refuse_its_own_client() -> None:
-    identity = TransactionalId("w", Clock())
+    identity = TransactionalId("w", Clock(), MAX_EPOCH)
     identity.lost(identity.ask("w.1"))
     claim = identity.told(identity.ask("w.1"), 7, 1)
     identity.refused(claim, ErrorCode.INVALID_PRODUCER_EPOCH, None, timeout_s=1.0)

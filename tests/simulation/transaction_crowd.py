@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from bmq.coordinator.transactions.transaction import MAX_EPOCH
 from bmq.protocol.error_codes import ErrorCode
 from tests.simulation.clients import GROUP_KEY, Client, Consumer, Unhappy, find_coordinator
 from tests.simulation.committed_reads import fetch, group_offsets
@@ -65,12 +66,13 @@ class World:
     dice: random.Random
     failure: asyncio.Future[None]
     on_end: Callable[[], None]  # somebody is about to end a transaction
+    last_epoch: int = MAX_EPOCH
     producers: list[TransactionalProducer] = field(default_factory=list)
     identities: list[TransactionalId] = field(default_factory=list)
     zombie_count: int = 0
 
     def identity(self, name: str) -> TransactionalId:
-        identity = TransactionalId(name, asyncio.get_running_loop().time)
+        identity = TransactionalId(name, asyncio.get_running_loop().time, self.last_epoch)
         self.identities.append(identity)
         return identity
 
@@ -110,6 +112,7 @@ class World:
         outcome.producers_refused = sum(identity.refused_count for identity in self.identities)
         outcome.late_requests = sum(producer.late.count for producer in self.producers)
         outcome.zombies = self.zombie_count
+        outcome.rotations = sum(identity.rotations for identity in self.identities)
 
 
 class Succession:

@@ -58,9 +58,13 @@ class CommittedRead:
 
 
 class TransactionHistory:
-    """`on_acknowledge` hears of the values of each batch that was acknowledged."""
+    """`on_acknowledge` hears of the values of each batch that was acknowledged.
 
-    def __init__(self) -> None:
+    `passing`: topics that are deleted and made again; what became of their records is not followed.
+    """
+
+    def __init__(self, passing: Iterable[str] = ()) -> None:
+        self._passing = frozenset(passing)
         self.transactions: list[Transaction] = []
         self.acknowledged_batches = 0
         self.on_acknowledge: Callable[[list[bytes]], None] = lambda values: None
@@ -86,12 +90,16 @@ class TransactionHistory:
 
     def send(self, transaction: Transaction, place: Place, values: Iterable[bytes]) -> None:
         """For the first time or again."""
+        if place[0] in self._passing:
+            return
         for value in values:
             transaction.values[value] = place
             self._of_value[value] = transaction
 
     def acknowledge(self, place: Place, base_offset: int, values: Sequence[bytes]) -> None:
         self.acknowledged_batches += 1
+        if place[0] in self._passing:
+            return
         self.on_acknowledge(list(values))
         for offset, value in enumerate(values, base_offset):
             before = self._acknowledged.setdefault((place, offset), value)

@@ -34,7 +34,12 @@ from tests.simulation.transaction_history import Place, Transaction, Transaction
 
 _ADDING_PRODUCE_VERSION = 12
 _VERIFIED_PRODUCE_VERSIONS = (3, 7, 9, 11)
-_REFUSED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_TXN_STATE)
+_REFUSED = (
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.PRODUCER_FENCED,
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING,  # the id has another producer id by now
+)
 # A producer may go on after these, with the next transaction.
 _ABORTABLE_PRODUCE = (
     ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -231,7 +236,7 @@ class TransactionalProducer(Client):
                     self._history.acknowledge(place, result.base_offset, batch.values)
                     self._has_work = True
                     del unanswered[place]
-        if codes & {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING}:
+        if ErrorCode.PRODUCER_FENCED in codes:
             raise Violation(f"Produce {version} was answered with {codes}")
         for code in codes:
             if code in _ABORTABLE_PRODUCE:

@@ -1,7 +1,8 @@
 """A cluster under producers with transactional ids, and readers of what they committed.
 
-Writers write to several partitions of one topic at once; copiers read what was committed there and write it to another one,
-with the offsets they read at. At the end nothing is open, everybody has seen the same, and the copies are exactly those of
+Writers write to several partitions of one topic at once, one of them to a topic as well that is deleted meanwhile; copiers read
+what was committed there and write it to another one, with the offsets they read at. Producers' epochs are used up early, so
+ids get other producer ids. At the end nothing is open, everybody has seen the same, and the copies are exactly those of
 what lies below the committed offsets.
 """
 
@@ -12,14 +13,19 @@ import dataclasses
 from functools import partial
 from typing import Any
 
+from bmq.coordinator.transactions.transaction import MAX_EPOCH
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.messages import list_transactions_request
+from tests.simulation import copying_owner, deleted_topic
 from tests.simulation.clients import GROUP_KEY, TOPIC, Client, Unhappy, create_topic, expect, find_coordinator
 from tests.simulation.cluster import Cluster
 from tests.simulation.cluster_kind import ClusterKind
 from tests.simulation.committed_reads import Asker, Reader, end_offset, group_offsets, read_all
+from tests.simulation.copying_owner import copying_habits, copying_owners
 from tests.simulation.fault_rates import FaultRates
+from tests.simulation.group_member import session_settings
 from tests.simulation.history import Violation
+from tests.simulation.ownership import Ownership
 from tests.simulation.transaction_chaos import TransactionChaos
 from tests.simulation.transaction_crowd import (
     GROUP,
@@ -40,6 +46,9 @@ SOURCES: tuple[Place, ...] = tuple((SOURCE, number) for number in range(3))
 TARGETS: tuple[Place, ...] = tuple((TARGET, number) for number in range(2))
 UNFINISHED = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 CLEANUP_INTERVAL_S = 0.5
+# How copiers share the source: each has a partition, or they are members by either protocol.
+COPIERS = ("alone", "classic", "consumer", "consumer")
+LAST_EPOCHS = (1, 3, 8, MAX_EPOCH)
 # When all is calm an open transaction ends with its timeout, the next look for such, and markers sent by a coordinator that
 # has just been loaded.
 SETTLE_S = max(TIMEOUTS_S) + CLEANUP_INTERVAL_S + 15.0
@@ -50,18 +59,23 @@ class Transactions(Cluster):
 
     def __init__(self, seed: int, rates: FaultRates, is_looking_inside: bool = True) -> None:
         super().__init__(seed, rates, is_looking_inside)
-        self.seen = TransactionHistory()
+        self.seen = TransactionHistory((deleted_topic.NAME,))
         self.seen.on_acknowledge = self._check_acknowledged
         self._habits = Habits.of(self._dice("habits"))
-        self._is_copying_by_members = self._dice("copying").random() < 0.5
+        self._is_deleting_topics = self._dice("deletion").random() < 0.4
+        self._copiers = self._dice("copying").choice(COPIERS)
+        self._ownership = Ownership(self.loop.time)
+        self._member_habits = copying_habits(self._dice("member habits"))
 
     def _kind(self) -> ClusterKind:
         kind = super()._kind()
-        return dataclasses.replace(kind, is_deleting=False, is_making_topics=False)
+        last_epoch = self._dice("epochs").choice(LAST_EPOCHS)
+        return dataclasses.replace(kind, is_deleting=False, is_making_topics=False, last_producer_epoch=last_epoch)
 
     def _server_settings(self) -> dict[str, Any]:
         settings = super()._server_settings()
         settings["kafka"] |= {
+            **session_settings(copying_owner.SESSION_S),
             "group.min.session.timeout.ms": str(min(SESSIONS_MS)),
             "transaction.state.log.num.partitions": "2",
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(int(CLEANUP_INTERVAL_S * 1000)),
@@ -77,8 +91,9 @@ class Transactions(Cluster):
         await create_topic(admin, len(TARGETS), self.kind.topic_configs(), TARGET)
         is_ending = asyncio.Event()
         world = World(
-            self.client, self.seen, self._habits, self._dice("crowd"), self.loop.create_future(), is_ending.set
-        )
+            self.client, self.seen, self._habits, self._dice("crowd"), self.loop.create_future(), is_ending.set,
+            self.kind.last_producer_epoch,
+        )  # fmt: skip
         successions = self._successions(world)
         askers = [
             self.client(f"asker{number}", Asker, self.seen, (*SOURCES, *TARGETS), GROUP, SOURCE) for number in range(2)
@@ -102,15 +117,22 @@ class Transactions(Cluster):
         self.outcome.answers = sum(one.answer_count for one in askers)
         self.outcome.acknowledged_batches = self.seen.acknowledged_batches
         self.outcome.moves = self.rules.moves
+        self.outcome.assignments = self._ownership.assignment_count
+        self.outcome.members_lost = self._ownership.lost_count
 
     def _successions(self, world: World) -> list[Succession]:
         writing, copying = Writing(world, SOURCES), Copying(world, SOURCE, TARGETS)
         lives = {f"w{number}": writing.live for number in range(2)}
-        if self._is_copying_by_members:
+        if self._copiers == "classic":
             lives |= copying_members(world, copying, len(SOURCES), 2)
+        elif self._copiers == "consumer":
+            lives |= copying_owners(world, copying, self._ownership, self._member_habits, 2)
         else:
             for _, number in SOURCES:
                 lives[f"copy{number}"] = lambda producer, number=number: copying.live(producer, number)
+        if self._is_deleting_topics:
+            admin = self.client("deleter")
+            lives["d"] = deleted_topic.WritingToDeleted(world, SOURCES, admin, self.outcome).live
         return [Succession(world, name, live) for name, live in lives.items()]
 
     # --- the end

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bmq.coordinator.transactions.transaction import MAX_EPOCH
+
 
 @dataclass(frozen=True, slots=True)
 class TransactionConfig:
@@ -17,6 +19,8 @@ class TransactionConfig:
     message_max_bytes: int = 1_048_588
     """Of one id's record, all partitions of its transaction in it."""
 
+    last_epoch: int = MAX_EPOCH
+    """Behind it a producer gets another id. A lower one is for tests: 32,767 transactions take long."""
     transactional_ids_per_shard_max: int = 200_000
     """A new one beyond it gets COORDINATOR_NOT_AVAILABLE."""
     add_wait_max_ms: int = 1_000

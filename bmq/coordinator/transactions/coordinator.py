@@ -227,7 +227,7 @@ class TransactionCoordinator:
         given = Producer(request.producer_id, request.producer_epoch) if has_producer else None
 
         def decide(value: TransactionValue | None, is_pending: bool, now_ms: int, fresh: int) -> Outcome:
-            return init_producer_id(value, is_pending, given, timeout_ms, now_ms, fresh)
+            return init_producer_id(value, is_pending, given, timeout_ms, now_ms, fresh, self.config.last_epoch)
 
         outcome = await self._perform(transactional_id, decide, may_begin=True)
         if outcome.error:
@@ -370,7 +370,9 @@ class TransactionCoordinator:
         version = EPOCH_BUMPED_FROM if has_bump else 0
 
         def decide(value: TransactionValue | None, is_pending: bool, now_ms: int, fresh: int) -> Outcome:
-            return end_transaction(value, is_pending, producer, request.committed, version, now_ms, fresh)
+            return end_transaction(
+                value, is_pending, producer, request.committed, version, now_ms, fresh, self.config.last_epoch
+            )
 
         outcome = await self._perform(request.transactional_id, decide)
         if outcome.error:

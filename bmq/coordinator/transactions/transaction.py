@@ -35,7 +35,7 @@ from bmq.protocol.transaction_records import (
 )
 
 MAX_EPOCH: Final = 2**15 - 2
-"""The last producer epoch that a client gets; the one behind it is for fencing alone."""
+"""The last producer epoch that a client gets; the one behind it is for fencing alone. Functions take it as `last_epoch`."""
 EPOCH_BUMPED_FROM: Final = 2
 """The transaction version from which on the end of a transaction bumps the epoch."""
 NO_START_MS: Final = -1
@@ -91,6 +91,7 @@ def init_producer_id(
     timeout_ms: int,
     now_ms: int,
     fresh_producer_id: int = NO_PRODUCER_ID,
+    last_epoch: int = MAX_EPOCH,
 ) -> Outcome:
     """A producer begins, or goes on at a higher epoch (KIP-360). `given`: who it says it is; None: a new instance."""
     if is_pending:
@@ -107,26 +108,31 @@ def init_producer_id(
                 last_update_ms=now_ms,
             )
         )
-    if given is not None and not _may_be(value, given):
+    if given is not None and not _may_be(value, given, last_epoch):
         return _FENCED
     if value.status in _PREPARED:
         return _CONCURRENT
     if value.status == TransactionStatus.ONGOING:
         # The client asks again until the abort is complete. Only the producer id counts: an older instance aborts, too.
-        aborted = _aborted(value, now_ms, fresh_producer_id)
+        aborted = _aborted(value, now_ms, fresh_producer_id, last_epoch)
         return aborted if aborted.needs_producer_id else replace(aborted, error=ErrorCode.CONCURRENT_TRANSACTIONS)
-    return _bumped(value, given, timeout_ms, now_ms, fresh_producer_id)
+    return _bumped(value, given, timeout_ms, now_ms, fresh_producer_id, last_epoch)
 
 
-def _may_be(value: TransactionValue, given: Producer) -> bool:
+def _may_be(value: TransactionValue, given: Producer, last_epoch: int) -> bool:
     """Also a retry whose first answer, with the next producer id, was lost."""
     return given.producer_id == value.producer_id or (
-        given.producer_id == value.previous_producer_id and given.producer_epoch >= MAX_EPOCH
+        given.producer_id == value.previous_producer_id and given.producer_epoch >= last_epoch
     )
 
 
 def _bumped(
-    value: TransactionValue, given: Producer | None, timeout_ms: int, now_ms: int, fresh_producer_id: int
+    value: TransactionValue,
+    given: Producer | None,
+    timeout_ms: int,
+    now_ms: int,
+    fresh_producer_id: int,
+    last_epoch: int,
 ) -> Outcome:
     begun = replace(
         value,
@@ -142,9 +148,9 @@ def _bumped(
     if given is not None and not is_current:
         is_retry = given.producer_epoch == value.last_producer_epoch != NO_PRODUCER_EPOCH
         return _initialized(begun) if is_retry else _FENCED
-    last_epoch = value.producer_epoch if is_current else NO_PRODUCER_EPOCH
-    if value.producer_epoch < MAX_EPOCH:
-        return _initialized(replace(begun, producer_epoch=value.producer_epoch + 1, last_producer_epoch=last_epoch))
+    epoch_before = value.producer_epoch if is_current else NO_PRODUCER_EPOCH
+    if value.producer_epoch < last_epoch:
+        return _initialized(replace(begun, producer_epoch=value.producer_epoch + 1, last_producer_epoch=epoch_before))
     if fresh_producer_id == NO_PRODUCER_ID:
         return _NEEDS_PRODUCER_ID
     return _initialized(
@@ -153,7 +159,7 @@ def _bumped(
             producer_id=fresh_producer_id,
             producer_epoch=0,
             previous_producer_id=value.producer_id,
-            last_producer_epoch=last_epoch,
+            last_producer_epoch=epoch_before,
         )
     )
 
@@ -230,6 +236,7 @@ def end_transaction(
     transaction_version: int,
     now_ms: int,
     fresh_producer_id: int = NO_PRODUCER_ID,
+    last_epoch: int = MAX_EPOCH,
 ) -> Outcome:
     """Settle the producer's transaction. The answer of version 2 has the producer id and epoch to go on with."""
     if value is None:
@@ -238,7 +245,7 @@ def end_transaction(
         return _end_at_same_epoch(value, is_pending, producer, is_commit, now_ms)
     if is_pending:
         return _CONCURRENT
-    if _is_answered_already(value, producer):
+    if _is_answered_already(value, producer, last_epoch):
         return _repeated(value, is_commit)
     refused = _refusal(value, producer)
     if refused is not None:
@@ -248,7 +255,7 @@ def end_transaction(
         return _CONCURRENT
     if is_commit and status != TransactionStatus.ONGOING:
         return _INVALID_STATE
-    return _prepared_at_next_epoch(value, is_commit, now_ms, fresh_producer_id)
+    return _prepared_at_next_epoch(value, is_commit, now_ms, fresh_producer_id, last_epoch)
 
 
 def _end_at_same_epoch(
@@ -273,12 +280,12 @@ def _end_at_same_epoch(
     return Outcome(write=replace(value, status=ends[0], last_update_ms=now_ms, client_transaction_version=0))
 
 
-def _is_answered_already(value: TransactionValue, producer: Producer) -> bool:
+def _is_answered_already(value: TransactionValue, producer: Producer, last_epoch: int) -> bool:
     """Whether it is at the epoch that the last end has bumped: the client did not get the answer."""
     if value.client_transaction_version < EPOCH_BUMPED_FROM or value.status not in _COMPLETE:
         return False
     if value.producer_epoch == 0:  # the last one was of the producer id before this one
-        return producer == Producer(value.previous_producer_id, MAX_EPOCH)
+        return producer == Producer(value.previous_producer_id, last_epoch)
     return producer == Producer(value.producer_id, value.producer_epoch - 1)
 
 
@@ -290,8 +297,10 @@ def _repeated(value: TransactionValue, is_commit: bool) -> Outcome:
     return _FENCED if is_commit else _INVALID_STATE
 
 
-def _prepared_at_next_epoch(value: TransactionValue, is_commit: bool, now_ms: int, fresh_producer_id: int) -> Outcome:
-    is_last_epoch = value.producer_epoch >= MAX_EPOCH
+def _prepared_at_next_epoch(
+    value: TransactionValue, is_commit: bool, now_ms: int, fresh_producer_id: int, last_epoch: int
+) -> Outcome:
+    is_last_epoch = value.producer_epoch >= last_epoch
     if is_last_epoch and fresh_producer_id == NO_PRODUCER_ID:
         return _NEEDS_PRODUCER_ID
     is_ongoing = value.status == TransactionStatus.ONGOING
@@ -310,9 +319,9 @@ def _prepared_at_next_epoch(value: TransactionValue, is_commit: bool, now_ms: in
     return Outcome(producer_id=after.producer_id, producer_epoch=after.producer_epoch, write=write)
 
 
-def _aborted(value: TransactionValue, now_ms: int, fresh_producer_id: int) -> Outcome:
+def _aborted(value: TransactionValue, now_ms: int, fresh_producer_id: int, last_epoch: int) -> Outcome:
     """An abort of our own: its bump fences the producer. One that fails leaves nothing behind: the next is the same."""
-    outcome = _prepared_at_next_epoch(value, False, now_ms, fresh_producer_id)
+    outcome = _prepared_at_next_epoch(value, False, now_ms, fresh_producer_id, last_epoch)
     return outcome if outcome.needs_producer_id else Outcome(write=outcome.write)
 
 
@@ -333,9 +342,11 @@ def completed(value: TransactionValue, now_ms: int) -> TransactionValue:
 # ---------------------------------------------------------------- time
 
 
-def abort_timed_out(value: TransactionValue, now_ms: int, fresh_producer_id: int = NO_PRODUCER_ID) -> Outcome | None:
+def abort_timed_out(
+    value: TransactionValue, now_ms: int, fresh_producer_id: int = NO_PRODUCER_ID, last_epoch: int = MAX_EPOCH
+) -> Outcome | None:
     """The abort of a transaction whose time is over; None: it has time left, or there is none."""
-    return _aborted(value, now_ms, fresh_producer_id) if is_timed_out(value, now_ms) else None
+    return _aborted(value, now_ms, fresh_producer_id, last_epoch) if is_timed_out(value, now_ms) else None
 
 
 def is_timed_out(value: TransactionValue, now_ms: int) -> bool:

@@ -373,12 +373,13 @@ class TransactionShard(Shard):
         value = transaction.value
         if value is None or transaction.pending is not None or not is_timed_out(value, self._clock.now_ms()):
             return ()
-        outcome = abort_timed_out(value, self._clock.now_ms())
+        last_epoch = self._config.last_epoch
+        outcome = abort_timed_out(value, self._clock.now_ms(), last_epoch=last_epoch)
         if outcome is not None and outcome.needs_producer_id:
             producer_id = await self._producer_ids.next()
             if transaction.value is not value or transaction.pending is not None or self.is_lost:
                 return ()
-            outcome = abort_timed_out(value, self._clock.now_ms(), producer_id)
+            outcome = abort_timed_out(value, self._clock.now_ms(), producer_id, last_epoch)
         if outcome is None or outcome.write is None:
             return ()
         done = self._append_pending(

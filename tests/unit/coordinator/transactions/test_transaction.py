@@ -287,6 +287,22 @@ def test_the_end_at_the_last_epoch_brings_a_new_producer_id(is_commit: bool) -> 
     assert (again.error, again.producer_id, again.producer_epoch) == (E.NONE, FRESH, 0)
 
 
+def test_a_lower_last_epoch_brings_a_new_producer_id_as_early() -> None:
+    value, last = state(S.ONGOING, producer_epoch=3), Producer(PID, 3)
+    assert end_transaction(value, False, last, True, 2, NOW_MS, last_epoch=3).needs_producer_id
+    assert not end_transaction(value, False, last, True, 2, NOW_MS, last_epoch=4).needs_producer_id
+    outcome = end_transaction(value, False, last, True, 2, NOW_MS, FRESH, last_epoch=3)
+    assert (outcome.producer_id, outcome.producer_epoch) == (FRESH, 0)
+    assert outcome.write is not None
+    after = completed(outcome.write, NOW_MS)
+    again = end_transaction(after, False, last, True, 2, NOW_MS, last_epoch=3)
+    assert again == Outcome(producer_id=FRESH, producer_epoch=0)
+    late = abort_timed_out(value, NOW_MS * 10, last_epoch=3)
+    assert late is not None and late.needs_producer_id
+    idle = state(S.COMPLETE_COMMIT, producer_epoch=3)
+    assert init_producer_id(idle, False, None, TIMEOUT_MS, NOW_MS, last_epoch=3).needs_producer_id
+
+
 # ---------------------------------------------------------------- time
 
 
