@@ -162,12 +162,12 @@ ABSOLUTES: Final = (
     *_members(THREE_MEMBERS, "", THREE_WHERE),
     *_members(ONE_MEMBERS, "one_", ONE_WHERE),
     Absolute(
-        "coordinator_failover_gap_s", FAILOVER, "a transaction waits, kill -9 of its coordinator's node, longest", "s", 1,
-        _waits("wait_s"),
+        "coordinator_failover_gap_s", FAILOVER,
+        "a transaction into all partitions waits, kill -9 of its coordinator's node, longest", "s", 1, _waits("wait_s"),
     ),
     Absolute(
-        "coordinator_failover_everywhere_gap_s", FAILOVER,
-        "the same of a producer to partitions of the killed node too, longest", "s", 0, _waits("everywhere_wait_s"), op="",
+        "coordinator_failover_elsewhere_gap_s", FAILOVER,
+        "the same into other nodes' partitions alone, longest", "s", 0, _waits("elsewhere_wait_s"), op="",
     ),
 )  # fmt: skip
 PART_OF: Final = parts_by_id(RATIOS, ABSOLUTES)

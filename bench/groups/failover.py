@@ -1,7 +1,7 @@
 """The node of a transaction coordinator is killed: how long a producer waits for its transaction.
 
-Its partitions are other nodes', so that what it waits for is the coordinator; a second producer of the same coordinator
-writes to all partitions, those of the killed node too.
+It writes to all partitions, those of the killed node too. A second producer of the same coordinator writes to other nodes'
+partitions alone, so that what it waits for is the coordinator.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _until_done(end: Callable[[float], None]) -> None:
 def measure(side: Side, kills: int, done: Callable[[dict[str, Any]], None]) -> None:
     """So many times kill -9 of a coordinator's node, each started again before the next; `done` is given each.
 
-    `wait_s`: the producer's longest. Raises LoadStuck, AdminFailed.
+    `wait_s`: the longest of the producer to all partitions, `elsewhere_wait_s`: of the other. Raises LoadStuck, AdminFailed.
     """
     make_topic(side, PARTITIONS, topic=TOPIC)
     tries = iter(range(kills * TRIES_MAX))
@@ -175,35 +175,35 @@ def measure(side: Side, kills: int, done: Callable[[dict[str, Any]], None]) -> N
 
 def _kill(side: Side, number: int) -> dict[str, Any] | None:
     """None: the ids have moved to another node meanwhile, and nothing was done."""
-    victim, steady_id, other_id = _choose(side, number)
-    elsewhere = _partitions_without(side, victim)
+    victim, transactional_id, elsewhere_id = _choose(side, number)
+    others = _partitions_without(side, victim)
     with (
-        TransactionLoad(side.bootstrap, steady_id, elsewhere) as load,
-        TransactionLoad(side.bootstrap, other_id, range(PARTITIONS)) as everywhere,
+        TransactionLoad(side.bootstrap, transactional_id, range(PARTITIONS)) as load,
+        TransactionLoad(side.bootstrap, elsewhere_id, others) as elsewhere,
     ):
-        for one in (load, everywhere):
+        for one in (load, elsewhere):
             one.wait_until_committed(time.monotonic())
         time.sleep(CALM_S)
-        places = [coordinator_of(side.addresses, name, TRANSACTION_KEY)[0] for name in (steady_id, other_id)]
+        places = [coordinator_of(side.addresses, name, TRANSACTION_KEY)[0] for name in (transactional_id, elsewhere_id)]
         if places != [victim, victim]:
             return None
         began = time.monotonic()
         calm_s = load.times.longest_wait_s(began - CALM_S, began)
         side.nodes[victim].kill()
         back_s = load.wait_until_committed(began)
-        everywhere_back_s = everywhere.wait_until_committed(began)
+        elsewhere_back_s = elsewhere.wait_until_committed(began)
         time.sleep(WATCH_S)
         ended = time.monotonic()
         found = {
             "victim": victim,
-            "partitions": len(elsewhere),
             "calm_wait_s": round(calm_s, 4),
             "wait_s": round(load.times.longest_wait_s(began, ended), 4),
             "back_s": round(back_s, 4),
             "aborted": load.aborted,
-            "everywhere_wait_s": round(everywhere.times.longest_wait_s(began, ended), 4),
-            "everywhere_back_s": round(everywhere_back_s, 4),
-            "everywhere_aborted": everywhere.aborted,
+            "elsewhere_partitions": len(others),
+            "elsewhere_wait_s": round(elsewhere.times.longest_wait_s(began, ended), 4),
+            "elsewhere_back_s": round(elsewhere_back_s, 4),
+            "elsewhere_aborted": elsewhere.aborted,
         }
     side.nodes[victim].start()
     return found
@@ -220,8 +220,8 @@ def _choose(side: Side, number: int) -> tuple[int, str, str]:
         node, _ = coordinator_of(side.live_addresses, name, TRANSACTION_KEY)
         by_node.setdefault(node, []).append(name)
         if node != controller and len(by_node[node]) == 2:
-            steady_id, other_id = by_node[node]
-            return node, steady_id, other_id
+            first, second = by_node[node]
+            return node, first, second
     raise AdminFailed(f"no node but the controller {controller} has two of {IDS_TRIED_MAX} transactional ids")
 
 

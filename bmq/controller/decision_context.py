@@ -60,4 +60,5 @@ class DecisionContext:
             high_watermark_floor=known,
             reason=reason,
             timestamp_ms=self.now_ms,
+            is_in_use=self.is_in_use(topic_id, partition),
         )

@@ -35,7 +35,7 @@ class Shards(Protocol):
         """The partitions that are this process's to own, as far as it knows."""
 
     def inherited(self) -> Sequence[int]:
-        """Those of them that had an owner before, so that something may lie in their logs."""
+        """Those of them that had an owner before, so that something may lie in their logs: the likeliest first."""
 
     async def open(self, shard: int) -> ReplayableLog:
         """The partition's log, writing; one process makes the topic on first use, a cluster's node does not.

@@ -1,7 +1,8 @@
 """Loads shards of other owners' partitions before anybody asks for them: work may wait in their logs that nobody asks about.
 
 The end of a transaction is such work: its client has had its answer, and whoever waits for the markers does not know which
-shard is to write them.
+shard is to write them. A few are loaded at a time: shards and partitions that clients ask for meanwhile do not queue behind
+all of a dead node's.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ class Loads(Protocol):
 
 
 class InheritedShards:
-    """`inherited()`: numbers of the shards that are ours now and were another owner's. Made inside the event loop."""
+    """`inherited()`: numbers of the shards that are ours now and were another owner's, in the order in which to load them.
+
+    Made inside the event loop.
+    """
 
     def __init__(
         self,
@@ -39,6 +43,7 @@ class InheritedShards:
         inherited: Callable[[], Sequence[int]],
         random: Random,
         *,
+        loads_max: int,
         retry_min_ms: int,
         retry_max_ms: int,
     ) -> None:
@@ -47,6 +52,7 @@ class InheritedShards:
         self._random = random
         self._retry_min_ms = retry_min_ms
         self._retry_max_ms = retry_max_ms
+        self._slots = asyncio.Semaphore(loads_max)
         self._loop = asyncio.get_running_loop()
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._is_expected = False
@@ -68,11 +74,22 @@ class InheritedShards:
 
     async def _load(self, number: int) -> None:
         backoff = Backoff(self._random, first_s=self._retry_min_ms / 1000, max_s=self._retry_max_ms / 1000)
-        while number in self._inherited() and not self._directory.is_ready(number) and not self._directory.is_closed:
-            try:
-                await self._directory.load(number)
-            except KafkaError:  # the directory has told why
+        while self._is_missing(number):
+            async with self._slots:
+                has_failed = self._is_missing(number) and not await self._try(number)
+            if has_failed:
                 await backoff.pause()
+
+    def _is_missing(self, number: int) -> bool:
+        return number in self._inherited() and not self._directory.is_ready(number) and not self._directory.is_closed
+
+    async def _try(self, number: int) -> bool:
+        """Whether it could be loaded."""
+        try:
+            await self._directory.load(number)
+        except KafkaError:  # the directory has told why
+            return False
+        return True
 
     def _ended(self, number: int, task: asyncio.Task[None]) -> None:
         del self._tasks[number]

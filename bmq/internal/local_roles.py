@@ -38,17 +38,18 @@ class LocalShards:
         return [] if topic is None else [p.partition for p in topic.partitions if p.leader == self._node_id]
 
     def inherited(self) -> Sequence[int]:
-        """Those that are assigned, too: before that they cannot be opened."""
+        """Those that are assigned, too: before that they cannot be opened. Those known to hold records stand first."""
         topic = self._image().topics.get(self._name)
         if topic is None:
             return []
-        return [
-            each.partition
+        found = [
+            each
             for each in topic.partitions
             if each.leader == self._node_id
             and each.leader_epoch > 0  # that of a new one is 0
             and self._manager.leader_epoch(TopicPartition(topic.topic_id, each.partition)) == each.leader_epoch
         ]
+        return [each.partition for each in sorted(found, key=lambda each: each.high_watermark_floor == 0)]
 
     def is_known(self, shard: int, leader_epoch: int) -> bool:
         """An owner hears of its partition before its image shows that."""

@@ -124,11 +124,13 @@ class Assignments:
         self._released.pop(key, None)
         self._manager.assign(key, epoch, topic.name, topic.log_config, partition.high_watermark_floor)
         if is_taken_over:
-            self._spawn(self._start_behind(key))
+            self._spawn(self._start_behind(key, 0 if partition.was_in_use else self._settings.takeover_delay_ms))
 
-    async def _start_behind(self, key: TopicPartition) -> None:
-        """Start a dead owner's partition after a delay, to close its open files even if unused."""
-        await asyncio.sleep(self._settings.takeover_delay_ms / 1000)
+    async def _start_behind(self, key: TopicPartition, delay_ms: int) -> None:
+        """Start a dead owner's partition that nobody asked for by then: at once where clients will, librdkafka's after half
+        a second; later to close its open files even if unused.
+        """
+        await asyncio.sleep(delay_ms / 1000)
         async with self._takeovers:
             if key in self._wanted and self._manager.ready(key) is None:
                 try:

@@ -34,7 +34,7 @@ class ClusterSettings:
     idle_failover_delay_ms: int = IDLE_FAILOVER_DELAY_MS
     """The others get theirs so much later: each of them is news to every process."""
     takeover_delay_ms: int = 3_000
-    """When a dead node's partitions are started that nobody has asked for by then: those in use come first."""
+    """When a dead node's partitions are started that nobody used and nobody has asked for by then."""
     takeovers_behind_max: int = 4
     """So many of them at once."""
     zookeeper_session_ms: int = 6_000

@@ -55,6 +55,7 @@ class PartitionImage:
     """`replicas`: the nodes that may own it, preferred first; none holds data. `isr`: the live ones.
 
     `high_watermark_floor`: what its owners are known to have acknowledged when the leader was named (rule 5).
+    `was_in_use`: clients used it then. A hint for the moment of the change: snapshots do not have it.
     """
 
     partition: int
@@ -64,6 +65,7 @@ class PartitionImage:
     isr: tuple[int, ...]
     partition_epoch: int = 0
     high_watermark_floor: int = 0
+    was_in_use: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

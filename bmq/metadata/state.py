@@ -190,6 +190,7 @@ class MetadataState:
             old.isr if record.isr is None else tuple(record.isr),
             old.partition_epoch + 1,
             old.high_watermark_floor if floor == FLOOR_UNCHANGED else floor,
+            record.is_in_use if has_new_leader_epoch else old.was_in_use,
         )
         self._changed_topics[record.topic_id] = None
         if has_new_leader_epoch:

@@ -117,7 +117,6 @@ class RegexValue:
 
 ConsumerKey = EpochKey | TopicsKey | MemberKey | TargetEpochKey | TargetKey | CurrentKey | RegexKey
 ConsumerValue = EpochValue | MemberValue | TargetEpochValue | TargetValue | CurrentValue | RegexValue
-ConsumerRecord = tuple[ConsumerKey, ConsumerValue | None]
 
 
 _TARGET_PARTITIONS: Final = value_format(

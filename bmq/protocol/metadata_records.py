@@ -136,7 +136,7 @@ class PartitionChangeRecord:
     """What changed of a partition; None, LEADER_UNCHANGED and FLOOR_UNCHANGED mean no change.
 
     As in KRaft the leader epoch goes up by one with a new leader (-1: nobody), and the partition epoch with any change.
-    `reason`, `timestamp_ms`: for the history of who led it.
+    `reason`, `timestamp_ms`: for the history of who led it. `is_in_use`: clients of the last leader will ask the new one.
     """
 
     partition_id: int
@@ -153,6 +153,7 @@ class PartitionChangeRecord:
     high_watermark_floor: int = FLOOR_UNCHANGED
     reason: str = ""
     timestamp_ms: int = NO_TIMESTAMP_MS
+    is_in_use: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -338,6 +339,7 @@ _FORMATS: Final[dict[int, Format]] = {
         _tagged("high_watermark_floor", "int64", OWN_TAGS_FROM, FLOOR_UNCHANGED),
         _tagged("reason", "string", OWN_TAGS_FROM + 1, ""),
         _tagged("timestamp_ms", "int64", OWN_TAGS_FROM + 2, NO_TIMESTAMP_MS),
+        _tagged("is_in_use", "bool", OWN_TAGS_FROM + 3, default=False),
         version_max=2,
     ),
     9: _format(RemoveTopicRecord, FormatField("topic_id", "uuid")),

@@ -151,7 +151,6 @@ class TopologyValue:
 
 StreamsKey = EpochKey | MemberKey | TargetEpochKey | TargetKey | CurrentKey | TopologyKey
 StreamsValue = EpochValue | MemberValue | TargetEpochValue | TargetValue | CurrentValue | TopologyValue
-StreamsRecord = tuple[StreamsKey, StreamsValue | None]
 
 
 def _list(name: str, entity: Format) -> FormatField:

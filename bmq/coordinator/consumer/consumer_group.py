@@ -1,8 +1,6 @@
 """A consumer group of the new protocol (KIP-848): all that its records say. Changed by `apply` alone.
 
-`apply` takes any record in any order, also of members and groups that are gone: what is left of a key is what its last
-record says, so that a log that was compacted, or is loaded from its middle, gives the same group. What heartbeats and
-timers do to a group is decided elsewhere, on a `Draft` (draft.py).
+What heartbeats and timers do to a group is decided elsewhere, on a `Draft` (draft.py).
 
 Empty         nobody is in it
 Assigning     the target is older than the group's epoch
@@ -16,13 +14,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from enum import StrEnum
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 from uuid import UUID
 
 from bmq.coordinator.consumer.assignment import NOTHING, Owned, Target, target_of, target_parts
 from bmq.coordinator.consumer.member import ConsumerMember
+from bmq.coordinator.modern_group import ModernGroup
 from bmq.protocol import consumer_group_records as records
-from bmq.protocol.consumer_group_records import ConsumerKey, ConsumerRecord, ConsumerValue
+from bmq.protocol.consumer_group_records import ConsumerKey, ConsumerValue
 
 CONSUMER: Final = "consumer"
 """Type of the group, and its protocol type."""
@@ -50,30 +49,20 @@ class ResolvedRegex(NamedTuple):
         )
 
 
-class ConsumerGroup:
-    """`epoch` is 0 for one that no record says exists. See the module."""
+class ConsumerGroup(ModernGroup[ConsumerMember, Target]):
+    """See the module."""
+
+    record_types: ClassVar = records.RECORD_TYPES
 
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.epoch = 0
-        self.metadata_hash = 0
-        self.target_epoch = 0
-        self.target_timestamp_ms = 0
-        self.members: dict[str, ConsumerMember] = {}
+        super().__init__(group_id)
         self.static_ids: dict[str, str] = {}  # group instance id -> member id
-        self.targets: dict[str, Target] = {}
         self.regexes: dict[str, ResolvedRegex] = {}
-        self._loose: dict[str, records.CurrentValue] = {}  # of members whose own record has not come yet
         self._holders: dict[UUID, dict[int, str]] = {}  # topic -> partition -> member
         self._name_counts: Counter[str] = Counter()  # how many members are subscribed by this name
         self._regex_counts: Counter[str] = Counter()
         self._assignor_counts: Counter[str] = Counter()
         self.classic_count = 0  # members of the classic protocol
-
-    @property
-    def exists(self) -> bool:
-        """Whether a record says so, and not only ones of its members."""
-        return self.epoch > 0
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -116,15 +105,6 @@ class ConsumerGroup:
         """Whether anybody is."""
         return topic in self._name_counts or any(topic in self.matches(regex) for regex in self._regex_counts)
 
-    @property
-    def may_expire_offsets(self) -> bool:
-        return True
-
-    @property
-    def empty_since_ms(self) -> int | None:
-        """None: the retention of its offsets counts from each commit, whenever it became empty."""
-        return None
-
     def is_member_subscribed_to(self, member: ConsumerMember, topic: str) -> bool:
         return topic in member.topic_names or (bool(member.topic_regex) and topic in self.matches(member.topic_regex))
 
@@ -159,80 +139,18 @@ class ConsumerGroup:
                 self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
             case records.EpochKey(), _:
                 self.epoch = self.metadata_hash = 0
-            case records.TargetEpochKey(), records.TargetEpochValue():
-                self.target_epoch, self.target_timestamp_ms = value.epoch, value.timestamp_ms
-            case records.TargetEpochKey(), _:
-                self.target_epoch = self.target_timestamp_ms = 0
-            case records.MemberKey(member_id=member_id), records.MemberValue():
-                member = self.members.get(member_id) or ConsumerMember(member_id).having(
-                    self._loose.pop(member_id, None)
-                )
-                self._put(member.saying(value))
-            case records.MemberKey(member_id=member_id), _:
-                self._remove(member_id)
-            case records.CurrentKey(member_id=member_id), records.CurrentValue() | None:
-                self._set_current(member_id, value)
-            case records.TargetKey(member_id=member_id), records.TargetValue():
-                self.targets[member_id] = target_of(value.topic_partitions)
-            case records.TargetKey(member_id=member_id), _:
-                self.targets.pop(member_id, None)
             case records.RegexKey(regex=regex), records.RegexValue():
                 self.regexes[regex] = ResolvedRegex(frozenset(value.topics), value.version, value.timestamp_ms)
             case records.RegexKey(regex=regex), _:
                 self.regexes.pop(regex, None)
-
-    def as_records(self) -> Iterator[tuple[ConsumerKey, ConsumerValue]]:
-        """Records from which the same group comes."""
-        group = self.group_id
-        for member in self.members.values():
-            yield records.MemberKey(group=group, member_id=member.member_id), member.said()
-        yield records.EpochKey(group=group), records.EpochValue(epoch=self.epoch, metadata_hash=self.metadata_hash)
-        for regex, resolved in self.regexes.items():
-            yield records.RegexKey(group=group, regex=regex), resolved.record()
-        for member_id, target in self.targets.items():
-            value = records.TargetValue(topic_partitions=target_parts(target))
-            yield records.TargetKey(group=group, member_id=member_id), value
-        yield (
-            records.TargetEpochKey(group=group),
-            records.TargetEpochValue(epoch=self.target_epoch, timestamp_ms=self.target_timestamp_ms),
-        )
-        for member in self.members.values():
-            yield records.CurrentKey(group=group, member_id=member.member_id), member.has()
-
-    def encoded_records(self) -> Iterator[tuple[bytes, bytes]]:
-        for key, value in self.as_records():
-            yield records.encode_key(key), records.encode_value(value)
-
-    def tombstones(self) -> Iterator[ConsumerRecord]:
-        """Records that delete it, in Kafka's order."""
-        group = self.group_id
-        for member_id in self.members:
-            yield records.CurrentKey(group=group, member_id=member_id), None
-        for member_id in self.targets:
-            yield records.TargetKey(group=group, member_id=member_id), None
-        yield records.TargetEpochKey(group=group), None
-        for member_id in self.members:
-            yield records.MemberKey(group=group, member_id=member_id), None
-        for regex in self.regexes:
-            yield records.RegexKey(group=group, regex=regex), None
-        yield records.TopicsKey(group=group), None
-        yield records.EpochKey(group=group), None
-
-    def drop_leftovers(self) -> None:
-        """Once all records were seen: what belongs to members that are gone."""
-        self._loose.clear()
-        self.targets = {member_id: target for member_id, target in self.targets.items() if member_id in self.members}
+            case _:
+                super().apply(key, value)
 
     def fork(self) -> ConsumerGroup:
         """The same group, to be changed without changing this one."""
-        fork = ConsumerGroup(self.group_id)
-        fork.epoch, fork.metadata_hash = self.epoch, self.metadata_hash
-        fork.target_epoch, fork.target_timestamp_ms = self.target_epoch, self.target_timestamp_ms
-        fork.members = self.members.copy()
+        fork = super().fork()
         fork.static_ids = self.static_ids.copy()
-        fork.targets = self.targets.copy()
         fork.regexes = self.regexes.copy()
-        fork._loose = self._loose.copy()
         fork._holders = {topic_id: holders.copy() for topic_id, holders in self._holders.items()}
         fork._name_counts = self._name_counts.copy()
         fork._regex_counts = self._regex_counts.copy()
@@ -242,14 +160,25 @@ class ConsumerGroup:
 
     # ---------------------------------------------------------------- inside
 
-    def _set_current(self, member_id: str, value: records.CurrentValue | None) -> None:
-        member = self.members.get(member_id)
-        if member is not None:
-            self._put(member.having(value))
-        elif value is None:
-            self._loose.pop(member_id, None)
-        else:
-            self._loose[member_id] = value
+    def _new_member(self, member_id: str) -> ConsumerMember:
+        return ConsumerMember(member_id)
+
+    def _target_of_record(self, value: records.TargetValue) -> Target:
+        return target_of(value.topic_partitions)
+
+    def _record_of_target(self, target: Target) -> records.TargetValue:
+        return records.TargetValue(topic_partitions=target_parts(target))
+
+    def _own_records(self) -> Iterator[tuple[ConsumerKey, ConsumerValue]]:
+        group = self.group_id
+        yield records.EpochKey(group=group), records.EpochValue(epoch=self.epoch, metadata_hash=self.metadata_hash)
+        for regex, resolved in self.regexes.items():
+            yield records.RegexKey(group=group, regex=regex), resolved.record()
+
+    def _own_keys(self) -> Iterator[ConsumerKey]:
+        for regex in self.regexes:
+            yield records.RegexKey(group=self.group_id, regex=regex)
+        yield records.TopicsKey(group=self.group_id)
 
     def _put(self, member: ConsumerMember) -> None:
         old = self.members.get(member.member_id)

@@ -29,6 +29,8 @@ class TransactionConfig:
     """How long a request waits for its shard to load before COORDINATOR_LOAD_IN_PROGRESS."""
     shards_loading_max: int = 8
     """Shards that load at the same time."""
+    shards_inheriting_max: int = 1
+    """Of those, the ones that were another owner's and that nobody has asked for."""
     snapshot_records_max: int = 10_000
     """Records behind the last snapshot before the next, or an eighth of what the state has if that is more."""
     snapshot_bytes_max: int = 16 * 1024 * 1024

@@ -169,6 +169,7 @@ class TransactionCoordinator:
             self.directory,
             shards.inherited,
             random,
+            loads_max=config.shards_inheriting_max,
             retry_min_ms=config.retry_min_ms,
             retry_max_ms=config.retry_max_ms,
         )

@@ -4,9 +4,14 @@
 
 INSTANCE `-`: no static member. Prints lines: the time (wall ms), a word, more. Words: `ready`; `assigned`, `revoked`;
 `committed RECORDS MS`; `aborted RECORDS MS why`, on purpose; `refused RECORDS MS why`, aborted for an error; `slow why`, a
-call that is made again; `evicted why`, `unreleased why` and `fatal why`, the last ones. A static member is evicted when it came
-back in a rebalance in which the group's coordinator died, as with Apache Kafka: its new member id is in the log when the rebalance
-is over. Under KIP-848 its instance is unreleased until the session of the one that was killed is over: it has to come again.
+call that is made again; `evicted why`, `unreleased why` and `fatal why`, the last ones.
+
+A static member of the classic protocol is evicted when it came back in a rebalance whose coordinator died before the
+leader's SyncGroup. Only that puts its new member id into the log: the next coordinator has read the former one, refuses the
+new one with FENCED_INSTANCE_ID, and the client ends. Apache Kafka 4.3.0 does the same: of three brokers the coordinator was
+killed when the member had its answer to JoinGroup, and the next one answered its SyncGroup, Heartbeat and JoinGroup with
+FENCED_INSTANCE_ID, while a Heartbeat by its former id was accepted. Under KIP-848 its instance is unreleased until the
+session of the one that was killed is over: it has to come again.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ def test_a_servers_first_rebalance_warms_it() -> None:
 
 
 def test_the_longest_wait_of_all_kills_counts() -> None:
-    rounds = [{"wait_s": one, "everywhere_wait_s": 2.0} for one in (0.4, 1.2, 0.5)]
+    rounds = [{"wait_s": one, "elsewhere_wait_s": 2.0} for one in (0.4, 1.2, 0.5)]
     sides = {name: {"wanted": 3, "rounds": rounds} for name in ("bmq", "kafka")}
     found = judged({FAILOVER: sides})["coordinator_failover_gap_s"]
     assert found["value"] == 1.2 and not found["holds"]

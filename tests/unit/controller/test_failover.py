@@ -320,6 +320,7 @@ def test_of_very_many_partitions_those_that_somebody_waits_for_come_first() -> N
     assert 2 not in cluster.leaders("__consumer_offsets")
     named = {number for number, leader in enumerate(cluster.leaders("idle")) if leader != 2}
     assert named == {*range(FAILOVERS_AT_FIRST - 11), 290}
+    assert {each.partition for each in cluster.partitions("idle") if each.was_in_use} == {17, 290}
     # The rest in parts, in which nothing is named twice.
     before = cluster.partitions("idle")
     part = decide_failovers(cluster.context, {2: "node 2 was silent"}, 50)

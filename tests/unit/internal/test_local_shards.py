@@ -48,3 +48,6 @@ def test_what_was_inherited() -> None:
     assert shards.inherited() == [1], "it was assigned at another epoch"
     assigned.epochs[3] = 5
     assert shards.inherited() == [1, 3]
+    partitions = (*partitions[:3], replace(partitions[3], high_watermark_floor=1))
+    image = image_of(replace(topic, partitions=partitions))
+    assert shards.inherited() == [3, 1], "a partition that may be empty can wait"

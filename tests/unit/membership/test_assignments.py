@@ -88,16 +88,22 @@ class FakeManager:
 
 
 def image(
-    leader: int, epoch: int, *, live: tuple[int, ...] = (ME, OTHER, THIRD), name: str = "t", floor: int = 0
+    leader: int,
+    epoch: int,
+    *,
+    live: tuple[int, ...] = (ME, OTHER, THIRD),
+    name: str = "t",
+    floor: int = 0,
+    was_in_use: bool = False,
 ) -> MetadataImage:
-    partition = PartitionImage(0, leader, epoch, (ME, OTHER), live, epoch, floor)
+    partition = PartitionImage(0, leader, epoch, (ME, OTHER), live, epoch, floor, was_in_use)
     topic = TopicImage(name, TOPIC_ID, (partition,), {}, LogConfig())
     nodes: Mapping[int, Node] = {node_id: Node(node_id, "h", 1, internal=("h", 2)) for node_id in live}
     return MetadataImage(offset=epoch, nodes=nodes, topics={name: topic}, topics_by_id={TOPIC_ID: topic})
 
 
 class Setting:
-    def __init__(self, release_wait_max_ms: int = 5_000) -> None:
+    def __init__(self, release_wait_max_ms: int = 5_000, takeover_delay_ms: int = 1) -> None:
         self.manager = FakeManager()
         self.links = ScriptedLinks(RELEASE_PARTITIONS=self._released)
         self.release_answer = asyncio.Event()
@@ -111,7 +117,7 @@ class Setting:
             self.links,  # type: ignore[arg-type]
             {OFFSETS_TOPIC_NAME: self.lost_shards.append},
             self._changed,
-            ClusterSettings(release_wait_max_ms=release_wait_max_ms, takeover_delay_ms=1),
+            ClusterSettings(release_wait_max_ms=release_wait_max_ms, takeover_delay_ms=takeover_delay_ms),
         )
 
     async def _released(self, node_id: int, request: Any) -> ReleasePartitionsResponse:
@@ -175,6 +181,17 @@ async def test_a_dead_owners_partition_is_assigned_at_once_and_started_behind() 
     assert setting.manager.events == [("assign", KEY, 4)]
     assert setting.links.calls == []
     await setting.manager.until("start", KEY)
+
+
+@pytest.mark.parametrize("was_in_use", [True, False])
+async def test_a_dead_owners_partition_that_was_in_use_is_started_at_once(was_in_use: bool) -> None:
+    setting = Setting(takeover_delay_ms=60_000)
+    setting.see(image(OTHER, 3))
+    setting.see(image(ME, 4, live=(ME, THIRD), was_in_use=was_in_use))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert setting.manager.events == [("assign", KEY, 4), *([("start", KEY)] if was_in_use else [])]
+    await setting.assignments.close()
 
 
 async def test_what_moves_away_is_sealed_and_its_shard_given_up() -> None:

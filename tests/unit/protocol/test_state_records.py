@@ -227,4 +227,7 @@ def test_our_own_fields_cost_old_readers_and_old_logs_nothing() -> None:
     assert encode_record(told) == old.replace(b"\x01\x01\x04", b"\x04\x01\x04") + (
         b"\x90\x4e\x08" + bytes(7) + b"\x05" + b"\x91\x4e\x04\x04why" + b"\x92\x4e\x08" + bytes(7) + b"\x06"
     )
+    used = dataclasses.replace(change, is_in_use=True)
+    assert encode_record(used) == old.replace(b"\x01\x01\x04", b"\x02\x01\x04") + b"\x93\x4e\x01\x01"
+    assert decode_record(encode_record(used)) == used and not change.is_in_use
     assert decode_record(encode_record(told)) == told

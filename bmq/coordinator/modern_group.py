@@ -1,0 +1,176 @@
+"""What consumer and streams groups have in common (KIP-848, KIP-1071): epochs, members, and the target of each member.
+
+`apply` takes any record in any order, also of members and groups that are gone: what is left of a key is what its last
+record says, so that a log that was compacted, or is loaded from its middle, gives the same group.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+
+from bmq.protocol.record_types import (
+    CurrentKey,
+    EpochKey,
+    MemberKey,
+    RecordTypes,
+    TargetEpochKey,
+    TargetEpochValue,
+    TargetKey,
+)
+
+
+class Member(Protocol):
+    """Immutable."""
+
+    @property
+    def member_id(self) -> str: ...
+    def saying(self, value: Any) -> Self:
+        """The same member after what it says of itself."""
+
+    def having(self, value: Any) -> Self:
+        """The same member after what it has; None: as if it had just come."""
+
+    def said(self) -> Any: ...
+    def has(self) -> Any: ...
+
+
+M = TypeVar("M", bound=Member)
+T = TypeVar("T")
+"""What a member shall have."""
+
+
+class ModernGroup(ABC, Generic[M, T]):
+    """All that its records say; changed by `apply` alone. `epoch` is 0 for one that no record says exists."""
+
+    record_types: ClassVar[RecordTypes[Any, Any]]
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.epoch = 0
+        self.metadata_hash = 0
+        self.target_epoch = 0
+        self.target_timestamp_ms = 0
+        self.members: dict[str, M] = {}
+        self.targets: dict[str, T] = {}
+        self._loose: dict[str, Any] = {}  # current values of members whose own record has not come yet
+
+    @property
+    def exists(self) -> bool:
+        """Whether a record says so, and not only ones of its members."""
+        return self.epoch > 0
+
+    # ---------------------------------------------------------------- its offsets
+
+    @property
+    def may_expire_offsets(self) -> bool:
+        return True
+
+    @property
+    def empty_since_ms(self) -> int | None:
+        """None: the retention of its offsets counts from each commit, whenever it became empty."""
+        return None
+
+    # ---------------------------------------------------------------- the log
+
+    def apply(self, key: Any, value: Any) -> None:
+        """Become what a record says; None deletes."""
+        match key:
+            case TargetEpochKey():
+                value = value or TargetEpochValue()
+                self.target_epoch, self.target_timestamp_ms = value.epoch, value.timestamp_ms
+            case MemberKey(member_id=member_id) if value is not None:
+                member = self.members.get(member_id)
+                if member is None:
+                    member = self._new_member(member_id).having(self._loose.pop(member_id, None))
+                self._put(member.saying(value))
+            case MemberKey(member_id=member_id):
+                self._remove(member_id)
+            case CurrentKey(member_id=member_id):
+                self._set_current(member_id, value)
+            case TargetKey(member_id=member_id) if value is not None:
+                self.targets[member_id] = self._target_of_record(value)
+            case TargetKey(member_id=member_id):
+                self.targets.pop(member_id, None)
+
+    def as_records(self) -> Iterator[tuple[Any, Any]]:
+        """Records from which the same group comes."""
+        group = self.group_id
+        for member in self.members.values():
+            yield MemberKey(group=group, member_id=member.member_id), member.said()
+        yield from self._own_records()
+        for member_id, target in self.targets.items():
+            yield TargetKey(group=group, member_id=member_id), self._record_of_target(target)
+        target_epoch = TargetEpochValue(epoch=self.target_epoch, timestamp_ms=self.target_timestamp_ms)
+        yield TargetEpochKey(group=group), target_epoch
+        for member in self.members.values():
+            yield CurrentKey(group=group, member_id=member.member_id), member.has()
+
+    def encoded_records(self) -> Iterator[tuple[bytes, bytes]]:
+        types = self.record_types
+        for key, value in self.as_records():
+            yield types.encode_key(key), types.encode_value(value)
+
+    def tombstones(self) -> Iterator[tuple[Any, None]]:
+        """Records that delete it, in Kafka's order."""
+        group = self.group_id
+        for member_id in self.members:
+            yield CurrentKey(group=group, member_id=member_id), None
+        for member_id in self.targets:
+            yield TargetKey(group=group, member_id=member_id), None
+        yield TargetEpochKey(group=group), None
+        for member_id in self.members:
+            yield MemberKey(group=group, member_id=member_id), None
+        for key in self._own_keys():
+            yield key, None
+        yield EpochKey(group=group), None
+
+    def drop_leftovers(self) -> None:
+        """Once all records were seen: what belongs to members that are gone."""
+        self._loose.clear()
+        self.targets = {member_id: target for member_id, target in self.targets.items() if member_id in self.members}
+
+    def fork(self) -> Self:
+        """The same group, to be changed without changing this one."""
+        fork = type(self)(self.group_id)
+        fork.epoch, fork.metadata_hash = self.epoch, self.metadata_hash
+        fork.target_epoch, fork.target_timestamp_ms = self.target_epoch, self.target_timestamp_ms
+        fork.members = self.members.copy()
+        fork.targets = self.targets.copy()
+        fork._loose = self._loose.copy()
+        return fork
+
+    # ---------------------------------------------------------------- inside
+
+    @abstractmethod
+    def _new_member(self, member_id: str) -> M: ...
+
+    @abstractmethod
+    def _target_of_record(self, value: Any) -> T: ...
+
+    @abstractmethod
+    def _record_of_target(self, target: T) -> Any: ...
+
+    @abstractmethod
+    def _own_records(self) -> Iterator[tuple[Any, Any]]:
+        """Of the group's epoch, and of what only a group of this kind has."""
+
+    @abstractmethod
+    def _own_keys(self) -> Iterator[Any]:
+        """Of what only a group of this kind has."""
+
+    def _set_current(self, member_id: str, value: Any) -> None:
+        member = self.members.get(member_id)
+        if member is not None:
+            self._put(member.having(value))
+        elif value is None:
+            self._loose.pop(member_id, None)
+        else:
+            self._loose[member_id] = value
+
+    def _put(self, member: M) -> None:
+        self.members[member.member_id] = member
+
+    def _remove(self, member_id: str) -> None:
+        self.members.pop(member_id, None)
