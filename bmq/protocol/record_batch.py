@@ -331,25 +331,31 @@ def encode_batch(
         | (TRANSACTIONAL if is_transactional else 0)
         | (_CONTROL if is_control else 0)
     )
+    return assemble_batch(
+        BatchHeader(
+            base_offset=base_offset,
+            length=0,
+            leader_epoch=leader_epoch,
+            magic=MAGIC_2,
+            crc=0,
+            attributes=attributes,
+            last_offset_delta=(len(records) - 1) if last_offset is None else last_offset - base_offset,
+            base_timestamp_ms=first_timestamp,
+            max_timestamp_ms=max_timestamp,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            record_count=len(records),
+        ),
+        data,
+    )
+
+
+def assemble_batch(header: BatchHeader, data: Buffer) -> bytearray:
+    """A whole batch of `data`, which is records as the header's codec has them. Length and checksum are filled in here."""
     batch = bytearray(HEADER_BYTES)
     batch += data
-    _HEADER.pack_into(
-        batch,
-        0,
-        base_offset,
-        len(batch) - LENGTH_OVERHEAD_BYTES,
-        leader_epoch,
-        MAGIC_2,
-        0,
-        attributes,
-        (len(records) - 1) if last_offset is None else last_offset - base_offset,
-        first_timestamp,
-        max_timestamp,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        len(records),
-    )
+    _HEADER.pack_into(batch, 0, *header._replace(length=len(batch) - LENGTH_OVERHEAD_BYTES))
     _UINT32.pack_into(batch, _CRC_POSITION, crc32c(memoryview(batch)[_ATTRIBUTES_POSITION:]))
     return batch
 
