@@ -88,6 +88,36 @@ def decompress(codec: Compression, data: Buffer, length_bytes_max: int = DECOMPR
             return _decompress_bounded(cramjam.zstd.decompress_into, data, length_bytes_max)
 
 
+def decompress_into(codec: Compression, data: Buffer, target: memoryview) -> int:
+    """Decompress to the front of `target` and say how many bytes it was: for those who open many batches into one buffer.
+
+    Raises BadCompressedData, also when `target` is too small.
+    """
+    try:
+        match codec:
+            case Compression.NONE:
+                if len(data) > len(target):
+                    raise BadCompressedData(f"records of {len(data)} bytes, {len(target)} are allowed")
+                target[: len(data)] = data
+                return len(data)
+            case Compression.SNAPPY:
+                content = _decompress_snappy(memoryview(data), len(target))
+                target[: len(content)] = content
+                return len(content)
+            case _ if not data:
+                raise BadCompressedData("compressed records of no bytes")
+            case Compression.GZIP:
+                return cramjam.gzip.decompress_into(data, target)
+            case Compression.LZ4:
+                return cramjam.lz4.decompress_into(data, target)
+            case Compression.ZSTD:
+                return cramjam.zstd.decompress_into(data, target)
+    except cramjam.DecompressionError as error:
+        raise BadCompressedData(
+            f"the compressed records are corrupt or longer than {len(target)} bytes: {error}"
+        ) from error
+
+
 def _decompress_bounded(decompress_into: Callable[[Any, Any], int], data: Buffer, length_bytes_max: int) -> memoryview:
     # These formats do not reliably say how long the result is, and the library cannot stop half-way: so it is given a
     # buffer of a guessed size, and a bigger one when it fails. Four attempts of quadrupling cost a third more at most.

@@ -378,6 +378,23 @@ def encode_batch_of(
     )
 
 
+def assemble_batch(header: BatchHeader, data: Buffer) -> bytearray:
+    """A whole batch of `data`, which is records as the header's codec has them. Length and checksum are filled in here."""
+    return _framed(
+        data,
+        header.base_offset,
+        header.leader_epoch,
+        header.attributes,
+        header.last_offset_delta,
+        header.base_timestamp_ms,
+        header.max_timestamp_ms,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.record_count,
+    )
+
+
 def _framed(
     data: Buffer,
     base_offset: int,

@@ -1,0 +1,60 @@
+"""What a reader of committed records is left with, whatever transactions did."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bmq.log.aborted_transactions import AbortedEntry
+from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
+from bmq.protocol.record_batch import Record, encode_batch
+from bmq.records.decoder import decode
+from bmq.records.isolation import CommittedOnly
+from bmq.records.layout import Layout
+from tests.unit.records.strategies import ORIGIN
+
+pytestmark = pytest.mark.unit
+
+STEPS = st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["write", "plain", "commit", "abort"])), max_size=30)
+
+
+@given(steps=STEPS)
+def test_aborted_records_and_markers_are_left_out(steps: list[tuple[int, str]]) -> None:
+    log = bytearray()
+    aborted: list[AbortedEntry] = []
+    committed: list[int] = []
+    open_at: dict[int, list[int]] = {}
+    offset = 0
+    for producer_id, step in steps:
+        if step in ("commit", "abort"):
+            control = ControlType.COMMIT if step == "commit" else ControlType.ABORT
+            log += encode_end_transaction_marker(
+                EndTransactionMarker(control, 0),
+                producer_id=producer_id,
+                producer_epoch=0,
+                timestamp_ms=0,
+                base_offset=offset,
+            )
+            records = open_at.pop(producer_id, [])
+            if step == "commit":
+                committed += records
+            elif records:
+                aborted.append(AbortedEntry(producer_id, records[0], offset, offset))
+            offset += 1
+            continue
+        is_transactional = step == "write"
+        log += encode_batch(
+            [Record(b"k", b"v")] * 2,
+            base_offset=offset,
+            producer_id=producer_id if is_transactional else producer_id - 1,
+            producer_epoch=0,
+            base_sequence=0,
+            is_transactional=is_transactional,
+        )
+        (open_at.setdefault(producer_id, []) if is_transactional else committed).extend((offset, offset + 1))
+        offset += 2
+    for records in open_at.values():
+        committed += records  # behind the last stable offset, where a reader does not come
+    table = decode(log, ORIGIN, Layout(("offset",)), leaves_out=CommittedOnly(aborted)).table
+    assert table.column("offset").to_pylist() == sorted(committed)
