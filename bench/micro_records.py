@@ -21,6 +21,7 @@ from crc32c import crc32c
 
 from bmq.protocol.compression import Compression, decompress_into
 from bmq.protocol.record_batch import HEADER_BYTES, Record, batches, encode_batch
+from bmq.records.bodies import Scratch
 from bmq.records.cleaner import retain
 from bmq.records.decoder import decode
 from bmq.records.encoder import BatchFields, encode
@@ -40,6 +41,7 @@ LAYOUTS: Final = {
     "offset": Layout(("offset",)),
 }
 CLEANED_BATCHES_MAX: Final = 200
+TABLE_BYTES_MAX: Final = 4 << 20
 
 
 def value_of(size_bytes: int, random: Random) -> bytes:
@@ -68,8 +70,9 @@ def table_of(record_bytes: int, total_bytes: int) -> pa.RecordBatch:
 def read_all(log: bytes, layout: Layout) -> int:
     """How many rows; table by table, as a job reads."""
     rows = place = 0
+    scratch = Scratch()
     while place < len(log):
-        decoded = decode(log, ORIGIN, layout, place=place)
+        decoded = decode(log, ORIGIN, layout, place=place, bytes_max=TABLE_BYTES_MAX, scratch=scratch)
         rows += decoded.table.num_rows
         place = decoded.end
     return rows
@@ -112,7 +115,10 @@ def figures(record_bytes: int, batch_bytes: int, codec: Compression, total_bytes
     for name, layout in LAYOUTS.items():
         took[name] = seconds(lambda layout=layout: read_all(log, layout))  # type: ignore[misc]
     took["encode"] = seconds(lambda: sum(map(len, encode(table, fields, batch_bytes_max=batch_bytes))))
-    clean_s = seconds(lambda: [retain(batch, ORIGIN, mask) for batch, mask in zip(cleaned, masks, strict=True)])
+    scratch = Scratch()
+    clean_s = seconds(
+        lambda: [retain(batch, ORIGIN, mask, scratch=scratch) for batch, mask in zip(cleaned, masks, strict=True)]
+    )
     took["clean"] = clean_s / cleaned_share
     return {name: plain_bytes / 1e6 / max(one, 1e-9) for name, one in took.items()}
 

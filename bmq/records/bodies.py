@@ -19,12 +19,30 @@ _CRC_BEGINS: Final = 21
 Int64s = npt.NDArray[np.int64]
 
 
+class Scratch:
+    """Memory that batches are decompressed into, used again for the next table: fresh memory costs about what LZ4 does.
+
+    For one thread at a time. It stays as big as the biggest table was.
+    """
+
+    __slots__ = ("_array",)
+
+    def __init__(self) -> None:
+        self._array: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
+
+    def of(self, size_bytes: int) -> npt.NDArray[np.uint8]:
+        """At least so many bytes. Of what is never touched, nothing is taken from the machine."""
+        if len(self._array) < size_bytes:
+            self._array = np.empty(size_bytes, np.uint8)
+        return self._array
+
+
 @dataclass(frozen=True, slots=True)
 class Bodies:
     """The first batches of a scan with their records decompressed.
 
     Body i lies at [starts[i], ends[i]) of `data`; a batch that did not have to be opened has none there. `data` is the
-    buffer itself when nothing was compressed.
+    buffer itself when nothing was compressed, else it lies in a Scratch.
     """
 
     data: kernels.Bytes
@@ -59,6 +77,7 @@ def open_bodies(
     bytes_max: int,
     batch_bytes_max: int,
     is_verified: bool,
+    scratch: Scratch,
 ) -> Bodies:
     """Check checksums and decompress, up to the batch with which the bodies reach `bytes_max`; at least one.
 
@@ -77,8 +96,8 @@ def open_bodies(
     starts = places + HEADER_BYTES
     ends = places + headers["length"] + LENGTH_OVERHEAD_BYTES
     is_compressed = bool(((attributes & CODEC_MASK) != 0)[is_opened].any())
-    # Memory that is not touched costs nothing, so there is room for whatever the last batch turns out to be.
-    arena = np.empty(bytes_max + batch_bytes_max if is_compressed else 0, np.uint8)
+    # There is room for whatever the last batch turns out to be.
+    arena = scratch.of(bytes_max + batch_bytes_max if is_compressed else 0)
     target = arena.data
     view = memoryview(data)
     used_bytes = number = 0

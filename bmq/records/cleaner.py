@@ -16,7 +16,7 @@ from bmq.protocol.compression import DECOMPRESSED_BYTES_MAX, Buffer, Compression
 from bmq.protocol.record_batch import NO_TIMESTAMP_MS, TRANSACTIONAL, BatchHeader, TimestampType, assemble_batch
 from bmq.records import kernels
 from bmq.records.batch_headers import CONTROL, LOG_APPEND_TIME, scan
-from bmq.records.bodies import open_bodies, walk
+from bmq.records.bodies import Scratch, open_bodies, walk
 from bmq.records.origin import DamagedBatch, Origin
 
 _DELETE_HORIZON: Final = 1 << 6
@@ -31,11 +31,13 @@ def retain(
     delete_horizon_ms: int | None = None,
     batch_bytes_max: int = DECOMPRESSED_BYTES_MAX,
     is_verified: bool = False,
+    scratch: Scratch | None = None,
 ) -> Buffer:
     """The one batch in `batch` with the records that `keep` names, one for each in the order of decoder.decode.
 
     All kept: `batch` itself. None kept: a header without records, which keeps a producer's last sequence; whether it is
     needed is for the caller to know. `delete_horizon_ms`: when tombstones in it may go; a batch that has one keeps its own.
+    `is_verified` and `scratch`: as for decoder.decode.
     Raises DamagedBatch; ValueError when `keep` does not have one entry per record.
     """
     data = kernels.read_only(batch)
@@ -52,6 +54,7 @@ def retain(
         bytes_max=1,
         batch_bytes_max=batch_bytes_max,
         is_verified=is_verified,
+        scratch=scratch or Scratch(),
     )
     rows = walk(bodies, origin, wanted)
     header = BatchHeader.parse(batch)

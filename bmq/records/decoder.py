@@ -25,7 +25,7 @@ from bmq.records.batch_headers import (
     scan,
     transactional,
 )
-from bmq.records.bodies import Bodies, Rows, open_bodies, walk
+from bmq.records.bodies import Bodies, Rows, Scratch, open_bodies, walk
 from bmq.records.layout import Layout
 from bmq.records.origin import Origin
 
@@ -78,6 +78,7 @@ def decode(
     bytes_max: int = BYTES_MAX,
     batch_bytes_max: int = DECOMPRESSED_BYTES_MAX,
     is_verified: bool = False,
+    scratch: Scratch | None = None,
 ) -> Decoded:
     """The records with offsets in [from_offset, to_offset) of the whole batches that lie in `buffer` from `place` on.
 
@@ -85,7 +86,8 @@ def decode(
     least one, so a table may have one batch more than the limits: at most bytes_max + batch_bytes_max bytes and a seventh
     as many rows. Call again from `end` until that is the buffer's end or does not move: then the batch there is cut.
     Batches outside of the offsets, and those that `leaves_out` names, are not opened and their checksums not looked at.
-    `is_verified`: the checksums were looked at before. A column that is not in the layout is not built, and what only it
+    `is_verified`: the checksums were looked at before. `scratch`: given by those who decode compressed batches table after
+    table, each thread its own; views never lie in it. A column that is not in the layout is not built, and what only it
     needs is not checked; with headers all of a record is.
     Raises DamagedBatch, also when a batch is longer than `batch_bytes_max` compressed or not; ValueError for limits of
     more than 2 GiB together.
@@ -114,6 +116,7 @@ def decode(
         bytes_max=bytes_max,
         batch_bytes_max=batch_bytes_max,
         is_verified=is_verified,
+        scratch=scratch if scratch is not None and layout.content == pa.binary() else Scratch(),
     )
     if len(bodies.places) < len(numbers):
         behind = numbers[len(bodies.places)]
@@ -165,7 +168,8 @@ def _headers(rows: Rows, data: kernels.Bytes, layout: Layout) -> pa.Array:
     count = int(rows.header_offsets[-1])
     names, values = np.empty((count, 4), np.int32), np.empty((count, 4), np.int32)
     nulls = np.empty(count, np.uint8)
-    kernels.walk_headers(data, rows.header_places, names, values, nulls)
+    if count:
+        kernels.walk_headers(data, rows.header_places, names, values, nulls)
     keys = _contents(names, np.zeros(count, np.uint8), data, pa.binary())
     if layout.header_name == pa.string():
         keys = _text(keys)

@@ -64,7 +64,8 @@ Ints = Any
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _compiled(function: F) -> F:
+def compiled(function: F) -> F:
+    """`function` as machine code, from the cache on disk where there can be one."""
     try:
         return njit(function, cache=True, nogil=True)  # type: ignore[no-any-return]
     except RuntimeError:
@@ -87,7 +88,7 @@ def _copy(typing_context: Any, target: Any, to: Any, source: Any, start: Any, le
     return types.void(target, types.int64, source, types.int64, types.int64), generate
 
 
-@_compiled
+@compiled
 def scan(data: Bytes, place: int, rows_max: int, bytes_max: int, batch_bytes_max: int, positions: Ints) -> Any:
     """Where the whole batches begin that lie back to back from `place` on, as far as `positions` has room.
 
@@ -122,7 +123,7 @@ def scan(data: Bytes, place: int, rows_max: int, bytes_max: int, batch_bytes_max
     return len(positions), place, SCANNED_ALL if place == end else SCANNED_ENOUGH, 0, rows
 
 
-@_compiled
+@compiled
 def _varint(data: Bytes, place: int, end: int) -> Any:
     """(value, where it ends) of the zigzag varint of up to 64 bits; where it ends is negative if it is damaged."""
     if place >= end:
@@ -143,7 +144,7 @@ def _varint(data: Bytes, place: int, end: int) -> Any:
     return raw >> 1 & _BIGGEST ^ -(raw & 1), place
 
 
-@_compiled
+@compiled
 def _put_view(views: Ints, row: int, data: Bytes, place: int, length: int) -> None:
     views[row, 0] = length
     if length > _INLINE_BYTES_MAX:
@@ -158,7 +159,7 @@ def _put_view(views: Ints, row: int, data: Bytes, place: int, length: int) -> No
         views[row, word + 1] = content
 
 
-@_compiled
+@compiled
 def _skip_headers(data: Bytes, place: int, stop: int) -> Any:
     """(how many, where they end) of the record headers at `place`; where they end is negative if they are damaged."""
     count, place = _varint(data, place, stop)
@@ -183,7 +184,7 @@ def _skip_headers(data: Bytes, place: int, stop: int) -> Any:
     return count, place
 
 
-@_compiled
+@compiled
 def walk(
     data: Bytes,
     wanted: int,
@@ -273,7 +274,7 @@ def walk(
     return 0, 0
 
 
-@_compiled
+@compiled
 def walk_headers(data: Bytes, header_places: Ints, name_views: Ints, value_views: Ints, value_nulls: Bytes) -> None:
     """Fill in names and values of all headers of records that `walk` went through: one entry per header, not per row."""
     end = len(data)
@@ -291,7 +292,7 @@ def walk_headers(data: Bytes, header_places: Ints, name_views: Ints, value_views
             index += 1
 
 
-@_compiled
+@compiled
 def _varint_bytes(value: int) -> int:
     raw = value << 1 ^ value >> 63
     count = 1
@@ -301,7 +302,7 @@ def _varint_bytes(value: int) -> int:
     return count
 
 
-@_compiled
+@compiled
 def _put_varint(out: Bytes, place: int, value: int) -> int:
     """Where it ends."""
     raw = value << 1 ^ value >> 63
@@ -313,7 +314,7 @@ def _put_varint(out: Bytes, place: int, value: int) -> int:
     return place + 1
 
 
-@_compiled
+@compiled
 def _field_bytes(offsets: Ints, nulls: Bytes, index: int) -> Any:
     if nulls[index]:
         return 1
@@ -321,7 +322,7 @@ def _field_bytes(offsets: Ints, nulls: Bytes, index: int) -> Any:
     return _varint_bytes(length) + length
 
 
-@_compiled
+@compiled
 def _put_field(out: Bytes, place: int, data: Bytes, offsets: Ints, nulls: Bytes, index: int) -> Any:
     if nulls[index]:
         return _put_varint(out, place, -1)
@@ -331,7 +332,7 @@ def _put_field(out: Bytes, place: int, data: Bytes, offsets: Ints, nulls: Bytes,
     return place + length
 
 
-@_compiled
+@compiled
 def write(
     out: Bytes,
     row: int,
@@ -387,7 +388,7 @@ def write(
     return place, row
 
 
-@_compiled
+@compiled
 def retain(data: Bytes, keep: Bytes, timestamps: Ints, base_timestamp: int, out: Bytes) -> Any:
     """Write the records of one body that `keep` (one per record, 0 or 1) names, with deltas from another base timestamp.
 
