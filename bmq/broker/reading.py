@@ -18,7 +18,7 @@ from bmq.log.aborted_transactions import AbortedTransactions
 from bmq.log.config import LogConfig
 from bmq.log.damage import StateDamaged
 from bmq.log.partition_files import PartitionFiles
-from bmq.log.partition_log import AbortedTransaction, Location, StateSnapshot, WholeBatches
+from bmq.log.partition_log import AbortedTransaction, Location, Span, StateSnapshot, WholeBatches
 from bmq.log.producer_state import ProducerStates
 from bmq.log.retention import retained_from
 from bmq.log.segment_reader import read_whole_batches
@@ -84,6 +84,11 @@ class LogReader(ABC):
     async def locate(self, offset: int) -> Location:
         """As PartitionLog.locate."""
         return await self._reading(lambda files: files.locate(offset))
+
+    def span(self, offset: int, length_bytes_max: int, bound_offset: int) -> Span | None:
+        """As PartitionLog.span."""
+        files = self._files
+        return None if files is None or not self.is_owning else files.span(offset, length_bytes_max, bound_offset)
 
     async def read(self, offset: int, length_bytes_max: int) -> WholeBatches | None:
         """As PartitionLog.read."""

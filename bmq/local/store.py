@@ -26,6 +26,7 @@ from threading import Lock
 from time import time_ns
 from typing import Final, ParamSpec, TypeVar
 
+from bmq.local.file_part import LocalFilePart, OpenFile, OpenFiles
 from bmq.local.lease import Lease, Leases
 from bmq.local.root import ID_ATTRIBUTE, lock_data_directory
 from bmq.local.writer import CLOSED_MODE, LocalWriter, Sync, WriteStats, Writev, store_error
@@ -99,6 +100,7 @@ class LocalStore:
         self._writers: dict[int, tuple[LocalWriter, Lease | None]] = {}
         self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="bmq-store")
         self._sync_threads = ThreadPoolExecutor(SYNC_THREADS_MAX, thread_name_prefix="bmq-sync")
+        self._open_files = OpenFiles()
         self._is_closed = False
 
     @property
@@ -132,6 +134,7 @@ class LocalStore:
     async def delete(self, path: str, *, recursive: bool = False) -> bool:
         was_there = await self._run(self._delete, path, recursive)
         if was_there:
+            self._open_files.clear()
             # Nobody reads what these writers write any more.
             for writer, _ in [entry for entry in self._writers.values() if entry[0].is_deleted()]:
                 await writer.fence()
@@ -213,6 +216,20 @@ class LocalStore:
             raise CorruptFile(f"{path} ends at {position + read_bytes}, asked for {position} + {length_bytes}")
         return buffer
 
+    def file_part(self, path: str, *, file_id: int, position: int, length_bytes: int) -> LocalFilePart | None:
+        """As SegmentStore.file_part: None also while a byte of it is not in the page cache."""
+        file = self._open_files.get(file_id)
+        if file is None:
+            try:
+                file = OpenFile(self.root / path)
+                if _id_of(file.descriptor) != file_id:
+                    return None
+            except OSError:
+                return None  # `read` finds out why
+            self._open_files.put(file_id, file)
+        part = LocalFilePart(file, position, length_bytes, asyncio.get_running_loop(), self._threads)
+        return part if part.is_all_cached() else None
+
     async def visible_length(self, path: str) -> int:
         status = await self.status(path)
         if status is None:
@@ -253,6 +270,7 @@ class LocalStore:
         self._is_closed = True
         for writer, _ in tuple(self._writers.values()):
             await writer.fence()
+        self._open_files.clear()
         self._threads.shutdown(wait=True)
         self._sync_threads.shutdown(wait=True)
         self._leases.close()

@@ -29,7 +29,7 @@ from bmq.log.damage import Damage, file_damage, read_named, reason_of, require_a
 from bmq.log.index_cache import IndexCache
 from bmq.log.manifest import PRODUCERS_INLINE_BYTES_MAX, Cut, Extent, Manifest, SnapshotReference
 from bmq.log.names import PartitionPaths, snapshot_name
-from bmq.log.partition_log import Location, StateSnapshot
+from bmq.log.partition_log import Location, Span, StateSnapshot
 from bmq.log.recovery import (
     RecoveredLog,
     load_index,
@@ -38,7 +38,7 @@ from bmq.log.recovery import (
     write_manifest,
 )
 from bmq.log.retention import droppable
-from bmq.log.segment_index import IndexBuilder, SegmentIndex
+from bmq.log.segment_index import IndexBuilder, SegmentIndex, span_from
 from bmq.log.store import AlreadyExists, CorruptFile, FencedWriter, FileMissing, SegmentStore, StoreError
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
@@ -220,6 +220,23 @@ class PartitionFiles:
             if builder.valid_bytes and offset >= builder.base_offset:
                 return self.location_in_own(builder, builder.position_of(offset))
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is in no segment")
+
+    def span(self, offset: int, length_bytes_max: int, bound_offset: int) -> Span | None:
+        """As PartitionLog.span, by the indexes that are in memory."""
+        if not self.log_start_offset <= offset < self.end_offset:
+            return None
+        location = self.locate_own(offset)
+        tables: SegmentIndex | IndexBuilder | None
+        if location is None:
+            extent = self.extents[bisect_right(self.extents, offset, key=_end_offset)]
+            tables = self._indexes.get(self._key(extent))
+            if tables is None:
+                return None
+            location = self.location_in(extent, tables.position_of(offset))
+        else:
+            file_id = location.file_id
+            tables = next(segment.builder for segment in self._own if segment.builder.file_id == file_id)
+        return span_from(location, tables.offsets, tables.positions, length_bytes_max, bound_offset)
 
     def location_in(self, extent: Extent, position: int) -> Location:
         return Location(

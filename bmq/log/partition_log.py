@@ -52,6 +52,17 @@ class Location:
     is_closed: bool
 
 
+class Span(NamedTuple):
+    """Whole batches of one file, between two boundaries that are known without reading it."""
+
+    path: str
+    file_id: int
+    position: int
+    length_bytes: int
+    base_offset: int  # of the first batch; -1 when that is not known
+    next_offset: int  # follows the last batch
+
+
 @dataclass(frozen=True, slots=True)
 class AbortedTransaction:
     """An entry of FetchResponse.aborted_transactions."""
@@ -134,6 +145,12 @@ class PartitionLog(Protocol):
 
     async def locate(self, offset: int) -> Location:
         """Where a catch-up read for `offset` starts. Raises KafkaError OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR."""
+
+    def span(self, offset: int, length_bytes_max: int, bound_offset: int) -> Span | None:
+        """Batches to read for `offset`: from the one that holds it, or one before it in its file, to a batch boundary.
+
+        No more than `length_bytes_max`, and none ending past `bound_offset`. None when that is not known at once here.
+        """
 
     async def offset_for_timestamp(self, timestamp_ms: int, bound_offset: int) -> tuple[int, int] | None:
         """(offset, timestamp) of the first record with a timestamp at or past this one, below the bound; None if none."""

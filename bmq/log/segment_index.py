@@ -25,6 +25,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from bmq.log.aborted_transactions import AbortedTransactions
 from bmq.log.checksummed_parts import CorruptParts, decode_int64s, decode_parts, encode_int64s, encode_parts
+from bmq.log.partition_log import Location, Span
 from bmq.log.store import Buffer
 from bmq.protocol.record_batch import LENGTH_OVERHEAD_BYTES, BatchHeader
 
@@ -147,14 +148,32 @@ def _is_ascending(numbers: array[int]) -> bool:
     return all(earlier < later for earlier, later in pairwise(numbers))
 
 
+def span_from(
+    location: Location, offsets: array[int], positions: array[int], length_bytes_max: int, bound_offset: int
+) -> Span | None:
+    """From a location to the last boundary that an index of its file knows within the limits; None: there is none."""
+    start = location.position
+    limit = min(start + length_bytes_max, location.valid_bytes)
+    if limit == location.valid_bytes and location.end_offset <= bound_offset:
+        end, next_offset = location.valid_bytes, location.end_offset
+    else:
+        place = min(bisect_right(positions, limit), bisect_right(offsets, bound_offset)) - 1
+        if place < 0:
+            return None
+        end, next_offset = positions[place], offsets[place]
+    if end <= start:
+        return None
+    first = bisect_left(positions, start)
+    base_offset = offsets[first] if first < len(positions) and positions[first] == start else -1
+    return Span(location.path, location.file_id, start, end - start, base_offset, next_offset)
+
+
 class IndexBuilder:
     """The index of a segment that grows. `add` is called for every batch, in order, once it is durable."""
 
     __slots__ = (
         "_interval_bytes",
         "_next_entry_position",
-        "_offsets",
-        "_positions",
         "_timestamps_ms",
         "base_offset",
         "end_offset",
@@ -163,6 +182,8 @@ class IndexBuilder:
         "leader_epoch",
         "max_timestamp_ms",
         "max_timestamp_position",
+        "offsets",
+        "positions",
         "roll",
         "valid_bytes",
     )
@@ -179,14 +200,14 @@ class IndexBuilder:
         self.first_timestamp_ms = -1  # of the first batch that has one; for rolling by age
         self._interval_bytes = interval_bytes
         self._next_entry_position = 0
-        self._offsets = array("q")
-        self._positions = array("q")
+        self.offsets = array("q")
+        self.positions = array("q")
         self._timestamps_ms = array("q")
 
     @property
     def entry_count(self) -> int:
         """How many entries it keeps in memory, 24 bytes each."""
-        return len(self._positions)
+        return len(self.positions)
 
     def add(self, header: BatchHeader, base_offset: int, position: int) -> None:
         """Count in the batch that follows, at `position` of the file.
@@ -194,8 +215,8 @@ class IndexBuilder:
         `base_offset` is where it was placed; the header's own may be the client's.
         """
         if position >= self._next_entry_position:
-            self._offsets.append(base_offset)
-            self._positions.append(position)
+            self.offsets.append(base_offset)
+            self.positions.append(position)
             self._timestamps_ms.append(self.max_timestamp_ms)
             self._next_entry_position = position + self._interval_bytes
         timestamp_ms = header[8]
@@ -208,12 +229,12 @@ class IndexBuilder:
         self.end_offset = base_offset + header[6] + 1
 
     def position_of(self, offset: int) -> int:
-        place = bisect_right(self._offsets, offset) - 1
-        return self._positions[place] if place >= 0 else 0
+        place = bisect_right(self.offsets, offset) - 1
+        return self.positions[place] if place >= 0 else 0
 
     def position_of_timestamp(self, timestamp_ms: int) -> int:
         place = bisect_left(self._timestamps_ms, timestamp_ms) - 1
-        return self._positions[place] if place >= 0 else 0
+        return self.positions[place] if place >= 0 else 0
 
     def build(
         self, closed_bytes: int, *, aborted: AbortedTransactions | None = None, producers: bytes = b""
@@ -237,5 +258,5 @@ class IndexBuilder:
             epoch_starts=((self.leader_epoch, self.base_offset),),
         )
         return SegmentIndex(
-            summary, self._offsets, self._positions, self._timestamps_ms, aborted or AbortedTransactions(), producers
+            summary, self.offsets, self.positions, self._timestamps_ms, aborted or AbortedTransactions(), producers
         )

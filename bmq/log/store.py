@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Protocol
 
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
+from bmq.protocol.parts import FilePart
 
 Buffer = bytes | bytearray | memoryview
 
@@ -214,6 +215,12 @@ class SegmentStore(Protocol):
         """`host:port` of each node that holds the file's bytes, sorted; empty for a local directory and an empty file.
 
         Raises FileMissing.
+        """
+
+    def file_part(self, path: str, *, file_id: int, position: int, length_bytes: int) -> FilePart | None:
+        """These bytes, as of `read`, for the kernel to send from its page cache; None: they are to be read.
+
+        Not for a store that pads (`append_alignment_bytes`): what lies between two batches is sent with them.
         """
 
     async def visible_length(self, path: str) -> int:

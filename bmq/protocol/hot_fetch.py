@@ -1,6 +1,7 @@
 """Fetch responses laid out by hand: what runs for every batch. Same bytes as the codec gives, tested so for all versions.
 
-An encoded response is a list of buffers with the records' views among them, to be written with one gathering write.
+An encoded response is a list of buffers with the records' views among them, to be written with one gathering write; records
+may also be parts of files.
 Sources: FetchResponse.json; topic ids KIP-516, leader hints KIP-951.
 """
 
@@ -20,7 +21,7 @@ from bmq.protocol.hot_parts import (
     append_topic_flexible,
     append_varint,
 )
-from bmq.protocol.wire import Buffer
+from bmq.protocol.parts import Part
 
 _FETCH_SESSIONS_FROM: Final = 7
 _FETCH_FLEXIBLE_FROM: Final = 12
@@ -50,7 +51,7 @@ class FetchResult(NamedTuple):
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
-    records: Sequence[Buffer] | None = ()
+    records: Sequence[Part] | None = ()
     aborted_transactions: Sequence[tuple[int, int]] | None = None
     preferred_read_replica: int = -1
     current_leader: LeaderHint | None = None
@@ -74,7 +75,7 @@ def encode_fetch_response(
     session_id: int = 0,
     throttle_time_ms: int = 0,
     node_endpoints: Sequence[NodeEndpoint] = (),
-) -> list[Buffer]:
+) -> list[Part]:
     """A whole Fetch response frame (4 … 18), header included, without its length prefix, as buffers to be joined.
 
     The records' buffers are in it as they are; the caller keeps them unchanged until they are sent.
@@ -87,7 +88,7 @@ def encode_fetch_response(
         out = bytearray(_FETCH_HEAD_V7.pack(correlation_id, throttle_time_ms, error_code, session_id, len(topics)))
     else:
         out = bytearray(_FETCH_HEAD_V4.pack(correlation_id, throttle_time_ms, len(topics)))
-    buffers: list[Buffer] = []
+    buffers: list[Part] = []
     for topic in topics:
         results = topic[2]
         if is_flexible:
@@ -108,7 +109,7 @@ def encode_fetch_response(
     return buffers
 
 
-def _append_fetched_flexible(buffers: list[Buffer], out: bytearray, result: FetchResult) -> bytearray:
+def _append_fetched_flexible(buffers: list[Part], out: bytearray, result: FetchResult) -> bytearray:
     """Returns the buffer to go on with: a fresh one that begins with this partition's tagged fields, after records."""
     partition, error_code, high_watermark, stable_offset, start_offset, records, aborted, replica, leader, diverging = (
         result
@@ -150,7 +151,7 @@ def _append_fetched_flexible(buffers: list[Buffer], out: bytearray, result: Fetc
     return out
 
 
-def _append_fetched_plain(buffers: list[Buffer], out: bytearray, result: FetchResult, version: int) -> bytearray:
+def _append_fetched_plain(buffers: list[Part], out: bytearray, result: FetchResult, version: int) -> bytearray:
     """Returns the buffer to go on with: a fresh one after records."""
     partition, error_code, high_watermark, stable_offset, start_offset, records, aborted, replica, _, _ = result
     if version < 5:

@@ -18,6 +18,7 @@ from bmq.log.partition_log import Location, PartitionLog, TopicPartition
 from bmq.log.store import FileMissing
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
+from bmq.protocol.parts import FilePart, Part
 from bmq.protocol.record_batch import HEADER_BYTES, LENGTH_OVERHEAD_BYTES, CorruptRecords
 from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.read_cache import ReadCache
@@ -26,14 +27,15 @@ _HEAD: Final = Struct(">qi11xi")  # base offset, length, last offset delta
 _HEAD_BYTES: Final = 27
 _LENGTH: Final = Struct(">i")
 _LENGTH_POSITION: Final = 8
+_STEPS_MAX: Final = 64  # batches between two entries of an index: of 64 bytes in the default interval of 4 KiB
 
 CursorKey = tuple[TopicPartition, int, int]  # partition, leader epoch, offset
 
 
 class CaughtUp(NamedTuple):
-    """Whole batches, in any number of views; `next_offset` follows the last of them."""
+    """Whole batches, in any number of views, or as part of a file; `next_offset` follows the last of them."""
 
-    views: list[memoryview]
+    views: Sequence[Part]
     next_offset: int
 
 
@@ -194,6 +196,21 @@ class CatchUp:
         self._attempts_max = config.read_attempts_max
         self._cursors: OrderedDict[CursorKey, Location] = OrderedDict()
 
+    def read_in_file(self, log: PartitionLog, offset: int, length_bytes_max: int, bound_offset: int) -> CaughtUp | None:
+        """At once, as part of a file that the kernel sends from its page cache; None when that cannot be.
+
+        Raises CorruptRecords.
+        """
+        try:
+            span = log.span(offset, length_bytes_max, bound_offset)
+            part = None if span is None else self._cache.file_part(span)
+            if span is None or part is None:
+                return None
+            found = part if span.base_offset == offset else _from_batch_of(offset, part, span.path)
+        except (KafkaError, OSError):
+            return None  # `read` finds the same, and it is the partition's error then
+        return None if found is None else CaughtUp((found,), span.next_offset)
+
     def read_cached(self, log: PartitionLog, offset: int, length_bytes_max: int, bound_offset: int) -> CaughtUp | None:
         """At once, when it is known where to read and all of it is in memory; else None. May raise CorruptRecords."""
         location = self._cursors.get((log.topic_partition, log.leader_epoch, offset))
@@ -301,3 +318,19 @@ class CatchUp:
         cursors.move_to_end(key)
         if len(cursors) > self._cursors_max:
             cursors.popitem(last=False)
+
+
+def _from_batch_of(offset: int, part: FilePart, path: str) -> FilePart | None:
+    """Without the batches that end before `offset`; None when it would take too many steps. Raises CorruptRecords."""
+    position = 0
+    for _ in range(_STEPS_MAX):
+        head = part.peek(position, _HEAD_BYTES)
+        if len(head) < _HEAD_BYTES:
+            return None
+        base_offset, length, last_delta = _HEAD.unpack(head)
+        if length + LENGTH_OVERHEAD_BYTES < HEADER_BYTES:
+            raise CorruptRecords(f"{path}: a batch of {length + LENGTH_OVERHEAD_BYTES} bytes")
+        if base_offset + last_delta >= offset:
+            return part.from_position(position) if position else part
+        position += length + LENGTH_OVERHEAD_BYTES
+    return None

@@ -18,7 +18,6 @@ from typing import Any, Final, Protocol, cast
 
 import structlog
 
-from bmq.log.store import Buffer
 from bmq.protocol.apis import Api, ApiKey, Route
 from bmq.protocol.codec import (
     RequestHeader,
@@ -30,9 +29,12 @@ from bmq.protocol.codec import (
 )
 from bmq.protocol.errors import BmqError, MalformedMessage, UnsupportedVersion
 from bmq.protocol.frames import FrameSplitter, ReceiveBuffer
+from bmq.protocol.parts import MEMORY, Part
 from bmq.protocol.refusals import refused
 from bmq.protocol.request_context import Received, RequestContext
+from bmq.protocol.wire import Buffer
 from bmq.proxy.dispatch import EAGER_HANDLERS, HANDLERS, HOT_HANDLERS, EncodedBody, Handler
+from bmq.proxy.file_sender import FileSender
 from bmq.proxy.limits import ProxyLimits
 from bmq.proxy.services import Services
 from bmq.proxy.stall_watch import StallWatch
@@ -40,7 +42,7 @@ from bmq.proxy.stats import ProxyStats
 
 log = structlog.get_logger("bmq.proxy")
 
-_NO_ANSWER: Final[Sequence[Buffer]] = ()
+_NO_ANSWER: Final[Sequence[Part]] = ()
 
 
 class Listener(Protocol):
@@ -77,7 +79,7 @@ class Listener(Protocol):
     def wait_for_room(self, connection: Connection) -> None: ...
 
 
-def _encoded(api_key: ApiKey, header: RequestHeader, response: Any) -> Sequence[Buffer]:
+def _encoded(api_key: ApiKey, header: RequestHeader, response: Any) -> Sequence[Part]:
     if isinstance(response, EncodedBody):
         return encode_response_header(api_key, header.api_version, header.correlation_id), response.data
     return (encode_response(api_key, header.api_version, header.correlation_id, response),)
@@ -94,9 +96,9 @@ class Slot:
         self.request_bytes = request_bytes
         self.started_s = started_s
         self.is_done = False
-        self.buffers: Sequence[Buffer] = _NO_ANSWER
+        self.buffers: Sequence[Part] = _NO_ANSWER
 
-    def __call__(self, buffers: Sequence[Buffer] | None) -> None:
+    def __call__(self, buffers: Sequence[Part] | None) -> None:
         if not self.is_done:
             self.is_done = True
             if buffers is None:
@@ -118,6 +120,7 @@ class Connection(asyncio.BufferedProtocol):
             listener.receive_buffer, listener.limits.request_bytes_max, listener.limits.frame_bytes_at_first_max
         )
         self._transport: asyncio.Transport | None = None
+        self._sender: FileSender | None = None  # in the transport's place, from the first answer that lies in files
         self._first_received_s: float | None = None
         self._is_ordered = listener.is_ordered
         self._slots: deque[Slot] = deque()  # in the order in which their answers leave
@@ -183,12 +186,19 @@ class Connection(asyncio.BufferedProtocol):
         self._is_writing_paused = True
 
     def resume_writing(self) -> None:
+        sender = self._sender
+        if sender is not None and not sender.has_begun:
+            sender.begin()
+            self._pause_for_sender()
+            return
         self._is_writing_paused = False
         self.active_at_s = self._loop.time()
         self._begin_frames()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        if self._sender is not None:
+            self._sender.close()
         self._is_lost = True
         self._context = None  # it refers to us
         self._frames.clear()
@@ -413,8 +423,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         now_s = self._loop.time()
         stats = self._listener.stats
-        out: list[Buffer] = []
+        out: list[Part] = []
         sent = released = 0
+        has_files = False
         while slots and slots[0].is_done:
             slot = slots.popleft()
             released += slot.request_bytes
@@ -428,16 +439,54 @@ class Connection(asyncio.BufferedProtocol):
                 stats.produce_times.observe(now_s - slot.started_s)
             elif slot.api_key == ApiKey.FETCH:
                 stats.fetch_latency.observe(now_s - slot.started_s)
+                has_files = has_files or not all(isinstance(part, MEMORY) for part in slot.buffers)
         self._in_flight_bytes -= released
         if out and not transport.is_closing():
             stats.sent_bytes += sent
             self.active_at_s = now_s
-            transport.writelines(out)
+            if has_files or self._sender is not None:
+                self._send(transport, out)
+            else:
+                transport.writelines(cast(list[Buffer], out))
         self._listener.give_back(released)
         if self._is_stopping:
             self._close_when_idle()
         elif self._frames or self._is_reading_paused:
             self._begin_frames()
+
+    def _send(self, transport: asyncio.Transport, parts: Sequence[Part]) -> None:
+        sender = self._sender
+        if sender is None:
+            descriptor = transport.get_extra_info("socket").fileno()
+            sender = self._sender = FileSender(self._loop, descriptor, self)
+            if transport.get_write_buffer_size():
+                transport.set_write_buffer_limits(high=0)  # `resume_writing` is called when it has sent everything
+            else:
+                sender.begin()
+        sender.send(parts)
+        self._pause_for_sender()
+
+    def _pause_for_sender(self) -> None:
+        """As the transport does: beyond a limit nothing is begun until it is all sent."""
+        if self._sender is not None and self._sender.unsent_bytes > self._limits.unsent_bytes_max:
+            self._is_writing_paused = True
+
+    def sending_moved(self) -> None:
+        """As Sending.sending_moved."""
+        self.active_at_s = self._loop.time()
+
+    def all_sent(self) -> None:
+        """As Sending.all_sent."""
+        self._is_writing_paused = False
+        if self._is_stopping:
+            self._close_when_idle()
+        elif self._frames or self._is_reading_paused:
+            self._begin_frames()
+
+    def sending_failed(self, error: OSError) -> None:
+        """As Sending.sending_failed: half an answer is out, and nothing may follow it."""
+        log.debug("answer_not_sent", client=self.host, error=str(error))
+        self.abort()
 
     # --- ending
     def close(self, reason: str) -> None:
@@ -464,7 +513,8 @@ class Connection(asyncio.BufferedProtocol):
         self._close_when_idle()
 
     def _close_when_idle(self) -> None:
-        if self._transport is not None and not self._slots and not self._unplaced:
+        is_sending = self._sender is not None and self._sender.unsent_bytes
+        if self._transport is not None and not self._slots and not self._unplaced and not is_sending:
             self._transport.close()
 
     def drop(self) -> None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from typing import cast
 
-from bmq.log.store import Buffer
+from bmq.protocol.parts import MEMORY, Part
+from bmq.protocol.wire import Buffer
 
 
 class _Held(weakref.ref[memoryview]):
@@ -38,10 +40,19 @@ class ResponseBudget:
     def room_bytes(self) -> int:
         return max(0, self.bytes_max - self.bytes_used)
 
-    def hold(self, buffers: list[Buffer], size_bytes: int) -> None:
-        """Count `size_bytes` until the last of `buffers` is gone; it is replaced by a view of itself to notice that."""
-        tail = memoryview(buffers[-1])
-        buffers[-1] = tail
+    def hold(self, parts: list[Part], size_bytes: int) -> None:
+        """Count `size_bytes`, what lies in files left out, until the last of `parts` in memory is gone.
+
+        That is replaced by a view of itself to notice it. The first part, with the answer's head, is always in memory.
+        """
+        place = -1
+        for number, part in enumerate(parts):
+            if isinstance(part, MEMORY):
+                place = number
+            else:
+                size_bytes -= len(part)
+        tail = memoryview(cast(Buffer, parts[place]))
+        parts[place] = tail
         held = _Held(tail, self._let_go, size_bytes)
         self._held[id(held)] = held
         self.bytes_used += size_bytes

@@ -221,7 +221,10 @@ class FetchJob:
                         if views is not None:
                             self._turn_bytes += sum(map(len, views or ()))
                 if views is None:
-                    caught_up = self._shared.catch_up.read_cached(log, offset, limit, bound_offset)
+                    catch_up = self._shared.catch_up
+                    caught_up = catch_up.read_in_file(log, offset, limit, bound_offset) or catch_up.read_cached(
+                        log, offset, limit, bound_offset
+                    )
                     if caught_up is None:
                         self._slow.append(_Slow(len(results), interest, log, limit, room_bytes, bound_offset))
                         left -= limit

@@ -12,8 +12,9 @@ from asyncio import Task
 from collections import OrderedDict, deque
 from functools import partial
 
-from bmq.log.partition_log import Location
+from bmq.log.partition_log import Location, Span
 from bmq.log.store import SegmentStore
+from bmq.protocol.parts import FilePart
 from bmq.proxy.fetch_metrics import FetchCounts
 from bmq.proxy.fetch_settings import FetchSettings
 
@@ -48,6 +49,12 @@ class ReadCache:
         self._chunks.move_to_end(key)
         self._counts.cache_hits += 1
         return chunk
+
+    def file_part(self, span: Span) -> FilePart | None:
+        """As SegmentStore.file_part."""
+        return self._store.file_part(
+            span.path, file_id=span.file_id, position=span.position, length_bytes=span.length_bytes
+        )
 
     async def chunk(self, location: Location, number: int) -> memoryview:
         """The chunk, at least as far as it is valid. Raises FileMissing, CorruptFile, StorageUnavailable."""

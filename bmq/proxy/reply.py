@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from bmq.log.store import Buffer
+from bmq.protocol.parts import Part
 
 
 class Reply(Protocol):
@@ -18,4 +18,4 @@ class Reply(Protocol):
     @property
     def is_done(self) -> bool: ...
 
-    def __call__(self, buffers: Sequence[Buffer] | None) -> None: ...
+    def __call__(self, buffers: Sequence[Part] | None) -> None: ...

@@ -44,6 +44,7 @@ class StartingAppender:
 
     def __init__(self, partitions: Partitions) -> None:
         self._partitions = partitions
+        self._loop = asyncio.get_running_loop()
         self._queues: dict[TopicPartition, list[_Queued]] = {}
         self._queued_bytes = 0
         self._refused = RefusedSequences()
@@ -61,8 +62,7 @@ class StartingAppender:
         claim: TransactionClaim | None = None,
     ) -> None:
         """See Appender.append."""
-        loop = asyncio.get_running_loop()
-        if self._refused.entries and self._refused.is_passed_by(topic_partition, records, loop.time()):
+        if self._refused.entries and self._refused.is_passed_by(topic_partition, records, self._loop.time()):
             done(BEHIND_A_REFUSED_ONE)
             return
         queue = self._queues.get(topic_partition) if self._queues else None
@@ -75,14 +75,14 @@ class StartingAppender:
                     done(_refusal_of_epoch(log, leader_epoch))
                 return
             queue = self._queues[topic_partition] = []
-            task = loop.create_task(self._start(topic_partition))
+            task = self._loop.create_task(self._start(topic_partition))
             self._tasks[task] = None
             task.add_done_callback(self._tasks.pop)
         if self._queued_bytes + len(records) > QUEUED_BYTES_MAX:
             done(AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message="too much waits for partitions that start"))
             return
         self._queued_bytes += len(records)
-        queue.append(_Queued(records, done, is_acks_all, leader_epoch, deadline_s, is_wanted, loop.time(), claim))
+        queue.append(_Queued(records, done, is_acks_all, leader_epoch, deadline_s, is_wanted, self._loop.time(), claim))
 
     async def _start(self, topic_partition: TopicPartition) -> None:
         log: PartitionLog | None = None
@@ -99,7 +99,7 @@ class StartingAppender:
         finally:
             queue = self._queues.pop(topic_partition)
             self._queued_bytes -= sum(len(queued.records) for queued in queue)
-        now_s = asyncio.get_running_loop().time()
+        now_s = self._loop.time()
         for records, done, is_acks_all, leader_epoch, deadline_s, is_wanted, arrived_s, claim in queue:
             if log is None:
                 answer = refusal

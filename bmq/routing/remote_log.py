@@ -276,6 +276,9 @@ class RemoteLog:
             is_closed=answer.is_closed,
         )
 
+    def span(self, offset: int, length_bytes_max: int, bound_offset: int) -> None:
+        """As PartitionLog.span: the owner has the index."""
+
     async def offset_for_timestamp(self, timestamp_ms: int, bound_offset: int) -> tuple[int, int] | None:
         """As PartitionLog.offset_for_timestamp, by the owner."""
         request = FindTimestampRequest(**self._named(), timestamp_ms=timestamp_ms, bound_offset=bound_offset)

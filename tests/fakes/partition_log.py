@@ -18,6 +18,7 @@ from bmq.log.partition_log import (
     AppendDone,
     AppendResult,
     Location,
+    Span,
     StateSnapshot,
     TopicPartition,
     WholeBatches,
@@ -158,6 +159,10 @@ class FakePartitionLog:
             end_offset=self._high_watermark,
             is_closed=False,
         )
+
+    def span(self, offset: int, length_bytes_max: int, bound_offset: int) -> Span | None:
+        """Known where a test says so."""
+        return None
 
     async def read(self, offset: int, length_bytes_max: int) -> WholeBatches | None:
         self._require_in_range(offset)

@@ -538,6 +538,9 @@ class FakeClient:
 
         return await self.request(perform)
 
+    def file_part(self, path: str, *, file_id: int, position: int, length_bytes: int) -> None:
+        """There is no file that a kernel could send."""
+
     async def visible_length(self, path: str) -> int:
         return await self.request(lambda: len(self._store.namespace.file(path).data))
 

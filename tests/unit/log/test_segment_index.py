@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from bmq.log.aborted_transactions import AbortedEntry, AbortedTransactions
 from bmq.log.checksummed_parts import CorruptParts, UnfinishedParts, decode_parts, encode_parts
 from bmq.log.index_cache import IndexCache
-from bmq.log.segment_index import CorruptIndex, IndexBuilder, SegmentIndex, SegmentSummary
+from bmq.log.partition_log import Location, Span
+from bmq.log.segment_index import CorruptIndex, IndexBuilder, SegmentIndex, SegmentSummary, span_from
 from bmq.protocol.record_batch import BatchHeader
 
 pytestmark = pytest.mark.unit
@@ -214,3 +215,32 @@ def test_the_smallest_cache_keeps_the_newest_index(bytes_max: int) -> None:
 def test_a_summary_names_what_it_is_for() -> None:
     summary = whole_index(GOOD, tail_bytes=7).summary
     assert summary == SegmentSummary(3, 4, 55, 640, 633, 100, 104, 9, 422, ((3, 100),))
+
+
+@given(BATCHES, st.data())
+def test_a_span_is_whole_batches_within_its_limits(batches: list[tuple[int, int, int]], data: st.DataObject) -> None:
+    builder = built(batches)
+    offsets = list(accumulate((count for count, _, _ in batches), initial=100))
+    positions = positions_of(batches)
+    offset = data.draw(st.integers(100, offsets[-1] - 1))
+    limit = data.draw(st.integers(0, positions[-1] + 100))
+    bound = data.draw(st.integers(offset, offsets[-1] + 10))
+    valid = data.draw(st.sampled_from(range(1, len(batches) + 1)))
+    start = builder.position_of(offset)
+    location = Location("p", 55, start, positions[valid], 100, offsets[valid], is_closed=True)
+    span = span_from(location, builder.offsets, builder.positions, limit, bound)
+    if span is None:
+        return
+    end = start + span.length_bytes
+    assert span.position == start and 0 < span.length_bytes <= limit and end <= positions[valid]
+    assert span.next_offset <= bound
+    assert offsets[positions.index(end)] == span.next_offset
+    assert span.base_offset == offsets[positions.index(start)]
+
+
+@given(BATCHES)
+def test_a_span_without_a_limit_is_all_that_is_valid(batches: list[tuple[int, int, int]]) -> None:
+    builder = built(batches)
+    location = Location("p", 55, 0, builder.valid_bytes, 100, builder.end_offset, is_closed=False)
+    span = span_from(location, builder.offsets, builder.positions, 10**9, builder.end_offset)
+    assert span == Span("p", 55, 0, builder.valid_bytes, 100, builder.end_offset)

@@ -1,0 +1,135 @@
+"""Parts of local files that go from the page cache to a socket without passing through this process (sendfile)."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+from asyncio import AbstractEventLoop
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Final
+
+SEND_BYTES_MAX: Final = 1024 * 1024
+"""Of one call: as much is looked up in the page cache before."""
+OPEN_FILES_MAX: Final = 128
+_LOAD_BYTES: Final = 256 * 1024
+_PAGE_BYTES: Final = mmap.PAGESIZE
+_SYS_CACHESTAT: Final = 451  # on every architecture; Linux 6.5 and newer
+
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+_Range: Final = ctypes.c_uint64 * 2  # offset, length
+_Stat: Final = ctypes.c_uint64 * 5  # pages: cached, dirty, written back, evicted, evicted lately
+_range: Final = _Range()
+_stat: Final = _Stat()
+_range_at: Final = ctypes.byref(_range)
+_stat_at: Final = ctypes.byref(_stat)
+
+
+def is_cached(descriptor: int, position: int, length_bytes: int) -> bool:
+    """Whether all these bytes are in the page cache; False where the kernel cannot tell. On the event loop alone."""
+    _range[0] = position
+    _range[1] = length_bytes
+    if _libc.syscall(_SYS_CACHESTAT, descriptor, _range_at, _stat_at, 0) != 0:
+        return False
+    pages = (position + length_bytes - 1) // _PAGE_BYTES - position // _PAGE_BYTES + 1
+    return bool(_stat[0] >= pages)
+
+
+class OpenFile:
+    """A file open for reading, until nobody refers to this."""
+
+    __slots__ = ("descriptor",)
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.descriptor = -1
+        self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def __del__(self) -> None:
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+
+
+class OpenFiles:
+    """Files that were sent from lately, by id: the least recently used is let go of, and all when files are deleted."""
+
+    def __init__(self) -> None:
+        self._files: OrderedDict[int, OpenFile] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def get(self, file_id: int) -> OpenFile | None:
+        file = self._files.get(file_id)
+        if file is not None:
+            self._files.move_to_end(file_id)
+        return file
+
+    def put(self, file_id: int, file: OpenFile) -> None:
+        self._files[file_id] = file
+        if len(self._files) > OPEN_FILES_MAX:
+            self._files.popitem(last=False)
+
+    def clear(self) -> None:
+        """Deleted files keep their room on the disk while they are open."""
+        self._files.clear()
+
+
+class LocalFilePart:
+    """Implements bmq.protocol.parts.FilePart: bytes of a file that never change again, from `position` on."""
+
+    __slots__ = ("_file", "_length_bytes", "_loop", "_position", "_threads")
+
+    def __init__(
+        self, file: OpenFile, position: int, length_bytes: int, loop: AbstractEventLoop, threads: Executor
+    ) -> None:
+        self._file = file
+        self._position = position
+        self._length_bytes = length_bytes
+        self._loop = loop
+        self._threads = threads
+
+    def __len__(self) -> int:
+        return self._length_bytes
+
+    def from_position(self, position: int) -> LocalFilePart:
+        """What lies from there on."""
+        left_bytes = self._length_bytes - position
+        return LocalFilePart(self._file, self._position + position, left_bytes, self._loop, self._threads)
+
+    def peek(self, position: int, length_bytes: int) -> bytes:
+        """As FilePart.peek."""
+        length_bytes = min(length_bytes, self._length_bytes - position)
+        return os.pread(self._file.descriptor, length_bytes, self._position + position)
+
+    def is_all_cached(self) -> bool:
+        """Whether none of it has to come from the disk."""
+        return is_cached(self._file.descriptor, self._position, self._length_bytes)
+
+    def is_cached(self, position: int) -> bool:
+        """As FilePart.is_cached."""
+        return is_cached(self._file.descriptor, self._position + position, self._next_bytes(position))
+
+    def load(self, position: int, done: Callable[[OSError | None], None]) -> None:
+        """As FilePart.load."""
+
+        def read() -> OSError | None:
+            at, end = self._position + position, self._position + position + self._next_bytes(position)
+            try:
+                while at < end and (found := len(os.pread(self._file.descriptor, min(_LOAD_BYTES, end - at), at))):
+                    at += found
+            except OSError as error:
+                return error
+            return None
+
+        self._loop.run_in_executor(self._threads, read).add_done_callback(
+            lambda reading: None if reading.cancelled() else done(reading.result())
+        )
+
+    def send(self, descriptor: int, position: int) -> int:
+        """As FilePart.send."""
+        return os.sendfile(descriptor, self._file.descriptor, self._position + position, self._next_bytes(position))
+
+    def _next_bytes(self, position: int) -> int:
+        return min(SEND_BYTES_MAX, self._length_bytes - position)

@@ -1,0 +1,37 @@
+"""What an answer is made of: buffers in memory, and parts of files that the kernel sends from its page cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from bmq.protocol.wire import Buffer
+
+
+class FilePart(Protocol):
+    """Bytes of a file that is kept open while this is referred to. Positions count from the part's beginning."""
+
+    def __len__(self) -> int: ...
+
+    def peek(self, position: int, length_bytes: int) -> bytes:
+        """A copy of these bytes, fewer at the part's end. Raises OSError."""
+
+    def from_position(self, position: int) -> FilePart:
+        """What lies from there on."""
+
+    def is_cached(self, position: int) -> bool:
+        """Whether what `send` would send next is in memory, so that it will not wait for a disk."""
+
+    def load(self, position: int, done: Callable[[OSError | None], None]) -> None:
+        """Bring that into memory, in a thread; `done` is called on the event loop then."""
+
+    def send(self, descriptor: int, position: int) -> int:
+        """Send from `position` on to a socket that does not block: how many bytes it took. Raises BlockingIOError, OSError.
+
+        0: the file is shorter than it should be.
+        """
+
+
+Part = Buffer | FilePart
+MEMORY = (bytes, bytearray, memoryview)
+"""The types of parts in memory."""
