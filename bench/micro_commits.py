@@ -58,10 +58,10 @@ def main() -> None:
         target.make_topic(TOPIC, chosen.partitions)
         client = Client(directory, None)
         found = commit(target, client, TOPIC, chosen.partitions, chosen.warm_s, chosen.seconds)
-        cpu_us = found["server_cpu_s"] / found["answers"] * 1e6
+        cpu_us, user_us = (found[name] / found["answers"] * 1e6 for name in ("server_cpu_s", "server_user_s"))
         print(
             f"{chosen.server}: {found['answers'] / found['seconds']:,.0f} commits/s of {chosen.partitions} partitions, "
-            f"server_cpu_us {cpu_us:.1f}, p50 {found['latency_p50_us']} us, p99 {found['latency_p99_us']} us"
+            f"server_cpu_us {cpu_us:.1f} (user {user_us:.1f}), p50 {found['latency_p50_us']} us, p99 {found['latency_p99_us']} us"
         )
         server.stop()
     finally:
