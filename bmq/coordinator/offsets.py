@@ -37,6 +37,10 @@ Record = tuple[bytes, bytes | None]
 NO_OFFSET: Final = -1
 
 
+_Columns = tuple[Sequence[int], Sequence[int], Sequence[int], int, UUID]
+"""Partitions, offsets and leader epochs of one commit, its time, the topic's id."""
+
+
 class Subscriber(Protocol):
     """A group of either protocol, as far as it keeps offsets from being deleted."""
 
@@ -70,6 +74,7 @@ class Offsets:
         self.pending = PendingOffsets()
         self._by_group: dict[str, dict[str, dict[int, OffsetCommitValue]]] = {}
         self._packed: dict[str, list[PackedOffsets]] = {}  # no group is in both
+        self._latest: dict[str, dict[str, _Columns]] = {}  # group -> topic; its partitions are in _by_group, but older
         self._config = config
         self._in_flight: dict[str, dict[int, Sequence[Partition]]] = {}  # group -> ticket
         self._next_ticket = 0
@@ -96,20 +101,30 @@ class Offsets:
         leader_epochs: Sequence[int],
         commit_timestamp_ms: int,
     ) -> None:
-        """As `replay` of each of these partitions, without metadata; in columns, which costs a fifth."""
+        """As `replay` of each of these partitions, without metadata; in columns, which stay so until somebody asks."""
         if self.pending.count:
             for index in indexes:
                 self.pending.overtake(OffsetCommitKey(group_id, topic, index))
-        topics = self._topics_of(group_id)
+        columns = (indexes, offsets, leader_epochs, commit_timestamp_ms, topic_id)
+        latest = self._latest.get(group_id)
+        if latest is None:
+            latest = self._latest[group_id] = {}
+        before = latest.get(topic)
+        if before is not None and before[0] is indexes:
+            latest[topic] = columns  # all of it is overwritten, and counted
+            return
+        topics = self._unfolded(group_id)
         if topics is None:
             topics = self._by_group[group_id] = {}
         partitions = topics.get(topic)
         if partitions is None:
             partitions = topics[topic] = {}
+        if before is not None:
+            partitions.update(_rows_of(before))
         count = len(partitions)
-        rows = zip(offsets, leader_epochs, repeat(""), repeat(commit_timestamp_ms), repeat(-1), repeat(topic_id))
-        partitions.update(zip(indexes, map(committed_of, rows), strict=True))
+        partitions.update(_rows_of(columns))
         self.count += len(partitions) - count
+        latest[topic] = columns
 
     def replay_pending(
         self, producer_id: int, key: OffsetCommitKey, value: OffsetCommitValue | None, record_offset: int
@@ -157,6 +172,8 @@ class Offsets:
 
     def copied(self) -> list[TopicOffsets | PackedOffsets]:
         """Everything that is committed, for a snapshot: later changes do not show in it."""
+        for group_id in list(self._latest):
+            self._topics_of(group_id)
         copies: list[TopicOffsets | PackedOffsets] = [part for parts in self._packed.values() for part in parts]
         copies += (
             TopicOffsets(group_id, topic, dict(partitions))
@@ -167,6 +184,14 @@ class Offsets:
 
     def _topics_of(self, group_id: str) -> dict[str, dict[int, OffsetCommitValue]] | None:
         """What the group has committed; the way to it for all that read or change it."""
+        topics = self._unfolded(group_id)
+        if topics is not None:
+            for topic, columns in self._latest.pop(group_id, {}).items():
+                topics[topic].update(_rows_of(columns))
+        return topics
+
+    def _unfolded(self, group_id: str) -> dict[str, dict[int, OffsetCommitValue]] | None:
+        """The same, but for the numbers that stand in `_latest`."""
         packed = self._packed.get(group_id)
         if packed is None:
             return self._by_group.get(group_id)
@@ -433,6 +458,12 @@ def refused(topics: Iterable[OffsetCommitRequestTopic], error: ErrorCode) -> lis
         )
         for topic in topics
     ]
+
+
+def _rows_of(columns: _Columns) -> Iterator[tuple[int, OffsetCommitValue]]:
+    indexes, offsets, leader_epochs, commit_timestamp_ms, topic_id = columns
+    rows = zip(offsets, leader_epochs, repeat(""), repeat(commit_timestamp_ms), repeat(-1), repeat(topic_id))
+    return zip(indexes, map(committed_of, rows), strict=True)
 
 
 def _is_of_another(value: OffsetCommitValue, current_id: UUID | None) -> bool:

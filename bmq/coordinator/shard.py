@@ -76,7 +76,10 @@ class Shard(ABC):
 
     @abstractmethod
     def replay(self, key: bytes | None, value: bytes | None) -> None:
-        """The only place where durable state changes: a record that is durable. Must not raise for any bytes."""
+        """The only place where durable state changes: a record that is durable. Must not raise for any bytes.
+
+        A RecordRun (state_log.py) that the state machine writes itself does the same in its `apply`.
+        """
 
     def replay_transactional(self, key: bytes | None, value: bytes | None, offset: int, producer: Producer) -> None:
         """As `replay`, of the record at `offset`, which counts once its producer's transaction is committed.

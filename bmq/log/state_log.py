@@ -2,7 +2,8 @@
 
 The rule of everything built on it: deciding returns records and changes nothing; only `apply_record` changes state, live
 and after a restart alike, in the order of the log; an answer leaves once its records are below the high watermark. So
-an append that fails leaves nothing to undo, and what is in memory is never more than what is in the log.
+an append that fails leaves nothing to undo, and what is in memory is never more than what is in the log. A RecordRun is
+applied in `apply_record`'s place, to the same effect.
 
 If `apply_record` raises for a durable record, that record may be half applied (rule 23): nothing more is applied,
 appended, proved or saved, and callers get the errors of a lost log, after which the state has to be loaded again. The

@@ -174,6 +174,10 @@ def encode_value(value: GroupValue, version: int | None = None) -> bytes:
     """The record value; without `version` in the lowest one that holds all of it, as Kafka does (3 in general)."""
     match value:
         case OffsetCommitValue():
+            if value.topic_id is not None and not value.metadata and version in (None, 4):
+                metadata_mark, *marks = _PLAIN_MARKS
+                numbers = (value.offset, value.leader_epoch, metadata_mark, value.commit_timestamp_ms)
+                return _PLAIN_OFFSET.pack(4, *numbers, *marks, value.topic_id.bytes)
             if version is None:
                 version = 4 if value.topic_id is not None else 1 if value.expire_timestamp_ms >= 0 else 3
             return encode_prefixed(_OFFSET_COMMIT_VALUE, version, value)

@@ -53,7 +53,7 @@ class OffsetRecords:
             layout, fields = self._template(1)
         elif first_delta >= _DELTAS_OF_ONE_BYTE and end <= _DELTAS_OF_TWO_BYTES:
             layout, fields = self._template(2)
-        else:
+        else:  # once in a batch, or in one of very many records
             records = [
                 Record(key, self._value_of(offset, leader_epoch, commit_timestamp_ms))
                 for key, offset, leader_epoch in zip(self._keys, offsets, leader_epochs, strict=True)

@@ -13,7 +13,13 @@ from bmq.protocol import codec
 from bmq.protocol.apis import APIS, ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import MalformedMessage
-from bmq.protocol.group_records import OffsetCommitKey, OffsetCommitValue, encode_key, encode_value
+from bmq.protocol.group_records import (
+    _OFFSET_COMMIT_VALUE,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    encode_key,
+    encode_value,
+)
 from bmq.protocol.hot_commit import PARTITIONS_MAX, encode_answer, parse_plain_commit
 from bmq.protocol.messages.offset_commit_request import (
     OffsetCommitRequest,
@@ -27,6 +33,7 @@ from bmq.protocol.messages.offset_commit_response import (
 )
 from bmq.protocol.offset_records import OffsetRecords
 from bmq.protocol.record_batch import Record, decode_records, encode_batch, encode_batch_of, encode_records
+from bmq.protocol.record_types import encode_prefixed
 from tests.unit.protocol.strategies import api_messages
 
 pytestmark = pytest.mark.unit
@@ -178,6 +185,14 @@ def test_records_from_templates(
         encoded = template.encoded(first_delta, offsets, leader_epochs, now_ms)
         assert bytes(encoded) == bytes(encode_records(records, first_delta))
         template.encoded(0, [7] * len(rows), [8] * len(rows), 9)
+
+
+@given(offset=INT64, leader_epoch=INT32, now_ms=INT64, topic_id=st.uuids() | st.just(UUID(int=0)))
+def test_plain_values_are_written_as_the_codec_writes_them(
+    offset: int, leader_epoch: int, now_ms: int, topic_id: UUID
+) -> None:
+    value = OffsetCommitValue(offset, leader_epoch, "", now_ms, -1, topic_id)
+    assert encode_value(value) == encode_prefixed(_OFFSET_COMMIT_VALUE, 4, value)
 
 
 @given(values=st.lists(st.binary(max_size=20), min_size=1, max_size=100), now_ms=st.integers(0, 2**40))
