@@ -12,6 +12,7 @@ Source: KIP-890, Kafka's VerificationStateEntry, AddPartitionsToTxnManager and R
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from bmq.broker.acknowledgement import PendingBatch
@@ -38,9 +39,12 @@ class HeldBatch(NamedTuple):
 
 
 class Guard:
-    """A question about one producer at one epoch. `is_valid`: no marker came since it was asked last. `held`: in order."""
+    """A question about one producer at one epoch. `is_valid`: no marker came since it was asked last. `held`: in order.
 
-    __slots__ = ("claim", "held", "is_valid", "producer_epoch", "producer_id")
+    `on_marker`: called when a marker comes.
+    """
+
+    __slots__ = ("claim", "held", "is_valid", "on_marker", "producer_epoch", "producer_id")
 
     def __init__(self, first: HeldBatch) -> None:
         header = first.batch.header
@@ -49,6 +53,7 @@ class Guard:
         self.claim = first.claim
         self.held = deque((first,))
         self.is_valid = True
+        self.on_marker: Callable[[], None] | None = None
 
 
 class TransactionGuards:
@@ -86,6 +91,8 @@ class TransactionGuards:
         guard = self._guards.get(producer_id)
         if guard is not None:
             guard.is_valid = False
+            if guard.on_marker is not None:
+                guard.on_marker()
 
     def end(self, guard: Guard) -> tuple[HeldBatch, ...]:
         """What waited for this question; nothing when it was given up meanwhile."""

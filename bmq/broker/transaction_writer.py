@@ -117,8 +117,24 @@ class TransactionWriter(LogReader):
                 code = overtaken(guard.claim)
             if not is_asked_again(code, guard.claim) or self._loop.time() + pause_s > until_s:
                 break
-            await asyncio.sleep(pause_s)
+            await self._pause(guard, pause_s)
         self._release(guard, code)
+
+    async def _pause(self, guard: Guard, pause_s: float) -> None:
+        """Before the question is asked again; it ends with the marker that is nearly always what was missing."""
+        if not guard.is_valid:
+            return
+        ended: asyncio.Future[None] = self._loop.create_future()
+
+        def end() -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        guard.on_marker = end
+        try:
+            await asyncio.wait({ended}, timeout=pause_s)
+        finally:
+            guard.on_marker = None
 
     async def _ask(self, guard: Guard) -> ErrorCode:
         verifier = self._surroundings.transactions

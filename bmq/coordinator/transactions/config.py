@@ -24,7 +24,10 @@ class TransactionConfig:
     transactional_ids_per_shard_max: int = 200_000
     """A new one beyond it gets COORDINATOR_NOT_AVAILABLE."""
     add_wait_max_ms: int = 1_000
-    """How long adding a partition for its owner waits for others being added, before CONCURRENT_TRANSACTIONS."""
+    """How long adding partitions waits for others being added, before CONCURRENT_TRANSACTIONS."""
+    end_wait_max_ms: int = 250
+    """How long who begins the next transaction of an id waits for the end of its last one, before CONCURRENT_TRANSACTIONS:
+    an end takes milliseconds, and clients pause for 20 to 100 before they ask again."""
     load_wait_max_ms: int = 5_000
     """How long a request waits for its shard to load before COORDINATOR_LOAD_IN_PROGRESS."""
     shards_loading_max: int = 8

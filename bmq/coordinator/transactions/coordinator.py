@@ -23,6 +23,7 @@ from bmq.coordinator.transactions.listing import STATE_NAMES, ListFilter, state_
 from bmq.coordinator.transactions.markers import MarkerWriter
 from bmq.coordinator.transactions.metrics import TransactionMetrics
 from bmq.coordinator.transactions.transaction import (
+    CONCURRENT,
     EPOCH_BUMPED_FROM,
     Outcome,
     Partition,
@@ -230,7 +231,7 @@ class TransactionCoordinator:
         def decide(value: TransactionValue | None, is_pending: bool, now_ms: int, fresh: int) -> Outcome:
             return init_producer_id(value, is_pending, given, timeout_ms, now_ms, fresh, self.config.last_epoch)
 
-        outcome = await self._perform(transactional_id, decide, may_begin=True)
+        outcome = await self._perform_in_turn(transactional_id, decide, may_begin=True)
         if outcome.error:
             return _init_error(_told(outcome.error, ApiKey.INIT_PRODUCER_ID, context))
         return InitProducerIdResponse(producer_id=outcome.producer_id, producer_epoch=outcome.producer_epoch)
@@ -300,15 +301,7 @@ class TransactionCoordinator:
         def decide(value: TransactionValue | None, is_pending: bool, now_ms: int, fresh: int) -> Outcome:
             return add_partitions(value, is_pending, producer, partitions, transaction_version, now_ms)
 
-        deadline_s = self._loop.time() + self.config.add_wait_max_ms / 1000
-        while True:
-            outcome = await self._perform(transactional_id, decide)
-            # Brokers that took a transaction's first batches together add their partitions together.
-            if outcome.error is not ErrorCode.CONCURRENT_TRANSACTIONS or transaction_version < EPOCH_BUMPED_FROM:
-                break
-            shard = self.directory.find(transactional_id)
-            if shard is None or not await shard.added(transactional_id, deadline_s - self._loop.time()):
-                break
+        outcome = await self._perform_in_turn(transactional_id, decide)
         return [outcome.error] * len(partitions)
 
     async def _verify(
@@ -449,27 +442,56 @@ class TransactionCoordinator:
 
     # ---------------------------------------------------------------- inside
 
-    async def _perform(self, transactional_id: str, decide: Decide, *, may_begin: bool = False) -> Outcome:
-        """Decide, write, answer. `may_begin`: an id that is not known is made."""
+    async def _perform(self, transactional_id: str, decide: Decide) -> Outcome:
+        """Decide, write, answer."""
         try:
-            shard = await (self.directory.get if may_begin else self._existing)(transactional_id)
-            fresh = NO_PRODUCER_ID
-            while True:
-                transaction = shard.transactions.get(transactional_id)
-                value = None if transaction is None else transaction.value
-                is_pending = transaction is not None and transaction.pending is not None
-                outcome = decide(value, is_pending, self._clock.now_ms(), fresh)
-                if not outcome.needs_producer_id:
-                    break
-                fresh = await self._fresh_producer_id()
-                if shard.is_lost:
-                    raise KafkaError(ErrorCode.NOT_COORDINATOR)
-            if outcome.write is not None:
-                await shard.write(transactional_id, outcome.write)
-            elif outcome.error is not ErrorCode.CONCURRENT_TRANSACTIONS:
-                await shard.prove()
+            return await self._perform_in(await self._existing(transactional_id), transactional_id, decide)
         except BmqError as error:
             return Outcome(coordinator_error(error))
+
+    async def _perform_in_turn(self, transactional_id: str, decide: Decide, *, may_begin: bool = False) -> Outcome:
+        """The same of what belongs to the id's next transaction: behind what came before, and, for a while, behind what is
+        pending. Brokers that took a transaction's first batches together add their partitions together.
+
+        Not for an end: one that waits could end a later transaction. `may_begin`: an id that is not known is made.
+        """
+        since_s = self._loop.time()
+        try:
+            shard = await (self.directory.get if may_begin else self._existing)(transactional_id)
+            until_s = since_s + self.config.add_wait_max_ms / 1000
+            if not await shard.turns.take(transactional_id, until_s - self._loop.time()):
+                return CONCURRENT
+            try:
+                while self._loop.time() <= until_s:
+                    if shard.is_lost:
+                        raise KafkaError(ErrorCode.NOT_COORDINATOR)
+                    outcome = await self._perform_in(shard, transactional_id, decide)
+                    is_early = outcome.error is ErrorCode.CONCURRENT_TRANSACTIONS
+                    if not is_early or not await shard.moved_on(transactional_id, since_s):
+                        return outcome
+                return CONCURRENT  # late is late: its client may have asked elsewhere since
+            finally:
+                shard.turns.give_back(transactional_id)
+        except BmqError as error:
+            return Outcome(coordinator_error(error))
+
+    async def _perform_in(self, shard: TransactionShard, transactional_id: str, decide: Decide) -> Outcome:
+        """Raises BmqError."""
+        fresh = NO_PRODUCER_ID
+        while True:
+            transaction = shard.transactions.get(transactional_id)
+            value = None if transaction is None else transaction.value
+            is_pending = transaction is not None and transaction.pending is not None
+            outcome = decide(value, is_pending, self._clock.now_ms(), fresh)
+            if not outcome.needs_producer_id:
+                break
+            fresh = await self._fresh_producer_id()
+            if shard.is_lost:
+                raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        if outcome.write is not None:
+            await shard.write(transactional_id, outcome.write)
+        elif outcome.error is not ErrorCode.CONCURRENT_TRANSACTIONS:
+            await shard.prove()
         return outcome
 
     async def _fresh_producer_id(self) -> int:

@@ -73,7 +73,7 @@ class Producer:
     producer_epoch: int
 
 
-_CONCURRENT: Final = Outcome(ErrorCode.CONCURRENT_TRANSACTIONS)
+CONCURRENT: Final = Outcome(ErrorCode.CONCURRENT_TRANSACTIONS)
 _FENCED: Final = Outcome(ErrorCode.PRODUCER_FENCED)
 _OTHER_PRODUCER: Final = Outcome(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 _INVALID_STATE: Final = Outcome(ErrorCode.INVALID_TXN_STATE)
@@ -95,7 +95,7 @@ def init_producer_id(
 ) -> Outcome:
     """A producer begins, or goes on at a higher epoch (KIP-360). `given`: who it says it is; None: a new instance."""
     if is_pending:
-        return _CONCURRENT
+        return CONCURRENT
     if value is None:
         if fresh_producer_id == NO_PRODUCER_ID:
             return _NEEDS_PRODUCER_ID
@@ -111,7 +111,7 @@ def init_producer_id(
     if given is not None and not _may_be(value, given, last_epoch):
         return _FENCED
     if value.status in _PREPARED:
-        return _CONCURRENT
+        return CONCURRENT
     if value.status == TransactionStatus.ONGOING:
         # The client asks again until the abort is complete. Only the producer id counts: an older instance aborts, too.
         aborted = _aborted(value, now_ms, fresh_producer_id, last_epoch)
@@ -183,12 +183,12 @@ def add_partitions(
     if value is None:
         return _OTHER_PRODUCER
     if is_pending:
-        return _CONCURRENT
+        return CONCURRENT
     refused = _refusal(value, producer)
     if refused is not None:
         return refused
     if value.status in _PREPARED:
-        return _CONCURRENT
+        return CONCURRENT
     known = partitions_of(value)
     is_ongoing = value.status == TransactionStatus.ONGOING
     if is_ongoing and known.issuperset(partitions):
@@ -244,7 +244,7 @@ def end_transaction(
     if transaction_version < EPOCH_BUMPED_FROM:
         return _end_at_same_epoch(value, is_pending, producer, is_commit, now_ms)
     if is_pending:
-        return _CONCURRENT
+        return CONCURRENT
     if _is_answered_already(value, producer, last_epoch):
         return _repeated(value, is_commit)
     refused = _refusal(value, producer)
@@ -252,7 +252,7 @@ def end_transaction(
         return refused
     status = value.status
     if status in _PREPARED:
-        return _CONCURRENT
+        return CONCURRENT
     if is_commit and status != TransactionStatus.ONGOING:
         return _INVALID_STATE
     return _prepared_at_next_epoch(value, is_commit, now_ms, fresh_producer_id, last_epoch)
@@ -270,9 +270,9 @@ def _end_at_same_epoch(
         else (TransactionStatus.PREPARE_ABORT, TransactionStatus.COMPLETE_ABORT)
     )
     if value.status in _PREPARED:
-        return _CONCURRENT if value.status in ends else _INVALID_STATE
+        return CONCURRENT if value.status in ends else _INVALID_STATE
     if is_pending:
-        return _CONCURRENT
+        return CONCURRENT
     if value.status in _COMPLETE:
         return _DONE if value.status in ends else _INVALID_STATE
     if value.status == TransactionStatus.EMPTY:

@@ -33,6 +33,7 @@ from bmq.coordinator.transactions.transaction import (
     is_timed_out,
     partitions_of,
 )
+from bmq.coordinator.transactions.turns import Turns
 from bmq.log.clock import Clock
 from bmq.log.partition_log import ReplayableLog
 from bmq.log.state_log import KeyValue, SnapshotPolicy
@@ -111,11 +112,14 @@ class TransactionShard(Shard):
         self.delivery = MarkerDelivery(
             markers, topics, lambda: is_known(number, self.coordinator_epoch), random, config, self.fail
         )
+        self.turns = Turns()
+        """Of requests that begin something, by transactional id."""
         self._config = config
         self._metrics = metrics
         self._producer_ids = producer_ids
         self._random = random
         self._ongoing: dict[str, Transaction] = {}
+        self._awaited: dict[Transaction, asyncio.Future[None]] = {}  # by somebody, what is pending
         self._is_live = False
         self._abort_check_ms = NEVER_MS
         self._expiry_check_ms = NEVER_MS
@@ -151,6 +155,8 @@ class TransactionShard(Shard):
     def unload(self, error: ErrorCode) -> None:
         self.transactions = {}
         self._ongoing = {}
+        for transaction in tuple(self._awaited):
+            self._tell(transaction)
 
     def close(self) -> None:
         """Stop the timer, background writes and markers."""
@@ -190,14 +196,32 @@ class TransactionShard(Shard):
         # A client that goes away does not take back what is on its way.
         await asyncio.shield(self._append_pending(transaction, value.status, record))
 
-    async def added(self, transactional_id: str, wait_s: float) -> bool:
-        """Wait while partitions are being added to the id's transaction; False: nothing is, or it takes too long."""
+    async def moved_on(self, transactional_id: str, since_s: float) -> bool:
+        """Wait until what is pending is not any more, or something else is; False: nothing is, or it takes too long.
+
+        For who has the id's turn. `since_s`: when the request came, on the loop's clock. The shard may be lost meanwhile.
+        """
         transaction = self.transactions.get(transactional_id)
         pending = None if transaction is None else transaction.pending
-        if pending is None or pending.status != TransactionStatus.ONGOING or pending.done is None or wait_s <= 0:
+        if transaction is None or pending is None:
             return False
-        done, _ = await asyncio.wait({pending.done}, timeout=wait_s)
-        return bool(done)
+        is_adding = pending.status == TransactionStatus.ONGOING
+        wait_max_ms = self._config.add_wait_max_ms if is_adding else self._config.end_wait_max_ms
+        until_s = since_s + wait_max_ms / 1000
+        wait_s = until_s - self._loop.time()
+        if wait_s <= 0:
+            return False
+        awaited = self._awaited.get(transaction)
+        if awaited is None:
+            awaited = self._awaited[transaction] = self._loop.create_future()
+        done, _ = await asyncio.wait({awaited}, timeout=wait_s)
+        return bool(done) and self._loop.time() <= until_s
+
+    def _tell(self, transaction: Transaction) -> None:
+        """What was pending is not any more, or something else is."""
+        awaited = self._awaited.pop(transaction, None)
+        if awaited is not None:
+            awaited.set_result(None)
 
     def _append_pending(self, transaction: Transaction, status: int, record: KeyValue) -> asyncio.Future[int]:
         done = self.append([record])
@@ -208,6 +232,7 @@ class TransactionShard(Shard):
             if transaction.pending is pending:
                 transaction.pending = None
                 self._forget_if_unused(transaction)
+                self._tell(transaction)
 
         done.add_done_callback(finish)
         return done
@@ -253,12 +278,14 @@ class TransactionShard(Shard):
             gone = self.transactions.pop(transactional_id, None)
             if gone is not None and self._is_live:
                 self._metrics.expired_ids += 1
+                self._tell(gone)
             return
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
             transaction = self.transactions[transactional_id] = Transaction(transactional_id)
         transaction.value = state
         transaction.pending = None
+        self._tell(transaction)
         if state.status == TransactionStatus.ONGOING:
             self._ongoing[transactional_id] = transaction
         else:

@@ -315,6 +315,20 @@ async def test_the_next_transaction_may_begin_while_the_markers_of_the_last_one_
 
 
 @on_owner()
+async def test_the_next_transaction_begins_as_soon_as_the_marker_is_there(
+    world: World, owner: Owner, log: PartitionRuntime, verifier: FakeVerifier
+) -> None:
+    loop = asyncio.get_running_loop()
+    assert (await send(log, 0)).error_code is NONE
+    following = send(log, 0, epoch=1)
+    await asyncio.sleep(0.015)
+    begun_s = loop.time()
+    await log.write_marker(marker(1, version=2))
+    assert (await following).error_code is NONE
+    assert loop.time() - begun_s < 0.004
+
+
+@on_owner()
 async def test_a_marker_that_does_not_come_is_not_waited_for_long(
     world: World, owner: Owner, log: PartitionRuntime, verifier: FakeVerifier
 ) -> None:

@@ -61,9 +61,11 @@ def test_a_transaction_of_version_2() -> None:
         producer = await world.begun()
         assert await world.claim(producer, ("t", 0)) == [0]
         assert await world.claim(producer, ("t", 0), ("t", 1), verify_only=True) == [0, E.TRANSACTION_ABORTABLE]
+        world.markers.gate.clear()
         assert await world.end(producer) == (0, 1_001, 1)
         assert await world.claim((1_001, 1), ("t", 0)) == [E.CONCURRENT_TRANSACTIONS], "old markers are on their way"
         assert await world.end(producer) == (E.CONCURRENT_TRANSACTIONS, -1, -1)
+        world.markers.gate.set()
         await settled(world, S.COMPLETE_COMMIT)
         assert world.markers.written == [("t", 0, TransactionMarker(1_001, 1, 0, True, 2))]
         assert await world.end(producer) == (0, 1_001, 1), "its answer was lost"
@@ -135,17 +137,93 @@ def test_partitions_added_together_wait_for_each_other() -> None:
         await asyncio.sleep(0.01)
         client = asyncio.create_task(world.add(producer, ("u", 0)))
         await asyncio.sleep(0.01)
-        assert client.done() and client.result() == [E.CONCURRENT_TRANSACTIONS], "a client asks again by itself"
+        assert not client.done()
         world.log.is_acknowledging = True
         world.log.acknowledge()
-        assert await asyncio.gather(*asking) == [[0]] * 4
-        assert {n for topic in world.state().partitions or () for n in topic.partition_ids} == {0, 1, 2, 3}
+        assert await asyncio.gather(*asking, client) == [[0]] * 5
+        added = {(topic.topic, n) for topic in world.state().partitions or () for n in topic.partition_ids}
+        assert added == {("t", 0), ("t", 1), ("t", 2), ("t", 3), ("u", 0)}
         world.log.is_acknowledging = False
-        stuck = [asyncio.create_task(world.claim(producer, ("u", number))) for number in range(2)]
+        stuck = [asyncio.create_task(world.claim(producer, ("u", number))) for number in (1, 2)]
         await asyncio.sleep(2)
         assert stuck[1].done() and stuck[1].result() == [E.CONCURRENT_TRANSACTIONS], "but not for ever"
         world.log.acknowledge()
         assert await stuck[0] == [0]
+        await world.coordinator.close()
+
+    virtual(main)
+
+
+def test_what_begins_the_next_transaction_waits_for_the_end_of_the_last_one() -> None:
+    async def main() -> None:
+        world = World()
+        producer = await world.begun()
+        for version in (3, 5, 3):
+            await world.add(producer, ("t", 0))
+            world.markers.gate.clear()
+            _, producer_id, epoch = await world.end(producer, version=version)
+            producer = producer if producer_id < 0 else (producer_id, epoch)
+            begin = world.add(producer, ("t", 1)) if version == 3 else world.claim(producer, ("t", 1))
+            beginning = asyncio.create_task(begin)
+            await asyncio.sleep(0.1)
+            assert not beginning.done() and world.state().status == S.PREPARE_COMMIT
+            assert (await world.end(producer, version=3))[0] == E.CONCURRENT_TRANSACTIONS, "an end never waits"
+            world.markers.gate.set()
+            assert await beginning == [0] and world.state().status == S.ONGOING
+        await world.coordinator.close()
+
+    virtual(main)
+
+
+def test_the_end_of_the_last_transaction_is_not_waited_for_for_long() -> None:
+    async def main() -> None:
+        world = World()
+        producer = await world.begun()
+        await world.add(producer, ("t", 0))
+        world.markers.gate.clear()
+        await world.end(producer, version=3)
+        begun_s = asyncio.get_running_loop().time()
+        answers = await asyncio.gather(world.add(producer, ("t", 0)), world.init(), world.add_offsets(producer))
+        assert answers == [[E.CONCURRENT_TRANSACTIONS], (E.CONCURRENT_TRANSACTIONS, -1, -1), E.CONCURRENT_TRANSACTIONS]
+        assert 0.2 < asyncio.get_running_loop().time() - begun_s < 0.3
+        world.markers.gate.set()
+        await world.coordinator.close()
+
+    virtual(main)
+
+
+def test_who_waits_for_an_end_goes_on_in_the_order_of_coming() -> None:
+    async def main() -> None:
+        world = World()
+        producer = await world.begun()
+        await world.add(producer, ("t", 0))
+        aborting = asyncio.create_task(world.init())
+        answers: list[tuple[int, int, int]] = []
+        for _ in range(20):  # one comes in each turn of the loop while the others go on
+            await asyncio.sleep(0.0002)
+            later = asyncio.create_task(world.init())
+            later.add_done_callback(lambda done: answers.append(done.result()))
+        first = await aborting
+        await asyncio.sleep(0.1)
+        assert first == (0, 1_001, 2) and answers == [(0, 1_001, epoch) for epoch in range(3, 23)]
+        await world.coordinator.close()
+
+    virtual(main)
+
+
+def test_a_shard_that_is_lost_keeps_nobody_waiting_for_an_end() -> None:
+    async def main() -> None:
+        world = World()
+        producer = await world.begun()
+        await world.add(producer, ("t", 0))
+        world.markers.gate.clear()
+        await world.end(producer, version=3)
+        waiting = [asyncio.create_task(world.add(producer, ("t", 0))) for _ in range(2)]
+        await asyncio.sleep(0.05)
+        world.coordinator.resign(0)
+        begun_s = asyncio.get_running_loop().time()
+        assert await asyncio.gather(*waiting) == [[E.NOT_COORDINATOR]] * 2
+        assert asyncio.get_running_loop().time() - begun_s < 0.01
         await world.coordinator.close()
 
     virtual(main)
