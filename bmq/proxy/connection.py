@@ -32,7 +32,7 @@ from bmq.protocol.errors import BmqError, MalformedMessage, UnsupportedVersion
 from bmq.protocol.frames import FrameSplitter, ReceiveBuffer
 from bmq.protocol.refusals import refused
 from bmq.protocol.request_context import Received, RequestContext
-from bmq.proxy.dispatch import HANDLERS, HOT_HANDLERS, EncodedBody, Handler
+from bmq.proxy.dispatch import AT_ONCE, HANDLERS, HOT_HANDLERS, EncodedBody, Handler
 from bmq.proxy.limits import ProxyLimits
 from bmq.proxy.services import Services
 from bmq.proxy.stall_watch import StallWatch
@@ -128,6 +128,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_reading_paused = False
         self._is_writing_paused = False
         self._is_flush_due = False
+        self._is_receiving = False
         self._is_turn_due = False
         self._is_stopping = False
         self._context: RequestContext | None = None
@@ -174,7 +175,11 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 self._frames = deque(frames)
                 self._received_s = self.active_at_s
+                self._is_receiving = True
                 self._begin_frames()
+                self._is_receiving = False
+                if self._is_flush_due:
+                    self._flush()
 
     def eof_received(self) -> bool:
         return False
@@ -324,6 +329,12 @@ class Connection(asyncio.BufferedProtocol):
             slot((unsupported_api_versions_response(header.correlation_id),))
             return
         context = self._context_of(header)
+        at_once = AT_ONCE.get(api_key)
+        if at_once is not None:
+            body = at_once(frame, header, context, self._listener.services, self._received_s)
+            if body is not None:
+                slot((encode_response_header(api_key, header.api_version, header.correlation_id), body))
+                return
         hot = HOT_HANDLERS.get(api_key)
         if hot is not None:
             hot(frame, header, context, self._listener.services, slot)
@@ -393,7 +404,8 @@ class Connection(asyncio.BufferedProtocol):
             self._slots.append(slot)
         if not self._is_flush_due and self._slots and self._slots[0].is_done:
             self._is_flush_due = True
-            self._loop.call_soon(self._flush)
+            if not self._is_receiving:  # else what was answered at once leaves at once, without a turn of the loop
+                self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
         self._is_flush_due = False

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from bmq.log.store import Buffer
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import RequestHeader
 from bmq.protocol.request_context import RequestContext
@@ -58,5 +59,22 @@ def handles_hot(api_key: ApiKey) -> Callable[[HotHandler], HotHandler]:
             raise ValueError(f"two handlers for {api_key.name}")
         HOT_HANDLERS[api_key] = handler
         return handler
+
+    return register
+
+
+AtOnce = Callable[[bytearray, RequestHeader, RequestContext, Services, float], Buffer | None]
+"""Answers in the same turn of the loop, without decoding the request: the response's body, in the request's version; None:
+the API's handler has to look. The last argument is when the request was received, in the loop's time."""
+
+AT_ONCE: Final[dict[ApiKey, AtOnce]] = {}
+
+
+def answers_at_once(api_key: ApiKey) -> Callable[[AtOnce], AtOnce]:
+    """Register what is tried before the API's handler."""
+
+    def register(at_once: AtOnce) -> AtOnce:
+        AT_ONCE[api_key] = at_once
+        return at_once
 
     return register

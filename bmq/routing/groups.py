@@ -10,9 +10,11 @@ from random import Random
 from typing import Any
 
 from bmq.coordinator.coordinator import GroupCoordinator
+from bmq.log.store import Buffer
 from bmq.metadata.image import OFFSETS_TOPIC_NAME, MetadataImage
 from bmq.peers.links import Links
 from bmq.protocol.apis import ApiKey
+from bmq.protocol.codec import RequestHeader
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.list_groups_request import ListGroupsRequest
 from bmq.protocol.messages.list_groups_response import ListGroupsResponse
@@ -45,6 +47,7 @@ class RoutedGroups(ShardRouting):
         super().__init__(
             OFFSETS_TOPIC_NAME, "group", node_id, local, links, image, controller, config, random=random, stalls=stalls
         )
+        self._groups = local
         self._turns: dict[tuple[str, str], _Turn] = {}
 
     async def handle(self, api_key: ApiKey, request: Any, context: RequestContext) -> Any:
@@ -57,6 +60,14 @@ class RoutedGroups(ShardRouting):
             case ApiKey.TXN_OFFSET_COMMIT:
                 return await self._commit(TransactionalCommit(request, context.api_version), context)
         return await self._perform(group_request(api_key, request, context.api_version), context)
+
+    def repeated_heartbeat(
+        self, frame: Buffer, header: RequestHeader, context: RequestContext, received_s: float
+    ) -> bytes | None:
+        """As the coordinator of this process says; None too where another's has to be asked, or the request is old."""
+        if self._groups is None or self._loop.time() - received_s > self._config.request_age_max_ms / 1000:
+            return None
+        return self._groups.repeated_heartbeat(frame, header, context, received_s)
 
     async def _commit(self, asked: Commit, context: RequestContext) -> Any:
         """A committer's commits go one after another: one that is tried again must not undo a later one."""
