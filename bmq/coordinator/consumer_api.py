@@ -14,6 +14,7 @@ from bmq.coordinator.consumer.heartbeat import Beat, check, heartbeat
 from bmq.coordinator.consumer.member import JOIN_EPOCH
 from bmq.coordinator.consumer.pace import HeartbeatPace, is_settled
 from bmq.coordinator.consumer.progress import Surroundings
+from bmq.coordinator.consumer.repeated import Said
 from bmq.coordinator.directory import ShardDirectory
 from bmq.coordinator.effects import Joining, join_error, sync_error
 from bmq.coordinator.group_draft import GroupDraft
@@ -24,6 +25,8 @@ from bmq.coordinator.topics import CurrentTopics, Topics, changes
 from bmq.coordinator.txn_offset_api import TxnOffsetApi
 from bmq.log.clock import Clock
 from bmq.log.transactions import TransactionVerifier
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.codec import RequestHeader, encode, leading_string
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
@@ -38,8 +41,10 @@ from bmq.protocol.messages.leave_group_response import MemberResponse
 from bmq.protocol.messages.sync_group_request import SyncGroupRequest
 from bmq.protocol.messages.sync_group_response import SyncGroupResponse
 from bmq.protocol.request_context import RequestContext
+from bmq.protocol.wire import Buffer
 
 T = TypeVar("T")
+_HEARTBEAT: Final = ApiKey.CONSUMER_GROUP_HEARTBEAT
 AUTHORIZED_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 """READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS (AclOperation's numbers): there are no ACLs to say less."""
 
@@ -114,18 +119,39 @@ class ConsumerApi(TxnOffsetApi):
             context.client_id or "",
             f"/{context.client_host}",
         )
+        groups = shard.consumer
 
         def decide(draft: Draft, around: Surroundings) -> ConsumerGroupHeartbeatResponse:
             answer = heartbeat(draft, beat, around)
-            is_member = answer.member_epoch > JOIN_EPOCH
-            if is_member and not is_settled(draft.existing, beat.member_id, around.terms, around.now):
+            if answer.member_epoch <= JOIN_EPOCH:
+                return answer  # it left
+            if not is_settled(draft.existing, beat.member_id, around.terms, around.now):
                 usual_ms = answer.heartbeat_interval_ms
                 answer.heartbeat_interval_ms = self._pace.interval_ms(usual_ms, around.now.loop_ms)
+            elif context.received is not None and not is_joining:
+                said = Said.in_frame(context.received.frame, context.client_host, context.api_version)
+                groups.remember(draft, said, encode("response", _HEARTBEAT, context.api_version, answer))
             return answer
 
-        answer = await refused_by_owner(shard, shard.consumer.decide(group_id, decide, may_overtake=True))
-        shard.consumer.resolve_if_due(group_id)
+        answer = await refused_by_owner(shard, groups.decide(group_id, decide, may_overtake=True))
+        groups.resolve_if_due(group_id)
         return answer
+
+    def repeated_heartbeat(
+        self, frame: Buffer, header: RequestHeader, context: RequestContext, received_s: float
+    ) -> bytes | None:
+        """The body of the answer to a ConsumerGroupHeartbeat that says what was said before, if that is right again.
+
+        None: `handle` has to look, which also refuses what was forwarded for another leader epoch of the shard.
+        """
+        group_id = leading_string(frame, header.body_position)
+        shard = None if group_id is None else self.directory.find(group_id)
+        if group_id is None or shard is None:
+            return None
+        if context.leader_epoch >= 0 and shard.state_log.log.leader_epoch != context.leader_epoch:
+            return None
+        said = Said.in_frame(frame, context.client_host, header.api_version)
+        return shard.consumer.repeat(group_id, said)
 
     async def _shard_for_heartbeat(self, group_id: str, *, is_joining: bool) -> GroupShard:
         """Raises KafkaError."""

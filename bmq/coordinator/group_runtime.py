@@ -188,6 +188,9 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
     def _decided_on(self, draft: D, volatile: M) -> None:
         """A decision was taken, and the next one depends on it beyond its records."""
 
+    def _changed(self, group_id: str) -> None:
+        """A record of the group was replayed."""
+
     # ---------------------------------------------------------------- life
 
     def begin(self) -> None:
@@ -410,6 +413,7 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
                 return  # of a group that is gone
             group = self.groups[key.group] = self._new_group(key.group)
         group.apply(key, value)
+        self._changed(key.group)
         match key, value:
             case EpochKey(), None:
                 self.drop(key.group)

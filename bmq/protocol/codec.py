@@ -24,6 +24,8 @@ RESPONSE_ELEMENTS_MAX: Final = 10_000_000
 
 _HEADER_V1: Final = struct.Struct(">hhih")
 _INT32: Final = struct.Struct(">i")
+_CORRELATION_END: Final = 8
+_ONE_BYTE_VARINT_MAX: Final = 127
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,11 @@ def parse_request_header(frame: Buffer) -> RequestHeader:
     if is_flexible(api_key, api_version):
         position = _after_header_tags(frame, position)
     return RequestHeader(api_key, api_version, correlation_id, client_id, position)
+
+
+def after_correlation_id(frame: Buffer) -> bytes:
+    """What a request frame says behind API, version and correlation id: the client's id and the message."""
+    return bytes(frame[_CORRELATION_END:])
 
 
 def is_flexible(api_key: int, api_version: int) -> bool:
@@ -126,6 +133,18 @@ def decode_response(api_key: int, api_version: int, frame: Buffer) -> tuple[int,
         position = _after_header_tags(frame, position)
     message = decode("response", api_key, api_version, frame, position, RESPONSE_ELEMENTS_MAX)
     return _INT32.unpack_from(frame)[0], message
+
+
+def leading_string(data: Buffer, position: int) -> str | None:
+    """The compact string at `position`, where a flexible message begins with one; None: there is none that is short."""
+    length = data[position] - 1 if position < len(data) else -1
+    begin, end = position + 1, position + 1 + length
+    if not 0 < length < _ONE_BYTE_VARINT_MAX or end > len(data):
+        return None
+    try:
+        return str(data[begin:end], "utf-8")
+    except UnicodeDecodeError:
+        return None
 
 
 def unsupported_api_versions_response(correlation_id: int) -> bytes:

@@ -131,6 +131,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_reading_paused = False
         self._is_writing_paused = False
         self._is_flush_due = False
+        self._is_receiving = False
         self._is_turn_due = False
         self._is_stopping = False
         self._context: RequestContext | None = None
@@ -177,7 +178,11 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 self._frames = deque(frames)
                 self._received_s = self.active_at_s
+                self._is_receiving = True
                 self._begin_frames()
+                self._is_receiving = False
+                if self._is_flush_due:
+                    self._flush()
 
     def eof_received(self) -> bool:
         return False
@@ -414,7 +419,8 @@ class Connection(asyncio.BufferedProtocol):
             self._slots.append(slot)
         if not self._is_flush_due and self._slots and self._slots[0].is_done:
             self._is_flush_due = True
-            self._loop.call_soon(self._flush)
+            if not self._is_receiving:  # else what was answered at once leaves at once, without a turn of the loop
+                self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
         self._is_flush_due = False

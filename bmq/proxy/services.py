@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from bmq.log.clock import Clock
 from bmq.log.partition_log import TopicPartition
 from bmq.log.refused_sequences import RefusedSequences
-from bmq.log.store import SegmentStore
+from bmq.log.store import Buffer, SegmentStore
 from bmq.log.transactions import TransactionMarker
 from bmq.metadata.image import MetadataImage, Node
 from bmq.protocol.apis import ApiKey
@@ -64,6 +64,11 @@ class Groups(RequestHandler, Protocol):
         `done` is called once the offsets are durable, or are not to be, perhaps before this returns: with NONE or an error
         of its partitions, and the answer's body.
         """
+
+    def repeated_heartbeat(
+        self, frame: Buffer, header: RequestHeader, context: RequestContext, received_s: float
+    ) -> bytes | None:
+        """The body of the answer to a ConsumerGroupHeartbeat that says what was said before; None: `handle` has to look."""
 
 
 class Transactions(RequestHandler, Protocol):

@@ -14,10 +14,11 @@ import structlog
 
 from bmq.coordinator.commit_run import CommitDone
 from bmq.coordinator.coordinator import GroupCoordinator
+from bmq.log.store import Buffer
 from bmq.metadata.image import OFFSETS_TOPIC_NAME, MetadataImage
 from bmq.peers.links import Links
 from bmq.protocol.apis import ApiKey
-from bmq.protocol.codec import encode
+from bmq.protocol.codec import RequestHeader, encode
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.hot_commit import PlainCommit
 from bmq.protocol.messages.list_groups_request import ListGroupsRequest
@@ -68,6 +69,14 @@ class RoutedGroups(ShardRouting):
             case ApiKey.TXN_OFFSET_COMMIT:
                 return await self._commit(TransactionalCommit(request, context.api_version), context)
         return await self._perform(group_request(api_key, request, context.api_version), context)
+
+    def repeated_heartbeat(
+        self, frame: Buffer, header: RequestHeader, context: RequestContext, received_s: float
+    ) -> bytes | None:
+        """As the coordinator of this process says; None too where another's has to be asked, or the request is old."""
+        if self._own is None or self._loop.time() - received_s > self._config.request_age_max_ms / 1000:
+            return None
+        return self._own.repeated_heartbeat(frame, header, context, received_s)
 
     async def _commit(self, asked: Commit, context: RequestContext) -> Any:
         """A committer's commits go one after another: one that is tried again must not undo a later one."""

@@ -16,6 +16,7 @@ from bmq.coordinator.consumer.draft import Draft
 from bmq.coordinator.consumer.member import MemberState
 from bmq.coordinator.consumer.patterns import Matches, compiled
 from bmq.coordinator.consumer.progress import Surroundings
+from bmq.coordinator.consumer.repeated import RepeatedHeartbeats, Said
 from bmq.coordinator.consumer.resolution import ResolutionTimes, is_due, resolve
 from bmq.coordinator.effects import Moment
 from bmq.coordinator.group import Group
@@ -37,6 +38,7 @@ class _Volatile(Volatile):
 
     times: ResolutionTimes = field(default_factory=ResolutionTimes)
     is_resolving: bool = False
+    repeated: RepeatedHeartbeats = field(default_factory=RepeatedHeartbeats)
 
 
 class ConsumerGroups(GroupRuntime[ConsumerGroup, Draft, Surroundings, _Volatile]):
@@ -84,6 +86,34 @@ class ConsumerGroups(GroupRuntime[ConsumerGroup, Draft, Surroundings, _Volatile]
 
     def _expire_due(self, draft: Draft, due: Due, around: Surroundings) -> bool:
         return expire(draft, due, around)
+
+    # ---------------------------------------------------------------- heartbeats that say nothing new
+
+    def remember(self, draft: Draft, said: Said, body: bytes) -> None:
+        """A heartbeat of a settled group is being answered with `body`; nothing, if something was or is to be written."""
+        group = draft.existing
+        if self.groups.get(group.group_id) is group:
+            volatile = self._volatile_of(group.group_id)
+            configs = self._image().group_configs
+            volatile.repeated.remember(said, body, tuple(draft.timers), configs, len(group.members))
+
+    def repeat(self, group_id: str, said: Said) -> bytes | None:
+        """The same answer as before, and the same timers, if nothing has changed; None: `decide` has to."""
+        volatile = self._volatile.get(group_id)
+        if volatile is None or volatile.changes != volatile.looked:
+            return None
+        found = volatile.repeated.find(said, self._image().group_configs)
+        if found is None:
+            return None
+        body, timers = found
+        self._obey(group_id, timers, self._loop.time() * 1000)
+        self.resolve_if_due(group_id)
+        return body
+
+    def _changed(self, group_id: str) -> None:
+        volatile = self._volatile.get(group_id)
+        if volatile is not None:
+            volatile.repeated.forget()
 
     # ---------------------------------------------------------------- topics
 

@@ -38,6 +38,7 @@ from bmq.protocol.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequestTopic,
 )
 from bmq.protocol.record_batch import BatchHeader
+from bmq.protocol.request_context import Received
 from tests.fakes.clock import FakeClock
 from tests.fakes.partition_log import FakePartitionLog
 from tests.unit.coordinator.group_bench import subscription
@@ -50,6 +51,7 @@ class FakeContext:
     api_version: int = 9
     client_id: str | None = "client"
     client_host: str = "127.0.0.1"
+    received: Received | None = None
 
 
 @dataclass(frozen=True)

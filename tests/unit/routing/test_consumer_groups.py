@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from bmq.protocol.apis import ApiKey
+from bmq.protocol.codec import decode, encode_request, parse_request_header
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from bmq.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from bmq.protocol.messages.delete_groups_request import DeleteGroupsRequest
+from bmq.protocol.request_context import Received
 from tests.unit.routing.group_cluster import GroupClient, GroupCluster, asking, virtual
 from tests.unit.routing.test_groups import lose_the_answer_after
 
@@ -48,6 +51,24 @@ def test_a_group_is_the_same_at_every_proxy() -> None:
             other = GroupClient(node.groups)
             assert (await beat(other, group_id, "A", 2)).error_code == 0
             assert (await beat(other, group_id, "B", 2)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+    told(story)
+
+
+@pytest.mark.parametrize(("owner", "age_s", "is_known"), [(1, 0, True), (1, 11, False), (2, 0, False)])
+def test_a_repeated_heartbeat_is_answered_where_its_coordinator_is(owner: int, age_s: float, is_known: bool) -> None:
+    async def story(cluster: GroupCluster, client: GroupClient) -> None:
+        group_id = cluster.group_at(owner)
+        await beat(client, group_id, "A", 0)
+        cluster.clock.advance(60_000)  # it is settled
+        request = ConsumerGroupHeartbeatRequest(group_id=group_id, member_id="A", member_epoch=2, topic_partitions=None)
+        frame = bytearray(encode_request(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, 7, "client", request))
+        context = replace(asking(1), received=Received(frame, request))
+        answer = await client.groups.handle(ApiKey.CONSUMER_GROUP_HEARTBEAT, request, context)
+        received_s = asyncio.get_running_loop().time() - age_s
+        body = client.groups.repeated_heartbeat(frame, parse_request_header(frame), context, received_s)
+        assert (body is not None) == is_known
+        assert body is None or decode("response", ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, body) == answer
 
     told(story)
 

@@ -479,9 +479,12 @@ async def test_no_more_groups_than_a_shard_may_have() -> None:
 
 async def test_what_is_set_for_a_group_counts_within_bounds(cluster: Cluster) -> None:
     cluster.topics.group_configs["g"] = {"consumer.heartbeat.interval.ms": "7000", "consumer.session.timeout.ms": "1"}
-    assert (await join(cluster, "A")).heartbeat_interval_ms == 7_000
+    for group_id in ("g", "h"):
+        await join(cluster, "A", group_id=group_id)
+    cluster.clock.advance(7_000)  # they are settled
+    assert (await beat(cluster, "A", 2)).heartbeat_interval_ms == 7_000
     assert CONFIG.consumer.terms(cluster.topics.group_configs["g"]).session_timeout_ms == 45_000
-    assert (await join(cluster, "A", group_id="h")).heartbeat_interval_ms == 5_000
+    assert (await beat(cluster, "A", 2, group_id="h")).heartbeat_interval_ms == 5_000
 
 
 # ---------------------------------------------------------------- offsets

@@ -1,0 +1,145 @@
+"""Heartbeats that say nothing new: answered from bytes, as long as the group would be told the same."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from bmq.coordinator.consumer.repeated import REMEMBERED_PER_MEMBER_MAX, SAID_BYTES_MAX, RepeatedHeartbeats, Said
+from bmq.coordinator.member_timers import TimerKind
+from bmq.coordinator.topics import TopicChanges
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.codec import decode, decode_request, encode_request, parse_request_header
+from bmq.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+from bmq.protocol.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
+from bmq.protocol.request_context import Received, RequestContext
+from tests.unit.coordinator.cluster import Cluster
+from tests.unit.coordinator.consumer.test_consumer_api import CONFIG, group_of, join, settled, shard_of
+
+pytestmark = pytest.mark.unit
+
+HEARTBEAT = ApiKey.CONSUMER_GROUP_HEARTBEAT
+VERSION = 1
+HOST = "127.0.0.1"
+INTERVAL_MS = CONFIG.consumer.heartbeat_interval_ms
+
+
+def frame_of(member_id: str, epoch: int, correlation_id: int = 7, client_id: str = "client") -> bytearray:
+    request = ConsumerGroupHeartbeatRequest(
+        group_id="g", member_id=member_id, member_epoch=epoch, topic_partitions=None
+    )
+    return bytearray(encode_request(HEARTBEAT, VERSION, correlation_id, client_id, request))
+
+
+class Wire:
+    """A client's frames, first tried as repeated ones."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def again(self, frame: bytearray, *, host: str = HOST, leader_epoch: int = -1) -> bytes | None:
+        header = parse_request_header(frame)
+        context = RequestContext(header.api_version, header.client_id, host, leader_epoch=leader_epoch)
+        return self.cluster.coordinator.repeated_heartbeat(frame, header, context, 0.0)
+
+    async def ask(self, frame: bytearray, *, host: str = HOST) -> ConsumerGroupHeartbeatResponse:
+        header = parse_request_header(frame)
+        request = decode_request(header, frame)
+        context = RequestContext(header.api_version, header.client_id, host, received=Received(frame, request))
+        return await self.cluster.coordinator.consumer_group_heartbeat(request, context)
+
+    def epoch_of(self, member_id: str) -> int:
+        return group_of(self.cluster).members[member_id].epoch
+
+
+@pytest.fixture
+async def wire() -> AsyncIterator[Wire]:
+    """A and B share the group, and it has been settled for a while."""
+    cluster = Cluster(CONFIG, shard_count=1)
+    await settled(cluster, "A", "B")
+    cluster.clock.advance(INTERVAL_MS)
+    yield Wire(cluster)
+    await cluster.coordinator.close()
+
+
+async def remembered(wire: Wire, member_id: str) -> bytearray:
+    """A heartbeat that is known by now."""
+    frame = frame_of(member_id, wire.epoch_of(member_id))
+    assert wire.again(frame) is None
+    assert (await wire.ask(frame)).error_code == 0
+    assert wire.again(frame) is not None
+    return frame
+
+
+async def test_the_same_heartbeat_has_the_same_answer(wire: Wire) -> None:
+    frame = await remembered(wire, "A")
+    body = wire.again(frame_of("A", wire.epoch_of("A"), correlation_id=99))
+    assert body is not None
+    assert decode("response", HEARTBEAT, VERSION, body) == await wire.ask(frame)
+
+
+async def test_only_what_the_same_client_said_is_known(wire: Wire) -> None:
+    frame = await remembered(wire, "A")
+    epoch = wire.epoch_of("A")
+    assert wire.again(frame, host="127.0.0.2") is None
+    assert wire.again(frame_of("A", epoch, client_id="other")) is None
+    assert wire.again(frame_of("A", epoch - 1)) is None
+    assert wire.again(frame_of("B", epoch)) is None
+    assert wire.again(frame, leader_epoch=0) is not None
+    assert wire.again(frame, leader_epoch=1) is None
+
+
+async def test_a_record_of_the_group_is_news(wire: Wire) -> None:
+    frame, other = await remembered(wire, "A"), await remembered(wire, "B")
+    await join(wire.cluster, "C")
+    assert wire.again(frame) is None and wire.again(other) is None
+    answer = await wire.ask(frame)
+    assert answer.heartbeat_interval_ms < INTERVAL_MS
+    assert wire.again(frame) is None  # the group is not settled: what A is told depends on the time
+
+
+async def test_a_change_of_topics_or_of_what_is_set_for_groups_is_news(wire: Wire) -> None:
+    frame = await remembered(wire, "A")
+    shard_of(wire.cluster).topics_changed(TopicChanges(frozenset({"t"}), frozenset()))
+    assert wire.again(frame) is None
+    await wire.ask(frame)
+    assert wire.again(frame) is not None
+    wire.cluster.clock.advance(1_000)
+    wire.cluster.topics.group_configs = {"g": {"consumer.heartbeat.interval.ms": "6000"}}
+    assert wire.again(frame) is None
+    assert (await wire.ask(frame)).heartbeat_interval_ms == 6_000
+
+
+async def test_a_shard_that_is_lost_answers_nothing_more(wire: Wire) -> None:
+    frame = await remembered(wire, "A")
+    wire.cluster.coordinator.resign(0)
+    assert wire.again(frame) is None
+
+
+async def test_the_session_begins_anew(wire: Wire) -> None:
+    frame = await remembered(wire, "A")
+    volatile = shard_of(wire.cluster).consumer._volatile["g"]
+    session = ("A", TimerKind.SESSION)
+    del volatile.timers._deadlines[session]
+    assert wire.again(frame) is not None
+    assert session in volatile.timers._deadlines
+
+
+@pytest.mark.parametrize("cut", [8, 15, 20, 30])
+async def test_a_frame_that_is_cut_short_is_not_known(wire: Wire, cut: int) -> None:
+    frame = await remembered(wire, "A")
+    header = parse_request_header(frame)
+    context = RequestContext(VERSION, header.client_id, HOST)
+    assert wire.cluster.coordinator.repeated_heartbeat(frame[:cut], header, context, 0.0) is None
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    repeated = RepeatedHeartbeats()
+    for number in range(1_000):
+        repeated.remember(Said(HOST, 1, b"%d" % number), b"", (), {}, 2)
+        assert len(repeated._answered) <= REMEMBERED_PER_MEMBER_MAX * 2
+    long = Said(HOST, 1, bytes(SAID_BYTES_MAX + 1))
+    configs: dict[str, dict[str, str]] = {}
+    repeated.remember(long, b"", (), configs, 2)
+    assert repeated.find(long, configs) is None
