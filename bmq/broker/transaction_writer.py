@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Coroutine, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 import structlog
 
 from bmq.broker.acknowledgement import PendingBatch
-from bmq.broker.reading import LogReader
 from bmq.broker.transaction_guard import (
     Guard,
     HeldBatch,
@@ -25,7 +24,8 @@ from bmq.broker.transaction_guard import (
     overtaken,
     refusal_of,
 )
-from bmq.log.partition_log import AppendDone, AppendResult, TopicPartition
+from bmq.broker.unwritten_batches import UnwrittenBatches
+from bmq.log.partition_log import AppendDone, AppendResult
 from bmq.log.store import FencedWriter, StoreError
 from bmq.log.transactions import ActiveProducer, TransactionClaim, TransactionMarker
 from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
@@ -38,38 +38,19 @@ _NO_SEQUENCE: Final = -1
 _log = structlog.get_logger("bmq.broker")
 
 
-class TransactionWriter(LogReader):
+class TransactionWriter(UnwrittenBatches):
     """Base of PartitionRuntime, which has the attributes named here."""
 
     topic_name: str
-    topic_partition: TopicPartition
-    _loop: asyncio.AbstractEventLoop
     _guards: TransactionGuards
-
-    @abstractmethod
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]: ...
 
     @abstractmethod
     def _closed_code(self) -> ErrorCode:
         """Why nothing is taken now; NONE when something may be."""
 
     @abstractmethod
-    def _check(self, batch: PendingBatch) -> bool:
-        """Whether the batch may be placed now; else it was answered. Raises BmqError."""
-
-    @abstractmethod
-    def _refuse_for(self, error: Exception, records: memoryview, done: AppendDone) -> None: ...
-
-    @abstractmethod
     def _append_internal(self, batches: list[PendingBatch], size_bytes: int, done: AppendDone) -> None:
         """Give checked batches their offsets, if there is room for their bytes; else they are refused."""
-
-    @abstractmethod
-    def _refuse_for_want_of_replicas(self, records: memoryview, done: AppendDone) -> None: ...
-
-    @abstractmethod
-    def _is_short(self) -> bool:
-        """Whether the open segment lies on too few nodes for acks=all."""
 
     # --- batches that wait
 

@@ -8,13 +8,12 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from tests.e2e.conftest import TopicMaker, unique_name
 from tests.support.java import compile_program, program_command
 from tests.support.processes import ManagedProcess, eventually, free_port
 from tests.support.servers import Server
+from tests.support.topic_contents import values_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
@@ -23,34 +22,8 @@ COUNT = 6_000
 
 
 def numbers_in(server: Server, topic: str) -> list[int]:
-    """What read_committed sees up to the last stable offset of now, in order."""
-    admin = AdminClient({"bootstrap.servers": server.bootstrap})
-    wanted = {TopicPartition(topic, 0): OffsetSpec.latest()}
-    asked = admin.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED)
-    end_offset = next(iter(asked.values())).result(timeout=20).offset
-    consumer = Consumer(
-        {
-            "bootstrap.servers": server.bootstrap,
-            "group.id": unique_name("reader"),
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed",
-        }
-    )
-    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-    numbers: list[int] = []
-    is_over = end_offset == 0
-    while not is_over:
-        for message in consumer.consume(1_000, timeout=0.5):
-            value = message.value()
-            if message.error() is None and isinstance(value, bytes):
-                numbers.append(int(value))
-                # The last one is a marker, which no client is shown.
-                is_over = is_over or (message.offset() or 0) >= end_offset - 2
-            else:
-                is_over = True
-    consumer.close()
-    return numbers
+    """What is committed by now, in order."""
+    return [int(value) for value in values_of(server.bootstrap, topic)[0]]
 
 
 def worker_settings(server: Server, group: str, port: int) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.e2e.conftest import TopicMaker, create_topic, unique_name
+from tests.support import group_members
+from tests.support.group_members import CLASSIC, CONSUMER, Member, closed_at_the_end, read, shared_by
 from tests.support.java import CONSOLE_CONSUMER, CONSUMER_GROUPS, java_command, run_tool
 from tests.support.processes import ManagedProcess, eventually
 from tests.support.servers import Server
@@ -20,88 +20,21 @@ from tests.support.servers import Server
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
 PARTITIONS = 6
+RECORDS = 300
 GROUPS = "org.apache.kafka.tools.GroupsCommand"
 VERIFIABLE_CONSUMER = "org.apache.kafka.tools.VerifiableConsumer"
 
 
-class Member:
-    """A member of a group under the consumer protocol, or under the classic one when asked."""
-
-    def __init__(self, server: Server, subscription: str, group: str, **config: object) -> None:
-        self.values: list[bytes] = []
-        protocol = {"group.protocol": "consumer"}
-        if config.pop("is_classic", False):
-            protocol = {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 300}
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": server.bootstrap,
-                "group.id": group,
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": False,
-                "topic.metadata.refresh.interval.ms": 1_000,
-                **protocol,
-                **config,
-            }
-        )
-        self._consumer.subscribe([subscription])
-
-    def poll(self) -> None:
-        for message in self._consumer.consume(100, timeout=0.05):
-            error = message.error()
-            assert error is None, error
-            value = message.value()
-            assert isinstance(value, bytes)
-            self.values.append(value)
-
-    @property
-    def partitions(self) -> set[tuple[str, int]]:
-        return {(assigned.topic, assigned.partition) for assigned in self._consumer.assignment()}
-
-    def commit(self) -> None:
-        try:
-            self._consumer.commit(asynchronous=False)
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError._NO_OFFSET:
-                raise
-
-    def close(self) -> None:
-        self._consumer.close()
+def join(server: Server, subscription: str, group: str, *, is_classic: bool = False, **config: object) -> Member:
+    return Member(server.bootstrap, subscription, group, {**(CLASSIC if is_classic else CONSUMER), **config})
 
 
-def fill(server: Server, topic: str, prefix: str, count: int = 300) -> Counter[bytes]:
-    producer = Producer({"bootstrap.servers": server.bootstrap})
-    values = [f"{prefix}-{number}".encode() for number in range(count)]
-    for number, value in enumerate(values):
-        producer.produce(topic, value, partition=number % PARTITIONS)
-    assert producer.flush(20) == 0
-    return Counter(values)
+def fill(server: Server, topic: str, prefix: str) -> Counter[bytes]:
+    return group_members.fill(server.bootstrap, topic, PARTITIONS, prefix, RECORDS)
 
 
-def shared_by(members: list[Member], count: int = PARTITIONS) -> bool:
-    """Whether all partitions are assigned, each once, and every member has some."""
-    for member in members:
-        member.poll()
-    owned = [member.partitions for member in members]
-    return sum(map(len, owned)) == count and len(set.union(*owned)) == count and all(owned)
-
-
-def read(members: list[Member], count: int) -> Counter[bytes]:
-    def enough() -> bool:
-        for member in members:
-            member.poll()
-        return sum(len(member.values) for member in members) >= count
-
-    eventually(enough, 30, f"{count} records", interval_s=0)
-    return Counter(value for member in members for value in member.values)
-
-
-@contextmanager
-def closed_at_the_end(members: list[Member]) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        for member in members:
-            member.close()
+def balanced(members: list[Member]) -> bool:
+    return shared_by(members, PARTITIONS)
 
 
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
@@ -110,19 +43,19 @@ def test_members_come_and_go(server: Server, make_topic: TopicMaker, assignor: s
     produced = fill(server, topic, "first")
     members: list[Member] = []
     with closed_at_the_end(members):
-        members.append(Member(server, topic, group, **{"group.remote.assignor": assignor}))
-        assert read(members, 300) == produced
+        members.append(join(server, topic, group, **{"group.remote.assignor": assignor}))
+        assert read(members, RECORDS) == produced
         members[0].commit()
         for count in (2, 3):
-            members.append(Member(server, topic, group, **{"group.remote.assignor": assignor}))
-            eventually(lambda: shared_by(members), 40, f"{count} members share the partitions")
+            members.append(join(server, topic, group, **{"group.remote.assignor": assignor}))
+            eventually(lambda: balanced(members), 40, f"{count} members share the partitions")
             assert sorted(len(member.partitions) for member in members) == [PARTITIONS // count] * count
         produced += fill(server, topic, "second")
-        assert read(members, 600) == produced, "a record was lost or came twice"
+        assert read(members, 2 * RECORDS) == produced, "a record was lost or came twice"
         for member in members:
             member.commit()
         members.pop().close()
-        eventually(lambda: shared_by(members), 40, "the partitions of who left are given to the others")
+        eventually(lambda: balanced(members), 40, "the partitions of who left are given to the others")
     offsets = Consumer({"bootstrap.servers": server.bootstrap, "group.id": group}).committed(
         [TopicPartition(topic, number) for number in range(PARTITIONS)], timeout=20
     )
@@ -132,7 +65,7 @@ def test_members_come_and_go(server: Server, make_topic: TopicMaker, assignor: s
 def test_a_pattern_finds_topics_made_later(server: Server) -> None:
     prefix, group = unique_name("pattern"), unique_name("consumers")
     create_topic(server, f"{prefix}-1", partitions=2)
-    members = [Member(server, f"^{prefix}-.*", group)]
+    members = [join(server, f"^{prefix}-.*", group)]
     with closed_at_the_end(members):
         eventually(lambda: shared_by(members, 2), 40, "the first topic is assigned")
         create_topic(server, f"{prefix}-2", partitions=3)
@@ -141,13 +74,13 @@ def test_a_pattern_finds_topics_made_later(server: Server) -> None:
 
 def test_a_static_member_that_returns_gets_its_partitions_back(server: Server, make_topic: TopicMaker) -> None:
     topic, group = make_topic(partitions=PARTITIONS), unique_name("consumers")
-    members = [Member(server, topic, group, **{"group.instance.id": f"instance-{number}"}) for number in range(2)]
+    members = [join(server, topic, group, **{"group.instance.id": f"instance-{number}"}) for number in range(2)]
     with closed_at_the_end(members):
-        eventually(lambda: shared_by(members), 40, "two static members share the partitions")
+        eventually(lambda: balanced(members), 40, "two static members share the partitions")
         before, others = members[0].partitions, members[1].partitions
         members[0].close()
-        members[0] = Member(server, topic, group, **{"group.instance.id": "instance-0"})
-        eventually(lambda: shared_by(members), 40, "it is back")
+        members[0] = join(server, topic, group, **{"group.instance.id": "instance-0"})
+        eventually(lambda: balanced(members), 40, "it is back")
         assert members[0].partitions == before
         assert members[1].partitions == others
 
@@ -155,19 +88,19 @@ def test_a_static_member_that_returns_gets_its_partitions_back(server: Server, m
 def test_a_group_moves_to_the_consumer_protocol_and_back(server: Server, make_topic: TopicMaker) -> None:
     topic, group = make_topic(partitions=PARTITIONS), unique_name("migrating")
     produced = fill(server, topic, "classic")
-    members = [Member(server, topic, group, is_classic=True)]
+    members = [join(server, topic, group, is_classic=True)]
     with closed_at_the_end(members):
-        assert read(members, 300) == produced
+        assert read(members, RECORDS) == produced
         members[0].commit()
-        members.append(Member(server, topic, group))
-        eventually(lambda: shared_by(members), 60, "a classic and a new member share the partitions")
+        members.append(join(server, topic, group))
+        eventually(lambda: balanced(members), 60, "a classic and a new member share the partitions")
         assert _type_of(server, group) == "Consumer"
         produced += fill(server, topic, "both")
-        assert read(members, 600) == produced
+        assert read(members, 2 * RECORDS) == produced
         for member in members:
             member.commit()
         members.pop().close()
-        eventually(lambda: shared_by(members), 60, "the classic member has all again")
+        eventually(lambda: balanced(members), 60, "the classic member has all again")
         assert _type_of(server, group) == "Classic"
 
 
@@ -217,10 +150,10 @@ def _groups(server: Server, *arguments: str):  # type: ignore[no-untyped-def]
 
 def test_admin_clients_see_and_delete_it(server: Server, make_topic: TopicMaker) -> None:
     topic, group = make_topic(partitions=PARTITIONS), unique_name("consumers")
-    members = [Member(server, topic, group)]
+    members = [join(server, topic, group)]
     admin = AdminClient({"bootstrap.servers": server.bootstrap})
     with closed_at_the_end(members):
-        eventually(lambda: shared_by(members), 40, "one member has all partitions")
+        eventually(lambda: balanced(members), 40, "one member has all partitions")
         described = admin.describe_consumer_groups([group])[group].result(timeout=20)
         assert described.state.name == "STABLE"
         assert len(described.members) == 1

@@ -9,12 +9,13 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 
 from tests.e2e.conftest import TopicMaker, unique_name
 from tests.support.processes import ManagedProcess, eventually
 from tests.support.servers import Server
+from tests.support.topic_contents import values_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
@@ -42,35 +43,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def copied(server: Server, topic: str) -> dict[int, list[bytes]]:
-    """What read_committed sees of each partition, up to the last stable offsets of now."""
-    admin = AdminClient({"bootstrap.servers": server.bootstrap})
-    wanted = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(PARTITIONS)}
-    asked = admin.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED)
-    left = {partition.partition: future.result(timeout=20).offset for partition, future in asked.items()}
-    left = {partition: end_offset for partition, end_offset in left.items() if end_offset}
-    consumer = Consumer(
-        {
-            "bootstrap.servers": server.bootstrap,
-            "group.id": unique_name("reader"),
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed",
-        }
-    )
-    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in left])
-    values: dict[int, list[bytes]] = defaultdict(list)
-    while left:
-        for message in consumer.consume(1_000, timeout=0.5):
-            partition, value = message.partition() or 0, message.value()
-            if message.error() is None and isinstance(value, bytes):
-                values[partition].append(value)
-                # The last one is a marker, which no client is shown.
-                if (message.offset() or 0) >= left.get(partition, 0) - 2:
-                    left.pop(partition, None)
-            else:
-                left.pop(partition, None)
-    consumer.close()
-    return values
+    return values_of(server.bootstrap, topic, PARTITIONS)
 
 
 def has_leaders(server: Server, topic: str) -> bool:

@@ -5,86 +5,30 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from tests.e2e.conftest import TopicMaker, unique_name
+from tests.support import group_members
+from tests.support.group_members import CLASSIC, Member, read, shared_by
 from tests.support.processes import eventually
 from tests.support.servers import Server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
 PARTITIONS = 6
+RECORDS = 600
 
 
-class Member:
-    """A group member that remembers what it saw and how often its partitions were taken away."""
-
-    def __init__(self, server: Server, topic: str, group: str, **config: object) -> None:
-        self.values: list[bytes] = []
-        self.revocations = 0
-        self.revoked_partitions = 0
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": server.bootstrap,
-                "group.id": group,
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": False,
-                "session.timeout.ms": 10_000,
-                "heartbeat.interval.ms": 300,
-                **config,
-            }
-        )
-        self._consumer.subscribe([topic], on_revoke=self._revoked)
-
-    def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self.revocations += 1
-        self.revoked_partitions += len(partitions)
-
-    def poll(self) -> None:
-        for message in self._consumer.consume(100, timeout=0.05):
-            assert message.error() is None, message.error()
-            self.values.append(message.value())
-
-    @property
-    def partitions(self) -> set[int]:
-        return {assigned.partition for assigned in self._consumer.assignment()}
-
-    def commit(self) -> None:
-        try:
-            self._consumer.commit(asynchronous=False)
-        except KafkaException as error:
-            # A member that read nothing since it got its partitions has nothing to commit.
-            if error.args[0].code() != KafkaError._NO_OFFSET:
-                raise
-
-    def close(self) -> None:
-        self._consumer.close()
+def join(server: Server, topic: str, group: str, **config: object) -> Member:
+    return Member(server.bootstrap, topic, group, {**CLASSIC, **config})
 
 
-def fill(server: Server, topic: str, prefix: str, count: int = 600) -> Counter[bytes]:
-    producer = Producer({"bootstrap.servers": server.bootstrap})
-    values = [f"{prefix}-{number}".encode() for number in range(count)]
-    for number, value in enumerate(values):
-        producer.produce(topic, value, partition=number % PARTITIONS)
-    assert producer.flush(20) == 0
-    return Counter(values)
+def fill(server: Server, topic: str, prefix: str) -> Counter[bytes]:
+    return group_members.fill(server.bootstrap, topic, PARTITIONS, prefix, RECORDS)
 
 
 def balanced(members: list[Member]) -> bool:
-    for member in members:
-        member.poll()
-    owned = [member.partitions for member in members]
-    return sum(map(len, owned)) == PARTITIONS and set.union(*owned) == set(range(PARTITIONS)) and all(owned)
-
-
-def read(members: list[Member], count: int) -> Counter[bytes]:
-    def enough() -> bool:
-        for member in members:
-            member.poll()
-        return sum(len(member.values) for member in members) >= count
-
-    eventually(enough, 30, f"{count} records", interval_s=0)
-    return Counter(value for member in members for value in member.values)
+    return shared_by(members, PARTITIONS)
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
@@ -92,17 +36,17 @@ def test_members_come_and_go(server: Server, make_topic: TopicMaker, strategy: s
     topic, group = make_topic(partitions=PARTITIONS), unique_name("group")
     config = {"partition.assignment.strategy": strategy}
     produced = fill(server, topic, "first")
-    members = [Member(server, topic, group, **config)]
+    members = [join(server, topic, group, **config)]
     eventually(lambda: balanced(members), 30, "one member has all partitions")
-    assert read(members, 600) == produced
+    assert read(members, RECORDS) == produced
     members[0].commit()
 
     for count in (2, 3):
-        members.append(Member(server, topic, group, **config))
+        members.append(join(server, topic, group, **config))
         eventually(lambda: balanced(members), 40, f"{count} members share the partitions")
         assert sorted(len(member.partitions) for member in members) == [PARTITIONS // count] * count
     produced += fill(server, topic, "second")
-    assert read(members, 1200) == produced, "a record was lost or came twice"
+    assert read(members, 2 * RECORDS) == produced, "a record was lost or came twice"
     for member in members:
         member.commit()
 
@@ -114,7 +58,7 @@ def test_members_come_and_go(server: Server, make_topic: TopicMaker, strategy: s
     eventually(lambda: balanced(members), 40, "the two that stay share the partitions")
     seen_before = sum((Counter(member.values) for member in members), Counter())
     third = fill(server, topic, "third")
-    left = read(members, sum(seen_before.values()) + 600)
+    left = read(members, sum(seen_before.values()) + RECORDS)
     assert left - seen_before == third
     for member in members:
         member.close()
@@ -124,18 +68,18 @@ def test_static_member_comes_back_without_a_rebalance(server: Server, make_topic
     topic, group = make_topic(partitions=PARTITIONS), unique_name("static")
     fill(server, topic, "first")
 
-    def member(instance: str) -> Member:
-        return Member(server, topic, group, **{"group.instance.id": instance, "session.timeout.ms": 20_000})
+    def static(instance: str) -> Member:
+        return join(server, topic, group, **{"group.instance.id": instance, "session.timeout.ms": 20_000})
 
-    staying, leaving = member("stays"), member("leaves")
+    staying, leaving = static("stays"), static("leaves")
     members = [staying, leaving]
     eventually(lambda: balanced(members), 40, "both members have partitions")
-    read(members, 600)
+    read(members, RECORDS)
     for each in members:
         each.commit()
     owned, revocations = (staying.partitions, leaving.partitions), staying.revocations
     leaving.close()
-    back = member("leaves")
+    back = static("leaves")
     eventually(lambda: balanced([staying, back]), 40, "the member has its partitions again")
     assert (staying.partitions, back.partitions) == owned
     assert staying.revocations == revocations, "the member that stayed was bothered"
@@ -166,7 +110,7 @@ def test_committed_offsets_are_where_the_next_member_starts(server: Server, make
         for number in [int(value.decode().removeprefix("all-"))]
         if number // PARTITIONS >= 10 * (number % PARTITIONS)
     )
-    members = [Member(server, topic, group)]
+    members = [join(server, topic, group)]
     eventually(lambda: balanced(members), 30, "the member has all partitions")
     assert read(members, sum(expected.values())) == expected
     members[0].close()
@@ -176,15 +120,15 @@ def test_dead_member_is_replaced_after_its_session(server: Server, make_topic: T
     topic, group = make_topic(partitions=PARTITIONS), unique_name("dead")
     produced = fill(server, topic, "all")
     # The first member never polls after it joined: librdkafka leaves the group by itself after max.poll.interval.ms.
-    silent = Member(server, topic, group, **{"session.timeout.ms": 6_000, "max.poll.interval.ms": 6_000})
+    silent = join(server, topic, group, **{"session.timeout.ms": 6_000, "max.poll.interval.ms": 6_000})
     eventually(lambda: (silent.poll(), silent.partitions)[1], 30, "the first member joined")
-    living = Member(server, topic, group, **{"session.timeout.ms": 6_000})
+    living = join(server, topic, group, **{"session.timeout.ms": 6_000})
 
     def took_over() -> bool:
         living.poll()
         return len(living.partitions) == PARTITIONS
 
     eventually(took_over, 40, "the living member has all partitions")
-    assert read([living], 600) == produced
+    assert read([living], RECORDS) == produced
     living.close()
     silent.close()

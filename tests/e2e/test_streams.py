@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from tests.e2e.conftest import TopicMaker, unique_name
 from tests.support.java import compile_program, program_command
 from tests.support.processes import ManagedProcess, eventually
 from tests.support.servers import Server
+from tests.support.topic_contents import records_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
@@ -55,27 +56,12 @@ def word_count(
 
 
 def counts_of(server: Server, topic: str) -> dict[str, list[int]]:
-    """Of every word the counts that were written, as read_committed sees them, in order."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": server.bootstrap,
-            "group.id": unique_name("reader"),
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed",
-        }
-    )
-    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(PARTITIONS)])
+    """Of every word the counts that are committed by now, in order."""
     counts: dict[str, list[int]] = defaultdict(list)
-    ended: set[int] = set()
-    while len(ended) < PARTITIONS:
-        for message in consumer.consume(1_000, timeout=0.5):
-            key, value = message.key(), message.value()
-            if message.error() is None and isinstance(key, bytes) and isinstance(value, bytes):
-                counts[key.decode()].append(int(value))
-            else:
-                ended.add(message.partition() or 0)
-    consumer.close()
+    for records in records_of(server.bootstrap, topic, PARTITIONS).values():
+        for record in records:
+            assert record.key is not None
+            counts[record.key.decode()].append(int(record.value))
     return counts
 
 

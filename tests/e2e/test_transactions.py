@@ -8,22 +8,14 @@ from collections.abc import Iterable
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.structs import TopicPartition as AioTopicPartition
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    Consumer,
-    IsolationLevel,
-    KafkaError,
-    KafkaException,
-    Message,
-    Producer,
-    TopicPartition,
-)
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from tests.e2e.conftest import ServerMaker, TopicMaker, create_topic, unique_name
+from tests.support import topic_contents
 from tests.support.java import run_tool
 from tests.support.processes import eventually
 from tests.support.servers import Server
+from tests.support.topic_contents import Isolation, end_offsets
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
@@ -50,35 +42,9 @@ def send(producer: Producer, topic: str, values: Iterable[bytes], partition: int
         producer.poll(0)
 
 
-def values_of(server: Server, topic: str, isolation: str, partition: int = 0) -> list[bytes]:
-    """Everything a consumer of this isolation level sees up to the end it is shown."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": server.bootstrap,
-            "group.id": unique_name("reader"),
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": isolation,
-        }
-    )
-    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
-    values: list[bytes] = []
-    is_over = False
-
-    def at_end() -> bool:
-        nonlocal is_over
-        for message in consumer.consume(1_000, timeout=0.5):
-            error = message.error()
-            if error is not None:
-                assert error.code() == KafkaError._PARTITION_EOF, error
-                is_over = True
-            else:
-                values.append(_value_of(message))
-        return is_over
-
-    eventually(at_end, 30, "the end of the partition is reached")
-    consumer.close()
-    return values
+def values_of(server: Server, topic: str, isolation: Isolation) -> list[bytes]:
+    """Everything that a consumer of this isolation level is shown of the only partition."""
+    return topic_contents.values_of(server.bootstrap, topic, isolation=isolation)[0]
 
 
 def _value_of(message: Message) -> bytes:
@@ -87,10 +53,9 @@ def _value_of(message: Message) -> bytes:
     return value
 
 
-def end_offset(server: Server, topic: str, isolation: IsolationLevel) -> int:
-    admin = AdminClient({"bootstrap.servers": server.bootstrap})
-    wanted = {TopicPartition(topic, 0): OffsetSpec.latest()}
-    return next(iter(admin.list_offsets(wanted, isolation_level=isolation).values())).result(timeout=20).offset
+def end_offset(server: Server, topic: str, isolation: Isolation) -> int:
+    (offset,) = end_offsets(server.bootstrap, topic, 1, isolation)
+    return offset
 
 
 def test_a_committed_transaction_is_seen_and_an_aborted_one_is_not(server: Server, make_topic: TopicMaker) -> None:
@@ -127,10 +92,10 @@ def test_an_open_transaction_holds_the_last_stable_offset(server: Server, make_t
     assert plain.flush(20) == 0
     assert values_of(server, topic, "read_committed") == [b"before"]
     assert values_of(server, topic, "read_uncommitted") == [b"before", b"inside", b"after"]
-    assert end_offset(server, topic, IsolationLevel.READ_COMMITTED) == 1
-    assert end_offset(server, topic, IsolationLevel.READ_UNCOMMITTED) == 3
+    assert end_offset(server, topic, "read_committed") == 1
+    assert end_offset(server, topic, "read_uncommitted") == 3
     producer.commit_transaction(30)
-    eventually(lambda: end_offset(server, topic, IsolationLevel.READ_COMMITTED) == 4, 20, "the marker is seen")
+    eventually(lambda: end_offset(server, topic, "read_committed") == 4, 20, "the marker is seen")
     assert values_of(server, topic, "read_committed") == [b"before", b"inside", b"after"]
 
 
@@ -158,7 +123,7 @@ def test_a_transaction_that_takes_too_long_is_aborted(server: Server, make_topic
     slow.begin_transaction()
     send(slow, topic, [b"late"])
     assert slow.flush(20) == 0
-    eventually(lambda: end_offset(server, topic, IsolationLevel.READ_COMMITTED) == 2, 40, "the coordinator aborts")
+    eventually(lambda: end_offset(server, topic, "read_committed") == 2, 40, "the coordinator aborts")
     with pytest.raises(KafkaException):
         slow.commit_transaction(30)
     assert values_of(server, topic, "read_committed") == []
@@ -252,7 +217,7 @@ def test_a_transaction_left_open_is_aborted_after_a_restart_though_nobody_asks(n
     producer.purge()
     del producer  # it would ask for its coordinator
     server.start()
-    eventually(lambda: end_offset(server, topic, IsolationLevel.READ_COMMITTED) == 2, 40, "the coordinator aborts")
+    eventually(lambda: end_offset(server, topic, "read_committed") == 2, 40, "the coordinator aborts")
     assert values_of(server, topic, "read_committed") == []
 
 
@@ -296,7 +261,7 @@ def test_kafka_transactions_lists_describes_and_aborts(server: Server, make_topi
 
     _tool(server, "abort", "--topic", topic, "--partition", "0", "--start-offset", "0")
     assert values_of(server, topic, "read_committed") == []
-    assert end_offset(server, topic, IsolationLevel.READ_COMMITTED) == 2
+    assert end_offset(server, topic, "read_committed") == 2
     assert "None" in _tool(server, "describe-producers", "--topic", topic, "--partition", "0").out
 
 
@@ -322,7 +287,7 @@ def test_the_java_producer_and_its_performance_tool(server: Server, make_topic: 
         *("--transactional-id", unique_name("perf"), "--transaction-duration-ms", "50"),
         *("--producer-props", f"bootstrap.servers={server.bootstrap}"),
     )
-    assert sum(len(values_of(server, topic, "read_committed", partition)) for partition in range(3)) == 20_000
+    assert sum(map(len, topic_contents.values_of(server.bootstrap, topic, 3).values())) == 20_000
 
 
 def test_the_message_copier_copies_exactly_once(server: Server, make_topic: TopicMaker) -> None:

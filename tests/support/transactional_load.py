@@ -14,11 +14,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, Protocol
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import KafkaException, Producer
 
 from tests.support.java import compile_program, program_command
 from tests.support.processes import dying_with_us, eventually
+from tests.support.topic_contents import LEVELS, end_offsets, values_of
 
 PROGRAMS: Final = Path(__file__).parent / "java_programs"
 RECORDS: Final = 12
@@ -184,63 +184,16 @@ class JavaWriter:
         assert code == 0 or self.fatal, (code, self.printed[-10:])
 
 
-def end_offsets(bootstrap: str, topic: str, partitions: int, isolation: IsolationLevel) -> list[int]:
-    """By partition: the last stable offset, or the high watermark."""
-    wanted = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
-
-    def asked() -> dict[int, int] | None:
-        """None while owners change. A client that has asked the last owner once goes on to ask it: so one for each try."""
-        admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-        answers = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=30)
-        try:
-            return {where.partition: answer.result(timeout=40).offset for where, answer in answers.items()}
-        except KafkaException:
-            return None
-
-    by_number = eventually(asked, 60, "the end offsets of all partitions")
-    assert by_number is not None
-    return [by_number[number] for number in range(partitions)]
-
-
 def committed_values(bootstrap: str, topic: str, partitions: int) -> dict[int, list[str]]:
     """What readers of committed records see, by partition, once no transaction is open any more. Raises AssertionError."""
 
     def all_ended() -> bool:
-        ends = [
-            end_offsets(bootstrap, topic, partitions, isolation)
-            for isolation in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
-        ]
-        return ends[0] == ends[1]
+        committed, written = (end_offsets(bootstrap, topic, partitions, isolation) for isolation in LEVELS)
+        return committed == written
 
     eventually(all_ended, 40, "no transaction is open")
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": f"{topic}-reader",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed",
-            "log_level": 0,
-        }
-    )
-    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)])
-    found: dict[int, list[str]] = {number: [] for number in range(partitions)}
-    left = set(found)
-
-    def at_ends() -> bool:
-        for message in consumer.consume(1_000, timeout=0.5):
-            value, partition = message.value(), message.partition()
-            assert partition is not None
-            if message.error() is not None:
-                left.discard(partition)
-            else:
-                assert isinstance(value, bytes)
-                found[partition].append(value.decode())
-        return not left
-
-    eventually(at_ends, 60, "the ends of the partitions are reached", interval_s=0)
-    consumer.close()
-    return found
+    found = values_of(bootstrap, topic, partitions)
+    return {number: [value.decode() for value in values] for number, values in found.items()}
 
 
 def assert_whole(found: dict[int, list[str]], committed: Iterable[int], aborted: Iterable[int]) -> None:

@@ -7,20 +7,20 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from confluent_kafka import IsolationLevel, Producer
+from confluent_kafka import Producer
 
 from tests.e2e.cluster.conftest import TopicMaker
 from tests.e2e.cluster.test_groups_failover import java_hash
 from tests.e2e.conftest import unique_name
 from tests.support.cluster import BmqCluster, ClusterNode
 from tests.support.processes import eventually
+from tests.support.topic_contents import end_offsets
 from tests.support.transactional_load import (
     JavaWriter,
     LibrdkafkaWriter,
     TransactionalWriter,
     assert_whole,
     committed_values,
-    end_offsets,
 )
 
 pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(240)]
@@ -70,7 +70,7 @@ class Load:
 
 def stable(cluster: BmqCluster, topic: str, partitions: int) -> list[int]:
     """The last stable offsets."""
-    return end_offsets(cluster.bootstrap, topic, partitions, IsolationLevel.READ_COMMITTED)
+    return end_offsets(cluster.bootstrap, topic, partitions, "read_committed")
 
 
 @contextmanager
