@@ -23,6 +23,7 @@ from bmq.cli.broker_configs import (
     transaction_config,
     verification_retry,
 )
+from bmq.cli.own_log import ManagedLog
 from bmq.cli.settings import Settings, split_address, split_roles
 from bmq.controller.config import ControllerConfig
 from bmq.controller.runtime import Controller
@@ -288,6 +289,7 @@ class NodeRoles:
             loop=asyncio.get_running_loop(),
             is_auto_create_enabled=self.replica.broker_configs.value_of("auto.create.topics.enable") == "true",
             departed=self.peers.departed,
+            own_log=ManagedLog(self._settings, self.manager),
         )
 
     def _internal_services(self) -> InternalServices:

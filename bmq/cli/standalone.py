@@ -27,6 +27,7 @@ from bmq.cli.broker_configs import (
     verification_retry,
 )
 from bmq.cli.live_summary import Summary
+from bmq.cli.own_log import ManagedLog
 from bmq.cli.own_root import new_holder, open_own_root
 from bmq.cli.patience import Patience, is_log_silent, is_store_silent
 from bmq.cli.settings import Settings, split_address
@@ -247,6 +248,7 @@ class StandaloneServer:
             stats=self._stats,
             loop=asyncio.get_running_loop(),
             is_auto_create_enabled=controller.broker_configs.value_of("auto.create.topics.enable") == "true",
+            own_log=ManagedLog(self._settings, manager),
         )
         return StandaloneRoles(controller, groups, transactions, fetcher, services)
 

@@ -22,7 +22,9 @@ from bmq.controller.config_list import list_config_resources
 from bmq.controller.decision import Decision
 from bmq.controller.decision_context import DecisionContext
 from bmq.controller.decision_log import ControllerGone, DecisionLog
+from bmq.controller.feature_updates import decide_update_features
 from bmq.controller.leader_election import decide_elect_leaders
+from bmq.controller.metadata_quorum import MetadataFollowers, MetadataLogState, describe_quorum
 from bmq.controller.partition_counts import decide_create_partitions
 from bmq.controller.partition_reports import PartitionReports
 from bmq.controller.reassignment import decide_alter_partition_reassignments, list_partition_reassignments
@@ -54,6 +56,8 @@ from bmq.protocol.messages.delete_topics_request import DeleteTopicsRequest
 from bmq.protocol.messages.delete_topics_response import DeleteTopicsResponse
 from bmq.protocol.messages.describe_configs_request import DescribeConfigsRequest
 from bmq.protocol.messages.describe_configs_response import DescribeConfigsResponse
+from bmq.protocol.messages.describe_quorum_request import DescribeQuorumRequest
+from bmq.protocol.messages.describe_quorum_response import DescribeQuorumResponse
 from bmq.protocol.messages.elect_leaders_request import ElectLeadersRequest
 from bmq.protocol.messages.elect_leaders_response import ElectLeadersResponse
 from bmq.protocol.messages.incremental_alter_configs_request import IncrementalAlterConfigsRequest
@@ -62,6 +66,8 @@ from bmq.protocol.messages.list_config_resources_request import ListConfigResour
 from bmq.protocol.messages.list_config_resources_response import ListConfigResourcesResponse
 from bmq.protocol.messages.list_partition_reassignments_request import ListPartitionReassignmentsRequest
 from bmq.protocol.messages.list_partition_reassignments_response import ListPartitionReassignmentsResponse
+from bmq.protocol.messages.update_features_request import UpdateFeaturesRequest
+from bmq.protocol.messages.update_features_response import UpdateFeaturesResponse
 from bmq.protocol.metadata_records import ProducerIdsRecord
 from bmq.protocol.request_context import RequestContext, RequestMethod, by_itself
 
@@ -88,6 +94,7 @@ class ClientRequests:
         self._rng = rng
         self._config = config
         self._reports = PartitionReports()
+        self._followers = MetadataFollowers()
         self._auto_creations: dict[str, asyncio.Task[None]] = {}
         self._handlers: Final[Mapping[ApiKey, RequestMethod]] = {
             ApiKey.CREATE_TOPICS: self.create_topics,
@@ -100,6 +107,8 @@ class ClientRequests:
             ApiKey.ELECT_LEADERS: self.elect_leaders,
             ApiKey.ALTER_PARTITION_REASSIGNMENTS: self.alter_partition_reassignments,
             ApiKey.LIST_PARTITION_REASSIGNMENTS: self.list_partition_reassignments,
+            ApiKey.DESCRIBE_QUORUM: self.describe_quorum,
+            ApiKey.UPDATE_FEATURES: self.update_features,
         }
 
     async def handle(self, api_key: ApiKey, request: Any, context: RequestContext) -> Any:
@@ -250,6 +259,27 @@ class ClientRequests:
     ) -> ListPartitionReassignmentsResponse:
         """ListPartitionReassignments 0: none is ever under way, since replicas hold no data."""
         return list_partition_reassignments(request)
+
+    async def describe_quorum(self, request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
+        """DescribeQuorum 0-2: the metadata log as its owner sees it. Raises ControllerGone."""
+        self._decisions.require_active()
+        log = self._decisions.log
+        state = MetadataLogState(log.leader_epoch, log.high_watermark, log.log_end_offset, self._clock.now_ms())
+        return describe_quorum(self.image, state, self._followers, request, context.api_version)
+
+    async def update_features(self, request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
+        """UpdateFeatures 0-2 (KIP-584, KIP-1022): all of it, or an error for the whole request."""
+
+        def decide(image: MetadataImage, broker: BrokerConfigs) -> Decision[UpdateFeaturesResponse]:
+            return decide_update_features(self._decision_context(), request, context.api_version, self._node.node_id)
+
+        response = await self._decisions.decide(decide, request.timeout_ms)
+        if not response.error_code and not request.validate_only:
+            _log.info(
+                "features_updated", principal=context.principal, client_host=context.client_host,
+                levels={update.feature: update.max_version_level for update in request.feature_updates},
+            )  # fmt: skip
+        return response
 
     async def auto_create_topic(self, name: str) -> None:
         """Create a topic with the server's defaults; fine when it is there. Internal topics get their own settings.

@@ -247,6 +247,9 @@ class Controller(ClientRequests):
 
     async def metadata_fetch(self, request: MetadataFetchRequest) -> MetadataFetchResponse:
         """What follows an offset of the metadata log, by long poll; a snapshot for a node that cannot go on from its own."""
+        if request.node_id in self._decisions.state.registrations:
+            end_offset = self._decisions.log.log_end_offset
+            self._followers.fetched(request.node_id, request.offset, end_offset, self._clock.now_ms())
         return await self._stream.fetch(request)
 
     async def allocate_producer_ids_for(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:

@@ -32,7 +32,13 @@ TRANSACTION_VERSION: Final = "transaction.version"
 GROUP_VERSION: Final = "group.version"
 STREAMS_VERSION: Final = "streams.version"
 CLIENT_FEATURES: Final = {TRANSACTION_VERSION: (0, 2), GROUP_VERSION: (0, 1), STREAMS_VERSION: (0, 1)}
-"""What this release serves to clients, (lowest level, highest level): the highest is in force (KIP-848, KIP-890, KIP-1022, KIP-1071)."""
+"""What this release serves to clients, (lowest level, highest level): the highest is in force until it is lowered (KIP-848, KIP-890, KIP-1022, KIP-1071)."""
+
+
+def level_in_force(features: Mapping[str, int], name: str) -> int:
+    """Of a feature, when these levels were written: one of CLIENT_FEATURES is at its highest until somebody lowers it."""
+    default = CLIENT_FEATURES[name][1] if name in CLIENT_FEATURES else 0
+    return features.get(name, METADATA_VERSION_MIN if name == METADATA_VERSION else default)
 
 
 class FeatureRange(Protocol):

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from bmq.log.config import LogConfig
 from bmq.metadata.broker_configs import BrokerConfigs
-from bmq.metadata.features import OWN_FEATURE_PREFIX
+from bmq.metadata.features import CLIENT_FEATURES, OWN_FEATURE_PREFIX
 from bmq.metadata.history import StateChange, StateChangeHistory
 from bmq.metadata.image import ALL_ROLES, INTERNAL_TOPICS, NO_LEADER, MetadataImage, Node, PartitionImage, TopicImage
 from bmq.metadata.topic_configs import log_config
@@ -143,7 +143,8 @@ class MetadataState:
             case ProducerIdsRecord():
                 self._next_producer_id = record.next_producer_id
             case FeatureLevelRecord():
-                if record.feature_level == 0:
+                # No level means the highest for what clients are told of, so there a 0 has to stay.
+                if record.feature_level == 0 and record.name not in CLIENT_FEATURES:
                     self._features.pop(record.name, None)
                 else:
                     self._features[record.name] = record.feature_level

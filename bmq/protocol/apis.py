@@ -38,6 +38,7 @@ class ApiKey(IntEnum):
     TXN_OFFSET_COMMIT = 28
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
+    ALTER_REPLICA_LOG_DIRS = 34
     DESCRIBE_LOG_DIRS = 35
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
@@ -46,6 +47,8 @@ class ApiKey(IntEnum):
     ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
+    DESCRIBE_QUORUM = 55
+    UPDATE_FEATURES = 57
     ENVELOPE = 58
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
@@ -145,6 +148,7 @@ APIS: dict[ApiKey, Api] = {
     ApiKey.TXN_OFFSET_COMMIT: _api(0, 6, 3, schema_max=5, route=Route.GROUP),
     ApiKey.DESCRIBE_CONFIGS: _api(1, 4, 4, route=Route.CONTROLLER),
     ApiKey.ALTER_CONFIGS: _api(0, 2, 2, route=Route.CONTROLLER),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: _api(1, 2, 2),
     ApiKey.DESCRIBE_LOG_DIRS: _api(1, 5, 2),
     ApiKey.CREATE_PARTITIONS: _api(0, 3, 2, route=Route.CONTROLLER),
     ApiKey.DELETE_GROUPS: _api(0, 3, 2, schema_max=2, route=Route.GROUP),
@@ -153,6 +157,8 @@ APIS: dict[ApiKey, Api] = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: _api(0, 1, 0, route=Route.CONTROLLER),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: _api(0, 0, 0, route=Route.CONTROLLER),
     ApiKey.OFFSET_DELETE: _api(0, 0, None, route=Route.GROUP),
+    ApiKey.DESCRIBE_QUORUM: _api(0, 2, 0, route=Route.CONTROLLER),
+    ApiKey.UPDATE_FEATURES: _api(0, 2, 0, route=Route.CONTROLLER),
     ApiKey.DESCRIBE_CLUSTER: _api(0, 2, 0),
     ApiKey.DESCRIBE_PRODUCERS: _api(0, 0, 0),
     ApiKey.DESCRIBE_TRANSACTIONS: _api(0, 0, 0, route=Route.TRANSACTION),

@@ -21,6 +21,12 @@ from bmq.protocol.messages.add_partitions_to_txn_response import (
 )
 from bmq.protocol.messages.alter_configs_request import AlterConfigsRequest
 from bmq.protocol.messages.alter_configs_response import AlterConfigsResourceResponse, AlterConfigsResponse
+from bmq.protocol.messages.alter_replica_log_dirs_request import AlterReplicaLogDirsRequest
+from bmq.protocol.messages.alter_replica_log_dirs_response import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
 from bmq.protocol.messages.create_partitions_request import CreatePartitionsRequest
 from bmq.protocol.messages.create_partitions_response import CreatePartitionsResponse, CreatePartitionsTopicResult
 from bmq.protocol.messages.create_topics_request import CreateTopicsRequest
@@ -119,6 +125,22 @@ def _alter_configs(request: AlterConfigsRequest, code: ErrorCode, message: str) 
                 resource_name=one.resource_name,
             )
             for one in request.resources
+        ]
+    )
+
+
+def _alter_log_dirs(request: AlterReplicaLogDirsRequest, code: ErrorCode, message: str) -> AlterReplicaLogDirsResponse:
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(
+                topic_name=topic.name,
+                partitions=[
+                    AlterReplicaLogDirPartitionResult(partition_index=number, error_code=code)
+                    for number in topic.partitions
+                ],
+            )
+            for one in request.dirs
+            for topic in one.topics
         ]
     )
 
@@ -225,6 +247,7 @@ _REFUSALS: Final[dict[ApiKey, Callable[[Any, ErrorCode, str], Any]]] = {
     ApiKey.CREATE_PARTITIONS: _create_partitions,
     ApiKey.DESCRIBE_CONFIGS: _describe_configs,
     ApiKey.ALTER_CONFIGS: _alter_configs,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: _alter_log_dirs,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _incremental_alter_configs,
     ApiKey.ELECT_LEADERS: _elect_leaders,
     ApiKey.INIT_PRODUCER_ID: _init_producer_id,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import AbstractEventLoop
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -85,6 +85,27 @@ class Markers(Protocol):
         """Durable when this returns. Raises KafkaError."""
 
 
+class OwnLog(Protocol):
+    """What this node keeps in the shared store, for those who ask for log directories."""
+
+    @property
+    def directory(self) -> str:
+        """The root of the store, as it was named to this node: the same for all nodes."""
+
+    def sizes(self) -> Iterable[tuple[TopicPartition, int]]:
+        """Bytes of the records of each partition that is owned and started here."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoLog:
+    """Of a node that owns no partitions."""
+
+    directory: str = ""
+
+    def sizes(self) -> Iterable[tuple[TopicPartition, int]]:
+        return ()
+
+
 class FetchHandler(Protocol):
     """The read path; one for all listeners of a process."""
 
@@ -120,4 +141,5 @@ class Services:
     departed: Callable[[], tuple[Node, ...]] = tuple
     produce_deadlines: ProduceDeadlines = field(default_factory=ProduceDeadlines)
     refused_unknown: RefusedSequences = field(default_factory=RefusedSequences)
+    own_log: OwnLog = field(default_factory=NoLog)
     is_between_nodes: bool = False  # the listener that other nodes use: clients' rights were checked at theirs

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.e2e.conftest import TopicMaker, unique_name
+from tests.e2e.conftest import ServerMaker, TopicMaker, unique_name
 from tests.support.java import (
     BROKER_API_VERSIONS,
     CLIENT_METRICS,
@@ -17,7 +17,10 @@ from tests.support.java import (
     CONFIGS,
     CONSUMER_GROUPS,
     DELETE_RECORDS,
+    FEATURES,
     GET_OFFSETS,
+    LOG_DIRS,
+    METADATA_QUORUM,
     TOPICS,
     ToolResult,
     run_tool,
@@ -240,3 +243,65 @@ def test_api_versions_are_listed(server: Server) -> None:
 def test_cluster_id_is_told(server: Server) -> None:
     told = run_tool(CLUSTER, "cluster-id", "--bootstrap-server", server.bootstrap).out
     assert re.search(r"Cluster ID: \S{16,}", told), told
+
+
+def test_log_directories_are_described(server: Server, make_topic: TopicMaker) -> None:
+    topic = make_topic(partitions=2)
+    fill(server, topic, 1, partition=0)
+    fill(server, topic, 5, partition=1)
+
+    def described() -> dict[str, int]:
+        out = run_tool(LOG_DIRS, "--bootstrap-server", server.bootstrap, "--describe", "--topic-list", topic).out
+        (answer,) = (json.loads(line) for line in out.splitlines() if line.startswith("{"))
+        (broker,) = answer["brokers"]
+        (directory,) = broker["logDirs"]
+        assert directory["error"] is None
+        return {partition["partition"]: partition["size"] for partition in directory["partitions"]}
+
+    sizes = described()
+    assert sizes[f"{topic}-1"] > sizes[f"{topic}-0"] > 0
+
+
+def test_the_metadata_log_is_described(server: Server) -> None:
+    def told(*arguments: str) -> str:
+        return run_tool(METADATA_QUORUM, "--bootstrap-server", server.bootstrap, "describe", *arguments).out
+
+    status = told("--status")
+    assert re.search(r"LeaderId:\s+1\n", status), status
+    assert re.search(r"HighWatermark:\s+[1-9]\d*\n", status), status
+    assert re.search(r'CurrentVoters:\s+\[\{"id": 1,', status), status
+    replication = told("--replication")
+    assert re.search(r"^1\s+\S+\s+\d+\s+0\s+\d+\s+\d+\s+Leader", replication, re.MULTILINE), replication
+
+
+@pytest.mark.timeout(300)
+def test_features_are_described_lowered_and_raised(new_server: ServerMaker) -> None:
+    server = new_server()
+    server.start()
+
+    def features(*arguments: str, check: bool = True) -> ToolResult:
+        return run_tool(FEATURES, "--bootstrap-server", server.bootstrap, *arguments, check=check)
+
+    def level(name: str) -> int:
+        found = re.search(rf"Feature: {name}\s.*FinalizedVersionLevel: (\d+)", features("describe").out)
+        assert found is not None
+        return int(found[1])
+
+    assert level("transaction.version") == 2
+    refused = features("upgrade", "--feature", "transaction.version=9", check=False)
+    assert refused.code != 0
+    assert "Invalid update version 9 for feature transaction.version." in refused.text, refused.text
+    assert "only supports versions 0-2" in refused.text
+    refused = features("upgrade", "--feature", "transaction.version=1", check=False)
+    assert "Can't downgrade the version of this feature without setting the upgrade type" in refused.text
+    assert level("transaction.version") == 2
+    dry = features("downgrade", "--feature", "transaction.version=1", "--dry-run").out
+    assert "transaction.version can be downgraded to 1." in dry, dry
+    assert level("transaction.version") == 2
+    features("downgrade", "--feature", "transaction.version=1")
+    eventually(lambda: level("transaction.version") == 1, 20, "the lower level is told")
+    server.stop()
+    server.start()
+    assert level("transaction.version") == 1
+    features("upgrade", "--feature", "transaction.version=2")
+    eventually(lambda: level("transaction.version") == 2, 20, "the higher level is told")

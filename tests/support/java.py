@@ -41,6 +41,9 @@ REASSIGN_PARTITIONS = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand
 LEADER_ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
 CLIENT_METRICS = "org.apache.kafka.tools.ClientMetricsCommand"
 CLUSTER = "org.apache.kafka.tools.ClusterTool"
+FEATURES = "org.apache.kafka.tools.FeatureCommand"
+LOG_DIRS = "org.apache.kafka.tools.LogDirsCommand"
+METADATA_QUORUM = "org.apache.kafka.tools.MetadataQuorumCommand"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from bmq.metadata.features import CLIENT_FEATURES
+from bmq.metadata.features import CLIENT_FEATURES, level_in_force
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.api_versions_request import ApiVersionsRequest
@@ -47,6 +47,7 @@ async def api_versions(request: ApiVersionsRequest, context: RequestContext, ser
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
     levels = {name: (_FEATURE_LEVEL_MIN, level) for name, level in image.features.items()}
     features = sorted((levels | CLIENT_FEATURES).items())
+    in_force = {name: level_in_force(image.features, name) for name, _ in features}
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=key, min_version=api.advertised_min, max_version=api.version_max)
@@ -62,7 +63,8 @@ async def api_versions(request: ApiVersionsRequest, context: RequestContext, ser
         finalized_features_epoch=image.offset,
         finalized_features=[
             FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
-            for name, (_, level) in features
+            for name, level in in_force.items()
+            if level
         ],
     )
 

@@ -1,26 +1,84 @@
-"""DescribeLogDirs: what a node keeps on its disks, which is nothing (KIP-113, KIP-827).
+"""DescribeLogDirs and AlterReplicaLogDirs: the one directory of all nodes, and what this node owns in it (KIP-113, KIP-827).
 
-kafka-reassign-partitions asks for it before it moves anything. A directory without topics makes it write "any" into the
-plans it prints, so that those can be executed later; clients take an answer without any directory for a lack of rights.
+The directory is the root of the shared store. A partition is told by its owner alone, with the bytes its log has: so the
+sizes of all nodes add up to what is stored once, however many copies the store itself keeps. A partition that has not
+been started here yet is left out, for nobody knows its size. There is nowhere else to move a replica to.
 """
 
 from __future__ import annotations
 
-from typing import Final
-
 from bmq.protocol.apis import ApiKey
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.messages.alter_replica_log_dirs_request import AlterReplicaLogDirsRequest
+from bmq.protocol.messages.alter_replica_log_dirs_response import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
 from bmq.protocol.messages.describe_log_dirs_request import DescribeLogDirsRequest
-from bmq.protocol.messages.describe_log_dirs_response import DescribeLogDirsResponse, DescribeLogDirsResult
+from bmq.protocol.messages.describe_log_dirs_response import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy.dispatch import handles
 from bmq.proxy.services import Services
-
-LOG_DIRECTORY: Final = "shared-store"
 
 
 @handles(ApiKey.DESCRIBE_LOG_DIRS)
 async def describe_log_dirs(
     request: DescribeLogDirsRequest, context: RequestContext, services: Services
 ) -> DescribeLogDirsResponse:
-    """DescribeLogDirs 1-5. Where the segments of a partition lie is told by REST: they belong to no node."""
-    return DescribeLogDirsResponse(results=[DescribeLogDirsResult(log_dir=LOG_DIRECTORY)])
+    """DescribeLogDirs 1-5. Clients take an answer without any directory for a lack of rights, so there always is one."""
+    wanted = None if request.topics is None else {topic.topic: set(topic.partitions) for topic in request.topics}
+    topics_by_id = services.controller.image.topics_by_id
+    found: dict[str, list[DescribeLogDirsPartition]] = {}
+    for key, size_bytes in services.own_log.sizes():
+        topic = topics_by_id.get(key.topic_id)
+        if topic is not None and (wanted is None or key.partition in wanted.get(topic.name, ())):
+            one = DescribeLogDirsPartition(partition_index=key.partition, partition_size=size_bytes)
+            found.setdefault(topic.name, []).append(one)
+    return DescribeLogDirsResponse(
+        results=[
+            DescribeLogDirsResult(
+                log_dir=services.own_log.directory,
+                topics=[
+                    DescribeLogDirsTopic(name=name, partitions=sorted(ones, key=lambda one: one.partition_index))
+                    for name, ones in sorted(found.items())
+                ],
+            )
+        ]
+    )
+
+
+@handles(ApiKey.ALTER_REPLICA_LOG_DIRS)
+async def alter_replica_log_dirs(
+    request: AlterReplicaLogDirsRequest, context: RequestContext, services: Services
+) -> AlterReplicaLogDirsResponse:
+    """AlterReplicaLogDirs 1-2: every partition is in the one directory already, and there is no other."""
+    topics = services.controller.image.topics
+
+    def code(path: str, name: str, partition: int) -> ErrorCode:
+        if path != services.own_log.directory:
+            return ErrorCode.LOG_DIR_NOT_FOUND
+        topic = topics.get(name)
+        is_there = topic is not None and topic.partition(partition) is not None
+        return ErrorCode.NONE if is_there else ErrorCode.REPLICA_NOT_AVAILABLE
+
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(
+                topic_name=topic.name,
+                partitions=[
+                    AlterReplicaLogDirPartitionResult(
+                        partition_index=partition, error_code=code(directory.path, topic.name, partition)
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for directory in request.dirs
+            for topic in directory.topics
+        ]
+    )

@@ -6,7 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from bmq.metadata.features import GROUP_VERSION, STREAMS_VERSION, level_in_force
 from bmq.protocol.apis import APIS, ApiKey, Route
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.refusals import refused
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy.dispatch import handles
 from bmq.proxy.services import RequestHandler, Services
@@ -18,8 +21,18 @@ _HANDLERS: Final[dict[Route, Callable[[Services], RequestHandler]]] = {
 }
 
 
+_FEATURE_OF: Final = {
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: GROUP_VERSION,
+    ApiKey.STREAMS_GROUP_HEARTBEAT: STREAMS_VERSION,
+}
+"""The features that these APIs belong to: at level 0 nobody may use them."""
+
+
 async def forward(api_key: ApiKey, request: Any, context: RequestContext, services: Services) -> Any:
     """The answer of whoever decides. Raises KafkaError where the whole request failed and its response has no place for it."""
+    feature = _FEATURE_OF.get(api_key)
+    if feature is not None and not level_in_force(services.controller.image.features, feature):
+        return refused(api_key, request, ErrorCode.UNSUPPORTED_VERSION, f"{feature} is 0: the protocol is switched off")
     return await _HANDLERS[APIS[api_key].route](services).handle(api_key, request, context)
 
 

@@ -232,8 +232,12 @@ def test_features_and_nodes_come_and_go() -> None:
     cluster.take([FeatureLevelRecord(name="group.version", feature_level=1)])
     assert cluster.image.features == {"group.version": 1}
     assert cluster.image.nodes == {1: NODE, 2: Node(2, "b", 2, "rack")}
-    cluster.take([FeatureLevelRecord(name="group.version", feature_level=0), UnregisterBrokerRecord(broker_id=2)])
-    assert cluster.image.features == {} and cluster.image.nodes == {1: NODE}
+    cluster.take([FeatureLevelRecord(name="some.feature", feature_level=2)])
+    cluster.take([FeatureLevelRecord(name="some.feature", feature_level=0), UnregisterBrokerRecord(broker_id=2)])
+    assert cluster.image.features == {"group.version": 1} and cluster.image.nodes == {1: NODE}
+    # One that nobody has written a level of is in force: a level of 0 stays, so that it is not.
+    cluster.take([FeatureLevelRecord(name="group.version", feature_level=0)])
+    assert cluster.image.features == {"group.version": 0}
 
 
 def test_image_is_the_same_object_until_something_changes() -> None:

@@ -80,6 +80,15 @@ async def test_api_versions_names_the_finalized_features(proxy: Proxy, client: C
     assert supported == {**CLIENT_FEATURES, "a.feature": (1, 3)}
 
 
+async def test_api_versions_names_levels_that_were_lowered(proxy: Proxy, client: Client) -> None:
+    proxy.controller.image = replace(proxy.controller.image, features={"group.version": 0, "transaction.version": 1})
+    response = await client.ask(ApiKey.API_VERSIONS, 4, known())
+    finalized = {f.name: f.max_version_level for f in response.finalized_features}
+    assert finalized == {"streams.version": 1, "transaction.version": 1}
+    supported = {f.name: (f.min_version, f.max_version) for f in response.supported_features}
+    assert supported == CLIENT_FEATURES
+
+
 @pytest.mark.parametrize("name", ["", "-x", "x-", "a b", "ü", "x\n", "."])
 @pytest.mark.parametrize("field", ["client_software_name", "client_software_version"])
 async def test_api_versions_refuses_software_names_kafka_refuses(client: Client, name: str, field: str) -> None:

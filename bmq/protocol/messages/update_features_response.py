@@ -1,0 +1,47 @@
+"""UpdateFeaturesResponse: every field of every version served. Written by tools/generate_messages.py; do not edit."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Final
+
+from bmq.protocol.formats import Format, FormatField
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class UpdatableFeatureResult:
+    feature: str = ""
+    error_code: int = 0
+    error_message: str | None = None
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class UpdateFeaturesResponse:
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: str | None = None
+    results: Sequence[UpdatableFeatureResult] = ()
+
+
+_UPDATABLE_FEATURE_RESULT: Final = Format(
+    UpdatableFeatureResult,
+    version_min=0,
+    version_max=2,
+    flexible_from=0,
+    fields=(
+        FormatField("feature", "string", until=1),
+        FormatField("error_code", "int16", until=1),
+        FormatField("error_message", "string", until=1, nullable_since=0),
+    ),
+)
+FORMAT: Final = Format(
+    UpdateFeaturesResponse,
+    version_min=0,
+    version_max=2,
+    flexible_from=0,
+    fields=(
+        FormatField("throttle_time_ms", "int32"),
+        FormatField("error_code", "int16"),
+        FormatField("error_message", "string", nullable_since=0),
+        FormatField("results", until=1, entity=_UPDATABLE_FEATURE_RESULT, is_array=True),
+    ),
+)
