@@ -86,3 +86,14 @@ def test_committed_offsets_are_those_that_were_committed_and_never_go_back() -> 
     ownership.fetched(PLACE, 4, 0)
     with pytest.raises(Violation, match="went back from 4 to 0"):
         ownership.fetched(PLACE, 0, ownership.committed[PLACE])
+
+
+def test_a_member_of_a_group_that_may_begin_anew_keeps_its_epoch_only_as_long_as_it_is_one() -> None:
+    ownership = Ownership(lambda: 0.0, may_begin_anew=True)
+    ownership.told_epoch("a", 7)
+    assert ownership.newest_epoch() == 0
+    ownership.told_epoch("b", 1)
+    with pytest.raises(Violation, match="was told epoch 6 after 7"):
+        ownership.told_epoch("a", 6)
+    ownership.lose("a")
+    ownership.told_epoch("a", 1)

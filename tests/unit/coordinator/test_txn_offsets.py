@@ -17,6 +17,7 @@ from bmq.log.transactions import TransactionClaim, TransactionMarker
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
+from bmq.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from bmq.protocol.messages.delete_groups_request import DeleteGroupsRequest
 from bmq.protocol.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
 from bmq.protocol.messages.list_groups_request import ListGroupsRequest
@@ -160,6 +161,21 @@ async def test_members_and_strangers(cluster: Cluster) -> None:
         ErrorCode.FENCED_INSTANCE_ID
     )
     assert await code_of(cluster, "s", member_id=static.member_id, instance_id="i", generation=1) == ErrorCode.NONE
+
+
+async def test_members_by_heartbeats_commit_at_their_epoch(cluster: Cluster) -> None:
+    """KIP-848: versions before topic ids know no stale epoch."""
+    joining = ConsumerGroupHeartbeatRequest(
+        group_id="n", member_id="m", rebalance_timeout_ms=10_000, subscribed_topic_names=["t"], topic_partitions=[]
+    )
+    epoch = (await cluster.coordinator.consumer_group_heartbeat(joining, FakeContext(1))).member_epoch
+    assert epoch > 0
+    assert await code_of(cluster, "n", member_id="m", generation=epoch) == ErrorCode.NONE
+    for other in (epoch + 1, 0):
+        assert await code_of(cluster, "n", member_id="m", generation=other) == ErrorCode.ILLEGAL_GENERATION
+    assert await code_of(cluster, "n", member_id="m", generation=epoch + 1, version=6) == ErrorCode.STALE_MEMBER_EPOCH
+    assert await code_of(cluster, "n", member_id="other", generation=epoch) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert await code_of(cluster, "n") == ErrorCode.NONE, "a producer that does not say for whom"
 
 
 async def test_a_group_that_is_not_there(cluster: Cluster) -> None:
