@@ -119,6 +119,12 @@ class ClassicMember(GroupMember):
         self._target = frozenset()
         self._positions.clear()
 
+    def _is_late(self, offsets: dict[Place, int]) -> bool:
+        """A coordinator of the newer protocol does not hear of what is let go of before a join: until somebody else has it,
+        the member may commit at any epoch since it was given it, as with Kafka (KIP-1251).
+        """
+        return all(self._ownership.is_anothers(self.name, place) for place in offsets)
+
     def _lost(self, code: int) -> None:
         """It is no member any more, or not of this generation."""
         self._ownership.lost_count += 1

@@ -79,7 +79,8 @@ def upgrade(draft: Draft, classic: Group, around: Surroundings) -> None:
 
 def _upgraded(member: Member, classic: Group, generation: int, topics: Topics) -> tuple[ConsumerMember, Target]:
     """Raises MalformedMessage."""
-    subscription = decode_subscription(member.metadata(classic.protocol_name))
+    # A group whose members are still joining has no protocol yet; all of a member's protocols name the same topics.
+    subscription = decode_subscription(member.metadata(classic.protocol_name) or member.protocols[0][1])
     assignment = decode_assignment(member.assignment)
     if assignment.user_data:
         # An assignor of the clients' own keeps something there that the server's would lose.

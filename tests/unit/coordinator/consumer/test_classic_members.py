@@ -233,6 +233,18 @@ def test_a_classic_group_is_upgraded_with_what_its_members_have() -> None:
     assert picture(replayed(bench.log)) == picture(group)
 
 
+def test_a_classic_group_whose_first_members_are_still_joining_is_upgraded() -> None:
+    """It has chosen no protocol yet, and nobody has an assignment."""
+    group = classic_group("C")
+    group.protocol_name, group.generation = None, 0
+    group.members.by_id["C"].assignment = b""
+    bench = Bench({"t": 2}, classic=group)
+    assert bench.told(bench.join("A"))[0] == 2
+    assert bench.group is not None
+    member = bench.group.members["C"]
+    assert (member.topic_names, member.epoch, member.assigned) == (frozenset({"t"}), 1, {})
+
+
 @pytest.mark.parametrize(
     ("what", "classic", "config"),
     [
