@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bmq.metadata.features import GROUP_VERSION, level_in_force
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import RequestHeader, encode_response_header
 from bmq.protocol.request_context import RequestContext
@@ -20,6 +21,8 @@ def repeated_heartbeat(
     reply: Reply,
 ) -> bool:
     """ConsumerGroupHeartbeat 0-1."""
+    if not level_in_force(services.controller.image.features, GROUP_VERSION):
+        return False
     body = services.groups.repeated_heartbeat(frame, header, context, received_s)
     if body is None:
         return False
