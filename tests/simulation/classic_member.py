@@ -51,7 +51,6 @@ class ClassicMember(GroupMember):
         """Until cancelled. Raises Violation."""
         await self.until_done(lambda: find_coordinator(self, self.GROUP, GROUP_KEY))
         while True:
-            await self.until_done(self._look)
             await self.until_done(self._join)
             await self.until_done(self._stay)
 
@@ -156,6 +155,7 @@ class ClassicMember(GroupMember):
     # --- joining
 
     async def _join(self) -> None:
+        await self._look()  # each time: it may be given a topic that was not there the last time
         interest = self._interest()
         metadata = _subscription(self._names())
         request = join_group_request.JoinGroupRequest(
