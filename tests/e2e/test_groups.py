@@ -23,8 +23,8 @@ def join(server: Server, topic: str, group: str, **config: object) -> Member:
     return Member(server.bootstrap, topic, group, {**CLASSIC, **config})
 
 
-def fill(server: Server, topic: str, prefix: str) -> Counter[bytes]:
-    return group_members.fill(server.bootstrap, topic, PARTITIONS, prefix, RECORDS)
+def fill(server: Server, topic: str, prefix: str, count: int = RECORDS) -> Counter[bytes]:
+    return group_members.fill(server.bootstrap, topic, PARTITIONS, prefix, count)
 
 
 def balanced(members: list[Member]) -> bool:

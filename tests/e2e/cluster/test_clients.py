@@ -12,8 +12,9 @@ from confluent_kafka.admin import AdminClient
 
 from tests.e2e.cluster.conftest import TopicMaker
 from tests.e2e.conftest import unique_name
-from tests.e2e.test_groups import PARTITIONS, Member, balanced, fill, read
+from tests.e2e.test_groups import PARTITIONS, balanced, fill, join
 from tests.support.cluster import BmqCluster
+from tests.support.group_members import read
 from tests.support.processes import eventually
 from tests.support.wire import (
     EARLIEST_TIMESTAMP,
@@ -109,7 +110,7 @@ def test_waiting_fetch_sees_what_another_node_takes(cluster: BmqCluster, make_to
 def test_group_shares_partitions_of_all_nodes(cluster: BmqCluster, make_topic: TopicMaker) -> None:
     """Each member knows another node; the group is one."""
     topic, group = make_topic(cluster, PARTITIONS), unique_name("group")
-    members = [Member(node, topic, group) for node in cluster.nodes.values()]
+    members = [join(node, topic, group) for node in cluster.nodes.values()]
     eventually(lambda: balanced(members), 40, "the members share the partitions")
     produced = fill(cluster, topic, "first")
     assert read(members, 600) == produced

@@ -9,8 +9,9 @@ from confluent_kafka import Consumer, TopicPartition
 
 from tests.e2e.cluster.conftest import TopicMaker
 from tests.e2e.conftest import unique_name
-from tests.e2e.test_groups import PARTITIONS, Member, balanced, fill, read
+from tests.e2e.test_groups import PARTITIONS, balanced, fill, join
 from tests.support.cluster import BmqCluster, ClusterNode
+from tests.support.group_members import read
 from tests.support.paced_load import producing
 from tests.support.processes import eventually
 from tests.support.wire import NONE, WireClient, string
@@ -81,7 +82,7 @@ def test_committed_offsets_survive_the_coordinators_death(cluster: BmqCluster, m
 def test_members_stay_and_skip_nothing_while_nodes_die(cluster: BmqCluster, make_topic: TopicMaker) -> None:
     """Each node is killed once, so the coordinator and every owner is: the members notice a pause and no rebalance."""
     topic, group = make_topic(cluster, PARTITIONS), unique_name("stays")
-    members = [Member(cluster, topic, group, **{"session.timeout.ms": 30_000, "log_level": 0}) for _ in range(2)]
+    members = [join(cluster, topic, group, **{"session.timeout.ms": 30_000, "log_level": 0}) for _ in range(2)]
     eventually(lambda: balanced(members), 40, "both members have partitions")
     revocations = [member.revocations for member in members]
     with producing(cluster.bootstrap, topic, PARTITIONS, records_s=500) as load:

@@ -10,8 +10,9 @@ from confluent_kafka.admin import AdminClient
 
 from tests.e2e.cluster.conftest import TopicMaker
 from tests.e2e.conftest import unique_name
-from tests.e2e.test_groups import PARTITIONS, Member, balanced, fill, read
+from tests.e2e.test_groups import PARTITIONS, balanced, fill, join
 from tests.support.cluster import BmqCluster
+from tests.support.group_members import read
 from tests.support.paced_load import HANG_GAP_S, producing
 from tests.support.processes import eventually
 from tests.support.steady_load import assert_nothing_lost
@@ -65,7 +66,7 @@ def test_proxies_read_from_the_beginning_what_they_never_saw(separated: BmqClust
 
 def test_group_lives_on_nodes_without_a_proxy(separated: BmqCluster, make_topic: TopicMaker) -> None:
     topic, group = make_topic(separated, PARTITIONS), unique_name("group")
-    members = [Member(node, topic, group) for node in separated.proxies]
+    members = [join(node, topic, group) for node in separated.proxies]
     eventually(lambda: balanced(members), 40, "the members share the partitions")
     produced = fill(separated, topic, "all")
     assert read(members, 600) == produced
