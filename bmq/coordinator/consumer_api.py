@@ -34,7 +34,6 @@ from bmq.protocol.messages.consumer_group_describe_response import ConsumerGroup
 from bmq.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from bmq.protocol.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 from bmq.protocol.messages.heartbeat_request import HeartbeatRequest
-from bmq.protocol.messages.heartbeat_response import HeartbeatResponse
 from bmq.protocol.messages.join_group_response import JoinGroupResponse
 from bmq.protocol.messages.leave_group_request import MemberIdentity
 from bmq.protocol.messages.leave_group_response import MemberResponse
@@ -49,17 +48,23 @@ AUTHORIZED_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 """READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS (AclOperation's numbers): there are no ACLs to say less."""
 
 
-async def refused_by_owner(shard: GroupShard, answer: Awaitable[T]) -> T:
-    """The answer to a heartbeat, or its error if the shard is still ours (rule 15); else KafkaError NOT_COORDINATOR.
+async def answered_by_owner(shard: GroupShard, answer: Awaitable[T]) -> T:
+    """The answer to a heartbeat, or its error, if the shard is still ours; else KafkaError NOT_COORDINATOR.
 
-    A member that is refused lets go of all it has, and one that hears of no such group gives up for good; a former owner
-    knows neither who has joined since nor which epochs were given.
+    A member that is told to go on may do so for another session, so that is said only soon after a proof (rule 34): any
+    that was begun since the heartbeat came will do, such as that of its own append. A member that is refused lets go of
+    all it has, and one that hears of no such group gives up for good; a former owner knows neither who has joined since
+    nor which epochs were given (rule 15).
     """
+    asked_ms = shard.now().loop_ms
     try:
-        return await answer
+        answered = await answer
     except KafkaError:
         await shard.prove()
         raise
+    if not shard.is_proven(asked_ms):
+        await shard.prove()
+    return answered
 
 
 class Dice(Protocol):
@@ -133,7 +138,7 @@ class ConsumerApi(TxnOffsetApi):
                 groups.remember(draft, said, encode("response", _HEARTBEAT, context.api_version, answer))
             return answer
 
-        answer = await refused_by_owner(shard, groups.decide(group_id, decide, may_overtake=True))
+        answer = await answered_by_owner(shard, groups.decide(group_id, decide, may_overtake=True))
         groups.resolve_if_due(group_id)
         return answer
 
@@ -216,14 +221,14 @@ class ConsumerApi(TxnOffsetApi):
         except KafkaError as error:
             return sync_error(coordinator_error(error))
 
-    def _heartbeat_consumer(self, shard: GroupShard, request: HeartbeatRequest) -> HeartbeatResponse:
+    def _heartbeat_consumer(self, shard: GroupShard, request: HeartbeatRequest) -> ErrorCode:
         def decide(draft: Draft, around: Surroundings) -> ErrorCode:
             return classic_members.heartbeat(draft, request)
 
         try:
-            return HeartbeatResponse(error_code=shard.consumer.look(request.group_id, decide))
+            return shard.consumer.look(request.group_id, decide)
         except KafkaError as error:
-            return HeartbeatResponse(error_code=coordinator_error(error))
+            return coordinator_error(error)
 
     async def _leave_consumer(
         self, shard: GroupShard, group_id: str, leaving: Sequence[MemberIdentity]

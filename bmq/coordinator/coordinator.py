@@ -52,6 +52,8 @@ from bmq.protocol.messages.sync_group_response import SyncGroupResponse
 from bmq.protocol.request_context import RequestContext, RequestMethod
 
 _CLOSE_SNAPSHOT_RECORDS_MIN: Final = 1_000
+_GO_ON: Final = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)
+_REFUSALS: Final = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID)
 
 
 class GroupCoordinator(StreamsApi):
@@ -204,6 +206,16 @@ class GroupCoordinator(StreamsApi):
             shard = await self._existing(request.group_id)
         except KafkaError as error:
             return sync_error(coordinator_error(error))
+        asked_ms = shard.now().loop_ms
+        try:
+            answer = await self._sync(shard, request)
+            await _require_owner(shard, answer.error_code, asked_ms)
+        except KafkaError as error:
+            return sync_error(coordinator_error(error))
+        return answer
+
+    async def _sync(self, shard: GroupShard, request: SyncGroupRequest) -> SyncGroupResponse:
+        """Raises KafkaError."""
         group = shard.groups.get(request.group_id)
         if group is None:
             if shard.consumer.find(request.group_id) is not None:
@@ -211,10 +223,7 @@ class GroupCoordinator(StreamsApi):
             return sync_error(ErrorCode.UNKNOWN_MEMBER_ID)
         caller: Caller = self._loop.create_future()
         shard.perform(group, group.sync(request, caller, shard.now()))
-        try:
-            answer: SyncGroupResponse = await shard.answer_of(caller)
-        except KafkaError as error:
-            return sync_error(coordinator_error(error))
+        answer: SyncGroupResponse = await shard.answer_of(caller)
         return answer
 
     async def heartbeat(self, request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
@@ -228,18 +237,22 @@ class GroupCoordinator(StreamsApi):
                 shard = await self._existing(group_id)
             except KafkaError as error:
                 code = coordinator_error(error)
-                # The member may be in the state that is being loaded, so it must not be told to rejoin.
-                return HeartbeatResponse(
-                    error_code=ErrorCode.NONE if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else code
-                )
+                # The member may be in the state that is being loaded, so it must not be told to rejoin; Java's consumer
+                # takes LOAD_IN_PROGRESS for a fatal error. Kafka says NONE, but who cannot load may own nothing (rule 34).
+                is_loading = code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+                return HeartbeatResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE if is_loading else code)
+        asked_ms = self._loop.time() * 1000
         group = shard.groups.get(group_id)
-        if group is None:
-            if shard.consumer.find(group_id) is not None:
-                return self._heartbeat_consumer(shard, request)
-            return HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
-        code = group.heartbeat(
-            request.member_id, request.group_instance_id, request.generation_id, self._loop.time() * 1000
-        )
+        try:
+            if group is not None:
+                code = group.heartbeat(request.member_id, request.group_instance_id, request.generation_id, asked_ms)
+            elif shard.consumer.find(group_id) is not None:
+                code = self._heartbeat_consumer(shard, request)
+            else:
+                code = ErrorCode.UNKNOWN_MEMBER_ID
+            await _require_owner(shard, code, asked_ms)
+        except KafkaError as error:
+            code = coordinator_error(error)
         return HeartbeatResponse(error_code=code)
 
     async def leave_group(self, request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
@@ -353,6 +366,15 @@ class GroupCoordinator(StreamsApi):
 
     def _offset_count(self) -> int:
         return sum(shard.offsets.count for shard in self.directory.ready.values())
+
+
+async def _require_owner(shard: GroupShard, code: int, asked_ms: float) -> None:
+    """To be awaited before a member that asked at `asked_ms` is told to go on (rule 34), or refused (rule 15).
+
+    Raises KafkaError NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE.
+    """
+    if code in _REFUSALS or (code in _GO_ON and not shard.is_proven(asked_ms)):
+        await shard.prove()
 
 
 def _listed(group_id: str, shard: GroupShard) -> ListedGroup:

@@ -37,6 +37,7 @@ from bmq.coordinator.effects import (
     sync_error,
 )
 from bmq.coordinator.member import NEVER_MS, Caller, Member, Protocols
+from bmq.coordinator.recent_proof import sessions_from_ms
 from bmq.coordinator.roster import Roster
 from bmq.coordinator.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from bmq.protocol.error_codes import ErrorCode
@@ -283,7 +284,7 @@ class Group:
         for told in value.members:
             member = Member.from_record(told, value)
             self._add(member)
-            member.deadline_ms = self._wake_by(now.loop_ms + member.session_timeout_ms)
+            member.deadline_ms = self._wake_by(sessions_from_ms(now.loop_ms) + member.session_timeout_ms)
         self.members.leader_id = value.leader if value.leader in self.members else next(iter(self.members.by_id), None)
         self.topics = self._subscribed_topics()
         self.state_since_ms = value.current_state_timestamp_ms

@@ -25,9 +25,11 @@ from bmq.coordinator.config import CoordinatorConfig
 from bmq.coordinator.effects import Moment
 from bmq.coordinator.group import Group
 from bmq.coordinator.group_draft import EncodedRecord, GroupDraft, NotToBeWritten
-from bmq.coordinator.member_timers import NOBODY, Due, GroupTimers, TimerOrder
+from bmq.coordinator.member_timers import NOBODY, Due, GroupTimers, TimerKind, TimerOrder
+from bmq.coordinator.recent_proof import sessions_from_ms
 from bmq.coordinator.topics import CurrentTopics, TopicChanges
 from bmq.coordinator.wake_ups import WakeUps
+from bmq.log.state_log import StateLog
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.record_types import EpochKey, MemberKey, RecordTypes, TargetEpochKey, TargetEpochValue
@@ -67,6 +69,9 @@ class Host(Protocol):
     def number(self) -> int: ...
     @property
     def is_lost(self) -> bool: ...
+    @property
+    def state_log(self) -> StateLog: ...
+    def is_proven(self, asked_ms: float) -> bool: ...
     def append(self, records: Sequence[EncodedRecord]) -> asyncio.Future[int]: ...
     def now(self) -> Moment: ...
     def arm(self) -> None: ...
@@ -151,6 +156,7 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
         self._config = config
         self._image = image
         self._is_loading = True
+        self._sessions_from_ms = 0.0
         self._turns: dict[str, _Turn] = {}
         self._volatile: dict[str, M] = {}
         self._wake_ups = WakeUps()
@@ -176,7 +182,10 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
 
     @abstractmethod
     def _first_timers(self, group: G) -> Iterable[TimerOrder]:
-        """Once the log was replayed: every wait begins anew."""
+        """Once the log was replayed: every wait begins anew.
+
+        Only sessions are renewed without a record, so only they have to outlast a former owner (rule 34).
+        """
 
     @abstractmethod
     def _session_timeout_ms(self, group_id: str) -> int: ...
@@ -194,15 +203,18 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
     # ---------------------------------------------------------------- life
 
     def begin(self) -> None:
-        """All records were replayed: every member's session begins anew."""
+        """All records were replayed: every member's session begins anew, once a former owner can no longer renew it."""
         self._is_loading = False
         loop_ms = self._host.now().loop_ms
+        self._sessions_from_ms = sessions_from_ms(loop_ms)
         for group_id in [group_id for group_id, group in self.groups.items() if not group.exists]:
             _log.warning("group_without_epoch", shard=self._host.number, kind=self.kind, group=group_id)
             del self.groups[group_id]
         for group in self.groups.values():
             group.drop_leftovers()
-            self._obey(group.group_id, tuple(self._first_timers(group)), loop_ms)
+            for order in tuple(self._first_timers(group)):
+                from_ms = self._sessions_from_ms if order.kind is TimerKind.SESSION else loop_ms
+                self._obey(group.group_id, (order,), from_ms)
 
     def unload(self, error: ErrorCode) -> None:
         """The shard is gone: who waits is told so."""
@@ -483,8 +495,13 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
         if not orders:
             return
         timers = self._volatile_of(group_id).timers
+        # A member may turn to the former owner again, after its first heartbeat here.
+        is_early = loop_ms < self._sessions_from_ms
         for order in orders:
-            timers.obey(order, loop_ms)
+            if is_early and order.kind is TimerKind.SESSION:
+                timers.extend(order, loop_ms)
+            else:
+                timers.obey(order, loop_ms)
         if self._wake_ups.schedule(group_id, timers.wake_ms):
             self._host.arm()
 

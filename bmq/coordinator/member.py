@@ -78,10 +78,12 @@ class Member:
     def touch(self, loop_ms: float) -> None:
         """A sign of life: extend the session. The deadline only gets later, so no earlier wake-up is needed.
 
-        A new member keeps its longer join deadline; a member without a deadline gets the next one with its answer.
+        A new member keeps its longer join deadline, and one that was loaded its first one, which reaches beyond a session
+        for what a former owner may still tell it; a member without a deadline gets the next one with its answer.
         """
-        if not self.is_new and self.deadline_ms != NEVER_MS:
-            self.deadline_ms = loop_ms + self.session_timeout_ms
+        deadline_ms = loop_ms + self.session_timeout_ms
+        if not self.is_new and self.deadline_ms < deadline_ms:
+            self.deadline_ms = deadline_ms
 
     def metadata(self, protocol_name: str | None) -> bytes:
         """What it said for this protocol; empty if it does not speak it."""

@@ -70,6 +70,12 @@ class GroupTimers:
         elif not (order.keeps and key in self._deadlines):
             self._set(key, _Deadline(loop_ms + order.timeout_ms, order.timeout_ms, order.epoch))
 
+    def extend(self, order: TimerOrder, loop_ms: float) -> None:
+        """As `obey`, but a deadline that is later stays."""
+        before = self._deadlines.get((order.member_id, order.kind))
+        if before is None or order.timeout_ms is None or before.at_ms < loop_ms + order.timeout_ms:
+            self.obey(order, loop_ms)
+
     def forget(self, member_id: str) -> None:
         """The member is gone."""
         for kind in TimerKind:

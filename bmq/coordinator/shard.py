@@ -22,6 +22,7 @@ import structlog
 
 from bmq.coordinator.effects import Moment
 from bmq.coordinator.member import NEVER_MS
+from bmq.coordinator.recent_proof import ProofAge, proof_age
 from bmq.log.clock import Clock
 from bmq.log.partition_log import ReplayableLog
 from bmq.log.state_log import KeyValue, Producer, SnapshotPolicy, StateLog, TransactionReplay
@@ -69,6 +70,7 @@ class Shard(ABC):
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = NEVER_MS
+        self._is_renewing_proof = False
         self._tasks: dict[asyncio.Task[None], None] = {}  # ended in this order
         self._waiting: dict[asyncio.Future[Any], None] = {}  # for an answer
 
@@ -214,6 +216,24 @@ class Shard(ABC):
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
         if self.is_lost:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
+
+    def is_proven(self, asked_ms: float) -> bool:
+        """Whether a heartbeat that was here at `asked_ms` (the loop's clock) may be told to go on (rule 34), else `prove`.
+
+        Sees to it that the next one need not wait: one proof for all that come before the last one is over.
+        """
+        age = proof_age(self.state_log.proven_ms, asked_ms)
+        if age is ProofAge.FADING and not self._is_renewing_proof and not self.is_lost:
+            self._is_renewing_proof = True
+            self._spawn(self._renew_proof())
+        return age is not ProofAge.OVER
+
+    async def _renew_proof(self) -> None:
+        try:
+            with contextlib.suppress(BmqError):  # those who come once it is over wait for another, and are told why
+                await self.prove()
+        finally:
+            self._is_renewing_proof = False
 
     def arm(self) -> None:
         """To be called when `wake_ms` may have become earlier."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bmq.coordinator.consumer_api import AUTHORIZED_OPERATIONS, ConsumerApi, refused_by_owner
+from bmq.coordinator.consumer_api import AUTHORIZED_OPERATIONS, ConsumerApi, answered_by_owner
 from bmq.coordinator.group_shard import GroupShard
 from bmq.coordinator.log_errors import coordinator_error
 from bmq.coordinator.streams.description import described
@@ -44,7 +44,7 @@ class StreamsApi(ConsumerApi):
         def decide(draft: StreamsDraft, around: StreamsSurroundings) -> Answered:
             return heartbeat(draft, beat, around)
 
-        answered = await refused_by_owner(shard, shard.streams.decide(group_id, decide, may_overtake=True))
+        answered = await answered_by_owner(shard, shard.streams.decide(group_id, decide, may_overtake=True))
         shard.streams.create_missing(group_id, answered.missing)
         return answered.response
 

@@ -24,6 +24,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Final, NamedTuple, Protocol
 
 import structlog
@@ -163,6 +164,8 @@ class StateLog:
     """One state machine's log. All calls come from the event loop of the log's owner; `replay` comes first, once.
 
     `applied_offset` is the offset that follows the last record applied. `is_broken`: the state has to be loaded again.
+    `proven_ms`: from then on the log is known to have been ours, on the loop's clock: the last proof that succeeded, or the
+    last append that became durable, was begun then; -inf: none yet.
     `has_gap`: an operator accepted that records before the first one replayed are lost, so later ones may refer to
     missing state.
     """
@@ -175,6 +178,7 @@ class StateLog:
         self.records_since_snapshot = 0
         self.bytes_since_snapshot = 0
         self.waiting_bytes = 0
+        self.proven_ms = -inf
         self._clock = clock
         self._policy = policy or SnapshotPolicy()
         self._apply: ApplyRecord | None = None
@@ -381,9 +385,10 @@ class StateLog:
             self.waiting_bytes -= sum(append.size_bytes for append in group)
             _fail(group, AppendResult(ErrorCode.UNKNOWN_SERVER_ERROR, message=repr(error)))
             return
-        self.log.append(memoryview(batch), lambda result: self._finish(group, result), is_internal=True)
+        begun_ms = _loop_ms()
+        self.log.append(memoryview(batch), lambda result: self._finish(group, result, begun_ms), is_internal=True)
 
-    def _finish(self, group: list[_Append], result: AppendResult) -> None:
+    def _finish(self, group: list[_Append], result: AppendResult, begun_ms: float) -> None:
         size = sum(append.size_bytes for append in group)
         self.waiting_bytes -= size
         if self.is_broken:
@@ -392,6 +397,8 @@ class StateLog:
         if result.error_code not in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
             _fail(group, result)
             return
+        if result.error_code is ErrorCode.NONE:
+            self._proven(begun_ms)  # before anybody hears of it
         try:
             if result.base_offset != self.applied_offset:
                 raise ValueError(f"records up to {result.base_offset} were never applied here")
@@ -432,6 +439,9 @@ class StateLog:
             for number, (key, value) in enumerate(append.records):
                 transactions.apply_record(key, value, offset + number, producer)
 
+    def _proven(self, begun_ms: float) -> None:
+        self.proven_ms = max(self.proven_ms, begun_ms)
+
     def _start_proof(self) -> None:
         self._proof, self._next_proof = self._next_proof, None
         task = asyncio.get_running_loop().create_task(self._prove())
@@ -441,12 +451,14 @@ class StateLog:
     async def _prove(self) -> None:
         proof = self._proof
         assert proof is not None
+        begun_ms = _loop_ms()
         try:
             await self.log.prove_ownership()
         except Exception as error:
             proof.set_exception(error)
             proof.exception()  # whoever waits still gets it; without this a cancelled waiter would leave a warning
         else:
+            self._proven(begun_ms)
             proof.set_result(None)
         finally:
             if not proof.done():
@@ -454,6 +466,10 @@ class StateLog:
             self._proof = None
         if self._next_proof is not None:
             self._start_proof()
+
+
+def _loop_ms() -> float:
+    return asyncio.get_running_loop().time() * 1000
 
 
 def _encode(group: list[_Append], now_ms: int) -> bytearray:

@@ -22,6 +22,7 @@ from bmq.coordinator.effects import Moment
 from bmq.coordinator.group import Group
 from bmq.coordinator.group_runtime import GroupRuntime, Volatile
 from bmq.coordinator.member_timers import Due, TimerKind, TimerOrder
+from bmq.coordinator.recent_proof import PROOF_RENEWAL_AGE_MS
 from bmq.coordinator.topics import TopicChanges
 from bmq.protocol.consumer_group_records import RECORD_TYPES
 from bmq.protocol.errors import KafkaError
@@ -98,7 +99,10 @@ class ConsumerGroups(GroupRuntime[ConsumerGroup, Draft, Surroundings, _Volatile]
             volatile.repeated.remember(said, body, tuple(draft.timers), configs, len(group.members))
 
     def repeat(self, group_id: str, said: Said) -> bytes | None:
-        """The same answer as before, and the same timers, if nothing has changed; None: `decide` has to."""
+        """The same answer as before, and the same timers, if nothing has changed and the shard is known to be ours.
+
+        None: `decide` has to.
+        """
         volatile = self._volatile.get(group_id)
         if volatile is None or volatile.changes != volatile.looked:
             return None
@@ -106,7 +110,11 @@ class ConsumerGroups(GroupRuntime[ConsumerGroup, Draft, Surroundings, _Volatile]
         if found is None:
             return None
         body, timers = found
-        self._obey(group_id, timers, self._loop.time() * 1000)
+        loop_ms = self._loop.time() * 1000
+        host = self._host
+        if loop_ms - host.state_log.proven_ms >= PROOF_RENEWAL_AGE_MS and not host.is_proven(loop_ms):
+            return None  # it has to wait for a proof (rule 34)
+        self._obey(group_id, timers, loop_ms)
         self.resolve_if_due(group_id)
         return body
 
