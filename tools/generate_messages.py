@@ -25,7 +25,8 @@ from typing import Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).parent))
 
 from kio.schema.index import api_key_map
-from later_fields import LATER_FIELDS, REPLACED_FIELDS
+from later_fields import INSERTED_FIELDS, LATER_FIELDS, REPLACED_FIELDS
+from later_messages import LATER_MESSAGES
 from schema_fields import WireField, wire_fields
 
 from bmq.protocol.apis import ALL_APIS, OWN_API_KEYS_FROM, Api
@@ -85,14 +86,25 @@ def form_of(field: WireField) -> Form:
     return Form(field.name, field.kafka_type, entity, field.is_array, nullable, field.tag, default)
 
 
-def collect(versions: dict[int, type]) -> dict[str, VersionFields]:
+def fields_of(entity: type, place: tuple[str, int]) -> Iterator[WireField]:
+    """Of a class in a version, with what came after kio; `place`: as tools/later_fields.py names both."""
+    replaced, inserted = REPLACED_FIELDS.get(place, {}), INSERTED_FIELDS.get(place, {})
+    for field in wire_fields(entity):
+        now = replaced.get(field.name, field)
+        if now is not None:
+            yield now
+        if field.name in inserted:
+            yield inserted[field.name]
+    yield from LATER_FIELDS.get(place, ())
+
+
+def collect(title: str, versions: dict[int, type]) -> dict[str, VersionFields]:
     """For every class of a message, newest version first: its fields by version."""
     classes: dict[str, VersionFields] = {}
 
     def add(entity: type, version: int) -> None:
-        replaced = REPLACED_FIELDS.get((entity.__name__, version), {})
-        fields = tuple(replaced.get(field.name, field) for field in wire_fields(entity))
-        fields += LATER_FIELDS.get((entity.__name__, version), ())
+        name = entity.__name__
+        fields = tuple(fields_of(entity, (name if name == title else f"{title}.{name}", version)))
         classes.setdefault(entity.__name__, {})[version] = fields
         for field in fields:
             if field.entity is not None:
@@ -190,7 +202,7 @@ def constant(class_name: str) -> str:
 
 
 def module_source(title: str, versions: dict[int, type], api: Api) -> str:
-    classes = collect(versions)
+    classes = collect(title, versions)
     lines = [HEADER.format(title=title), IMPORTS]
     for name in leaves_first(classes):
         lines += class_source(name, classes[name])
@@ -205,11 +217,14 @@ def sources() -> dict[str, str]:
     for key, api in ALL_APIS.items():
         if key >= OWN_API_KEYS_FROM:
             continue
-        package = api_key_map[int(key)]
+        package, later = LATER_MESSAGES.get(int(key)) or (api_key_map[int(key)], {})
         for kind in ("request", "response"):
             title = "".join(part.capitalize() for part in package.split("_")) + kind.capitalize()
             versions = {}
             for version in range(api.version_min, api.version_max + 1):
+                if later:
+                    versions[version] = later[kind]
+                    continue
                 module = importlib.import_module(f"kio.schema.{package}.v{min(version, api.schema_max)}.{kind}")
                 versions[version] = getattr(module, title)
             source = module_source(title, versions, api)

@@ -93,6 +93,7 @@ class GroupCoordinator(StreamsApi):
             ApiKey.CONSUMER_GROUP_DESCRIBE: self.consumer_group_describe,
             ApiKey.STREAMS_GROUP_HEARTBEAT: self.streams_group_heartbeat,
             ApiKey.STREAMS_GROUP_DESCRIBE: self.streams_group_describe,
+            ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: self.streams_group_topology_description_update,
             ApiKey.TXN_OFFSET_COMMIT: self.txn_offset_commit,
         }
 

@@ -26,6 +26,8 @@ class Member(Protocol):
 
     @property
     def member_id(self) -> str: ...
+    @property
+    def instance_id(self) -> str | None: ...
     def saying(self, value: Any) -> Self:
         """The same member after what it says of itself."""
 
@@ -54,12 +56,18 @@ class ModernGroup(ABC, Generic[M, T]):
         self.target_timestamp_ms = 0
         self.members: dict[str, M] = {}
         self.targets: dict[str, T] = {}
+        self.static_ids: dict[str, str] = {}  # group instance id -> member id
         self._loose: dict[str, Any] = {}  # current values of members whose own record has not come yet
 
     @property
     def exists(self) -> bool:
         """Whether a record says so, and not only ones of its members."""
         return self.epoch > 0
+
+    def static_member(self, instance_id: str | None) -> M | None:
+        """Who has this instance id now."""
+        member_id = None if instance_id is None else self.static_ids.get(instance_id)
+        return None if member_id is None else self.members[member_id]
 
     # ---------------------------------------------------------------- its offsets
 
@@ -138,6 +146,7 @@ class ModernGroup(ABC, Generic[M, T]):
         fork.target_epoch, fork.target_timestamp_ms = self.target_epoch, self.target_timestamp_ms
         fork.members = self.members.copy()
         fork.targets = self.targets.copy()
+        fork.static_ids = self.static_ids.copy()
         fork._loose = self._loose.copy()
         return fork
 
@@ -170,7 +179,15 @@ class ModernGroup(ABC, Generic[M, T]):
             self._loose[member_id] = value
 
     def _put(self, member: M) -> None:
+        self._forget_instance(self.members.get(member.member_id))
         self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self.static_ids[member.instance_id] = member.member_id
 
     def _remove(self, member_id: str) -> None:
-        self.members.pop(member_id, None)
+        self._forget_instance(self.members.pop(member_id, None))
+
+    def _forget_instance(self, member: M | None) -> None:
+        instance_id = None if member is None else member.instance_id
+        if member is not None and instance_id is not None and self.static_ids.get(instance_id) == member.member_id:
+            del self.static_ids[instance_id]

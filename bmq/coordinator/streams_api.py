@@ -10,12 +10,19 @@ from bmq.coordinator.streams.draft import StreamsDraft
 from bmq.coordinator.streams.heartbeat import Answered, StreamsBeat, check, heartbeat
 from bmq.coordinator.streams.member import JOIN_EPOCH
 from bmq.coordinator.streams.progress import StreamsSurroundings
+from bmq.coordinator.streams.topology_description import ASKED_FROM, DescriptionStatus
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.streams_group_describe_request import StreamsGroupDescribeRequest
 from bmq.protocol.messages.streams_group_describe_response import DescribedGroup, StreamsGroupDescribeResponse
 from bmq.protocol.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
 from bmq.protocol.messages.streams_group_heartbeat_response import StreamsGroupHeartbeatResponse
+from bmq.protocol.messages.streams_group_topology_description_update_request import (
+    StreamsGroupTopologyDescriptionUpdateRequest,
+)
+from bmq.protocol.messages.streams_group_topology_description_update_response import (
+    StreamsGroupTopologyDescriptionUpdateResponse,
+)
 from bmq.protocol.request_context import RequestContext
 
 
@@ -25,7 +32,7 @@ class StreamsApi(ConsumerApi):
     async def streams_group_heartbeat(
         self, request: StreamsGroupHeartbeatRequest, context: RequestContext
     ) -> StreamsGroupHeartbeatResponse:
-        """StreamsGroupHeartbeat 0. Answers when what it changed is durable; topics are made behind it."""
+        """StreamsGroupHeartbeat 0-1. Answers when what it changed is durable; topics are made behind it."""
         try:
             return await self._streams_heartbeat(request, context)
         except KafkaError as error:
@@ -46,17 +53,33 @@ class StreamsApi(ConsumerApi):
 
         answered = await answered_by_owner(shard, shard.streams.decide(group_id, decide, may_overtake=True))
         shard.streams.create_missing(group_id, answered.missing)
+        if context.api_version >= ASKED_FROM and request.member_epoch >= JOIN_EPOCH:
+            wants = shard.streams.ask_for_description(group_id, request.member_id)
+            answered.response.topology_description_required = wants
         return answered.response
+
+    async def streams_group_topology_description_update(
+        self, request: StreamsGroupTopologyDescriptionUpdateRequest, context: RequestContext
+    ) -> StreamsGroupTopologyDescriptionUpdateResponse:
+        """StreamsGroupTopologyDescriptionUpdate 0."""
+        try:
+            shard, _ = await self._with_group(request.group_id)
+            await refused_by_owner(shard, _keep_description(shard, request))
+        except KafkaError as error:
+            return StreamsGroupTopologyDescriptionUpdateResponse(
+                error_code=coordinator_error(error), error_message=str(error)
+            )
+        return StreamsGroupTopologyDescriptionUpdateResponse()
 
     async def streams_group_describe(
         self, request: StreamsGroupDescribeRequest, context: RequestContext
     ) -> StreamsGroupDescribeResponse:
-        """StreamsGroupDescribe 0. A group's failure is its own."""
+        """StreamsGroupDescribe 0-1. A group's failure is its own."""
         groups = []
         for group_id in request.group_ids:
             try:
                 shard, _ = await self._with_group(group_id)
-                groups.append(_described(group_id, shard, shows_operations=request.include_authorized_operations))
+                groups.append(_described(group_id, shard, request))
             except KafkaError as error:
                 code = coordinator_error(error)
                 groups.append(DescribedGroup(group_id=group_id, error_code=code, error_message=str(error) or None))
@@ -89,7 +112,11 @@ def refused_heartbeat(code: ErrorCode, message: str) -> StreamsGroupHeartbeatRes
     )
 
 
-def _described(group_id: str, shard: GroupShard, *, shows_operations: bool) -> DescribedGroup:
+async def _keep_description(shard: GroupShard, request: StreamsGroupTopologyDescriptionUpdateRequest) -> None:
+    shard.streams.keep_description(request)
+
+
+def _described(group_id: str, shard: GroupShard, request: StreamsGroupDescribeRequest) -> DescribedGroup:
     """Raises KafkaError GROUP_ID_NOT_FOUND."""
     group = shard.streams.find(group_id)
     if group is None:
@@ -97,6 +124,12 @@ def _described(group_id: str, shard: GroupShard, *, shows_operations: bool) -> D
         why = f"Group {group_id} is not a streams group." if is_other else f"Group {group_id} not found."
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, why)
     answer = described(group, shard.streams.configured(group))
-    if shows_operations:
+    if request.include_authorized_operations:
         answer.authorized_operations = AUTHORIZED_OPERATIONS
+    if request.include_topology_description:
+        told = shard.streams.description(group)
+        answer.topology_description = told
+        answer.topology_description_status = (
+            DescriptionStatus.NOT_STORED if told is None else DescriptionStatus.AVAILABLE
+        )
     return answer

@@ -1,7 +1,7 @@
 """Which Kafka APIs and versions this server speaks: the one table everything else asks.
 
-Ranges are Kafka 4.4's, those of streams groups 4.3's. `schema_min` … `schema_max` is what kio 0.6 has schemas for (Kafka
-4.3), from which the modules in messages/ are generated; tools/later_fields.py adds what 4.4 added. Source: message/*.json
+Ranges are Kafka 4.4's. `schema_min` … `schema_max` is what kio 0.6 has schemas for (Kafka 4.3), from which the modules in
+messages/ are generated; tools/later_fields.py and later_messages.py have what 4.4 added. Source: message/*.json
 `validVersions` of Apache Kafka.
 """
 
@@ -63,6 +63,7 @@ class ApiKey(IntEnum):
     DESCRIBE_TOPIC_PARTITIONS = 75
     STREAMS_GROUP_HEARTBEAT = 88
     STREAMS_GROUP_DESCRIBE = 89
+    STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = 93
     # Our own, between nodes; see internal_messages.py.
     METADATA_FETCH = 20_001
     REPORT_PARTITIONS = 20_002
@@ -167,8 +168,9 @@ APIS: dict[ApiKey, Api] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: _api(0, 1, 0, route=Route.GROUP),
     ApiKey.LIST_CONFIG_RESOURCES: _api(0, 1, 0, route=Route.CONTROLLER),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _api(0, 0, 0),
-    ApiKey.STREAMS_GROUP_HEARTBEAT: _api(0, 0, 0, route=Route.GROUP),
-    ApiKey.STREAMS_GROUP_DESCRIBE: _api(0, 0, 0, route=Route.GROUP),
+    ApiKey.STREAMS_GROUP_HEARTBEAT: _api(0, 1, 0, schema_max=0, route=Route.GROUP),
+    ApiKey.STREAMS_GROUP_DESCRIBE: _api(0, 1, 0, schema_max=0, route=Route.GROUP),
+    ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: _api(0, 0, 0, schema_max=-1, route=Route.GROUP),
 }
 
 _BETWEEN_NODES: dict[ApiKey, Api] = {

@@ -21,6 +21,7 @@ ConsumerGroupHeartbeat, StreamsGroupHeartbeat  of a member are not repeated: its
                  coordinator's word that it is none, too: it may have been one until then. Joining dynamically, and
                  leaving, are.
 ConsumerGroupDescribe, StreamsGroupDescribe  change nothing.
+StreamsGroupTopologyDescriptionUpdate  brings the same again.
 DeleteGroups, OffsetDelete  are not repeated: a second one would delete what was committed after the first. Instead the
                  coordinator is asked what is left. If nothing, that is success. Else the answer is REQUEST_TIMED_OUT,
                  which stock clients show their users; after a coordinator's error they would retry by themselves.
@@ -72,6 +73,9 @@ from bmq.protocol.messages.streams_group_describe_response import DescribedGroup
 from bmq.protocol.messages.streams_group_describe_response import StreamsGroupDescribeResponse
 from bmq.protocol.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
 from bmq.protocol.messages.streams_group_heartbeat_response import StreamsGroupHeartbeatResponse
+from bmq.protocol.messages.streams_group_topology_description_update_response import (
+    StreamsGroupTopologyDescriptionUpdateResponse,
+)
 from bmq.protocol.messages.sync_group_response import SyncGroupResponse
 from bmq.protocol.messages.txn_offset_commit_response import TxnOffsetCommitResponse
 from bmq.routing.shard_requests import ShardRequest, moving
@@ -185,7 +189,9 @@ class StreamsBeat(GroupRequest):
     @property
     def is_repeatable(self) -> bool:
         asked: StreamsGroupHeartbeatRequest = self.request
-        return asked.member_epoch <= JOIN_EPOCH
+        if asked.member_epoch == JOIN_EPOCH:
+            return asked.instance_id is None
+        return asked.member_epoch < JOIN_EPOCH
 
     def is_unsure(self, part: StreamsGroupHeartbeatResponse) -> bool:
         return part.error_code in _LOST_IN_THE_MIDDLE
@@ -199,7 +205,7 @@ class StreamsBeat(GroupRequest):
             ErrorCode.UNKNOWN_MEMBER_ID,
             ErrorCode.GROUP_ID_NOT_FOUND,
         ):
-            return left(asked.member_id)
+            return left(asked)
         return part
 
 
@@ -383,6 +389,15 @@ class DescribeStreams(GroupRequest):
         return StreamsGroupDescribeResponse(groups=parts)
 
 
+class DescribeTopology(GroupRequest):
+    """StreamsGroupTopologyDescriptionUpdate."""
+
+    api_key = ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE
+
+    def refusal(self, group_id: str, code: ErrorCode) -> StreamsGroupTopologyDescriptionUpdateResponse:
+        return StreamsGroupTopologyDescriptionUpdateResponse(error_code=code, error_message=code.name)
+
+
 class Delete(GroupRequest):
     """DeleteGroups; a group that is named twice is deleted, and answered, once."""
 
@@ -447,6 +462,6 @@ _FORMS: Final[dict[ApiKey, type[GroupRequest]]] = {
     form.api_key: form
     for form in (
         *(Join, Sync, Beat, Leave, Commit, TransactionalCommit, Fetch, DeleteOffsets, Describe, Delete),
-        *(ConsumerBeat, DescribeConsumers, StreamsBeat, DescribeStreams),
+        *(ConsumerBeat, DescribeConsumers, StreamsBeat, DescribeStreams, DescribeTopology),
     )
 }

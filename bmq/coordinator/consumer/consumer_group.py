@@ -56,7 +56,6 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Target]):
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
-        self.static_ids: dict[str, str] = {}  # group instance id -> member id
         self.regexes: dict[str, ResolvedRegex] = {}
         self._holders: dict[UUID, dict[int, str]] = {}  # topic -> partition -> member
         self._name_counts: Counter[str] = Counter()  # how many members are subscribed by this name
@@ -75,11 +74,6 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Target]):
         return ConsumerGroupState.RECONCILING
 
     # ---------------------------------------------------------------- who and what
-
-    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        """Who has this instance id now."""
-        member_id = None if instance_id is None else self.static_ids.get(instance_id)
-        return None if member_id is None else self.members[member_id]
 
     def holder(self, topic_id: UUID, partition: int) -> str | None:
         """The member that has this partition, or has yet to give it back."""
@@ -149,7 +143,6 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Target]):
     def fork(self) -> ConsumerGroup:
         """The same group, to be changed without changing this one."""
         fork = super().fork()
-        fork.static_ids = self.static_ids.copy()
         fork.regexes = self.regexes.copy()
         fork._holders = {topic_id: holders.copy() for topic_id, holders in self._holders.items()}
         fork._name_counts = self._name_counts.copy()
@@ -184,9 +177,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Target]):
         old = self.members.get(member.member_id)
         if old is not None:
             self._release(old)
-        self.members[member.member_id] = member
-        if member.instance_id is not None:
-            self.static_ids[member.instance_id] = member.member_id
+        super()._put(member)
         for owned in (member.assigned, member.pending):
             for topic_id, partitions in owned.items():
                 self._holders.setdefault(topic_id, {}).update(dict.fromkeys(partitions, member.member_id))
@@ -198,14 +189,13 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Target]):
         self.classic_count += member.classic is not None
 
     def _remove(self, member_id: str) -> None:
-        member = self.members.pop(member_id, None)
+        member = self.members.get(member_id)
+        super()._remove(member_id)
         if member is not None:
             self._release(member)
 
     def _release(self, member: ConsumerMember) -> None:
-        """Take back what `_put` did, but for the member itself."""
-        if member.instance_id is not None and self.static_ids.get(member.instance_id) == member.member_id:
-            del self.static_ids[member.instance_id]
+        """Take back what `_put` counts of a member."""
         for topic_id, partition in chain(_places(member.assigned), _places(member.pending)):
             holders = self._holders.get(topic_id, {})
             if holders.get(partition) == member.member_id:

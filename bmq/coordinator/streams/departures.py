@@ -11,8 +11,7 @@ from bmq.protocol import streams_group_records as records
 
 def remove_member(draft: StreamsDraft, member_id: str) -> None:
     """The group goes on without it, in a new epoch."""
-    for key in (records.CurrentKey, records.TargetKey, records.MemberKey):
-        draft.write(key(group=draft.group_id, member_id=member_id), None)
+    write_removal(draft, member_id)
     group = draft.existing
     epoch = group.epoch + 1
     draft.write(records.EpochKey(group=group.group_id), group.epoch_record(epoch))
@@ -22,6 +21,12 @@ def remove_member(draft: StreamsDraft, member_id: str) -> None:
             records.TargetEpochKey(group=group.group_id),
             records.TargetEpochValue(epoch=epoch, timestamp_ms=AT_ONCE_MS),
         )
+
+
+def write_removal(draft: StreamsDraft, member_id: str) -> None:
+    """The records without which a member is none."""
+    for key in (records.CurrentKey, records.TargetKey, records.MemberKey):
+        draft.write(key(group=draft.group_id, member_id=member_id), None)
 
 
 def expire(draft: StreamsDraft, due: Due, around: StreamsSurroundings) -> bool:

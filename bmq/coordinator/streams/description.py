@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from bmq.coordinator.streams.assignor import NAME as ASSIGNOR
 from bmq.coordinator.streams.configuration import ConfiguredSubtopology, ConfiguredTopology, InternalTopic
 from bmq.coordinator.streams.member import StreamsMember
 from bmq.coordinator.streams.streams_group import StreamsGroup
@@ -29,6 +30,7 @@ def described(group: StreamsGroup, configured: ConfiguredTopology | None) -> Des
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
         topology=None if configured is None else _topology(configured),
+        assignor_name=ASSIGNOR,
         members=[_member(member, group.target_of(member.member_id)) for member in group.members.values()],
     )
 

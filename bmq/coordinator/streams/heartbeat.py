@@ -9,10 +9,16 @@ from typing import Final, NamedTuple
 from bmq.coordinator.effects import GroupState
 from bmq.coordinator.member_timers import NOBODY, TimerKind
 from bmq.coordinator.streams.configuration import ConfiguredSubtopology, ConfiguredTopology, StatusCode
-from bmq.coordinator.streams.departures import remove_member
+from bmq.coordinator.streams.departures import remove_member, write_removal
 from bmq.coordinator.streams.draft import StreamsDraft
 from bmq.coordinator.streams.endpoints import partitions_by_endpoint
-from bmq.coordinator.streams.member import JOIN_EPOCH, LEAVE_EPOCH, StreamsMember
+from bmq.coordinator.streams.member import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    MemberState,
+    StreamsMember,
+)
 from bmq.coordinator.streams.progress import (
     StreamsSurroundings,
     bump_if_needed,
@@ -20,7 +26,7 @@ from bmq.coordinator.streams.progress import (
     step,
     update_target,
 )
-from bmq.coordinator.streams.tasks import TaskId, Tasks, partitions_of, task_ids
+from bmq.coordinator.streams.tasks import NOTHING_HELD, TaskId, Tasks, partitions_of, task_ids
 from bmq.coordinator.streams.topology import topology_of
 from bmq.protocol import streams_group_records as records
 from bmq.protocol.error_codes import ErrorCode
@@ -70,9 +76,9 @@ def check(asked: StreamsGroupHeartbeatRequest) -> TopologyValue | None:
     ):
         if text is not None and not text.strip():
             raise _invalid(f"{name} can't be empty.")
-    if asked.instance_id is not None:
-        raise _invalid("Static membership is not yet supported.")
-    if epoch < LEAVE_EPOCH:
+    if epoch == STATIC_LEAVE_EPOCH and asked.instance_id is None:
+        raise _invalid("InstanceId can't be null.")
+    if epoch < STATIC_LEAVE_EPOCH:
         raise _invalid("MemberEpoch is invalid.")
     told = asked.active_tasks, asked.standby_tasks, asked.warmup_tasks
     if epoch == JOIN_EPOCH:
@@ -93,11 +99,11 @@ def check(asked: StreamsGroupHeartbeatRequest) -> TopologyValue | None:
 
 
 def heartbeat(draft: StreamsDraft, beat: StreamsBeat, around: StreamsSurroundings) -> Answered:
-    """Raises KafkaError: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH,
-    INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY.
+    """Raises KafkaError: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
+    UNRELEASED_INSTANCE_ID, FENCED_MEMBER_EPOCH, INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY.
     """
     asked = beat.request
-    if asked.member_epoch == LEAVE_EPOCH:
+    if asked.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
         return _leave(draft, asked)
     if draft.group is None:
         _make_group(draft, is_joining=asked.member_epoch == JOIN_EPOCH)
@@ -137,8 +143,14 @@ def _make_group(draft: StreamsDraft, *, is_joining: bool) -> None:
 
 
 def _member(draft: StreamsDraft, beat: StreamsBeat, size_max: int) -> StreamsMember | None:
-    """The member that sent it; None: it is new."""
+    """The member that sent it; None: it is new. A static one that comes back takes the place of its former self."""
     group, asked = draft.existing, beat.request
+    if asked.instance_id is not None:
+        holder = group.static_member(asked.instance_id)
+        if holder is not None and asked.member_epoch == JOIN_EPOCH:
+            return _replace_static(draft, holder, asked)
+        if holder is not None or asked.member_epoch != JOIN_EPOCH:
+            _require_instance(holder, asked)
     member = group.members.get(asked.member_id)
     if member is not None:
         _require_epoch(member, beat)
@@ -151,6 +163,41 @@ def _member(draft: StreamsDraft, beat: StreamsBeat, size_max: int) -> StreamsMem
             f"The streams group has reached its maximum capacity of {size_max} members.",
         )
     return None
+
+
+def _replace_static(draft: StreamsDraft, old: StreamsMember, asked: StreamsGroupHeartbeatRequest) -> StreamsMember:
+    """The same static member under a new member id: what it shall have stays, and what it has, in the same process.
+
+    Raises KafkaError UNRELEASED_INSTANCE_ID.
+    """
+    if not old.has_left_for_a_while:
+        raise KafkaError(
+            ErrorCode.UNRELEASED_INSTANCE_ID,
+            f"Static member {asked.member_id} with instance id {old.instance_id} cannot join the group because the instance id "
+            f"is owned by {old.member_id} member.",
+        )
+    group_id, member_id, target = draft.group_id, asked.member_id, draft.existing.target_of(old.member_id)
+    member = replace(old, member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
+    if asked.process_id != old.process_id:
+        # Somebody in its new process may have these in another role; it owns nothing now, so it is given what is free.
+        member = replace(member, tasks=NOTHING_HELD)
+    write_removal(draft, old.member_id)
+    draft.write(records.MemberKey(group=group_id, member_id=member_id), member.said())
+    draft.write(records.TargetKey(group=group_id, member_id=member_id), target.record())
+    draft.write(records.CurrentKey(group=group_id, member_id=member_id), member.has())
+    return member
+
+
+def _require_instance(holder: StreamsMember | None, asked: StreamsGroupHeartbeatRequest) -> None:
+    """Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    if holder is None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {asked.instance_id} is unknown.")
+    if holder.member_id != asked.member_id:
+        raise KafkaError(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"Static member {asked.member_id} with instance id {asked.instance_id} was fenced by member "
+            f"{holder.member_id}.",
+        )
 
 
 def _require_epoch(member: StreamsMember, beat: StreamsBeat) -> None:
@@ -174,6 +221,7 @@ def _said(member: StreamsMember, beat: StreamsBeat) -> StreamsMember:
     endpoint, tags, timeout_ms = asked.user_endpoint, asked.client_tags, asked.rebalance_timeout_ms
     return replace(
         member,
+        instance_id=member.instance_id if asked.instance_id is None else asked.instance_id,
         rack_id=member.rack_id if asked.rack_id is None else asked.rack_id,
         client_id=beat.client_id,
         client_host=beat.client_host,
@@ -225,17 +273,32 @@ def _delay(draft: StreamsDraft, around: StreamsSurroundings, *, was_empty: bool)
 def _leave(draft: StreamsDraft, asked: StreamsGroupHeartbeatRequest) -> Answered:
     if draft.group is None and draft.is_taken:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {draft.group_id} is not a streams group.")
-    if asked.member_id not in draft.existing.members:
+    group = draft.existing
+    if asked.instance_id is not None:
+        _require_instance(group.static_member(asked.instance_id), asked)
+    member = group.members.get(asked.member_id)
+    if member is None:
         raise _unknown(draft, asked.member_id)
-    remove_member(draft, asked.member_id)
-    return Answered(left(asked.member_id))
+    if asked.member_epoch == STATIC_LEAVE_EPOCH:
+        _leave_for_a_while(draft, member)
+    else:
+        remove_member(draft, member.member_id)
+    return Answered(left(asked))
 
 
-def left(member_id: str) -> StreamsGroupHeartbeatResponse:
-    """The answer to a member that has left."""
+def _leave_for_a_while(draft: StreamsDraft, member: StreamsMember) -> None:
+    """It keeps its place and its tasks until its session is over, and has nothing left to give back."""
+    held = replace(member.tasks, active=dict.fromkeys(member.tasks.active, 0))
+    away = replace(member, epoch=STATIC_LEAVE_EPOCH, state=MemberState.STABLE, tasks=held, pending=NOTHING_HELD)
+    draft.write(records.CurrentKey(group=draft.group_id, member_id=member.member_id), away.has())
+    draft.stop(TimerKind.REBALANCE, member.member_id)
+
+
+def left(asked: StreamsGroupHeartbeatRequest) -> StreamsGroupHeartbeatResponse:
+    """The answer to a member that has left, for good or for a while."""
     return StreamsGroupHeartbeatResponse(
-        member_id=member_id,
-        member_epoch=LEAVE_EPOCH,
+        member_id=asked.member_id,
+        member_epoch=asked.member_epoch,
         status=[],
         active_tasks=None,
         standby_tasks=None,

@@ -12,6 +12,8 @@ from bmq.protocol.streams_group_records import Endpoint
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
+STATIC_LEAVE_EPOCH: Final = -2
+"""A static member leaves for a while."""
 NO_EPOCH: Final = -1
 
 
@@ -56,6 +58,11 @@ class StreamsMember:
     state: MemberState = MemberState.STABLE
     tasks: HeldTasks = NOTHING_HELD
     pending: HeldTasks = NOTHING_HELD
+
+    @property
+    def has_left_for_a_while(self) -> bool:
+        """A static member that said it would be back."""
+        return self.epoch == STATIC_LEAVE_EPOCH
 
     def is_reconciled_to(self, target_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == target_epoch

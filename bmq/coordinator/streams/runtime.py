@@ -19,12 +19,17 @@ from bmq.coordinator.streams.draft import StreamsDraft
 from bmq.coordinator.streams.member import MemberState
 from bmq.coordinator.streams.progress import StreamsSurroundings
 from bmq.coordinator.streams.streams_group import STREAMS, StreamsGroup
+from bmq.coordinator.streams.topology_description import DESCRIPTION_BYTES_MAX, KnownDescription
 from bmq.coordinator.topics import CurrentTopics, Topics
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.errors import BmqError
+from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from bmq.protocol.messages.create_topics_response import CreateTopicsResponse
+from bmq.protocol.messages.streams_group_describe_response import TopologyDescription
+from bmq.protocol.messages.streams_group_topology_description_update_request import (
+    StreamsGroupTopologyDescriptionUpdateRequest,
+)
 from bmq.protocol.request_context import RequestMethod, by_itself
 from bmq.protocol.streams_group_records import RECORD_TYPES, TopologyValue
 
@@ -59,6 +64,7 @@ class _Volatile(Volatile):
     configure: _LastConfigured = field(default_factory=_LastConfigured)
     is_creating: bool = False
     creation_error: str = ""
+    description: KnownDescription = field(default_factory=KnownDescription)
 
 
 class StreamsGroups(GroupRuntime[StreamsGroup, StreamsDraft, StreamsSurroundings, _Volatile]):
@@ -160,6 +166,45 @@ class StreamsGroups(GroupRuntime[StreamsGroup, StreamsDraft, StreamsSurroundings
             volatile.is_creating = False
         if volatile.creation_error:
             _log.warning("internal_topics_not_created", group=group_id, error=volatile.creation_error)
+
+    # ---------------------------------------------------------------- the topology's description
+
+    def ask_for_description(self, group_id: str, member_id: str) -> bool:
+        """Whether this member, whose heartbeat is being answered, shall send it: then nobody else is asked for a while."""
+        group = self.groups.get(group_id)
+        member = None if group is None else group.members.get(member_id)
+        if group is None or member is None or group.topology is None or member.topology_epoch != group.topology.epoch:
+            return False
+        volatile = self._volatile_of(group_id)
+        known, now_ms = volatile.description.of(group.topology.epoch), self._host.now().loop_ms
+        if not known.is_wanted(now_ms):
+            return False
+        volatile.description = known.asked_at(now_ms)
+        return True
+
+    def keep_description(self, update: StreamsGroupTopologyDescriptionUpdateRequest) -> None:
+        """A member sends it. Raises KafkaError UNKNOWN_MEMBER_ID, INVALID_REQUEST and
+        STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED.
+        """
+        group = self.find(update.group_id)
+        if group is None or update.member_id not in group.members:
+            why = f"Member {update.member_id} is not a member of group {update.group_id}."
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, why)
+        if group.topology is None or update.topology_epoch != group.topology.epoch:
+            why = f"Topology epoch {update.topology_epoch} is not that of the group's topology."
+            raise KafkaError(ErrorCode.INVALID_REQUEST, why)
+        volatile = self._volatile_of(update.group_id)
+        volatile.description = volatile.description.of(group.topology.epoch).brought(update)
+        if volatile.description.is_refused:
+            why = f"The description has more than {DESCRIPTION_BYTES_MAX} bytes."
+            raise KafkaError(ErrorCode.STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED, why)
+
+    def description(self, group: StreamsGroup) -> TopologyDescription | None:
+        """Of its topology; None: nobody has sent it."""
+        volatile = self._volatile.get(group.group_id)
+        if volatile is None or group.topology is None:
+            return None
+        return volatile.description.of(group.topology.epoch).described()
 
     def _terms(self, group_id: str) -> StreamsTerms:
         return self._config.streams.terms(self._image().group_configs.get(group_id, {}))

@@ -11,15 +11,17 @@ from bmq.protocol.formats import Format, FormatField
 class StreamsGroupDescribeRequest:
     group_ids: Sequence[str] = ()
     include_authorized_operations: bool = False
+    include_topology_description: bool = False
 
 
 FORMAT: Final = Format(
     StreamsGroupDescribeRequest,
     version_min=0,
-    version_max=0,
+    version_max=1,
     flexible_from=0,
     fields=(
         FormatField("group_ids", "string", is_array=True),
         FormatField("include_authorized_operations", "bool"),
+        FormatField("include_topology_description", "bool", since=1),
     ),
 )

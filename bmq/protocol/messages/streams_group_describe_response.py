@@ -82,6 +82,34 @@ class Member:
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
+class TopologyDescriptionNode:
+    name: str = ""
+    node_type: int = 0
+    source_topics: Sequence[str] = ()
+    sink_topic: str | None = None
+    stores: Sequence[str] = ()
+    successors: Sequence[str] = ()
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class TopologyDescriptionSubtopology:
+    subtopology_id: str = ""
+    nodes: Sequence[TopologyDescriptionNode] = ()
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class TopologyDescriptionGlobalStore:
+    source: TopologyDescriptionNode = dataclasses.field(default_factory=lambda: TopologyDescriptionNode())
+    processor: TopologyDescriptionNode = dataclasses.field(default_factory=lambda: TopologyDescriptionNode())
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class TopologyDescription:
+    subtopologies: Sequence[TopologyDescriptionSubtopology] = ()
+    global_stores: Sequence[TopologyDescriptionGlobalStore] = ()
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
 class DescribedGroup:
     error_code: int = 0
     error_message: str | None = None
@@ -92,6 +120,9 @@ class DescribedGroup:
     topology: Topology | None = None
     members: Sequence[Member] = ()
     authorized_operations: int = -2147483648
+    topology_description: TopologyDescription | None = None
+    topology_description_status: int = 0
+    assignor_name: str | None = None
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -103,7 +134,7 @@ class StreamsGroupDescribeResponse:
 _KEY_VALUE: Final = Format(
     KeyValue,
     version_min=0,
-    version_max=0,
+    version_max=1,
     flexible_from=0,
     fields=(
         FormatField("key", "string"),
@@ -113,7 +144,7 @@ _KEY_VALUE: Final = Format(
 _TOPIC_INFO: Final = Format(
     TopicInfo,
     version_min=0,
-    version_max=0,
+    version_max=1,
     flexible_from=0,
     fields=(
         FormatField("name", "string"),
@@ -125,7 +156,7 @@ _TOPIC_INFO: Final = Format(
 _SUBTOPOLOGY: Final = Format(
     Subtopology,
     version_min=0,
-    version_max=0,
+    version_max=1,
     flexible_from=0,
     fields=(
         FormatField("subtopology_id", "string"),
@@ -138,7 +169,7 @@ _SUBTOPOLOGY: Final = Format(
 _TOPOLOGY: Final = Format(
     Topology,
     version_min=0,
-    version_max=0,
+    version_max=1,
     flexible_from=0,
     fields=(
         FormatField("epoch", "int32"),
@@ -148,7 +179,7 @@ _TOPOLOGY: Final = Format(
 _ENDPOINT: Final = Format(
     Endpoint,
     version_min=0,
-    version_max=0,
+    version_max=1,
     flexible_from=0,
     fields=(
         FormatField("host", "string"),
@@ -158,7 +189,7 @@ _ENDPOINT: Final = Format(
 _TASK_OFFSET: Final = Format(
     TaskOffset,
     version_min=0,
-    version_max=0,
+    version_max=1,
     flexible_from=0,
     fields=(
         FormatField("subtopology_id", "string"),
@@ -169,7 +200,7 @@ _TASK_OFFSET: Final = Format(
 _TASK_IDS: Final = Format(
     TaskIds,
     version_min=0,
-    version_max=0,
+    version_max=1,
     flexible_from=0,
     fields=(
         FormatField("subtopology_id", "string"),
@@ -179,7 +210,7 @@ _TASK_IDS: Final = Format(
 _ASSIGNMENT: Final = Format(
     Assignment,
     version_min=0,
-    version_max=0,
+    version_max=1,
     flexible_from=0,
     fields=(
         FormatField("active_tasks", entity=_TASK_IDS, is_array=True),
@@ -190,7 +221,7 @@ _ASSIGNMENT: Final = Format(
 _MEMBER: Final = Format(
     Member,
     version_min=0,
-    version_max=0,
+    version_max=1,
     flexible_from=0,
     fields=(
         FormatField("member_id", "string"),
@@ -210,10 +241,54 @@ _MEMBER: Final = Format(
         FormatField("is_classic", "bool"),
     ),
 )
+_TOPOLOGY_DESCRIPTION_NODE: Final = Format(
+    TopologyDescriptionNode,
+    version_min=0,
+    version_max=1,
+    flexible_from=0,
+    fields=(
+        FormatField("name", "string", since=1),
+        FormatField("node_type", "int8", since=1),
+        FormatField("source_topics", "string", since=1, is_array=True),
+        FormatField("sink_topic", "string", since=1, nullable_since=0),
+        FormatField("stores", "string", since=1, is_array=True),
+        FormatField("successors", "string", since=1, is_array=True),
+    ),
+)
+_TOPOLOGY_DESCRIPTION_SUBTOPOLOGY: Final = Format(
+    TopologyDescriptionSubtopology,
+    version_min=0,
+    version_max=1,
+    flexible_from=0,
+    fields=(
+        FormatField("subtopology_id", "string", since=1),
+        FormatField("nodes", since=1, entity=_TOPOLOGY_DESCRIPTION_NODE, is_array=True),
+    ),
+)
+_TOPOLOGY_DESCRIPTION_GLOBAL_STORE: Final = Format(
+    TopologyDescriptionGlobalStore,
+    version_min=0,
+    version_max=1,
+    flexible_from=0,
+    fields=(
+        FormatField("source", since=1, entity=_TOPOLOGY_DESCRIPTION_NODE),
+        FormatField("processor", since=1, entity=_TOPOLOGY_DESCRIPTION_NODE),
+    ),
+)
+_TOPOLOGY_DESCRIPTION: Final = Format(
+    TopologyDescription,
+    version_min=0,
+    version_max=1,
+    flexible_from=0,
+    fields=(
+        FormatField("subtopologies", since=1, entity=_TOPOLOGY_DESCRIPTION_SUBTOPOLOGY, is_array=True),
+        FormatField("global_stores", since=1, entity=_TOPOLOGY_DESCRIPTION_GLOBAL_STORE, is_array=True),
+    ),
+)
 _DESCRIBED_GROUP: Final = Format(
     DescribedGroup,
     version_min=0,
-    version_max=0,
+    version_max=1,
     flexible_from=0,
     fields=(
         FormatField("error_code", "int16"),
@@ -225,12 +300,15 @@ _DESCRIBED_GROUP: Final = Format(
         FormatField("topology", entity=_TOPOLOGY, nullable_since=0),
         FormatField("members", entity=_MEMBER, is_array=True),
         FormatField("authorized_operations", "int32"),
+        FormatField("topology_description", since=1, entity=_TOPOLOGY_DESCRIPTION, nullable_since=0),
+        FormatField("topology_description_status", "int8", since=1),
+        FormatField("assignor_name", "string", since=1, nullable_since=0),
     ),
 )
 FORMAT: Final = Format(
     StreamsGroupDescribeResponse,
     version_min=0,
-    version_max=0,
+    version_max=1,
     flexible_from=0,
     fields=(
         FormatField("throttle_time_ms", "int32"),

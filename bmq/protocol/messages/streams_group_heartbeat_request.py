@@ -88,7 +88,7 @@ class StreamsGroupHeartbeatRequest:
 _KEY_VALUE: Final = Format(
     KeyValue,
     version_min=0,
-    version_max=0,
+    version_max=1,
     flexible_from=0,
     fields=(
         FormatField("key", "string"),
@@ -98,7 +98,7 @@ _KEY_VALUE: Final = Format(
 _TOPIC_INFO: Final = Format(
     TopicInfo,
     version_min=0,
-    version_max=0,
+    version_max=1,
     flexible_from=0,
     fields=(
         FormatField("name", "string"),
@@ -110,7 +110,7 @@ _TOPIC_INFO: Final = Format(
 _COPARTITION_GROUP: Final = Format(
     CopartitionGroup,
     version_min=0,
-    version_max=0,
+    version_max=1,
     flexible_from=0,
     fields=(
         FormatField("source_topics", "int16", is_array=True),
@@ -121,7 +121,7 @@ _COPARTITION_GROUP: Final = Format(
 _SUBTOPOLOGY: Final = Format(
     Subtopology,
     version_min=0,
-    version_max=0,
+    version_max=1,
     flexible_from=0,
     fields=(
         FormatField("subtopology_id", "string"),
@@ -136,7 +136,7 @@ _SUBTOPOLOGY: Final = Format(
 _TOPOLOGY: Final = Format(
     Topology,
     version_min=0,
-    version_max=0,
+    version_max=1,
     flexible_from=0,
     fields=(
         FormatField("epoch", "int32"),
@@ -146,7 +146,7 @@ _TOPOLOGY: Final = Format(
 _TASK_IDS: Final = Format(
     TaskIds,
     version_min=0,
-    version_max=0,
+    version_max=1,
     flexible_from=0,
     fields=(
         FormatField("subtopology_id", "string"),
@@ -156,7 +156,7 @@ _TASK_IDS: Final = Format(
 _ENDPOINT: Final = Format(
     Endpoint,
     version_min=0,
-    version_max=0,
+    version_max=1,
     flexible_from=0,
     fields=(
         FormatField("host", "string"),
@@ -166,7 +166,7 @@ _ENDPOINT: Final = Format(
 _TASK_OFFSET: Final = Format(
     TaskOffset,
     version_min=0,
-    version_max=0,
+    version_max=1,
     flexible_from=0,
     fields=(
         FormatField("subtopology_id", "string"),
@@ -177,7 +177,7 @@ _TASK_OFFSET: Final = Format(
 FORMAT: Final = Format(
     StreamsGroupHeartbeatRequest,
     version_min=0,
-    version_max=0,
+    version_max=1,
     flexible_from=0,
     fields=(
         FormatField("group_id", "string"),

@@ -46,12 +46,13 @@ class StreamsGroupHeartbeatResponse:
     member_id: str = ""
     member_epoch: int = 0
     heartbeat_interval_ms: int = 0
-    acceptable_recovery_lag: int = 0
     task_offset_interval_ms: int = 0
+    acceptable_recovery_lag: int = 0
     status: Sequence[Status] | None = ()
     active_tasks: Sequence[TaskIds] | None = ()
     standby_tasks: Sequence[TaskIds] | None = ()
     warmup_tasks: Sequence[TaskIds] | None = ()
+    topology_description_required: bool = False
     endpoint_information_epoch: int = 0
     partitions_by_user_endpoint: Sequence[EndpointToPartitions] | None = ()
 
@@ -59,7 +60,7 @@ class StreamsGroupHeartbeatResponse:
 _STATUS: Final = Format(
     Status,
     version_min=0,
-    version_max=0,
+    version_max=1,
     flexible_from=0,
     fields=(
         FormatField("status_code", "int8"),
@@ -69,7 +70,7 @@ _STATUS: Final = Format(
 _TASK_IDS: Final = Format(
     TaskIds,
     version_min=0,
-    version_max=0,
+    version_max=1,
     flexible_from=0,
     fields=(
         FormatField("subtopology_id", "string"),
@@ -79,7 +80,7 @@ _TASK_IDS: Final = Format(
 _ENDPOINT: Final = Format(
     Endpoint,
     version_min=0,
-    version_max=0,
+    version_max=1,
     flexible_from=0,
     fields=(
         FormatField("host", "string"),
@@ -89,7 +90,7 @@ _ENDPOINT: Final = Format(
 _TOPIC_PARTITION: Final = Format(
     TopicPartition,
     version_min=0,
-    version_max=0,
+    version_max=1,
     flexible_from=0,
     fields=(
         FormatField("topic", "string"),
@@ -99,7 +100,7 @@ _TOPIC_PARTITION: Final = Format(
 _ENDPOINT_TO_PARTITIONS: Final = Format(
     EndpointToPartitions,
     version_min=0,
-    version_max=0,
+    version_max=1,
     flexible_from=0,
     fields=(
         FormatField("user_endpoint", entity=_ENDPOINT),
@@ -110,7 +111,7 @@ _ENDPOINT_TO_PARTITIONS: Final = Format(
 FORMAT: Final = Format(
     StreamsGroupHeartbeatResponse,
     version_min=0,
-    version_max=0,
+    version_max=1,
     flexible_from=0,
     fields=(
         FormatField("throttle_time_ms", "int32"),
@@ -119,12 +120,14 @@ FORMAT: Final = Format(
         FormatField("member_id", "string"),
         FormatField("member_epoch", "int32"),
         FormatField("heartbeat_interval_ms", "int32"),
-        FormatField("acceptable_recovery_lag", "int32"),
+        FormatField("acceptable_recovery_lag", "int32", until=0),
         FormatField("task_offset_interval_ms", "int32"),
+        FormatField("acceptable_recovery_lag", "int64", since=1),
         FormatField("status", entity=_STATUS, is_array=True, nullable_since=0),
         FormatField("active_tasks", entity=_TASK_IDS, is_array=True, nullable_since=0),
         FormatField("standby_tasks", entity=_TASK_IDS, is_array=True, nullable_since=0),
         FormatField("warmup_tasks", entity=_TASK_IDS, is_array=True, nullable_since=0),
+        FormatField("topology_description_required", "bool", since=1),
         FormatField("endpoint_information_epoch", "int32"),
         FormatField("partitions_by_user_endpoint", entity=_ENDPOINT_TO_PARTITIONS, is_array=True, nullable_since=0),
     ),

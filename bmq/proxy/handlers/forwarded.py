@@ -24,6 +24,7 @@ _HANDLERS: Final[dict[Route, Callable[[Services], RequestHandler]]] = {
 _FEATURE_OF: Final = {
     ApiKey.CONSUMER_GROUP_HEARTBEAT: GROUP_VERSION,
     ApiKey.STREAMS_GROUP_HEARTBEAT: STREAMS_VERSION,
+    ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: STREAMS_VERSION,
 }
 """The features that these APIs belong to: at level 0 nobody may use them."""
 

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode as KioErrorCode
 from kio.serial import entity_reader, entity_writer
 
+from bmq.coordinator.streams.topology_description import KnownDescription
 from bmq.protocol import codec
 from bmq.protocol.apis import APIS, ApiKey
 from bmq.protocol.error_codes import RETRIABLE, ErrorCode
@@ -27,6 +28,15 @@ from bmq.protocol.messages.api_versions_response import ApiVersionsResponse
 from bmq.protocol.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
 from bmq.protocol.messages.join_group_response import JoinGroupResponse
 from bmq.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from bmq.protocol.messages.streams_group_describe_request import StreamsGroupDescribeRequest
+from bmq.protocol.messages.streams_group_describe_response import DescribedGroup, StreamsGroupDescribeResponse
+from bmq.protocol.messages.streams_group_heartbeat_response import StreamsGroupHeartbeatResponse
+from bmq.protocol.messages.streams_group_topology_description_update_request import (
+    StreamsGroupTopologyDescriptionUpdateRequest,
+    TopologyDescription,
+    TopologyDescriptionNode,
+    TopologyDescriptionSubtopology,
+)
 from bmq.protocol.messages.txn_offset_commit_response import (
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
@@ -156,6 +166,65 @@ def test_fields_of_kafka_4_4() -> None:
     by_id = b"\0\0\0\0\x02" + UUID(int=5).bytes + partitions + b"\0\0"
     assert codec.encode("response", ApiKey.TXN_OFFSET_COMMIT, 5, answer) == by_name
     assert codec.encode("response", ApiKey.TXN_OFFSET_COMMIT, 6, answer) == by_id
+
+
+def test_streams_groups_of_kafka_4_4() -> None:
+    """KIP-1331, KIP-1357."""
+    beat = StreamsGroupHeartbeatResponse(
+        member_id="m",
+        member_epoch=1,
+        heartbeat_interval_ms=2,
+        acceptable_recovery_lag=1000,
+        task_offset_interval_ms=3,
+        status=None,
+        active_tasks=None,
+        standby_tasks=None,
+        warmup_tasks=None,
+        topology_description_required=True,
+        endpoint_information_epoch=4,
+        partitions_by_user_endpoint=None,
+    )
+    head = b"\0\0\0\0\0\0\0\x02m\0\0\0\x01\0\0\0\x02"
+    tasks, tail = b"\0\0\0\0", b"\0\0\0\x04\0\0"
+    assert codec.encode("response", ApiKey.STREAMS_GROUP_HEARTBEAT, 0, beat) == (
+        head + b"\0\0\x03\xe8" + b"\0\0\0\x03" + tasks + tail
+    )
+    assert codec.encode("response", ApiKey.STREAMS_GROUP_HEARTBEAT, 1, beat) == (
+        head + b"\0\0\0\x03" + b"\0\0\0\0\0\0\x03\xe8" + tasks + b"\x01" + tail
+    )
+    asked = StreamsGroupDescribeRequest(
+        group_ids=("g",), include_authorized_operations=True, include_topology_description=True
+    )
+    assert codec.encode("request", ApiKey.STREAMS_GROUP_DESCRIBE, 0, asked) == b"\x02\x02g\x01\0"
+    assert codec.encode("request", ApiKey.STREAMS_GROUP_DESCRIBE, 1, asked) == b"\x02\x02g\x01\x01\0"
+    node = b"\x02n\x03\x01\x02t\x01\x01\0"  # name, sink, no sources, topic, no stores, no successors
+    description = b"\x02\x02s\x02" + node + b"\0\x01\0"
+    update = StreamsGroupTopologyDescriptionUpdateRequest(
+        group_id="g",
+        member_id="m",
+        topology_epoch=5,
+        topology_description=TopologyDescription(
+            subtopologies=(
+                TopologyDescriptionSubtopology(
+                    subtopology_id="s", nodes=(TopologyDescriptionNode(name="n", node_type=3, sink_topic="t"),)
+                ),
+            )
+        ),
+    )
+    encoded = codec.encode("request", ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE, 0, update)
+    assert encoded == b"\x02g\x02m\0\0\0\x05" + description + b"\0"
+    group = DescribedGroup(
+        group_id="g",
+        topology_description=KnownDescription(encoded=encoded).described(),
+        topology_description_status=3,
+        assignor_name="sticky",
+    )
+    shown = StreamsGroupDescribeResponse(groups=(group,))
+    common = b"\0\0\0\0\x02" + b"\0\0\0\x02g\x01" + bytes(8) + b"\xff\x01\x80\0\0\0"
+    assert codec.encode("response", ApiKey.STREAMS_GROUP_DESCRIBE, 0, shown) == common + b"\0\0"
+    assert codec.encode("response", ApiKey.STREAMS_GROUP_DESCRIBE, 1, shown) == (
+        common + b"\x01" + description + b"\x03\x07sticky\0\0"
+    )
 
 
 def test_an_unknown_version_of_api_versions_is_answered_in_the_shape_of_version_0() -> None:

@@ -54,7 +54,7 @@ def statuses(answer: Any) -> list[int]:
         {"member_id": ""},
         {"group_id": " "},
         {"rack_id": ""},
-        {"instance_id": "i"},
+        {"instance_id": " "},
         {"member_epoch": -2},
         {"member_epoch": -3},
         {"rebalance_timeout_ms": -1},
@@ -191,6 +191,61 @@ def test_timers_put_members_out(bench: Bench) -> None:
     assert told(bench.beat("b", 3)) == ALL
     assert not bench.expire("b", TimerKind.REBALANCE, 3)
     assert bench.expire("b")
+
+
+# ---------------------------------------------------------------- static members
+
+
+def test_a_static_member_leaves_for_a_while(bench: Bench) -> None:
+    bench.join("a", "P", instance_id="i")
+    refused(ErrorCode.UNRELEASED_INSTANCE_ID, bench.join, "b", instance_id="i")
+    refused(ErrorCode.FENCED_INSTANCE_ID, bench.beat, "b", -2, instance_id="i")
+    refused(ErrorCode.UNKNOWN_MEMBER_ID, bench.beat, "a", -2, instance_id="j")
+    answer = bench.beat("a", -2, instance_id="i")
+    assert (answer.member_id, answer.member_epoch, answer.active_tasks) == ("a", -2, None)
+    assert bench.existing.epoch == 2, "nobody else gets its tasks"
+    refused(ErrorCode.FENCED_MEMBER_EPOCH, bench.beat, "a", 2, instance_id="i")
+    assert told(bench.join("c")) == NO_TASKS
+    bench.config = replace(bench.config, max_size=2)
+    answer = bench.join("b", "P", instance_id="i")
+    assert (answer.member_epoch, told(answer)) == (3, FIRST), "it gave the rest back when it left"
+    assert bench.existing.members.keys() == {"b", "c"} and bench.existing.epoch == 3
+    assert told(bench.beat("c", 3)) == SECOND
+    refused(ErrorCode.FENCED_INSTANCE_ID, bench.beat, "a", 2, instance_id="i")
+    assert told(bench.beat("b", 3, FIRST, instance_id="i")) is None
+    assert picture(replayed(bench.log)) == picture(bench.group)
+
+
+def test_a_static_member_that_does_not_come_back(bench: Bench) -> None:
+    bench.join("a", instance_id="i")
+    bench.join("b")
+    bench.beat("a", 2, instance_id="i")
+    bench.beat("a", -2, instance_id="i")
+    assert not bench.expire("a", TimerKind.REBALANCE, 2), "it has nothing to give back"
+    assert bench.expire("a")
+    assert not bench.existing.static_ids
+    assert told(bench.beat("b", 3)) == ALL
+    refused(ErrorCode.UNKNOWN_MEMBER_ID, bench.beat, "a", 2, instance_id="i")
+    bench.join("a", instance_id="i")
+    bench.beat("a", -1, instance_id="i")
+    assert bench.existing.members.keys() == {"b"}, "it may leave for good as well"
+
+
+def test_a_static_member_comes_back_in_another_process(bench: Bench) -> None:
+    """What another member of that process follows is not given to it before that lets go."""
+    bench.group_configs = {"streams.num.standby.replicas": "1"}
+    bench.join("a", "P", instance_id="i")
+    bench.join("b", "Q")
+    bench.beat("a", 2, ALL, instance_id="i")
+    bench.beat("a", 2, FIRST, instance_id="i")
+    bench.beat("b", 3)
+    assert bench.existing.members["b"].tasks.standby == ids(("0", 0))
+    bench.beat("a", -2, instance_id="i")
+    answer = bench.join("c", "Q", instance_id="i")
+    given = told(answer)
+    assert given is not None and not given.active & ids(("0", 0))
+    near = [task for one in bench.existing.members.values() for task in (*one.tasks.active, *one.tasks.passive)]
+    assert len(near) == len(set(near))
 
 
 # ---------------------------------------------------------------- epochs of the group
@@ -424,3 +479,4 @@ def test_a_description(bench: Bench) -> None:
     lost = described(group, configured(group.topology, bench.image))
     assert lost.topology is not None and lost.topology.subtopologies is None
     assert described(group, None).topology is None
+    assert (shown.assignor_name, shown.topology_description_status) == ("sticky", 0)

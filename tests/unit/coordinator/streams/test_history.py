@@ -41,6 +41,7 @@ class Client:
 
     member_id: str
     process: str
+    instance: str | None = None
     epoch: int = 0
     owned: Tasks = NO_TASKS
     given: Tasks = NO_TASKS
@@ -85,6 +86,13 @@ class StreamsGroupHistory(RuleBasedStateMachine):
             client = self.clients[f"m{self.next_id}"] = Client(f"m{self.next_id}", process)
             self.beat(client)
 
+    @rule(process=st.sampled_from("PQR"), instance=st.sampled_from("ij"))
+    def join_as_static(self, process: str, instance: str) -> None:
+        if len(self.clients) < 6:
+            self.next_id += 1
+            client = self.clients[f"m{self.next_id}"] = Client(f"m{self.next_id}", process, instance)
+            self.beat(client)
+
     @precondition(lambda self: self.clients)
     @rule(data=st.data(), is_answer_lost=st.sampled_from([False, False, True]))
     def heartbeat(self, data: st.DataObject, is_answer_lost: bool) -> None:
@@ -96,11 +104,12 @@ class StreamsGroupHistory(RuleBasedStateMachine):
         self.close(self.some(data))
 
     @precondition(lambda self: self.clients)
-    @rule(data=st.data())
-    def leave(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), is_for_a_while=st.booleans())
+    def leave(self, data: st.DataObject, is_for_a_while: bool) -> None:
         client = self.clients.pop(self.some(data).member_id)
         if client.epoch and self.is_member(client):
-            self.bench.leave(client.member_id)
+            epoch = -2 if is_for_a_while and client.instance else -1
+            self.bench.beat(client.member_id, epoch, instance_id=client.instance)
 
     @precondition(lambda self: self.clients)
     @rule(data=st.data(), is_gone=st.booleans())
@@ -198,6 +207,8 @@ class StreamsGroupHistory(RuleBasedStateMachine):
             return
         assert self.epoch <= group.epoch and group.target_epoch <= group.epoch
         self.epoch = group.epoch
+        instances = {m.instance_id: m.member_id for m in group.members.values() if m.instance_id is not None}
+        assert group.static_ids == instances
         for member in group.members.values():
             assert member.epoch <= max(group.target_epoch, 1)
             assert (member.state is MemberState.UNREVOKED) == (not member.pending.is_empty)
@@ -256,12 +267,18 @@ class StreamsGroupHistory(RuleBasedStateMachine):
         says = not client.epoch or not client.is_told
         try:
             if client.epoch:
-                answer = self.bench.beat(client.member_id, client.epoch, owned if says else None)
+                answer = self.bench.beat(
+                    client.member_id, client.epoch, owned if says else None, instance_id=client.instance
+                )
             else:
-                answer = self.bench.join(client.member_id, client.process)
+                answer = self.bench.join(client.member_id, client.process, instance_id=client.instance)
         except KafkaError as error:
             if error.code is ErrorCode.INVALID_REQUEST:
                 return  # it runs tasks of partitions that are gone: its topics have shrunk, which Kafka's never do
+            if error.code in (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.FENCED_INSTANCE_ID):
+                assert client.instance
+                del self.clients[client.member_id]
+                return
             assert error.code in REJOIN and client.epoch
             client.lose()
             return

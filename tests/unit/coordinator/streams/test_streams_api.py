@@ -25,6 +25,12 @@ from bmq.protocol.messages.offset_fetch_request import OffsetFetchRequest, Offse
 from bmq.protocol.messages.streams_group_describe_request import StreamsGroupDescribeRequest
 from bmq.protocol.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest, Topology
 from bmq.protocol.messages.streams_group_heartbeat_response import StreamsGroupHeartbeatResponse
+from bmq.protocol.messages.streams_group_topology_description_update_request import (
+    StreamsGroupTopologyDescriptionUpdateRequest,
+    TopologyDescription,
+    TopologyDescriptionNode,
+    TopologyDescriptionSubtopology,
+)
 from tests.unit.coordinator.cluster import FAST, Cluster, FakeContext
 from tests.unit.coordinator.streams.bench import ids, subtopology, task_parts, told
 
@@ -74,9 +80,10 @@ class World(Cluster):
             request.rebalance_timeout_ms, request.topology, request.process_id = 60_000, TOPOLOGY, member
         else:
             request.active_tasks = request.standby_tasks = request.warmup_tasks = request.client_tags = None
+        version = fields.pop("version", 0)
         for name, value in fields.items():
             setattr(request, name, value)
-        return await self.coordinator.streams_group_heartbeat(request, FakeContext(0))
+        return await self.coordinator.streams_group_heartbeat(request, FakeContext(version))
 
 
 @pytest.fixture
@@ -180,6 +187,49 @@ async def test_lists_and_descriptions(world: World) -> None:
     classic = (await world.coordinator.describe_groups(DescribeGroupsRequest(groups=["g"]), FakeContext(6))).groups[0]
     assert (classic.group_state, classic.error_code) == ("Dead", ErrorCode.GROUP_ID_NOT_FOUND)
     assert world.coordinator.metrics._groups_by_state()["Stable"] == 1
+
+
+async def test_the_topology_is_described(world: World) -> None:
+    assert not (await world.beat("a")).topology_description_required, "its version has no place for it"
+    answers = [
+        await world.beat("a", 2, version=1),
+        await world.beat("b", version=1),
+        await world.beat("a", 2, version=1),
+    ]
+    assert [answer.topology_description_required for answer in answers] == [True, False, False], "one is asked"
+
+    async def update(member_id: str = "a", epoch: int = 0, **fields: Any) -> int:
+        nodes = [TopologyDescriptionNode(**{"name": "n", "node_type": 1, "source_topics": ["t"], **fields})]
+        part = TopologyDescriptionSubtopology(subtopology_id="0", nodes=nodes)
+        asked = StreamsGroupTopologyDescriptionUpdateRequest(
+            group_id="g",
+            member_id=member_id,
+            topology_epoch=epoch,
+            topology_description=TopologyDescription(subtopologies=[part]),
+        )
+        return (await world.coordinator.streams_group_topology_description_update(asked, FakeContext(0))).error_code
+
+    async def shown(*, asks: bool = True) -> tuple[int, list[str]]:
+        request = StreamsGroupDescribeRequest(group_ids=["g"], include_topology_description=asks)
+        (group,) = (await world.coordinator.streams_group_describe(request, FakeContext(1))).groups
+        told = group.topology_description
+        parts = [] if told is None else told.subtopologies
+        return group.topology_description_status, [node.name for part in parts for node in part.nodes]
+
+    assert await shown() == (1, [])
+    assert await update("x") == ErrorCode.UNKNOWN_MEMBER_ID
+    assert await update(epoch=1) == ErrorCode.INVALID_REQUEST
+    assert await update(node_type=4) == ErrorCode.INVALID_REQUEST
+    assert await update() == 0
+    assert (await shown(), await shown(asks=False)) == ((3, ["n"]), (0, []))
+    world.restart()
+    assert await shown() == (1, [])
+    stale = await world.beat("c", version=1, topology=replace(TOPOLOGY, epoch=-1))
+    assert not stale.topology_description_required, "it has another topology"
+    assert (await world.beat("a", version=1)).topology_description_required, "the next owner asks again"
+    too_many = [f"n{number}" for number in range(50_000)]
+    assert await update(successors=too_many) == ErrorCode.STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED
+    assert await shown() == (1, [])
 
 
 async def test_other_protocols_on_a_streams_group(world: World) -> None:

@@ -1,0 +1,129 @@
+"""What a group's topology looks like to people, as `Topology#describe()` says it: asked for, kept, shown. Decisions only.
+
+Kafka hands descriptions to a plugin (KIP-1331). Here the shard's owner keeps them in memory, in the bytes they came in, and
+no record says so: the next owner asks a member again. Kafka's bounds for asking are kept: once in 30 seconds, then less
+often, and not again for a topology whose description was refused for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Final
+
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.codec import decode, encode
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError
+from bmq.protocol.messages import streams_group_describe_response as shown
+from bmq.protocol.messages.streams_group_topology_description_update_request import (
+    StreamsGroupTopologyDescriptionUpdateRequest,
+    TopologyDescriptionNode,
+)
+
+ASKED_FROM: Final = 1
+"""Version of StreamsGroupHeartbeat whose answer can ask."""
+DESCRIPTION_BYTES_MAX: Final = 256 * 1024
+"""Of one group: some thousand nodes."""
+_ASK_AGAIN_MS: Final = 30_000
+_ASK_AGAIN_MS_MAX: Final = 3_600_000
+_DOUBLED_MAX: Final = 7
+_UPDATE: Final = ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE
+_NO_EPOCH: Final = -1
+
+
+class DescriptionStatus(IntEnum):
+    """As StreamsGroupDescribe says it. ERROR: a plugin failed; it does not happen here."""
+
+    NOT_REQUESTED = 0
+    NOT_STORED = 1
+    ERROR = 2
+    AVAILABLE = 3
+
+
+class NodeType(IntEnum):
+    """What a node of a topology does."""
+
+    SOURCE = 1
+    PROCESSOR = 2
+    SINK = 3
+
+
+_NODE_TYPES: Final = frozenset(map(int, NodeType))
+
+
+@dataclass(frozen=True, slots=True)
+class KnownDescription:
+    """Of the topology of one epoch. `encoded`: the update that brought it; None: none did.
+
+    `is_refused`: it was too large, so nobody is asked again. `asked`: how often somebody was; `next_ask_ms`: loop time.
+    """
+
+    topology_epoch: int = _NO_EPOCH
+    encoded: bytes | None = None
+    is_refused: bool = False
+    asked: int = 0
+    next_ask_ms: float = float("-inf")
+
+    def of(self, topology_epoch: int) -> KnownDescription:
+        """What is known of this topology."""
+        return self if topology_epoch == self.topology_epoch else KnownDescription(topology_epoch)
+
+    def is_wanted(self, now_ms: float) -> bool:
+        """Whether a member shall be asked for it now."""
+        return self.encoded is None and not self.is_refused and now_ms >= self.next_ask_ms
+
+    def asked_at(self, now_ms: float) -> KnownDescription:
+        """A member is being asked."""
+        wait_ms = min(_ASK_AGAIN_MS << min(self.asked, _DOUBLED_MAX), _ASK_AGAIN_MS_MAX)
+        return replace(self, asked=self.asked + 1, next_ask_ms=now_ms + wait_ms)
+
+    def brought(self, update: StreamsGroupTopologyDescriptionUpdateRequest) -> KnownDescription:
+        """After a member's update, which may be refused for its size. Raises KafkaError INVALID_REQUEST."""
+        _check(update)
+        encoded = encode("request", _UPDATE, 0, update)
+        if len(encoded) > DESCRIPTION_BYTES_MAX:
+            return replace(self, is_refused=True)
+        return replace(self, encoded=encoded, is_refused=False)
+
+    def described(self) -> shown.TopologyDescription | None:
+        """As it is shown; None: there is none."""
+        if self.encoded is None:
+            return None
+        told = decode("request", _UPDATE, 0, self.encoded).topology_description
+        return shown.TopologyDescription(
+            subtopologies=[
+                shown.TopologyDescriptionSubtopology(subtopology_id=one.subtopology_id, nodes=_nodes(one.nodes))
+                for one in told.subtopologies
+            ],
+            global_stores=[
+                shown.TopologyDescriptionGlobalStore(source=source, processor=processor)
+                for source, processor in (_nodes((one.source, one.processor)) for one in told.global_stores)
+            ],
+        )
+
+
+def _check(update: StreamsGroupTopologyDescriptionUpdateRequest) -> None:
+    told = update.topology_description
+    for subtopology in told.subtopologies:
+        for node in subtopology.nodes:
+            if node.node_type not in _NODE_TYPES:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node {node.name} has an unknown type: {node.node_type}.")
+    for store in told.global_stores:
+        if (store.source.node_type, store.processor.node_type) != (NodeType.SOURCE, NodeType.PROCESSOR):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "A global store must have a source and a processor.")
+
+
+def _nodes(told: Iterable[TopologyDescriptionNode]) -> list[shown.TopologyDescriptionNode]:
+    return [
+        shown.TopologyDescriptionNode(
+            name=node.name,
+            node_type=node.node_type,
+            source_topics=node.source_topics,
+            sink_topic=node.sink_topic,
+            stores=node.stores,
+            successors=node.successors,
+        )
+        for node in told
+    ]
