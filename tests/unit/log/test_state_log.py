@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+from math import inf
 from uuid import UUID
 
 import pytest
@@ -18,6 +19,7 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from tests.fakes.clock import FakeClock
 from tests.fakes.partition_log import FakePartitionLog
+from tests.unit.proxy.harness import until
 
 pytestmark = pytest.mark.unit
 
@@ -225,6 +227,45 @@ async def test_a_failed_proof_reaches_everybody() -> None:
     log.is_owner = False
     results = await asyncio.gather(*(state.prove_ownership() for _ in range(3)), return_exceptions=True)
     assert [type(result) for result in results] == [FencedWriter] * 3
+
+
+async def test_ownership_is_known_from_the_beginning_of_a_proof_or_an_append_that_succeeded() -> None:
+    log = make_log()
+    state, _, _ = await open_table(log)
+    loop = asyncio.get_running_loop()
+    ends: list[asyncio.Future[None]] = []
+
+    async def prove() -> None:
+        ends.append(loop.create_future())
+        await ends[-1]
+
+    log.prove_ownership = prove  # type: ignore[method-assign]
+    assert state.proven_ms == -inf
+    proof = asyncio.create_task(state.prove_ownership())
+    await until(lambda: len(ends) == 1)
+    begun_ms = loop.time() * 1000
+    ends[0].set_result(None)
+    await proof
+    assert -inf < state.proven_ms <= begun_ms
+    before_ms = state.proven_ms
+    failing = asyncio.create_task(state.prove_ownership())
+    await until(lambda: len(ends) == 2)
+    ends[1].set_exception(FencedWriter("another's"))
+    with pytest.raises(FencedWriter):
+        await failing
+    log.refuse_with = ErrorCode.NOT_ENOUGH_REPLICAS
+    with pytest.raises(KafkaError):
+        await state.append([(b"a", b"1")])
+    assert state.proven_ms == before_ms
+    log.refuse_with = None
+    log.is_acknowledging = False
+    done = state.append([(b"a", b"1")])
+    await until(lambda: log.pending_count == 1)
+    written_ms = loop.time() * 1000
+    assert state.proven_ms == before_ms
+    log.acknowledge()
+    await done
+    assert before_ms < state.proven_ms <= written_ms
 
 
 keys = st.sampled_from([b"a", b"b", b"c", b""])
