@@ -64,7 +64,7 @@ class StreamsApi(ConsumerApi):
         """StreamsGroupTopologyDescriptionUpdate 0."""
         try:
             shard, _ = await self._with_group(request.group_id)
-            await refused_by_owner(shard, _keep_description(shard, request))
+            await answered_by_owner(shard, _keep_description(shard, request))
         except KafkaError as error:
             return StreamsGroupTopologyDescriptionUpdateResponse(
                 error_code=coordinator_error(error), error_message=str(error)
