@@ -29,7 +29,11 @@ async def test_a_busy_writer_is_stopped_and_keeps_what_it_was_acknowledged(hdfs_
             async with asyncio.timeout(5):
                 await writing
             assert length_bytes >= segment.acked
-            await new.check_replicas(segment.path, segment.nodes, length_bytes)
+            # A DataNode may not take its replica up again after its writer was interrupted in the middle: it is left out.
+            last = (await new.blocks(segment.path)).last
+            assert last is not None
+            assert len(last.nodes) >= 2
+            await new.check_replicas(segment.path, last.nodes, length_bytes)
         assert "recover_lease" not in new.namenode.called
 
 
