@@ -48,13 +48,14 @@ AUTHORIZED_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 """READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS (AclOperation's numbers): there are no ACLs to say less."""
 
 
-async def answered_by_owner(shard: GroupShard, answer: Awaitable[T]) -> T:
+async def answered_by_owner(shard: GroupShard, answer: Awaitable[T], *, is_joining: bool = False) -> T:
     """The answer to a heartbeat, or its error, if the shard is still ours; else KafkaError NOT_COORDINATOR.
 
     A member that is told to go on may do so for another session, so that is said only soon after a proof (rule 34): any
     that was begun since the heartbeat came will do, such as that of its own append. A member that is refused lets go of
     all it has, and one that hears of no such group gives up for good; a former owner knows neither who has joined since
-    nor which epochs were given (rule 15).
+    nor which epochs were given (rule 15). Nor may it let a member join that has been here before: who joins names no epoch
+    that would give the former owner away, and would be given what it had then.
     """
     asked_ms = shard.now().loop_ms
     try:
@@ -62,7 +63,9 @@ async def answered_by_owner(shard: GroupShard, answer: Awaitable[T]) -> T:
     except KafkaError:
         await shard.prove()
         raise
-    if not shard.is_proven(asked_ms):
+    if is_joining:
+        await shard.prove_since(asked_ms)
+    elif not shard.is_proven(asked_ms):
         await shard.prove()
     return answered
 
@@ -138,7 +141,9 @@ class ConsumerApi(TxnOffsetApi):
                 groups.remember(draft, said, encode("response", _HEARTBEAT, context.api_version, answer))
             return answer
 
-        answer = await answered_by_owner(shard, groups.decide(group_id, decide, may_overtake=True))
+        answer = await answered_by_owner(
+            shard, groups.decide(group_id, decide, may_overtake=True), is_joining=is_joining
+        )
         groups.resolve_if_due(group_id)
         return answer
 

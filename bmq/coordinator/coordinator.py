@@ -175,26 +175,30 @@ class GroupCoordinator(StreamsApi):
             client_host=f"/{context.client_host}",
             new_member_uuid=self._new_uuid(),
         )
+        asked_ms = shard.now().loop_ms
         try:
             await self._make_room_for_classic(shard, request.group_id)
+            answer = await self._join_consumer(shard, joining)
+            if answer is None:
+                answer = await self._join_classic(shard, joining)
+            await _require_owner_to_join(shard, answer.error_code, asked_ms)
         except KafkaError as error:
             return join_error(coordinator_error(error), request.member_id)
-        consumer_answer = await self._join_consumer(shard, joining)
-        if consumer_answer is not None:
-            return consumer_answer
+        return answer
+
+    async def _join_classic(self, shard: GroupShard, joining: Joining) -> JoinGroupResponse:
+        """Raises KafkaError."""
+        request = joining.request
         group = shard.groups.get(request.group_id)
         if group is None:
             if request.member_id:
                 return join_error(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
-            if shard.group_count >= config.groups_per_shard_max:
+            if shard.group_count >= self.config.groups_per_shard_max:
                 return join_error(ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
-            group = shard.groups[request.group_id] = Group(request.group_id, config)
+            group = shard.groups[request.group_id] = Group(request.group_id, self.config)
         shard.perform(group, group.join(joining, shard.now()))
         shard.forget_if_unused(group)
-        try:
-            answer: JoinGroupResponse = await shard.answer_of(caller)
-        except KafkaError as error:
-            return join_error(coordinator_error(error), request.member_id)
+        answer: JoinGroupResponse = await shard.answer_of(joining.caller)
         return answer
 
     async def sync_group(self, request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse:
@@ -376,6 +380,16 @@ async def _require_owner(shard: GroupShard, code: int, asked_ms: float) -> None:
     """
     if code in _REFUSALS or (code in _GO_ON and not shard.is_proven(asked_ms)):
         await shard.prove()
+
+
+async def _require_owner_to_join(shard: GroupShard, code: int, asked_ms: float) -> None:
+    """To be awaited before a member is told of a generation, however young the last proof is (rule 34).
+
+    JoinGroup names no generation of its own, so a former owner cannot tell that it knows an older one, for which SyncGroup
+    would give the member what it has given back since. Raises KafkaError NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE.
+    """
+    if code == ErrorCode.NONE or code in _REFUSALS:
+        await shard.prove_since(asked_ms)
 
 
 def _listed(group_id: str, shard: GroupShard) -> ListedGroup:

@@ -217,6 +217,13 @@ class Shard(ABC):
         if self.is_lost:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
 
+    async def prove_since(self, asked_ms: float) -> None:
+        """As `prove`; an append of its own, or a proof of others, is as good if it was begun at `asked_ms` or later."""
+        if self.state_log.proven_ms < asked_ms:
+            await self.prove()
+        elif self.is_lost:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+
     def is_proven(self, asked_ms: float) -> bool:
         """Whether a heartbeat that was here at `asked_ms` (the loop's clock) may be told to go on (rule 34), else `prove`.
 

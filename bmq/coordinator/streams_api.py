@@ -51,7 +51,9 @@ class StreamsApi(ConsumerApi):
         def decide(draft: StreamsDraft, around: StreamsSurroundings) -> Answered:
             return heartbeat(draft, beat, around)
 
-        answered = await answered_by_owner(shard, shard.streams.decide(group_id, decide, may_overtake=True))
+        answered = await answered_by_owner(
+            shard, shard.streams.decide(group_id, decide, may_overtake=True), is_joining=is_joining
+        )
         shard.streams.create_missing(group_id, answered.missing)
         if context.api_version >= ASKED_FROM and request.member_epoch >= JOIN_EPOCH:
             wants = shard.streams.ask_for_description(group_id, request.member_id)

@@ -58,13 +58,24 @@ class Member:
     async def join(self, cluster: Cluster) -> None:
         raise NotImplementedError
 
+    async def join_again(self, cluster: Cluster) -> int:
+        """Under the member id that it has."""
+        raise NotImplementedError
+
     async def beat(self, cluster: Cluster) -> int:
         raise NotImplementedError
 
 
 class Consumer(Member):
     async def join(self, cluster: Cluster) -> None:
-        self.epoch = (await self._ask(cluster, topic_partitions=[], rebalance_timeout_ms=60_000)).member_epoch
+        self.epoch = (await self._join(cluster)).member_epoch
+
+    async def join_again(self, cluster: Cluster) -> int:
+        self.epoch = 0
+        return (await self._join(cluster)).error_code
+
+    async def _join(self, cluster: Cluster) -> Any:
+        return await self._ask(cluster, topic_partitions=[], rebalance_timeout_ms=60_000)
 
     async def beat(self, cluster: Cluster) -> int:
         return (await self._ask(cluster, topic_partitions=None)).error_code
@@ -80,9 +91,16 @@ class Consumer(Member):
 
 class Streams(Member):
     async def join(self, cluster: Cluster) -> None:
+        self.epoch = (await self._join(cluster)).member_epoch
+
+    async def join_again(self, cluster: Cluster) -> int:
+        self.epoch = 0
+        return (await self._join(cluster)).error_code
+
+    async def _join(self, cluster: Cluster) -> Any:
         topology = Topology(epoch=0, subtopologies=[subtopology("0", ["t"])])
         fields = {"rebalance_timeout_ms": 60_000, "topology": topology, "process_id": "p"}
-        self.epoch = (await self._ask(cluster, **fields)).member_epoch
+        return await self._ask(cluster, **fields, active_tasks=[], standby_tasks=[], warmup_tasks=[])
 
     async def beat(self, cluster: Cluster) -> int:
         nothing = dict.fromkeys(("active_tasks", "standby_tasks", "warmup_tasks", "client_tags"))
@@ -99,11 +117,17 @@ class Classic(Member):
     metadata = classic_subscription("t")
 
     async def join(self, cluster: Cluster) -> None:
-        protocols = [JoinGroupRequestProtocol(name="range", metadata=self.metadata)]
-        joined = await cluster.join(session_ms=SESSION_MS, protocols=protocols)
+        joined = await cluster.join(session_ms=SESSION_MS, protocols=self._protocols())
         assert joined.error_code == 0
         self.member_id, self.epoch = joined.member_id, joined.generation_id
         assert await self.sync(cluster) == 0
+
+    async def join_again(self, cluster: Cluster) -> int:
+        joined = await cluster.join(member_id=self.member_id, session_ms=SESSION_MS, protocols=self._protocols())
+        return joined.error_code
+
+    def _protocols(self) -> list[JoinGroupRequestProtocol]:
+        return [JoinGroupRequestProtocol(name="range", metadata=self.metadata)]
 
     async def sync(self, cluster: Cluster) -> int:
         request = SyncGroupRequest(group_id="g", generation_id=self.epoch, member_id=self.member_id)
@@ -228,6 +252,41 @@ def test_a_former_owner_that_asks_sends_members_away(kind: Callable[[], Member])
         await asyncio.sleep(AGE_S + 0.01)
         assert await member.beat(old) == MOVED
         assert await member.beat(new) == GO_ON
+
+    run(kind, story)
+
+
+@each_kind
+def test_a_former_owner_lets_nobody_join(kind: Callable[[], Member]) -> None:
+    """However young its proof is: who joins says no epoch, and would be given what it had before."""
+
+    async def story(member: Member, old: Cluster, new: Cluster) -> None:
+        assert await member.beat(old) == GO_ON
+        await new.coordinator.prepare("g")
+        await asyncio.sleep(0.001)
+        assert await member.join_again(old) == MOVED
+
+    run(kind, story)
+
+
+@pytest.mark.parametrize("kind", [Classic, ClassicAmongConsumers])
+def test_nor_does_it_say_that_a_member_is_unknown(kind: Callable[[], Member]) -> None:
+    async def story(member: Member, old: Cluster, new: Cluster) -> None:
+        await new.coordinator.prepare("g")
+        await asyncio.sleep(0.001)
+        member.member_id = "of-the-next-owner"
+        assert await member.join_again(old) == MOVED
+
+    run(kind, story)
+
+
+@each_kind
+def test_who_joins_again_at_the_owner_waits_for_one_proof_at_most(kind: Callable[[], Member]) -> None:
+    async def story(member: Member, old: Cluster, new: Cluster) -> None:
+        await asyncio.sleep(0.001)
+        proofs = proofs_of(old)
+        assert await member.join_again(old) == GO_ON
+        assert len(proofs) <= 1
 
     run(kind, story)
 
