@@ -11,6 +11,9 @@ import xxhash
 
 from bmq.coordinator.topics import Topics
 
+NO_HASH: Final = 0
+"""Of no topic, or of a group that was not compared with its topics yet."""
+
 _HASHED_TOPIC: Final = Struct(">i")
 
 
@@ -27,7 +30,7 @@ def partition_counts(names: Iterable[str], topics: Topics) -> Mapping[UUID, int]
 
 
 def metadata_hash(names: Iterable[str], topics: Topics) -> int:
-    """A signed 64-bit number that is another one when a topic of these comes, goes or grows; 0 for no topic (KIP-1101).
+    """A signed 64-bit number that is another one when a topic of these comes, goes or grows; NO_HASH for no topic (KIP-1101).
 
     Kafka hashes the racks of the replicas too. Replicas hold no data here and move with every balance, so theirs are left
     out: a group would rebalance for nothing, since no assignor looks at racks.
@@ -35,7 +38,7 @@ def metadata_hash(names: Iterable[str], topics: Topics) -> int:
     known = topics.topics
     existing = sorted(name for name in names if name in known)
     if not existing:
-        return 0
+        return NO_HASH
     hashed = xxhash.xxh3_64()
     for name in existing:
         topic = known[name]

@@ -21,7 +21,6 @@ from bmq.coordinator.group import Group
 from bmq.coordinator.member import Member
 from bmq.coordinator.member_timers import TimerKind
 from bmq.coordinator.roster import Roster
-from bmq.coordinator.subscribed_topics import metadata_hash
 from bmq.coordinator.subscription import CONSUMER_PROTOCOL_TYPE
 from bmq.coordinator.topics import Topics
 from bmq.protocol import consumer_group_records as records
@@ -68,8 +67,8 @@ def upgrade(draft: Draft, classic: Group, around: Surroundings) -> None:
             records.TargetValue(topic_partitions=target_parts(target)),
         )
         group.apply(records.CurrentKey(group=group.group_id, member_id=member.member_id), member.has())
-    hashed = metadata_hash(group.subscribed_names, around.topics)
-    group.apply(records.EpochKey(group=group.group_id), records.EpochValue(epoch=generation, metadata_hash=hashed))
+    # No hash: nobody knows which topics the leader has seen, so the group is compared with them at once (`advance`).
+    group.apply(records.EpochKey(group=group.group_id), records.EpochValue(epoch=generation))
     group.apply(records.TargetEpochKey(group=group.group_id), records.TargetEpochValue(epoch=generation))
     draft.become(group)
     for member, _ in members:

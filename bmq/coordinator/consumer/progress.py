@@ -21,7 +21,7 @@ from bmq.coordinator.consumer.patterns import compiled
 from bmq.coordinator.consumer.reconciliation import Aim, reconciled
 from bmq.coordinator.effects import Moment
 from bmq.coordinator.member_timers import TimerKind
-from bmq.coordinator.subscribed_topics import metadata_hash, partition_counts, topic_ids
+from bmq.coordinator.subscribed_topics import NO_HASH, metadata_hash, partition_counts, topic_ids
 from bmq.coordinator.topics import Topics
 from bmq.protocol import consumer_group_records as records
 from bmq.protocol.error_codes import ErrorCode
@@ -56,7 +56,7 @@ def advance(
     subscribes_anew = (before is None or not after.says_as(before)) and _say(draft, before, after)
     group = draft.existing
     subscribes_anew |= group.preferred_assignor(_assignors(around.config)) != preferred
-    if subscribes_anew or before is None or around.is_stale:
+    if subscribes_anew or before is None or around.is_stale or group.metadata_hash == NO_HASH:
         bump_if_needed(draft, around, must=subscribes_anew)
     update_target(draft, around)
     return _step(draft, after.member_id, owned, around.topics)

@@ -196,12 +196,15 @@ def test_leaving_by_any_name() -> None:
 # ---------------------------------------------------------------- upwards
 
 
-def classic_group(*members: str, user_data: bytes | None = None, protocol_type: str = "consumer") -> Group:
+def classic_group(
+    *members: str, user_data: bytes | None = None, protocol_type: str = "consumer", instance_id: str | None = None
+) -> Group:
     """Stable, of generation 7; each member has a partition of t."""
     group = Group(GROUP_ID, CoordinatorConfig())
     told = [
         MemberMetadata(
             member_id=member_id,
+            group_instance_id=instance_id,
             client_id="c",
             rebalance_timeout_ms=REBALANCE_MS,
             session_timeout_ms=10_000,
@@ -231,6 +234,15 @@ def test_a_classic_group_is_upgraded_with_what_its_members_have() -> None:
     assert bench.classic_beat("C", 7) is ErrorCode.REBALANCE_IN_PROGRESS
     assert has(bench.classic_join("C", subscription("t", owned={"t": [0]})) and bench.classic_sync("C", 8))
     assert picture(replayed(bench.log)) == picture(group)
+
+
+def test_an_upgraded_group_looks_at_its_topics_even_if_nobody_subscribes_anew() -> None:
+    """They may have changed since the classic group's leader assigned them."""
+    bench = Bench({"t": 2}, classic=classic_group("C", instance_id="i"))
+    assert bench.told(bench.join("A", instance="i")) == (8, {"t": [0, 1]})
+    assert bench.told(bench.beat("A", 8)) == (8, None)
+    assert bench.group is not None
+    assert bench.group.epoch == 8
 
 
 def test_a_classic_group_whose_first_members_are_still_joining_is_upgraded() -> None:
