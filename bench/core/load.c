@@ -226,8 +226,8 @@ static uint64_t due_time(uint64_t number, uint64_t start_ns) {
     return start_ns + (uint64_t)((double)number / options.rate * 1e9);
 }
 
-/* Requests whose time has come, each on the next connection that has room; the others go on being late. */
-static void begin_due(uint64_t start_ns) {
+/* Requests whose time has come, each on the next connection that has room; false if there is none: they go on being late. */
+static bool begin_due(uint64_t start_ns) {
     uint64_t now = now_ns();
     while (!is_over && due_time(due_count, start_ns) <= now) {
         uint32_t tried = 0;
@@ -235,10 +235,11 @@ static void begin_due(uint64_t start_ns) {
             next_connection = (next_connection + 1) % options.connections;
             tried++;
         }
-        if (tried == options.connections) return;
+        if (tried == options.connections) return false;
         begin_request(&connections[next_connection], due_time(due_count++, start_ns));
         next_connection = (next_connection + 1) % options.connections;
     }
+    return true;
 }
 
 static void answered(Connection *connection) {
@@ -395,10 +396,8 @@ static void run(void) {
         if (is_over && (!requests_under_way || now >= end_ns + (uint64_t)DRAIN_S * 1000000000u)) break;
         uint64_t until_ns = !has_begun ? begin_ns : !is_over ? end_ns : end_ns + (uint64_t)DRAIN_S * 1000000000u;
         if (options.rate > 0 && !is_over) {
-            begin_due(start_ns);
-            /* What is late waits for an answer, not for a time. */
-            uint64_t due_ns = due_time(due_count, start_ns);
-            if (due_ns > now_ns()) until_ns = earlier(until_ns, due_ns);
+            /* What finds no room waits for an answer; all else for its time, which may have come in the meantime. */
+            if (begin_due(start_ns)) until_ns = earlier(until_ns, due_time(due_count, start_ns));
         }
         wait_for_events(until_ns);
     }

@@ -27,6 +27,8 @@ JOINING_CONNECTIONS: Final = 32
 JOINING_HEARTBEAT_S: Final = 9.0
 """Less often than later: this client would have its processor full, and sessions last 45 s."""
 JOINS_PER_S: Final = 1_000.0
+KEPT_MIN: Final = 0.98
+"""Of the heartbeats that fall due so many are answered in time, or what the servers' processor time was is no figure."""
 ASKED_MAX: Final = 100
 """Groups that are asked for in one request."""
 
@@ -59,6 +61,9 @@ def measure(
             under_way.append(threads.submit(clients[address].put, port, pids, load, warm_s=warm_s, seconds=seconds))
             pids = {}
         answers = [one.result() for one in under_way]
+    answered, wanted = sum(one["answers"] for one in answers), groups * each / HEARTBEAT_S * seconds
+    if answered < KEPT_MIN * wanted:
+        raise LoadFailed(f"{answered} heartbeats were answered in {seconds:g} s, {wanted:.0f} fell due")
     if not are_all_stable(by_address):
         raise LoadFailed("a group was not Stable any more behind its heartbeats")
     return {
@@ -66,7 +71,7 @@ def measure(
         "members": groups * each,
         "settled_s": round(settled_s, 2),
         "seconds": seconds,
-        "heartbeats_per_s": round(sum(one["answers"] for one in answers) / seconds, 1),
+        "heartbeats_per_s": round(answered / seconds, 1),
         "cpu_percent": round(100 * answers[0]["server_cpu_s"] / seconds, 2),
         "by_node": answers,
         "memory": usage(target.processes),

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from bench.core.client import Client, Load
-from bench.core.frames import Frames, fetch_frames, produce_frames
+from bench.core.frames import Frames, fetch_frames, framed, produce_frames
 from bench.workloads import LoadFailed
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.messages.api_versions_request import ApiVersionsRequest
 from tests.support.servers import BmqServer, bmq_with_topic
 from tests.support.wire import LATEST_TIMESTAMP, WireClient
 
@@ -65,6 +67,15 @@ def test_a_rate_is_kept(server: BmqServer, client: Client) -> None:
     found = client.put(server.port, {"bmq": server.pid}, load, warm_s=0.5, seconds=2)
     assert 195 <= found["answers"] <= 205
     assert found["not_sent"] == 0
+
+
+def test_a_rate_is_kept_by_a_server_that_is_seldom_busy(server: BmqServer, client: Client) -> None:
+    """The next request falls due while nothing is under way, so no answer wakes the client if it misses that."""
+    asking = Frames(framed(ApiKey.API_VERSIONS, 0, 1, ApiVersionsRequest()), zero_at=4)
+    load = Load(asking, connections=8, in_flight=1, rate_per_s=3_000)
+    found = client.put(server.port, {"bmq": server.pid}, load, warm_s=0.5, seconds=4)
+    assert found["not_sent"] <= 300
+    assert found["answers"] >= 11_500
 
 
 def test_an_error_code_is_no_answer(server: BmqServer, client: Client) -> None:
