@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -233,6 +234,16 @@ class AvroFormat(_Part):
     writer_schemas: Annotated[
         dict[SchemaId, JsonValue], Field(default_factory=dict, max_length=WRITER_SCHEMAS_MAX)
     ]
+
+    @field_validator("writer_schema", "writer_schemas")
+    @classmethod
+    def _is_writable(cls, schema: Any) -> Any:
+        try:
+            # Encoded, since a text may have half a surrogate pair, which JSON can express and UTF-8 cannot.
+            json.dumps(schema, allow_nan=False, ensure_ascii=False).encode()
+        except (ValueError, RecursionError):
+            raise _refusal("it cannot be written as JSON in UTF-8") from None
+        return schema
 
     @model_validator(mode="after")
     def _has_one_form(self) -> Self:

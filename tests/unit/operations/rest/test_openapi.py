@@ -86,8 +86,15 @@ def test_every_operation_is_there() -> None:
         (HTTPMethod.GET, "/v1/tasks/{task_id}/events"),
         (HTTPMethod.POST, "/v1/rebalance"),
         (HTTPMethod.POST, "/v1/scale"),
+        (HTTPMethod.GET, "/v1/tables"),
+        (HTTPMethod.POST, "/v1/tables"),
+        (HTTPMethod.GET, "/v1/tables/{name}"),
+        (HTTPMethod.PUT, "/v1/tables/{name}"),
+        (HTTPMethod.DELETE, "/v1/tables/{name}"),
+        (HTTPMethod.GET, "/v1/tables/{name}/status"),
+        (HTTPMethod.PUT, "/v1/tables/{name}/status"),
     }
-    assert len(OPERATIONS) == 17
+    assert len(OPERATIONS) == 24
 
 
 def test_every_error_is_described_as_a_problem() -> None:
@@ -98,7 +105,8 @@ def test_every_error_is_described_as_a_problem() -> None:
             if described.get("parameters") or described.get("requestBody"):
                 assert "422" in responses, f"{method} {path}"
             if method == "post":
-                assert {"200", "202", "307", "409", "422", "429", "503"} <= set(responses)
+                begun = {"201"} if path == "/v1/tables" else {"202", "429"}
+                assert {"200", "307", "409", "422", "503", *begun} <= set(responses)
             for status, response in responses.items():
                 if int(status) >= 400 and path != "/v1/health":
                     assert response["content"] == {"application/problem+json": {"schema": problem}}, f"{method} {path}"
