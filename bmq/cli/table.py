@@ -226,7 +226,8 @@ def _print_status(found: Any) -> None:
         add_row(head, "snapshot", _text(found["snapshot_id"]))
         add_row(head, "rows", _text(found["rows"]))
         add_row(head, "did not fit", _text(found["dead_letter_rows"]))
-        add_row(head, "files", f"{found['files']}, {found['bytes']} bytes")
+        add_row(head, "files", _text(found["files"]))
+        add_row(head, "bytes", _text(found["bytes"]))
         add_row(head, "lag", _text(found["lag"]))
     print_table(head)
     if found["partitions"]:

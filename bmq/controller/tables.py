@@ -103,7 +103,7 @@ def decide_alter_table(
     altered = table.model_copy(
         update={"version": table.version + 1, "altered_at_ms": now_ms, "definition": definition}
     )
-    summary = f"Table {name} changes; its job does so when it is started the next time."
+    summary = f"Table {name} changes; its job follows with its next batch."
     return Decision(TableChange(summary, altered, changes), (_record(image, altered),))
 
 

@@ -7,7 +7,7 @@ memory of the active controller: another controller knows nothing until the job 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 from uuid import UUID
@@ -33,21 +33,23 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A job's report. `offsets`: the next one to be written, by partition. The numbers are of the whole table.
+    """A job's report. `offsets`: the next one to be written, by partition; `end_offsets`: those of the topic, as it saw them.
 
-    `snapshot_id`: of the newest snapshot; None before the first. `error`: why it failed, in one sentence.
+    The numbers are of the whole table, `snapshot_id` is its newest snapshot; None: not told. `error`: why it failed, in
+    one sentence.
     """
 
     table_id: UUID
     topic_id: UUID
     state: JobState
     offsets: Mapping[int, int]
+    end_offsets: Mapping[int, int] = field(default_factory=dict)
     committed_at_ms: int | None = None
     snapshot_id: int | None = None
-    rows: int = 0
-    dead_letter_rows: int = 0
-    files: int = 0
-    bytes: int = 0
+    rows: int | None = None
+    dead_letter_rows: int | None = None
+    files: int | None = None
+    bytes: int | None = None
     error: str | None = None
 
 
@@ -97,9 +99,9 @@ class Reports:
 
 
 def lags(end_offsets: Sequence[int], report: Progress | None) -> tuple[PartitionLag, ...]:
-    """By partition: `end_offsets` are those that are known here, which may be older than the job's own offsets."""
-    offsets = {} if report is None else report.offsets
+    """By partition: `end_offsets` are those that are known here, which may be older than what the job saw."""
+    offsets, seen = ({}, {}) if report is None else (report.offsets, report.end_offsets)
     return tuple(
-        PartitionLag(partition, offsets.get(partition), max(end_offset, offsets.get(partition, 0)))
+        PartitionLag(partition, offsets.get(partition), max(end_offset, seen.get(partition, 0), offsets.get(partition, 0)))
         for partition, end_offset in enumerate(end_offsets)
     )

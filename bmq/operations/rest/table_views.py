@@ -59,16 +59,17 @@ class TableChangeView(BaseModel):
 
 
 class PartitionProgress(BaseModel):
-    """`offset`: the next one that the job will write."""
+    """`offset`: the next one that the job will write. `end_offset`: the end of the partition, if it has looked."""
 
     model_config = ConfigDict(extra="forbid")
 
     partition: Annotated[StrictInt, Field(ge=0, le=2**31 - 1)]
     offset: _Count
+    end_offset: _Count | None = None
 
 
 class TableReport(BaseModel):
-    """What a job says of its table. The numbers are of the whole table, the snapshot is its newest one."""
+    """What a job says of its table. The numbers are of the whole table, the snapshot is its newest one; null: not told."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -78,10 +79,10 @@ class TableReport(BaseModel):
     partitions: Annotated[list[PartitionProgress], Field(max_length=PARTITIONS_MAX)]
     committed_at: AwareDatetime | None = None
     snapshot_id: Annotated[StrictInt, Field(ge=-_INT64_MAX - 1, le=_INT64_MAX)] | None = None
-    rows: _Count = 0
-    dead_letter_rows: _Count = 0
-    files: _Count = 0
-    bytes: _Count = 0
+    rows: _Count | None = None
+    dead_letter_rows: _Count | None = None
+    files: _Count | None = None
+    bytes: _Count | None = None
     error: Annotated[str, StringConstraints(max_length=1_000)] | None = None
 
 
@@ -165,6 +166,7 @@ def progress_of(report: TableReport) -> Progress:
         topic_id=report.topic_id,
         state=report.state,
         offsets={each.partition: each.offset for each in report.partitions},
+        end_offsets={each.partition: each.end_offset for each in report.partitions if each.end_offset is not None},
         committed_at_ms=None if committed_at is None else round(committed_at.timestamp() * 1000),
         snapshot_id=report.snapshot_id,
         rows=report.rows,

@@ -21,9 +21,13 @@ TABLE = StoredTable(
 REPORT = Progress(UUID(int=1), UUID(int=2), JobState.RUNNING, {0: 5})
 
 
-@given(st.lists(st.integers(0, 100), max_size=5), st.dictionaries(st.integers(0, 7), st.integers(0, 100)))
-def test_a_lag_is_never_negative(ends: list[int], offsets: dict[int, int]) -> None:
-    found = lags(ends, replace(REPORT, offsets=offsets))
+_offsets = st.dictionaries(st.integers(0, 7), st.integers(0, 100))
+
+
+@given(st.lists(st.integers(0, 100), max_size=5), _offsets, _offsets)
+def test_a_lag_is_never_negative(known: list[int], offsets: dict[int, int], seen: dict[int, int]) -> None:
+    found = lags(known, replace(REPORT, offsets=offsets, end_offsets=seen))
+    ends = [max(end, seen.get(partition, 0)) for partition, end in enumerate(known)]
     assert [each.partition for each in found] == list(range(len(ends)))
     for each, end in zip(found, ends, strict=True):
         assert each.offset == offsets.get(each.partition)

@@ -161,7 +161,7 @@ async def test_a_job_reports_and_everybody_sees_how_far_it_is() -> None:
         report = {
             "table_id": before["table_id"],
             "topic_id": str(orders.topic_id),
-            "partitions": [{"partition": 0, "offset": 4}, {"partition": 1, "offset": 10}],
+            "partitions": [{"partition": 0, "offset": 4}, {"partition": 1, "offset": 10, "end_offset": 20}],
             "committed_at": "2026-01-02T03:04:05Z",
             "snapshot_id": 2**62,
             "rows": 13,
