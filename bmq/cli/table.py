@@ -65,9 +65,7 @@ def drop(
 
 
 @table_app.command("list")
-def table_list(
-    prefix: Prefix = "", limit: Limit = 1_000, rest: Rest = DEFAULT_URL, as_json: AsJson = False
-) -> None:
+def table_list(prefix: Prefix = "", limit: Limit = 1_000, rest: Rest = DEFAULT_URL, as_json: AsJson = False) -> None:
     """Tables in the order of their names."""
     with _cluster(rest) as client:
         found, has_more = _all(client, prefix, limit)
@@ -127,7 +125,9 @@ def describe(
 
 @table_app.command("status")
 def status(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Name of the table; all of them if left out")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Name of the table; all of them if left out")
+    ] = None,
     prefix: Prefix = "",
     limit: Limit = 100,
     rest: Rest = DEFAULT_URL,
@@ -137,7 +137,10 @@ def status(
     with _cluster(rest) as client:
         if name is not None:
             found = client.get(f"/v1/tables/{quoted(name)}/status")
-            print_json(found) if as_json else _print_status(found)
+            if as_json:
+                print_json(found)
+            else:
+                _print_status(found)
             return
         tables, has_more = _all(client, prefix, limit)
         known = [each["name"] for each in tables if each["definition_error"] is None]
@@ -145,7 +148,9 @@ def status(
     if as_json:
         print_json(found)
     else:
-        table = Table("table", "state", "lag", "rows", "misfits", "files", "reported", "error", box=None, pad_edge=False)
+        table = Table(
+            "table", "state", "lag", "rows", "misfits", "files", "reported", "error", box=None, pad_edge=False
+        )
         for each in found:
             cells = (each["lag"], each["rows"], each["dead_letter_rows"], each["files"])
             reported = "never" if each["reported_at"] is None else when_text(each["reported_at"])
@@ -218,7 +223,11 @@ def _print_status(found: Any) -> None:
     if found["error"]:
         add_row(head, "error", found["error"])
     if found["reported_at"] is None:
-        add_row(head, "reported", "no job has reported since the active controller began; start it, or wait for its next commit")
+        add_row(
+            head,
+            "reported",
+            "no job has reported since the active controller began; start it, or wait for its next commit",
+        )
     else:
         committed = "never" if found["committed_at"] is None else when_text(found["committed_at"])
         add_row(head, "reported", when_text(found["reported_at"]))

@@ -100,9 +100,7 @@ def decide_alter_table(
     if not changes:
         return Decision(TableChange(f"Table {name} is so already: nothing changes.", table))
     _require_free_names(image, definition)
-    altered = table.model_copy(
-        update={"version": table.version + 1, "altered_at_ms": now_ms, "definition": definition}
-    )
+    altered = table.model_copy(update={"version": table.version + 1, "altered_at_ms": now_ms, "definition": definition})
     summary = f"Table {name} changes; its job follows with its next batch."
     return Decision(TableChange(summary, altered, changes), (_record(image, altered),))
 
@@ -143,5 +141,7 @@ def _record(image: MetadataImage, table: StoredTable) -> ConfigRecord:
         raise InvalidDefinition(f"the definition has {len(text)} characters, {DEFINITION_BYTES_MAX} are allowed")
     others = sum(len(each) for other, each in image.tables.items() if other != name)
     if others + len(text) > TABLES_CHARACTERS_MAX:
-        raise TableRefused(f"all tables together would have more than {TABLES_CHARACTERS_MAX} characters; drop one first")
+        raise TableRefused(
+            f"all tables together would have more than {TABLES_CHARACTERS_MAX} characters; drop one first"
+        )
     return ConfigRecord(resource_type=RESOURCE_TYPE_TABLE, resource_name=name, name=TABLE_CONFIG, value=text)

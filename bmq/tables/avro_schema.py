@@ -95,7 +95,8 @@ class AvroSchema:
         if not isinstance(kind, str):
             return self._resolved(kind, namespace)
         if kind in _PRIMITIVES or kind in _NAMED or kind in _NESTED:
-            return schema
+            found: Mapping[str, Any] = schema
+            return found
         return self._named[_full_name(kind, namespace, self._named)]
 
     def _collect(self, schema: Any, namespace: str, depth: int) -> None:

@@ -55,6 +55,6 @@ def _checked(column_type: object) -> object:
 
 ColumnType = Annotated[
     str,
-    BeforeValidator(_checked),
     Field(pattern=TYPE_PATTERN, description=f"{', '.join(SCALARS)} or decimal(PRECISION,SCALE)"),
+    BeforeValidator(_checked),
 ]

@@ -7,7 +7,6 @@ is refused is one sentence. docs/TABLES.md describes the form for those who writ
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import re
 from collections import Counter
@@ -41,6 +40,7 @@ STEPS_MAX: Final = 32
 PARTITIONINGS_MAX: Final = 8
 BUCKETS_MAX: Final = 65_536
 WRITER_SCHEMAS_MAX: Final = 1_000
+SCHEMA_ID_MAX: Final = 2**31 - 1
 TABLE_NAME: Final = r"[a-z][a-z0-9_]{0,99}"
 _SHOWN_MAX: Final = 40
 RESERVED_PREFIX: Final = "_bmq"
@@ -166,16 +166,15 @@ _FIELD_WORDS: Final = "letters, digits and underscores, at most 128, not beginni
 _MESSAGE: Final = r"[A-Za-z_][A-Za-z0-9_]*([.][A-Za-z_][A-Za-z0-9_]*)*"
 _MESSAGE_WORDS: Final = "a message's full name is PACKAGE.MESSAGE"
 
-TableName = Annotated[
-    str, _form(TABLE_NAME, _TABLE_WORDS), Field(pattern=f"^{TABLE_NAME}$", description=_TABLE_WORDS)
-]
-DeadLetterName = Annotated[str, _form(_DEAD_LETTER, _DEAD_LETTER_WORDS), Field(pattern=f"^{_DEAD_LETTER}$")]
-TopicText = Annotated[str, _form(_TOPIC, _TOPIC_WORDS), Field(pattern=f"^{_TOPIC}$")]
-FieldName = Annotated[str, _form(_FIELD, _FIELD_WORDS), Field(pattern=f"^{_FIELD}$", description=_FIELD_WORDS)]
-MessageName = Annotated[str, _form(_MESSAGE, _MESSAGE_WORDS), Field(pattern=f"^{_MESSAGE}$")]
+# The form stands before the words: behind them it would be missing in the JSON schema.
+TableName = Annotated[str, Field(pattern=f"^{TABLE_NAME}$", description=_TABLE_WORDS), _form(TABLE_NAME, _TABLE_WORDS)]
+DeadLetterName = Annotated[str, Field(pattern=f"^{_DEAD_LETTER}$"), _form(_DEAD_LETTER, _DEAD_LETTER_WORDS)]
+TopicText = Annotated[str, Field(pattern=f"^{_TOPIC}$"), _form(_TOPIC, _TOPIC_WORDS)]
+FieldName = Annotated[str, Field(pattern=f"^{_FIELD}$", description=_FIELD_WORDS), _form(_FIELD, _FIELD_WORDS)]
+MessageName = Annotated[str, Field(pattern=f"^{_MESSAGE}$"), _form(_MESSAGE, _MESSAGE_WORDS)]
 Description = Annotated[str, StringConstraints(max_length=1_024)]
 Step = Annotated[str, StringConstraints(min_length=1, max_length=255)]
-SchemaId = Annotated[str, StringConstraints(pattern=r"^(0|[1-9][0-9]{0,8})$")]
+SchemaId = Annotated[str, StringConstraints(pattern=r"^(0|[1-9][0-9]{0,9})$")]
 
 
 class _Part(BaseModel):
@@ -231,9 +230,7 @@ class AvroFormat(_Part):
     """
 
     writer_schema: JsonValue = None
-    writer_schemas: Annotated[
-        dict[SchemaId, JsonValue], Field(default_factory=dict, max_length=WRITER_SCHEMAS_MAX)
-    ]
+    writer_schemas: Annotated[dict[SchemaId, JsonValue], Field(default_factory=dict, max_length=WRITER_SCHEMAS_MAX)]
 
     @field_validator("writer_schema", "writer_schemas")
     @classmethod
@@ -249,6 +246,8 @@ class AvroFormat(_Part):
     def _has_one_form(self) -> Self:
         if (self.writer_schema is None) == (not self.writer_schemas):
             raise _refusal("avro: give either writer_schema, or writer_schemas with the id of each")
+        if max(self.by_id, default=0) > SCHEMA_ID_MAX:
+            raise _refusal(f"avro: a schema's id is at most {SCHEMA_ID_MAX}")
         return self
 
     @property
@@ -268,7 +267,7 @@ class ProtobufFormat(_Part):
     def _is_base64(cls, text: str) -> str:
         try:
             base64.b64decode(text, validate=True)
-        except binascii.Error:
+        except ValueError:
             raise _refusal("it is not Base64") from None
         return text
 

@@ -136,4 +136,3 @@ def _text(value: object) -> str:
         parts = [f"{each.by.value} of {each.field}" for each in value if isinstance(each, Partitioning)]
         return ", ".join(parts) or "none"
     return str(value)
-

@@ -102,6 +102,8 @@ def lags(end_offsets: Sequence[int], report: Progress | None) -> tuple[Partition
     """By partition: `end_offsets` are those that are known here, which may be older than what the job saw."""
     offsets, seen = ({}, {}) if report is None else (report.offsets, report.end_offsets)
     return tuple(
-        PartitionLag(partition, offsets.get(partition), max(end_offset, seen.get(partition, 0), offsets.get(partition, 0)))
+        PartitionLag(
+            partition, offsets.get(partition), max(end_offset, seen.get(partition, 0), offsets.get(partition, 0))
+        )
         for partition, end_offset in enumerate(end_offsets)
     )

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.integration
 
 REPLAY = """
 import sys
-from bmq.metadata.state import MetadataState
+from bmq.controller.metadata_state import MetadataState
 from bmq.protocol.metadata_records import decode_record
 state = MetadataState("cluster", 1, {})
 for line in sys.stdin:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 from fastapi import Header, Path, Query
+from pydantic import BeforeValidator
 
 from bmq.operations.operations import Operations
 from bmq.operations.rest.problems import ElsewhereError, ProblemError
@@ -35,6 +36,17 @@ IdempotencyKey = Annotated[
         description="The same key and the same request: the same task, for a day",
     ),
 ]
+
+
+def _is_number(value: object) -> object:
+    """JSON knows one kind of number: 3.0 is as good as 3, but "3" and true are not."""
+    if isinstance(value, str | bool):
+        raise ValueError("a number is wanted")
+    return value
+
+
+NUMBER: Final = BeforeValidator(_is_number)
+"""Of an integer in a body."""
 
 
 def operations_here(sources: RestSources) -> Operations:

@@ -70,7 +70,10 @@ def table_pages(sources: RestSources) -> APIRouter:
         "/v1/tables",
         status_code=201,
         responses={
-            200: {"model": TableChangeView, "description": "It is there already; or, with `dry_run`, what would be done."},
+            200: {
+                "model": TableChangeView,
+                "description": "It is there already; or, with `dry_run`, what would be done.",
+            },
             201: {
                 "model": TableChangeView,
                 "description": "It was made.",

@@ -6,18 +6,18 @@ from datetime import datetime
 from typing import Annotated, Final
 from uuid import UUID
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StrictInt, StringConstraints
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 
 from bmq.controller.tables import TableChange
+from bmq.operations.rest.parameters import NUMBER
 from bmq.operations.rest.views import at_ms
 from bmq.operations.tables import TableStatus
 from bmq.tables.definition import Format, TableDefinition
 from bmq.tables.progress import JobState, Progress
 from bmq.tables.stored import StoredTable
 
-PARTITIONS_MAX: Final = 200_000
-_INT64_MAX: Final = 2**63 - 1
-_Count = Annotated[StrictInt, Field(ge=0, le=_INT64_MAX)]
+PARTITIONS_MAX: Final = 10_000
+_Count = Annotated[int, Field(ge=0), NUMBER]
 
 
 class TableView(BaseModel):
@@ -63,7 +63,7 @@ class PartitionProgress(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    partition: Annotated[StrictInt, Field(ge=0, le=2**31 - 1)]
+    partition: Annotated[int, Field(ge=0, le=2**31 - 1), NUMBER]
     offset: _Count
     end_offset: _Count | None = None
 
@@ -78,7 +78,7 @@ class TableReport(BaseModel):
     state: JobState = JobState.RUNNING
     partitions: Annotated[list[PartitionProgress], Field(max_length=PARTITIONS_MAX)]
     committed_at: AwareDatetime | None = None
-    snapshot_id: Annotated[StrictInt, Field(ge=-_INT64_MAX - 1, le=_INT64_MAX)] | None = None
+    snapshot_id: Annotated[int, NUMBER] | None = None
     rows: _Count | None = None
     dead_letter_rows: _Count | None = None
     files: _Count | None = None

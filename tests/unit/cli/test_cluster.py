@@ -10,7 +10,6 @@ import httpx
 import pytest
 from typer.testing import CliRunner, Result
 
-from bmq.cli import cluster_client
 from bmq.cli.cluster_client import ClusterClient, ClusterRefused, ClusterUnreachable, TaskFailed
 from bmq.cli.commands import app
 from tests.unit.cli.rest_node import Node

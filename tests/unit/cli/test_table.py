@@ -97,7 +97,10 @@ def test_on_a_terminal_what_changes_is_shown_and_asked_for(
 
 
 def test_tables_are_described(node: Node, tmp_path: Path) -> None:
-    form = {**FORM, "fields": [*FORM["fields"], NOTE, {"name": "t", "type": "timestamp", "unit": "ms", "required": True}]}
+    form = {
+        **FORM,
+        "fields": [*FORM["fields"], NOTE, {"name": "t", "type": "timestamp", "unit": "ms", "required": True}],
+    }
     shown("create", written(tmp_path, {**form, "description": "All of them."}))
     text = shown("describe", "rows")
     lines = [" ".join(line.split()) for line in text.splitlines()]
@@ -118,14 +121,23 @@ def test_tables_are_described(node: Node, tmp_path: Path) -> None:
         "t timestamp value t (ms) required",
     ):
         assert line in lines
-    shown("create", written(tmp_path, {**avro_form(writer_schemas={"10": ORDER_SCHEMA, "9": ORDER_SCHEMA}), "name": "avro"}))
+    shown(
+        "create",
+        written(tmp_path, {**avro_form(writer_schemas={"10": ORDER_SCHEMA, "9": ORDER_SCHEMA}), "name": "avro"}),
+    )
     text = shown("describe", "avro")
     assert "avro, schemas 9, 10" in text
-    assert "partitioned by   nothing" in text
-    raw = {"name": "raw", "topic": "orders", "format": "raw", "fields": [{"name": "v", "type": "binary"}], "misfits": "stop"}
+    assert "partitioned by nothing" in " ".join(text.split())
+    raw = {
+        "name": "raw",
+        "topic": "orders",
+        "format": "raw",
+        "fields": [{"name": "v", "type": "binary"}],
+        "misfits": "stop",
+    }
     shown("create", written(tmp_path, raw))
     text = shown("describe", "raw")
-    assert "what does not fit  stops the job" in text or "stops the job" in text
+    assert "what does not fit stops the job" in " ".join(text.split())
     assert text.splitlines()[-1].split() == ["v", "binary", "value"]
     shown("create", written(tmp_path, {**avro_form(), "name": "bare"}))
     assert "avro, one schema" in shown("describe", "bare")
@@ -149,7 +161,11 @@ def test_tables_are_listed(node: Node, tmp_path: Path, monkeypatch: pytest.Monke
 def test_how_far_tables_are(node: Node) -> None:
     text = shown("status", "orders")
     assert "no job has reported since the active controller began" in text
-    assert [line.split() for line in text.splitlines()][-3:] == [["0", "-", "5", "-"], ["1", "-", "0", "-"], ["2", "-", "0", "-"]]
+    assert [line.split() for line in text.splitlines()][-3:] == [
+        ["0", "-", "5", "-"],
+        ["1", "-", "0", "-"],
+        ["2", "-", "0", "-"],
+    ]
     assert shown("status").splitlines()[1].split() == ["orders", "not", "known", "-", "-", "-", "-", "never"]
     table = document("describe", "orders")
 
@@ -209,7 +225,9 @@ def test_a_controller_of_an_older_release(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(cluster_client, "TRANSPORT", httpx.MockTransport(lambda request: problem))
     result = bmq("list")
     assert isinstance(result.exception, ClusterRefused)
-    assert str(result.exception) == "the node that has to answer is of a release without tables; upgrade the nodes first"
+    assert (
+        str(result.exception) == "the node that has to answer is of a release without tables; upgrade the nodes first"
+    )
 
 
 # --- files

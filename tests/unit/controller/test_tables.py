@@ -126,8 +126,10 @@ def test_tables_that_are_not_there(image: MetadataImage) -> None:
 
 
 def test_an_alteration_that_may_not_be(image: MetadataImage) -> None:
-    with pytest.raises(AlterationRefused, match="field id is missing"):
-        decide_alter_table(with_table(image), "orders", definition(fields=json_form()["fields"][1:], partitioning=[]), 9)
+    with pytest.raises(AlterationRefused, match="field city is missing"):
+        decide_alter_table(
+            with_table(image), "orders", definition(fields=json_form()["fields"][:1] + json_form()["fields"][2:]), 9
+        )
 
 
 def test_there_are_limits(image: MetadataImage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,14 +142,14 @@ def test_there_are_limits(image: MetadataImage, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(TableRefused, match="all tables together would have more than 1500 characters; drop one first"):
         with_table(image, name="two")
     monkeypatch.setattr(tables, "DEFINITION_BYTES_MAX", 500)
-    with pytest.raises(InvalidDefinition, match="the definition has [0-9]+ characters, 500 are allowed"):
+    with pytest.raises(InvalidDefinition, match=r"the definition has [0-9]+ characters, 500 are allowed"):
         with_table(image, name="two")
 
 
 def test_a_table_of_a_later_release_can_be_dropped_and_nothing_else(image: MetadataImage) -> None:
     text = with_table(image).tables["orders"].replace('"version":1', '"version":1,"colour":"red"')
     image = replace(image, tables={"orders": text})
-    with pytest.raises(UnreadableTable, match="a later release of bmq wrote this table, .* there is no key colour"):
+    with pytest.raises(UnreadableTable, match=r"a later release of bmq wrote this table, .* there is no key colour"):
         find_table(image, "orders")
     with pytest.raises(UnreadableTable):
         decide_alter_table(image, "orders", definition(), 9)
@@ -169,7 +171,7 @@ async def test_tables_outlive_the_controller_and_reports_do_not() -> None:
         table = (await ordered.create(definition())).table
         assert table.table_id.version == 4
         await node.report(40)
-        report = Progress(table.table_id, table.topic_id, JobState.RUNNING, {0: 30, 1: 50}, 1, 2, 80)
+        report = Progress(table.table_id, table.topic_id, JobState.RUNNING, {0: 30, 1: 50}, rows=80)
         status = ordered.report("orders", report)
         assert status.report is report
         assert [(each.offset, each.end_offset, each.lag) for each in status.lags] == [(30, 40, 10), (50, 50, 0)]
@@ -182,7 +184,11 @@ async def test_tables_outlive_the_controller_and_reports_do_not() -> None:
         await lab.join(1)
         here = Tables(lambda: controller, no_log)
         status = here.status("orders")
-        assert (status.report, status.reported_at_ms, [each.offset for each in status.lags]) == (None, None, [None, None])
+        assert (status.report, status.reported_at_ms, [each.offset for each in status.lags]) == (
+            None,
+            None,
+            [None, None],
+        )
         more = TableDefinition.model_validate({**json_form(), "fields": [*json_form()["fields"], NOTE]})
         assert (await here.alter("orders", more)).table.version == 2
         assert "dropped" in await here.drop("orders", is_dry_run=True)

@@ -193,7 +193,9 @@ class MetadataHistory(RuleBasedStateMachine):
     @rule(name=TABLES, fields=st.integers(1, 3))
     def alter_table(self, name: str, fields: int) -> None:
         known = self.tables.get(name)
-        definition = _table(name, "a" if known is None else known.topic, 1 if known is None else len(known.fields) + fields)
+        definition = _table(
+            name, "a" if known is None else known.topic, 1 if known is None else len(known.fields) + fields
+        )
         try:
             self.take(decide_alter_table(self.image, name, definition, 7))
         except UnknownTable:

@@ -113,10 +113,16 @@ def test_the_descriptor_set_as_bytes() -> None:
         ({"fields": [{"name": "a"}]}, "fields.0.type is missing"),
         ({"fields": [{"name": "a", "type": "long", "x": 1}]}, "there is no key fields.0.x"),
         ({"fields": [{"name": "a", "type": "varchar"}]}, "fields.0.type: varchar is no type; there are boolean, int"),
-        ({"fields": [{"name": "a", "type": "decimal(39,2)"}]}, "fields.0.type: decimal(39,2) is no type: a decimal has"),
+        (
+            {"fields": [{"name": "a", "type": "decimal(39,2)"}]},
+            "fields.0.type: decimal(39,2) is no type: a decimal has",
+        ),
         ({"fields": [{"name": "a", "type": "decimal(3,4)"}]}, "fields.0.type: decimal(3,4) is no type"),
         ({"fields": [{"name": "1a", "type": "long"}]}, "fields.0.name: '1a' is no such name"),
-        ({"fields": [{"name": "a", "type": "long", "required": "yes"}]}, "fields.0.required: Input should be a valid bo"),
+        (
+            {"fields": [{"name": "a", "type": "long", "required": "yes"}]},
+            "fields.0.required: Input should be a valid bo",
+        ),
         ({"fields": [{"name": "a", "type": "long", "path": "a..b"}]}, "fields.0.path.1: String should have at least 1"),
         (
             {"fields": [{"name": "a", "type": "long"}, {"name": "A", "type": "long"}]},
@@ -160,7 +166,10 @@ def test_the_descriptor_set_as_bytes() -> None:
             "partitioning.0.buckets: Input should be a valid integer",
         ),
         (
-            {"partitioning": [{"by": "bucket", "field": "f", "buckets": 4}], "fields": [{"name": "f", "type": "float"}]},
+            {
+                "partitioning": [{"by": "bucket", "field": "f", "buckets": 4}],
+                "fields": [{"name": "f", "type": "float"}],
+            },
             "partitioning by bucket: field f is a float, which has no buckets",
         ),
         (
@@ -170,7 +179,10 @@ def test_the_descriptor_set_as_bytes() -> None:
             },
             "partitioning by day of at is called at_day, and so is a field; rename that",
         ),
-        ({"avro": {"writer_schema": ORDER_SCHEMA}}, "avro says how values are written, so it is given when the format is"),
+        (
+            {"avro": {"writer_schema": ORDER_SCHEMA}},
+            "avro says how values are written, so it is given when the format is",
+        ),
         ({"format": "avro"}, "avro says how values are written"),
         ({"format": "protobuf"}, "protobuf says how values are written"),
         ({"format": "raw"}, "field id: a raw value is one string or binary, so it has no path and no other type"),
@@ -218,7 +230,10 @@ def test_any_avro_schema_is_taken_or_refused_with_a_sentence(schema: Any) -> Non
         ({"name": "id", "type": "timestamp", "unit": "us"}, None),
         ({"name": "id", "type": "timestamp"}, "id is a long there, which does not fit timestamp"),
         ({"name": "price", "type": "decimal(12,2)"}, None),
-        ({"name": "price", "type": "decimal(12,3)"}, "price is a bytes (decimal) there, which does not fit decimal(12,3)"),
+        (
+            {"name": "price", "type": "decimal(12,3)"},
+            "price is a bytes (decimal) there, which does not fit decimal(12,3)",
+        ),
         ({"name": "price", "type": "binary"}, "price is a bytes (decimal) there, which does not fit binary"),
         ({"name": "x", "type": "string", "path": "id.x"}, "id is no record there, so it has no x"),
         ({"name": "count", "type": "long"}, None),
@@ -279,7 +294,9 @@ def test_fields_and_a_protobuf_message(field: dict[str, Any], sentence: str | No
 def test_descriptor_sets_that_are_refused() -> None:
     both = FileDescriptorSet.FromString(base64.b64decode(descriptor_set()))
     alone = base64.b64encode(FileDescriptorSet(file=both.file[1:]).SerializeToString()).decode()
-    assert refusal(protobuf_form(alone)).startswith("protobuf.descriptor_set: its file shop.proto does not fit the others")
+    assert refusal(protobuf_form(alone)).startswith(
+        "protobuf.descriptor_set: its file shop.proto does not fit the others"
+    )
     assert refusal(protobuf_form("AAAA")).startswith("protobuf.descriptor_set: it is no descriptor set; protoc")
     assert refusal(protobuf_form("not Base64!")) == "protobuf.descriptor_set: it is not Base64"
     form = protobuf_form()

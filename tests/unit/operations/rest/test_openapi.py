@@ -12,6 +12,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
 from schemathesis.core.result import Ok
+from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from tests.unit.operations.rest.cluster import RestCluster, application
 
@@ -33,14 +34,19 @@ def has_input(operation: Any) -> bool:
 
 
 async def ask(cluster: RestCluster, case: Any) -> None:
-    """Send the request, and hold the answer against the document."""
+    """Send the request, and hold the answer against the document.
+
+    A definition of a table has to make sense as a whole, too: that may be refused however well each part looks.
+    """
+    takes_definition = (case.method, case.path) in (("POST", "/v1/tables"), ("PUT", "/v1/tables/{name}"))
+    excluded = [positive_data_acceptance] if takes_definition else []
     prepared = requests.Request(**case.as_transport_kwargs(base_url="http://node")).prepare()
     assert prepared.method is not None and prepared.url is not None
     assert prepared.body is None or isinstance(prepared.body, str | bytes)
     headers: dict[Any, Any] = dict(prepared.headers)
     response = await cluster.client.request(prepared.method, prepared.url, headers=headers, content=prepared.body)
     assert response.status_code < 500, response.text
-    case.validate_response(response)
+    case.validate_response(response, excluded_checks=excluded)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.label)

@@ -119,7 +119,9 @@ async def test_alterations_that_are_refused() -> None:
         assert problem["detail"] == "there is no table none"
         problem = await cluster.put("/v1/tables/orders", 409, FORM)
         assert problem["detail"].startswith("name is orders and stays so")
-        problem = await cluster.put("/v1/tables/orders", 409, {**form, "fields": form["fields"][1:], "partitioning": []})
+        problem = await cluster.put(
+            "/v1/tables/orders", 409, {**form, "fields": form["fields"][1:], "partitioning": []}
+        )
         assert problem["detail"].startswith("partitioning is day of at, bucket of id and stays so")
         await cluster.delete("/v1/tables/none", 404)
         await cluster.delete("/v1/tables/..%2Forders", 404)
@@ -139,9 +141,7 @@ async def test_bodies_that_are_too_large_or_too_deep() -> None:
             assert response.status_code == 413
             assert response.json()["detail"] == f"the body has more than {BODY_BYTES_MAX} bytes"
         deep = json.dumps(avro_form())[:-1] + ', "x": ' + "[" * 100_000
-        response = await cluster.client.post(
-            "/v1/tables", content=deep, headers={"Content-Type": "application/json"}
-        )
+        response = await cluster.client.post("/v1/tables", content=deep, headers={"Content-Type": "application/json"})
         assert response.status_code in (400, 422)
         nested: Any = "long"
         for _ in range(200):
