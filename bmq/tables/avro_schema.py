@@ -38,6 +38,7 @@ class AvroSchema:
 
     def __init__(self, schema: Any) -> None:
         self._named: dict[str, Mapping[str, Any]] = {}
+        self._fields: dict[int, dict[str, Mapping[str, Any]]] = {}  # of each record, by its identity
         self._collect(schema, "", 0)
         self._root = self._resolved(schema, "")
         if self._root.get("type") != "record":
@@ -73,7 +74,7 @@ class AvroSchema:
         for number, step in enumerate(steps):
             if found["type"] not in ("record", "error"):
                 raise SchemaRefused(f"{'.'.join(steps[:number])} is no record there, so it has no {step}")
-            field = next((each for each in found["fields"] if each["name"] == step), None)
+            field = self._fields[id(found)].get(step)
             if field is None:
                 raise SchemaRefused(f"it has no {'.'.join(steps[: number + 1])}")
             found = self._resolved(field["type"], namespace)
@@ -134,9 +135,13 @@ class AvroSchema:
         fields = schema.get("fields")
         if not isinstance(fields, list):
             raise SchemaRefused(f"record {name} has no list of fields")
+        by_name = self._fields[id(schema)] = {}
         for field in fields:
             if not isinstance(field, dict) or not isinstance(field.get("name"), str) or "type" not in field:
                 raise SchemaRefused(f"a field of record {name} has no name or no type")
+            if field["name"] in by_name:
+                raise SchemaRefused(f"record {name} has {field['name']} more than once")
+            by_name[field["name"]] = field
             self._collect(field["type"], namespace, depth + 1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 from typing import Annotated, Any, Final
 
@@ -56,10 +57,11 @@ def table_pages(sources: RestSources) -> APIRouter:
         texts = sources.image().tables
         names = heapq.nsmallest(limit + 1, (name for name in texts if name > after and name.startswith(prefix)))
         shown = names[:limit]
-        return TablePage(
-            tables=[_line(name, texts[name]) for name in shown],
-            next_after=shown[-1] if len(names) > limit else None,
-        )
+        lines = []
+        for name in shown:
+            lines.append(_line(name, texts[name]))
+            await asyncio.sleep(0)  # a large definition takes milliseconds when it is looked at first
+        return TablePage(tables=lines, next_after=shown[-1] if len(names) > limit else None)
 
     @pages.get("/v1/tables/{name}", responses=errors(404, 409, 422))
     async def table(name: TableName) -> TableView:

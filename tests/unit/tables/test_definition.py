@@ -253,6 +253,10 @@ def test_fields_and_an_avro_schema(field: dict[str, Any], sentence: str | None) 
         ("string", "its type is no record"),
         ({"type": "record", "name": "A"}, "record A has no list of fields"),
         ({"type": "record", "fields": []}, "a record has no name"),
+        (
+            {"type": "record", "name": "A", "fields": [{"name": "id", "type": "long"}] * 2},
+            "record A has id more than once",
+        ),
         ({"type": "record", "name": "A", "fields": [{"name": "id"}]}, "a field of record A has no name or no type"),
         ({"type": "record", "name": "A", "fields": [{"name": "id", "type": "B"}]}, "B is no type of Avro, and nothing"),
         ({"type": "record", "name": "A", "fields": [{"name": "id", "type": {"type": "array"}}]}, "a schema is a name,"),
