@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,6 +58,12 @@ def test_what_a_definition_says() -> None:
     assert definition(misfits="stop").dead_letter_table is None
     assert table.field("city") is city
     assert table.field("none") is None
+
+
+def test_the_example_of_the_documentation_is_one() -> None:
+    text = (Path(__file__).parents[3] / "docs/TABLES.md").read_text(encoding="utf-8")
+    example = text.partition("```json\n")[2].partition("```")[0]
+    assert TableDefinition.from_json(example).dead_letter_table == "orders_dead_letter"
 
 
 def test_a_name_with_dots_is_written_as_a_list() -> None:
