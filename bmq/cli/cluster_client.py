@@ -68,6 +68,10 @@ class ClusterClient:
         headers = {} if is_dry_run else {"Idempotency-Key": str(uuid4())}
         return self._ask("POST", path, query, body, headers)
 
+    def change(self, method: str, path: str, body: Mapping[str, Any] | None = None, *, is_dry_run: bool = False) -> Any:
+        """What is done at once and may be repeated: no task, no key."""
+        return self._ask(method, path, {"dry_run": "true"} if is_dry_run else {}, body)
+
     def follow(self, task: Any) -> Iterator[Any]:
         """The task now and whenever something of it changed, up to its end."""
         yield task

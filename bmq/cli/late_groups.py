@@ -12,6 +12,7 @@ from typer.main import get_group
 LATE_GROUPS: Final = {
     "cluster": ("bmq.cli.cluster", "cluster_app"),
     "log": ("bmq.cli.log", "log_app"),
+    "table": ("bmq.cli.table", "table_app"),
     "dev": ("bmq.cli.dev", "dev_app"),
 }
 """Module and variable of each."""

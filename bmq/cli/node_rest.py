@@ -53,6 +53,7 @@ class NodeRest:
             loads=self._loads,
             high_watermark=server.high_watermark,
             operations=lambda: self.operations,
+            table_controller=lambda: server.controller,
         )
         self.pages = RestPages(lambda: build_pages(sources), sources.is_ready)
 

@@ -106,6 +106,7 @@ async def _serve(settings: Settings) -> None:
         store=lambda: store,
         history=lambda: server.history,
         high_watermark=server.high_watermark,
+        table_controller=lambda: server.controller,
     )
     pages = RestPages(lambda: build_pages(sources), sources.is_ready)
     try:

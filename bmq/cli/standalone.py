@@ -146,6 +146,11 @@ class StandaloneServer:
         return MetadataImage() if self._roles is None else self._roles.controller.image
 
     @property
+    def controller(self) -> Controller | None:
+        """None until the metadata is there."""
+        return None if self._roles is None else self._roles.controller
+
+    @property
     def history(self) -> StateChangeHistory | None:
         """When this server, or one before it, took which partition, and why."""
         return None if self._roles is None else self._roles.controller.history

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
-from typing import Final
+from typing import Final, TypeVar
 from uuid import UUID
 
 import structlog
@@ -68,6 +68,7 @@ from bmq.protocol.request_context import RequestContext
 __all__ = ["Controller", "ControllerGone"]
 
 _log = structlog.get_logger("bmq.controller")
+R = TypeVar("R")
 
 _FENCED: Final = 1
 
@@ -315,6 +316,26 @@ class Controller(ClientRequests):
     def loads(self) -> Mapping[int, NodeLoad]:
         """By live node: what it owns, and its measured rates."""
         return self._reports.loads(self.image, asyncio.get_running_loop().time())
+
+    # --- what operators order
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
+
+    async def decide_with_id(self, decide: Callable[[MetadataImage, UUID, int], Decision[R]]) -> R:
+        """Decide in turn, with an id that was never used and the present time; the answer, once its records are applied.
+
+        Raises KafkaError, and whatever `decide` raises.
+        """
+        new_id, now_ms = self._new_uuid(), self._clock.now_ms()
+        return await self._decisions.decide(
+            lambda image, broker: decide(image, new_id, now_ms), self._config.internal_request_wait_max_ms
+        )
+
+    def end_offset(self, topic_id: UUID, number: int) -> int:
+        """What a partition is known to hold at least, from its owner's last report; 0 when nothing is known."""
+        partition = self.image.partition(topic_id, number)
+        return 0 if partition is None else self._reports.floor_of(topic_id, partition)
 
     @property
     def history(self) -> StateChangeHistory:

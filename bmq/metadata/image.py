@@ -89,7 +89,7 @@ class MetadataImage:
     """Topics by name and by id, live nodes by id, at metadata-log offset `offset` (exclusive).
 
     `broker_configs`: what was set dynamically, by node id as text; "" holds for all nodes. `group_configs`: what was set
-    for groups, by group id. `deleted_topics`: ids of topics that are gone and whose files are still being removed.
+    for groups, by group id. `tables`: made of topics, by name, as bmq.tables.stored writes them. `deleted_topics`: ids of topics that are gone and whose files are still being removed.
     `features`: finalized levels.
     """
 
@@ -101,6 +101,7 @@ class MetadataImage:
     topics_by_id: Mapping[UUID, TopicImage] = field(default_factory=dict)
     broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    tables: Mapping[str, str] = field(default_factory=dict)
     features: Mapping[str, int] = field(default_factory=dict)
     deleted_topics: frozenset[UUID] = frozenset()
     next_producer_id: int = 0

@@ -25,6 +25,7 @@ from bmq.protocol.metadata_records import (
     LEADER_UNCHANGED,
     RESOURCE_TYPE_BROKER,
     RESOURCE_TYPE_GROUP,
+    RESOURCE_TYPE_TABLE,
     RESOURCE_TYPE_TOPIC,
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
@@ -53,6 +54,8 @@ NO_PORT: Final = -1
 """Of a node without a proxy; its host is empty."""
 CLUSTER_WIDE: Final = ""
 """The resource name of broker configs that hold for all nodes."""
+TABLE_CONFIG: Final = "table"
+"""The one config of a table: all of it, as bmq.tables.stored writes it. Here it is a text."""
 _SNAPSHOT_BATCH_RECORDS_MAX: Final = 2_000
 
 
@@ -89,6 +92,7 @@ class MetadataState:
         self._are_nodes_changed = False
         self._are_broker_configs_changed = False
         self._are_group_configs_changed = False
+        self._are_tables_changed = False
         self._is_changed = False
 
     def set_controller(self, node_id: int) -> None:
@@ -211,6 +215,8 @@ class MetadataState:
             self._are_broker_configs_changed = True
         elif record.resource_type == RESOURCE_TYPE_GROUP:
             self._are_group_configs_changed = True
+        elif record.resource_type == RESOURCE_TYPE_TABLE:
+            self._are_tables_changed = True
         elif record.resource_name in self._ids:
             topic_id = self._ids[record.resource_name]
             self._changed_topics[topic_id] = None
@@ -252,6 +258,13 @@ class MetadataState:
                 for (resource_type, name), configs in self._configs.items()
                 if resource_type == RESOURCE_TYPE_GROUP
             }
+        tables = old.tables
+        if self._are_tables_changed:
+            tables = {
+                name: configs[TABLE_CONFIG]
+                for (resource_type, name), configs in self._configs.items()
+                if resource_type == RESOURCE_TYPE_TABLE and TABLE_CONFIG in configs
+            }
         told = {name: level for name, level in self._features.items() if not name.startswith(OWN_FEATURE_PREFIX)}
         topics, topics_by_id, partition_count = self._changed_topic_maps(old, broker_configs)
         self._image = MetadataImage(
@@ -263,6 +276,7 @@ class MetadataState:
             topics_by_id=topics_by_id,
             broker_configs=broker_configs,
             group_configs=group_configs,
+            tables=tables,
             features=told if told != old.features else old.features,
             deleted_topics=frozenset(self._deleted) if self._deleted != old.deleted_topics else old.deleted_topics,
             next_producer_id=self._next_producer_id,
@@ -271,7 +285,7 @@ class MetadataState:
         self._changed_topics.clear()
         self._reconfigured_topics.clear()
         self._are_nodes_changed = self._are_broker_configs_changed = self._are_group_configs_changed = False
-        self._is_changed = False
+        self._are_tables_changed = self._is_changed = False
         return self._image
 
     def broker_configs_of(self, broker_configs: Mapping[str, Mapping[str, str]]) -> BrokerConfigs:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeVar
 from uuid import UUID
 
+from bmq.controller.decision import Decision
 from bmq.controller.moves import Move
 from bmq.metadata.image import MetadataImage
+
+R = TypeVar("R")
 
 
 class StateChange(Protocol):
@@ -61,3 +64,21 @@ class ClusterController(Protocol):
 
     async def apply_moves(self, moves: Sequence[Move], reason: str) -> None:
         """Returns when the new owners serve, or were waited for long enough."""
+
+
+class TableController(Protocol):
+    """What tables need of the active controller."""
+
+    @property
+    def image(self) -> MetadataImage: ...
+
+    def now_ms(self) -> int: ...
+
+    async def decide_with_id(self, decide: Callable[[MetadataImage, UUID, int], Decision[R]]) -> R:
+        """Decide in turn, with an id that was never used and the present time; the answer, once its records are applied.
+
+        Raises KafkaError, and whatever `decide` raises.
+        """
+
+    def end_offset(self, topic_id: UUID, number: int) -> int:
+        """What a partition is known to hold at least, from its owner's last report; 0 when nothing is known."""

@@ -29,6 +29,8 @@ NO_TIMESTAMP_MS: Final = -1
 RESOURCE_TYPE_TOPIC: Final = 2
 RESOURCE_TYPE_BROKER: Final = 4
 RESOURCE_TYPE_GROUP: Final = 32
+RESOURCE_TYPE_TABLE: Final = 127
+"""Ours alone: a table made of a topic. Releases without tables keep such records, in snapshots too, and leave them be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,15 +1,19 @@
-"""The REST address of a running server: health and metrics. And the one line a script waits for."""
+"""The REST address of a running server: health, metrics and tables. And the one line a script waits for."""
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
 from tests.e2e.conftest import TopicMaker
 from tests.support.processes import eventually
-from tests.support.servers import READY_LINE, BmqServer, Server
+from tests.support.servers import READY_LINE, BmqServer, Server, bmq_command
 
 pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(60)]
 
@@ -52,3 +56,30 @@ def test_metrics_count_what_was_produced(server: Server, make_topic: TopicMaker)
 def test_unknown_path_is_not_found(server: Server) -> None:
     assert isinstance(server, BmqServer)
     assert server.get("/v1/no-such-thing")[0] == 404
+
+
+def test_a_table_of_one_process(server: Server, make_topic: TopicMaker, tmp_path: Path) -> None:
+    """Where the whole cluster is one process its tables are there, too, and outlive it."""
+    assert isinstance(server, BmqServer)
+    topic = make_topic()
+
+    def table(*arguments: str) -> Any:
+        rest = f"127.0.0.1:{server.rest_port}"
+        command = [bmq_command(), "table", *arguments, "--rest", rest, "--json"]
+        return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+    file = tmp_path / "lines.json"
+    fields = [{"name": "line", "type": "string"}]
+    file.write_text(json.dumps({"name": "lines", "topic": topic, "format": "raw", "fields": fields}), encoding="utf-8")
+    made = table("create", str(file))["table"]
+    producer = Producer({"bootstrap.servers": server.bootstrap})
+    for _ in range(3):
+        producer.produce(topic, b"line", partition=0)
+    assert producer.flush(20) == 0
+    partition = table("status", "lines")["partitions"][0]
+    assert partition == {"partition": 0, "offset": None, "end_offset": 3, "lag": 3}
+    server.stop()
+    server.start()
+    assert table("describe", "lines") == made
+    assert table("drop", "lines")["table"] is None
+    assert table("list") == []

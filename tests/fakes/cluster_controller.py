@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 from uuid import UUID
 
 from bmq.controller.assignment import owner_nodes
 from bmq.controller.balancer import equalize
+from bmq.controller.decision import Decision
 from bmq.controller.moves import Move
 from bmq.controller.partition_reports import NodeLoad
 from bmq.log.config import LogConfig
 from bmq.metadata.history import StateChange, StateChangeHistory
 from bmq.metadata.image import MetadataImage, Node, PartitionImage, TopicImage
 from bmq.operations.drivers.driver import DriverFailed, NodeHandle, NodeSpec, first_free
+from bmq.protocol.metadata_records import ConfigRecord
 from tests.fakes.clock import FakeClock
+
+R = TypeVar("R")
 
 
 def topic_image(name: str, number: int, leaders: Sequence[int], replicas: Sequence[int] = ()) -> TopicImage:
@@ -41,10 +46,10 @@ def image_of(nodes: Iterable[Node], topics: Iterable[TopicImage] = (), controlle
 
 
 class FakeController:
-    """Implements bmq.operations.operations.ClusterController.
+    """Implements bmq.operations.ports.ClusterController and TableController.
 
     `error`: raised by the next change. `is_stuck`: nothing moves. `balanced`: what `rebalance_plan` says instead of what
-    would even the numbers out.
+    would even the numbers out. `end_offsets`: of partitions, by topic id and number.
     """
 
     def __init__(self, image: MetadataImage, clock: FakeClock | None = None) -> None:
@@ -54,6 +59,8 @@ class FakeController:
         self.balanced: list[Move] | None = None
         self.reasons: list[str] = []
         self.is_stuck = False
+        self.end_offsets: dict[tuple[UUID, int], int] = {}
+        self._ids = 0
         self._clock = clock or FakeClock()
 
     def loads(self) -> Mapping[int, NodeLoad]:
@@ -101,6 +108,26 @@ class FakeController:
         self.reasons.append(f"move {len(moves)}: {reason}")
         if self.balanced is not None:
             self.balanced = [move for move in self.balanced if move not in moves]
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
+
+    async def decide_with_id(self, decide: Callable[[MetadataImage, UUID, int], Decision[R]]) -> R:
+        await self._turn()
+        self._ids += 1
+        decision = decide(self.image, UUID(int=9_000 + self._ids), self._clock.now_ms())
+        tables = dict(self.image.tables)
+        for record in decision.records:
+            assert isinstance(record, ConfigRecord)
+            if record.value is None:
+                del tables[record.resource_name]
+            else:
+                tables[record.resource_name] = record.value
+        self.image = replace(self.image, tables=tables)
+        return decision.response
+
+    def end_offset(self, topic_id: UUID, number: int) -> int:
+        return self.end_offsets.get((topic_id, number), 0)
 
     # --- for tests
 

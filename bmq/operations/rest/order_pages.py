@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Response
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from bmq.operations.orders import Drain, MovePartition, Order, Rebalance, Scale, Undrain
 from bmq.operations.rest.parameters import (
+    NUMBER,
     DryRun,
     IdempotencyKey,
     NodeId,
@@ -23,28 +24,18 @@ from bmq.operations.rest.views import PlanView, TaskView, plan_view, task_view
 BROKERS_MAX: Final = 10_000
 
 
-def _is_number(value: object) -> object:
-    """JSON knows one kind of number: 3.0 is as good as 3, but "3" and true are not."""
-    if isinstance(value, str | bool):
-        raise ValueError("a number is wanted")
-    return value
-
-
-_NUMBER: Final = BeforeValidator(_is_number)
-
-
 class ScaleOrder(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     brokers: Annotated[
-        int, Field(ge=1, le=BROKERS_MAX, description="How many brokers there shall be, at least 1"), _NUMBER
+        int, Field(ge=1, le=BROKERS_MAX, description="How many brokers there shall be, at least 1"), NUMBER
     ]
 
 
 class MoveOrder(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    to: Annotated[int, Field(ge=0, le=2**31 - 1, description="Id of the node that shall own the partition"), _NUMBER]
+    to: Annotated[int, Field(ge=0, le=2**31 - 1, description="Id of the node that shall own the partition"), NUMBER]
 
 
 def order_pages(sources: RestSources) -> APIRouter:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 from fastapi import Header, Path, Query
+from pydantic import BeforeValidator
 
 from bmq.operations.operations import Operations
 from bmq.operations.rest.problems import ElsewhereError, ProblemError
 from bmq.operations.rest.sources import RestSources
 from bmq.operations.rest.views import url_of
+from bmq.tables.definition import TABLE_NAME
 
 _INT32_MAX: Final = 2**31 - 1
 _NAME_CHARACTERS: Final = "a-zA-Z0-9._-"
@@ -19,6 +21,7 @@ NodeId = Annotated[int, Path(ge=0, le=_INT32_MAX, description="Id of a node")]
 TopicName = Annotated[
     str, Path(pattern=f"^[{_NAME_CHARACTERS}]{{1,249}}$", max_length=249, description="Name of a topic")
 ]
+TableName = Annotated[str, Path(pattern=f"^{TABLE_NAME}$", max_length=100, description="Name of a table")]
 PartitionNumber = Annotated[int, Path(ge=0, le=_INT32_MAX, description="Number of a partition")]
 TaskId = Annotated[str, Path(pattern="^[0-9a-f]{16}$", description="Id of a task")]
 TopicPrefix = Annotated[str, Query(pattern=f"^[{_NAME_CHARACTERS}]{{0,249}}$", max_length=249)]
@@ -35,6 +38,17 @@ IdempotencyKey = Annotated[
 ]
 
 
+def _is_number(value: object) -> object:
+    """JSON knows one kind of number: 3.0 is as good as 3, but "3" and true are not."""
+    if isinstance(value, str | bool):
+        raise ValueError("a number is wanted")
+    return value
+
+
+NUMBER: Final = BeforeValidator(_is_number)
+"""Of an integer in a body."""
+
+
 def operations_here(sources: RestSources) -> Operations:
     """The operations, if the active controller is in this process.
 
@@ -45,8 +59,13 @@ def operations_here(sources: RestSources) -> Operations:
         raise ProblemError(409, "this server is the whole cluster: nothing in it can be drained, moved or scaled")
     if operations.is_active:
         return operations
+    raise not_here(sources)
+
+
+def not_here(sources: RestSources) -> ElsewhereError | ProblemError:
+    """To be raised where the active controller has to answer, and it is not in this process."""
     image = sources.image()
     controller = image.nodes.get(image.controller_id)
     if controller is None or controller.rest is None or controller.node_id == sources.node_id:
-        raise ProblemError(503, "there is no active controller now; ask again in a moment")
-    raise ElsewhereError(url_of(controller.rest))
+        return ProblemError(503, "there is no active controller now; ask again in a moment")
+    return ElsewhereError(url_of(controller.rest))

@@ -12,6 +12,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
+from bmq.controller.tables import TableRefused, UnknownTable
 from bmq.log.store import StoreError
 from bmq.operations.drivers.driver import DriverFailed, DriverRefused
 from bmq.operations.idempotency import KeyReused
@@ -20,13 +21,23 @@ from bmq.operations.orders import OrderRefused, UnknownSubject
 from bmq.operations.tasks import TooBusy, UnknownTask
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
+from bmq.tables.definition import InvalidDefinition
+from bmq.tables.evolution import AlterationRefused
+from bmq.tables.progress import ReportRefused
+from bmq.tables.stored import UnreadableTable
 
 MEDIA_TYPE: Final = "application/problem+json"
 # The first that fits.
 _STATUS: Final[dict[type[BmqError], int]] = {
     UnknownSubject: 404,
     UnknownTask: 404,
+    UnknownTable: 404,
     OrderRefused: 409,
+    TableRefused: 409,
+    AlterationRefused: 409,
+    ReportRefused: 409,
+    UnreadableTable: 409,
+    InvalidDefinition: 422,
     KeyReused: 409,
     TooBusy: 429,
     DriverRefused: 409,
@@ -40,6 +51,7 @@ _DESCRIPTIONS: Final = {
     400: "The body is not JSON.",
     404: "There is no such thing.",
     409: "The present state does not allow it.",
+    413: "The body is too large.",
     422: "The request is not as described.",
     429: "Too many of these at once.",
     502: "What starts and stops nodes has failed.",

@@ -11,7 +11,7 @@ from bmq.log.partition_log import TopicPartition
 from bmq.log.store import SegmentStore
 from bmq.metadata.image import MetadataImage
 from bmq.operations.operations import Operations
-from bmq.operations.ports import NodeLoad, StateChanges
+from bmq.operations.ports import NodeLoad, StateChanges, TableController
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,8 @@ class RestSources:
 
     `store`: None while it is not open. `history`: who led which partition; None while there is none yet. `loads`: by node id, where they are measured, that is
     on the active controller; None elsewhere. `high_watermark`: of a partition this process owns or follows, else None.
-    `operations`: None in a process that is the whole cluster. `node_id`: of the node that answers.
+    `operations`: None in a process that is the whole cluster. `node_id`: of the node that answers. `table_controller`:
+    the active controller if it is in this process.
     """
 
     is_ready: Callable[[], bool]
@@ -33,3 +34,4 @@ class RestSources:
     loads: Callable[[], Mapping[int, NodeLoad] | None] = lambda: None
     high_watermark: Callable[[TopicPartition], int | None] = lambda _: None
     operations: Callable[[], Operations | None] = lambda: None
+    table_controller: Callable[[], TableController | None] = lambda: None

@@ -2,75 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import httpx
 import pytest
-from structlog.testing import capture_logs
 from typer.testing import CliRunner, Result
 
-from bmq.cli import cluster_client
 from bmq.cli.cluster_client import ClusterClient, ClusterRefused, ClusterUnreachable, TaskFailed
 from bmq.cli.commands import app
-from tests.unit.operations.rest.cluster import RestCluster
+from tests.unit.cli.rest_node import Node
 
 pytestmark = pytest.mark.unit
-
-
-class Node:
-    """A RestCluster on a loop of its own, asked through httpx without a socket."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever)
-        self._thread.start()
-        self.hosts: list[str] = []
-        self.deaf: set[str] = set()
-        self.cluster = self.run(self._make)
-
-    def run(self, work: Callable[[], Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(work(), self._loop).result(30)
-
-    async def _make(self) -> RestCluster:
-        cluster = RestCluster()
-        await cluster.__aenter__()
-        return cluster
-
-    def answer(self, request: httpx.Request) -> httpx.Response:
-        self.hosts.append(f"{request.url.host}:{request.url.port}")
-        if request.url.host in self.deaf:
-            raise httpx.ConnectError("refused", request=request)
-
-        async def ask() -> httpx.Response:
-            path = request.url.raw_path.decode()
-            headers = {name: value for name, value in request.headers.items() if name != "host"}
-            response = await self.cluster.client.request(request.method, path, headers=headers, content=request.content)
-            return httpx.Response(response.status_code, headers=response.headers, content=response.content)
-
-        response: httpx.Response = self.run(ask)
-        return response
-
-    def close(self) -> None:
-        async def leave() -> None:
-            await self.cluster.__aexit__()
-
-        self.run(leave)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-
-@pytest.fixture
-def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
-    found = Node()
-    monkeypatch.setattr(cluster_client, "TRANSPORT", httpx.MockTransport(found.answer))
-    with capture_logs():
-        yield found
-        found.close()
 
 
 def bmq(*arguments: str) -> Result:

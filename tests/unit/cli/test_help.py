@@ -30,7 +30,9 @@ def commands(group: typer.Typer) -> Iterator[list[str]]:
 
 
 def test_the_groups_that_are_imported_late_are_among_them() -> None:
-    assert {("cluster",), ("log",), ("dev", "hdfs", "up")} <= {tuple(words) for words in commands(app)}
+    assert {("cluster",), ("log",), ("table", "status"), ("dev", "hdfs", "up")} <= {
+        tuple(words) for words in commands(app)
+    }
 
 
 def test_a_typing_error_is_told_of_groups_that_were_not_imported() -> None:

@@ -13,6 +13,13 @@ from bmq.controller.assignment import leader_changes
 from bmq.controller.config_alter import decide_incremental_alter_configs
 from bmq.controller.decision import Decision
 from bmq.controller.partition_counts import decide_create_partitions
+from bmq.controller.tables import (
+    TableRefused,
+    UnknownTable,
+    decide_alter_table,
+    decide_create_table,
+    decide_drop_table,
+)
 from bmq.controller.topics import TopicLimits, decide_create_topics, decide_delete_topics
 from bmq.metadata.history import StateChange
 from bmq.metadata.image import MetadataImage, Node, PartitionImage
@@ -33,18 +40,22 @@ from bmq.protocol.metadata_records import (
     decode_record,
     encode_record,
 )
+from bmq.tables.definition import TableDefinition
+from bmq.tables.stored import stored_table
 from tests.unit.controller.support import BROKER, NODE, Cluster, create, delete, grow, incremental, topic
 
 pytestmark = pytest.mark.unit
 
 NAMES = st.sampled_from(["a", "b", "c.d", "c_d", "__consumer_offsets"])
+TABLES = st.sampled_from(["a", "rows"])
 NODES = {node_id: Node(node_id, "h", node_id, "r" if node_id > 1 else None) for node_id in (1, 2, 3)}
 
 
 class MetadataHistory(RuleBasedStateMachine):
     """Whatever is decided, the live image equals the one replayed from the log's bytes, and the model.
 
-    Model: partition counts and configs by topic name, the ids of deleted topics, what was set for brokers.
+    Model: partition counts and configs by topic name, the ids of deleted topics, what was set for brokers, definitions
+    of tables by name.
     """
 
     ids = Bundle("ids")
@@ -61,6 +72,7 @@ class MetadataHistory(RuleBasedStateMachine):
         self.epochs: dict[tuple[UUID, int], int] = {}
         self.used_ids = 0
         self.next_producer_id = 0
+        self.tables: dict[str, TableDefinition] = {}
         for node in NODES.values():
             self.write([registration_record(node, UUID(int=500 + node.node_id), 0)])
 
@@ -160,6 +172,45 @@ class MetadataHistory(RuleBasedStateMachine):
         self.next_producer_id += 1_000 * count
         self.write([ProducerIdsRecord(broker_id=1, next_producer_id=self.next_producer_id), NoOpRecord()])
 
+    @rule(name=TABLES, topic_name=NAMES)
+    def create_table(self, name: str, topic_name: str) -> None:
+        self.used_ids += 1
+        definition = _table(name, topic_name)
+        is_possible = (
+            self.tables[name] == definition
+            if name in self.tables
+            else topic_name in self.topics and topic_name != "__consumer_offsets"
+        )
+        try:
+            decision = decide_create_table(self.image, definition, UUID(int=5_000 + self.used_ids), self.used_ids)
+        except TableRefused:
+            assert not is_possible
+            return
+        assert is_possible
+        self.take(decision)
+        self.tables[name] = definition
+
+    @rule(name=TABLES, fields=st.integers(1, 3))
+    def alter_table(self, name: str, fields: int) -> None:
+        known = self.tables.get(name)
+        definition = _table(
+            name, "a" if known is None else known.topic, 1 if known is None else len(known.fields) + fields
+        )
+        try:
+            self.take(decide_alter_table(self.image, name, definition, 7))
+        except UnknownTable:
+            assert known is None
+            return
+        self.tables[name] = definition
+
+    @rule(name=TABLES)
+    def drop_table(self, name: str) -> None:
+        try:
+            self.take(decide_drop_table(self.image, name))
+        except UnknownTable:
+            assert name not in self.tables
+        self.tables.pop(name, None)
+
     @rule()
     def save_snapshot(self) -> None:
         self.snapshot = (len(self.log), self.live.snapshot())
@@ -190,6 +241,7 @@ class MetadataHistory(RuleBasedStateMachine):
         assert image.partition_count == sum(self.topics.values())
         assert image.next_producer_id == self.next_producer_id
         assert image.broker_configs.get("", {}) == self.broker_configs
+        assert {name: stored_table(text).definition for name, text in image.tables.items()} == self.tables
         size = int(self.broker_configs.get("message.max.bytes", "1048588"))
         for found in image.topics.values():
             assert found.log_config.max_message_bytes == size
@@ -203,6 +255,11 @@ class MetadataHistory(RuleBasedStateMachine):
                 key = (found.topic_id, partition.partition)
                 assert partition.leader_epoch >= self.epochs.get(key, 0)
                 self.epochs[key] = partition.leader_epoch
+
+
+def _table(name: str, topic_name: str, fields: int = 1) -> TableDefinition:
+    columns = [{"name": f"v{number}", "type": "binary"} for number in range(fields)]
+    return TableDefinition.model_validate({"name": name, "topic": topic_name, "format": "raw", "fields": columns})
 
 
 TestMetadataHistory = MetadataHistory.TestCase
@@ -247,6 +304,7 @@ def test_image_is_the_same_object_until_something_changes() -> None:
     cluster.take([ProducerIdsRecord(broker_id=1, next_producer_id=5)])
     assert cluster.image is not first
     assert cluster.image.topics is first.topics and cluster.image.nodes is first.nodes
+    assert cluster.image.tables is first.tables
 
 
 @pytest.mark.parametrize("is_everything_changed", [False, True])

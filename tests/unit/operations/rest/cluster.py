@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cache
 from random import Random
 from typing import Any, Self
+from uuid import UUID
 
 import httpx
 from fastapi import FastAPI
@@ -18,10 +19,13 @@ from bmq.metadata.image import MetadataImage, Node, TopicImage
 from bmq.operations.operations import Operations, OperationsConfig
 from bmq.operations.rest.application import rest_application
 from bmq.operations.rest.sources import RestSources
+from bmq.tables.definition import TableDefinition
+from bmq.tables.stored import StoredTable
 from tests.fakes.clock import FakeClock
 from tests.fakes.cluster_controller import FakeController, FakeDriver, image_of, topic_image
 from tests.fakes.store import FakeStore
 from tests.unit.log.owned_log import PARTITION, Owner, batch_of
+from tests.unit.tables.definitions import json_form
 
 QUICK = OperationsConfig(
     look_interval_ms=1,
@@ -56,6 +60,7 @@ def application(node_id: int = 1, store_wait_s: float = 3) -> FastAPI:
         loads=lambda: _present[-1].controller.loads() if _present[-1].active else None,
         high_watermark=lambda topic_partition: _present[-1].high_watermarks.get(topic_partition),
         operations=lambda: _present[-1].operations,
+        table_controller=lambda: _present[-1].active,
     )
     return rest_application(sources, store_wait_s=store_wait_s)
 
@@ -69,13 +74,28 @@ def topics() -> list[TopicImage]:
     ]
 
 
+def stored_orders(topic_id: UUID) -> StoredTable:
+    """Table `orders` of topic `orders`."""
+    form = {**json_form(), "topic": "orders"}
+    return StoredTable(
+        table_id=UUID(int=9_000),
+        topic_id=topic_id,
+        version=1,
+        created_at_ms=1_000,
+        altered_at_ms=1_000,
+        definition=TableDefinition.model_validate(form),
+    )
+
+
 class RestCluster:
     """`async with` it: the files of `orders-0` are there then, and everything has ended afterwards."""
 
     def __init__(self, *, managed: tuple[int, ...] = (100, 101), node_id: int = 1, store_wait_s: float = 3) -> None:
         self.clock = FakeClock()
         nodes = (*NODES, *(Node(n, "10.0.0.9", 9092, roles=frozenset({"broker"}), epoch=n) for n in managed))
-        self.controller = FakeController(image_of(nodes, topics()), self.clock)
+        image = image_of(nodes, topics())
+        table = stored_orders(image.topics["orders"].topic_id)
+        self.controller = FakeController(replace(image, tables={"orders": table.to_text()}), self.clock)
         self.active: FakeController | None = self.controller
         self.driver = FakeDriver(self.controller)
         self.driver.running = dict.fromkeys(managed, "broker")
@@ -124,6 +144,16 @@ class RestCluster:
     async def post(self, path: str, status: int = 202, body: Any = None, key: str | None = None, **query: Any) -> Any:
         headers = {} if key is None else {"Idempotency-Key": key}
         response = await self.client.post(path, params=query, json=body, headers=headers)
+        assert response.status_code == status, response.text
+        return response.json()
+
+    async def put(self, path: str, status: int = 200, body: Any = None, **query: Any) -> Any:
+        response = await self.client.put(path, params=query, json=body)
+        assert response.status_code == status, response.text
+        return response.json()
+
+    async def delete(self, path: str, status: int = 200, **query: Any) -> Any:
+        response = await self.client.delete(path, params=query)
         assert response.status_code == status, response.text
         return response.json()
 

@@ -1,0 +1,302 @@
+"""`bmq table`: tables made of topics, through the REST address of any node of the cluster."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.table import Table
+
+from bmq.cli.cluster import DEFAULT_URL, AsJson, DryRun, Rest, Yes
+from bmq.cli.cluster_client import ClusterClient, ClusterRefused
+from bmq.cli.cluster_output import add_row, is_terminal, print_json, print_table, quoted, when_text
+from bmq.cli.table_file import read_definition
+
+table_app = typer.Typer(no_args_is_help=True, help="Define tables made of topics, and see how far they are.")
+
+_PAGE: Final = 500
+_NO_SUCH_PAGE: Final = "Not Found"
+
+TableName = Annotated[str, typer.Argument(metavar="NAME", help="Name of the table")]
+DefinitionFile = Annotated[
+    Path, typer.Argument(metavar="FILE", help="The definition as JSON (docs/TABLES.md); - is standard input")
+]
+Prefix = Annotated[str, typer.Option(help="Only names that begin so")]
+Limit = Annotated[int, typer.Option(min=1, max=100_000, help="How many at most")]
+
+
+@table_app.command("create")
+def create(file: DefinitionFile, rest: Rest = DEFAULT_URL, is_dry_run: DryRun = False, as_json: AsJson = False) -> None:
+    """Make a table of a topic; fine when an equal one is there."""
+    definition = read_definition(file)
+    with _cluster(rest) as client:
+        body = json.loads(definition.to_json())
+        _print_change(client.change("POST", "/v1/tables", body, is_dry_run=is_dry_run), as_json)
+
+
+@table_app.command("alter")
+def alter(
+    file: DefinitionFile,
+    rest: Rest = DEFAULT_URL,
+    is_dry_run: DryRun = False,
+    is_sure: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Give a table the definition in FILE: fields are added, and nothing that was written becomes wrong."""
+    definition = read_definition(file)
+    _change("PUT", f"/v1/tables/{quoted(definition.name)}", definition.to_json(), rest, is_dry_run, is_sure, as_json)
+
+
+@table_app.command("drop")
+def drop(
+    name: TableName,
+    rest: Rest = DEFAULT_URL,
+    is_dry_run: DryRun = False,
+    is_sure: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Forget a table's definition. Its rows stay where they are."""
+    _change("DELETE", f"/v1/tables/{quoted(name)}", None, rest, is_dry_run, is_sure, as_json)
+
+
+@table_app.command("list")
+def table_list(prefix: Prefix = "", limit: Limit = 1_000, rest: Rest = DEFAULT_URL, as_json: AsJson = False) -> None:
+    """Tables in the order of their names."""
+    with _cluster(rest) as client:
+        found, has_more = _all(client, prefix, limit)
+    if as_json:
+        print_json(found)
+    else:
+        table = Table("table", "topic", "format", "fields", "version", "altered", "", box=None, pad_edge=False)
+        for each in found:
+            cells = (each["topic"], each["format"], each["fields"], each["version"])
+            altered = "-" if each["altered_at"] is None else when_text(each["altered_at"])
+            add_row(table, each["name"], *(_text(cell) for cell in cells), altered, each["definition_error"] or "")
+        print_table(table)
+    _tell_of_more(found, has_more)
+
+
+@table_app.command("describe")
+def describe(
+    name: TableName,
+    is_definition: Annotated[
+        bool, typer.Option("--definition", help="Only the definition as JSON, as `create` and `alter` take it")
+    ] = False,
+    rest: Rest = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """One table: its topic, its columns, its partitions."""
+    with _cluster(rest) as client:
+        found = client.get(f"/v1/tables/{quoted(name)}")
+    if is_definition or as_json:
+        print_json(found["definition"] if is_definition else found)
+        return
+    definition = found["definition"]
+    head = Table(box=None, pad_edge=False, show_header=False)
+    add_row(head, "table", definition["name"])
+    add_row(head, "id", found["table_id"])
+    add_row(head, "topic", f"{definition['topic']} ({found['topic_id']})")
+    add_row(head, "values", _format_text(definition))
+    add_row(head, "begins at", definition["starting_offsets"])
+    add_row(head, "partitioned by", ", ".join(map(_partitioning_text, definition["partitioning"])) or "nothing")
+    add_row(head, "what does not fit", _misfits_text(definition))
+    add_row(head, "version", f"{found['version']}, of {when_text(found['altered_at'])}")
+    if definition["description"]:
+        add_row(head, "description", definition["description"])
+    print_table(head)
+    sys.stdout.write("\n")
+    fields = Table("column", "type", "from", "", "description", box=None, pad_edge=False)
+    for each in definition["fields"]:
+        add_row(
+            fields,
+            each["name"],
+            each["type"],
+            _source_text(each, definition["format"]),
+            "required" if each["required"] else "",
+            each["description"],
+        )
+    print_table(fields)
+
+
+@table_app.command("status")
+def status(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Name of the table; all of them if left out")
+    ] = None,
+    prefix: Prefix = "",
+    limit: Limit = 100,
+    rest: Rest = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """How far tables are: rows, files, and the records of the topic that are not in them yet."""
+    with _cluster(rest) as client:
+        if name is not None:
+            found = client.get(f"/v1/tables/{quoted(name)}/status")
+            if as_json:
+                print_json(found)
+            else:
+                _print_status(found)
+            return
+        tables, has_more = _all(client, prefix, limit)
+        known = [each["name"] for each in tables if each["definition_error"] is None]
+        found = [client.get(f"/v1/tables/{quoted(each)}/status") for each in known]
+    if as_json:
+        print_json(found)
+    else:
+        table = Table(
+            "table", "state", "lag", "rows", "misfits", "files", "reported", "error", box=None, pad_edge=False
+        )
+        for each in found:
+            cells = (each["lag"], each["rows"], each["dead_letter_rows"], each["files"])
+            reported = "never" if each["reported_at"] is None else when_text(each["reported_at"])
+            add_row(table, each["name"], _state_text(each), *map(_text, cells), reported, each["error"] or "")
+        print_table(table)
+    _tell_of_more(tables, has_more)
+
+
+# -- Asking --------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _cluster(rest: str) -> Iterator[ClusterClient]:
+    with ClusterClient(rest) as client:
+        try:
+            yield client
+        except ClusterRefused as error:
+            if str(error) != _NO_SUCH_PAGE:
+                raise
+            raise ClusterRefused(
+                "the node that has to answer is of a release without tables; upgrade the nodes first"
+            ) from error
+
+
+def _change(
+    method: str, path: str, body: str | None, rest: str, is_dry_run: bool, is_sure: bool, as_json: bool
+) -> None:
+    form = None if body is None else json.loads(body)
+    with _cluster(rest) as client:
+        is_asked = not is_sure and not as_json and is_terminal()
+        if is_dry_run or is_asked:
+            _print_change(client.change(method, path, form, is_dry_run=True), as_json)
+            if is_dry_run:
+                return
+            typer.confirm("Go ahead?", abort=True)
+        change = client.change(method, path, form)
+        if not is_asked:
+            _print_change(change, as_json)
+
+
+def _all(client: ClusterClient, prefix: str, limit: int) -> tuple[list[Any], bool]:
+    """Tables page by page, and whether there are more than `limit`."""
+    found: list[Any] = []
+    after: str | None = ""
+    while after is not None and len(found) < limit:
+        page = client.get("/v1/tables", prefix=prefix, after=after, limit=min(_PAGE, limit - len(found)))
+        found += page["tables"]
+        after = page["next_after"]
+    return found, after is not None
+
+
+# -- Printing ------------------------------------------------------------------------------------------------------
+
+
+def _print_change(change: Any, as_json: bool) -> None:
+    if as_json:
+        print_json(change)
+        return
+    sys.stdout.write(f"{change['summary']}\n")
+    for each in change["changes"]:
+        sys.stdout.write(f"  {each}\n")
+
+
+def _print_status(found: Any) -> None:
+    head = Table(box=None, pad_edge=False, show_header=False)
+    add_row(head, "table", found["name"])
+    is_there = "" if found["topic_exists"] else ", which was deleted: nothing more can be read of it"
+    add_row(head, "topic", f"{found['topic']}{is_there}")
+    add_row(head, "job", _state_text(found))
+    if found["error"]:
+        add_row(head, "error", found["error"])
+    if found["reported_at"] is None:
+        add_row(
+            head,
+            "reported",
+            "no job has reported since the active controller began; start it, or wait for its next commit",
+        )
+    else:
+        committed = "never" if found["committed_at"] is None else when_text(found["committed_at"])
+        add_row(head, "reported", when_text(found["reported_at"]))
+        add_row(head, "committed", committed)
+        add_row(head, "snapshot", _text(found["snapshot_id"]))
+        add_row(head, "rows", _text(found["rows"]))
+        add_row(head, "did not fit", _text(found["dead_letter_rows"]))
+        add_row(head, "files", _text(found["files"]))
+        add_row(head, "bytes", _text(found["bytes"]))
+        add_row(head, "lag", _text(found["lag"]))
+    print_table(head)
+    if found["partitions"]:
+        sys.stdout.write("\n")
+        table = Table("partition", "next offset", "end", "lag", box=None, pad_edge=False)
+        for each in found["partitions"]:
+            cells = (each["partition"], each["offset"], each["end_offset"])
+            lag = each["lag"] if found["reported_at"] is not None else None
+            add_row(table, *map(_text, cells), _text(lag))
+        print_table(table)
+
+
+def _tell_of_more(found: list[Any], has_more: bool) -> None:
+    if has_more:
+        sys.stderr.write(f"there are more than these {len(found)}; see --limit and --prefix\n")
+
+
+def _text(value: object) -> str:
+    return "-" if value is None else str(value)
+
+
+def _state_text(found: Any) -> str:
+    if found["state"] is None:
+        return "not known"
+    return str(found["state"]) if found["topic_exists"] else f"{found['state']}, without its topic"
+
+
+def _format_text(definition: Any) -> str:
+    match definition["format"]:
+        case "avro":
+            ids = ", ".join(sorted(definition["avro"]["writer_schemas"], key=int))
+            return f"avro, schemas {ids}" if ids else "avro, one schema"
+        case "protobuf":
+            return f"protobuf {definition['protobuf']['message']}"
+        case other:
+            return str(other)
+
+
+def _partitioning_text(each: Any) -> str:
+    if each["by"] == "identity":
+        return str(each["field"])
+    buckets = f" ({each['buckets']})" if each["buckets"] is not None else ""
+    return f"{each['by']}{buckets} of {each['field']}"
+
+
+def _misfits_text(definition: Any) -> str:
+    if definition["misfits"] == "stop":
+        return "stops the job"
+    return f"goes to {definition['dead_letter'] or definition['name'] + '_dead_letter'}"
+
+
+def _source_text(field: Any, value_format: str) -> str:
+    path = ".".join(field["path"]) or field["name"]
+    match field["source"]:
+        case "value" if value_format == "raw":
+            return "value"
+        case "value":
+            unit = f" ({field['unit']})" if field["unit"] else ""
+            return f"value {path}{unit}"
+        case "header":
+            return f"header {path}"
+        case other:
+            return str(other)

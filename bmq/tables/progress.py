@@ -1,0 +1,109 @@
+"""How far a table is: what its job said last, beside where the topic ends. Decisions only.
+
+The truth is in the table itself, in the summary of its newest snapshot. What is kept here is a copy for people, in the
+memory of the active controller: another controller knows nothing until the job reports again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+from uuid import UUID
+
+from bmq.protocol.errors import BmqError
+from bmq.tables.stored import StoredTable
+
+TABLES_MAX: Final = 1_000
+"""So many tables there may be, and so many reports are kept."""
+
+
+class ReportRefused(BmqError):
+    """The report is about another table, or another topic, than those that have the names now."""
+
+
+class JobState(StrEnum):
+    """What the job says of itself."""
+
+    RUNNING = "running"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A job's report. `offsets`: the next one to be written, by partition; `end_offsets`: those of the topic, as it saw them.
+
+    The numbers are of the whole table, `snapshot_id` is its newest snapshot; None: not told. `error`: why it failed, in
+    one sentence.
+    """
+
+    table_id: UUID
+    topic_id: UUID
+    state: JobState
+    offsets: Mapping[int, int]
+    end_offsets: Mapping[int, int] = field(default_factory=dict)
+    committed_at_ms: int | None = None
+    snapshot_id: int | None = None
+    rows: int | None = None
+    dead_letter_rows: int | None = None
+    files: int | None = None
+    bytes: int | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """`offset`: None where the job has not written yet. `end_offset` is never below it."""
+
+    partition: int
+    offset: int | None
+    end_offset: int
+
+    @property
+    def lag(self) -> int:
+        """Records that are not in the table yet."""
+        return self.end_offset - (self.offset or 0)
+
+
+class Reports:
+    """The newest report of each table, with the time it came."""
+
+    def __init__(self) -> None:
+        self._newest: dict[str, tuple[int, Progress]] = {}
+
+    def take(self, table: StoredTable, report: Progress, now_ms: int) -> None:
+        """Keep it in the place of the one before. Raises ReportRefused."""
+        name = table.definition.name
+        if report.table_id != table.table_id:
+            raise ReportRefused(
+                f"this job writes another table {name} than the one of now, which was made since: stop it, and start it "
+                "with a new checkpoint"
+            )
+        if report.topic_id != table.topic_id:
+            raise ReportRefused(
+                f"this job reads another topic {table.definition.topic} than the one that table {name} was made of: stop it"
+            )
+        self._newest[name] = (now_ms, report)
+
+    def of(self, table: StoredTable) -> tuple[int, Progress] | None:
+        """When the newest report came, and what it says."""
+        known = self._newest.get(table.definition.name)
+        return known if known is not None and known[1].table_id == table.table_id else None
+
+    def keep(self, names: Mapping[str, object]) -> None:
+        """Forget tables that are gone."""
+        for name in self._newest.keys() - names.keys():
+            del self._newest[name]
+
+
+def lags(end_offsets: Sequence[int], report: Progress | None) -> tuple[PartitionLag, ...]:
+    """By partition: `end_offsets` are those that are known here, which may be older than what the job saw."""
+    offsets, seen = ({}, {}) if report is None else (report.offsets, report.end_offsets)
+    return tuple(
+        PartitionLag(
+            partition, offsets.get(partition), max(end_offset, seen.get(partition, 0), offsets.get(partition, 0))
+        )
+        for partition, end_offset in enumerate(end_offsets)
+    )
