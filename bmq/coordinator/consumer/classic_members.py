@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bmq.coordinator.consumer import consumer_protocol
-from bmq.coordinator.consumer.consumer_group import ConsumerGroup
+from bmq.coordinator.consumer.consumer_group import ConsumerGroup, ConsumerGroupState
 from bmq.coordinator.consumer.consumer_protocol import Subscription, decode_subscription, encode_assignment
 from bmq.coordinator.consumer.departures import remove_members
 from bmq.coordinator.consumer.draft import Draft
@@ -189,7 +189,9 @@ def _become_classic(draft: Draft, around: Surroundings) -> bool:
     value = downgraded(group, list(group.members.values()), group.targets, around)
     if value is None:
         return False
-    draft.become_classic(value, rebalances=group.target_epoch < group.epoch)
+    # The classic group has the targets for assignments. Unless all members have come to theirs already, some may still have
+    # what is another's by now, so they have to join again before anybody is given anything.
+    draft.become_classic(value, rebalances=group.state is not ConsumerGroupState.STABLE)
     return True
 
 

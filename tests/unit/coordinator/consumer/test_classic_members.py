@@ -51,10 +51,10 @@ def has(synced: Any) -> dict[str, list[int]]:
     return {part.topic: list(part.partitions) for part in decode_assignment(synced.assignment).assigned}
 
 
-def mixed(count: int = 4) -> Bench:
-    """A of the new protocol and C of the classic one, both settled."""
+def mixed(count: int = 4, instance: str | None = None) -> Bench:
+    """A of the new protocol and C of the classic one, both settled; `instance`: A's."""
     bench = Bench({"t": count})
-    bench.join("A")
+    bench.join("A", instance=instance)
     joined = bench.classic_join("C", subscription("t"))
     assert joined is not None and joined.generation_id == 3
     bench.beat("A", 2)
@@ -371,6 +371,20 @@ def test_the_last_static_member_comes_back_as_a_classic_one() -> None:
     assert value is not None and value.generation == 2
     assert [member.member_id for member in value.members] == ["A2"]
     assert bench.draft is not None and not bench.draft.rebalances, "everybody has what the target says"
+
+
+def test_the_last_static_member_comes_back_as_a_classic_one_with_another_subscription() -> None:
+    """What the new target takes from others is nobody's before they have joined again."""
+    bench = mixed(instance="i")
+    bench.topics["u"] = 2
+    answer = bench.classic_join("", subscription("u"), instance="i", new_id="A2")
+    assert answer is not None
+    assert answer.generation_id == 4
+    value = bench.became_classic
+    assert value is not None
+    assert sorted(member.member_id for member in value.members) == ["A2", "C"]
+    assert bench.draft is not None
+    assert bench.draft.rebalances
 
 
 def test_a_static_member_comes_back_as_a_classic_one_among_others() -> None:
