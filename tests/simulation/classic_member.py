@@ -173,11 +173,12 @@ class ClassicMember(GroupMember):
             raise Unhappy("join with this id")
         self._expect_member(joined.error_code)
         self.member_id, self.epoch, self._joined_with = joined.member_id, joined.generation_id, interest
-        self._ownership.told_epoch(self.name, self.epoch)
         assignments = self._assign(joined.members) if joined.leader == self.member_id else {}
         sent_s = self._now_s()
         synced = await self.request(ApiKey.SYNC_GROUP, 3, self._sync_request(assignments))
         self._expect_member(synced.error_code)
+        # A classic group's generation that nobody has an assignment of is in no log: the next owner may not know it.
+        self._ownership.told_epoch(self.name, self.epoch)
         self._target = self._places(synced.assignment)
         self._begin_session(sent_s)
         self._ownership.hold(self.name, self._target)
