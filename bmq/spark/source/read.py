@@ -91,7 +91,6 @@ class _RangeReader:
         self._random = Random()
         self._store: SegmentStore | None = None
         self._cluster: ClusterClient | None = None
-        self._topic_id = UUID(wanted.topic_id)
         self._leaves_out: BatchFilter = CommittedOnly(wanted.aborted) if access.is_committed else markers
 
     async def close(self) -> None:
@@ -220,7 +219,7 @@ class _RangeReader:
         return self._loop.start(
             cluster.fetch(
                 wanted.topic,
-                self._topic_id,
+                UUID(wanted.topic_id),
                 wanted.partition,
                 offset,
                 length_bytes_max=FETCH_BYTES,
