@@ -41,6 +41,9 @@ CHUNKS_AHEAD: Final = 2
 TABLE_BYTES: Final = 16 << 20
 TABLE_ROWS: Final = 1 << 18
 FETCH_BYTES: Final = 8 << 20
+BEHIND_MAX_S: Final = 5.0
+"""How long a proxy may not know an offset or a topic that another one knows."""
+PAUSE_S: Final = 0.1
 
 _log = structlog.get_logger("bmq.spark")
 
@@ -174,15 +177,19 @@ class _RangeReader:
         while True:
             try:
                 fetched = coming.result()
-            except OffsetGone:
-                offset = self._first_left(cluster, offset, piece.end_offset)
+            except (OffsetGone, UnknownTopic) as error:
+                if isinstance(error, OffsetGone) and (left := self._earliest(cluster)) > offset:
+                    self._lost(offset, min(left, piece.end_offset), f"the log begins at offset {left} now")
+                    offset = left
+                elif time.monotonic() - waiting_since_s > BEHIND_MAX_S:
+                    self._lost(offset, piece.end_offset, str(error))
+                    return
+                else:
+                    time.sleep(PAUSE_S)  # this proxy may be behind the one that said what there is
                 if offset >= piece.end_offset:
                     return
                 coming = self._fetch(cluster, offset)
                 continue
-            except UnknownTopic as error:
-                self._lost(offset, piece.end_offset, str(error))
-                return
             data = read_only(fetched.records)
             found = scan(
                 data, origin, 0, rows_max=OFFSET_MAX, bytes_max=OFFSET_MAX, batch_bytes_max=DECOMPRESSED_BYTES_MAX
@@ -227,15 +234,9 @@ class _RangeReader:
             )
         )
 
-    def _first_left(self, cluster: ClusterClient, offset: int, end_offset: int) -> int:
-        """Where the log begins now, if it may be read from there on. Raises DataLoss."""
+    def _earliest(self, cluster: ClusterClient) -> int:
         one = (self._wanted.topic, self._wanted.partition)
-        earliest = self._loop.run(cluster.offsets({one: EARLIEST}, is_committed=False))[one]
-        if earliest <= offset:
-            self._lost(offset, end_offset, f"the log of {one[0]}-{one[1]} ends below offset {offset}")
-            return end_offset
-        self._lost(offset, min(earliest, end_offset), f"the log begins at offset {earliest} now")
-        return earliest
+        return self._loop.run(cluster.offsets({one: EARLIEST}, is_committed=False))[one]
 
     def _lost(self, first_offset: int, end_offset: int, why: str) -> None:
         require_no_loss(

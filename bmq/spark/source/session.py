@@ -51,14 +51,14 @@ class Session:
 
     @classmethod
     @asynccontextmanager
-    async def opened(cls, options: ReadOptions) -> AsyncIterator[Session]:
+    async def opened(cls, options: ReadOptions, *, patience_s: float = PATIENCE_S) -> AsyncIterator[Session]:
         """With the partitions that are subscribed to. Raises UnknownTopic, ClusterAway."""
         cluster = ClusterClient(
             options.bootstrap,
             options.client_id,
             Random(),
             timeout_s=options.request_timeout_s,
-            patience_s=PATIENCE_S,
+            patience_s=patience_s,
         )
         try:
             session = cls(options, cluster)
