@@ -241,9 +241,7 @@ def part(snapshot: PartitionSnapshot, start: int, end: int) -> RangeToRead:
     aborted: tuple[AbortedEntry, ...] = ()
     if snapshot.aborted is not None and in_files:
         first, last = in_files[0].first_offset, in_files[-1].end_offset
-        aborted = tuple(
-            entry for entry in snapshot.aborted if entry.last_offset >= first and entry.first_offset < last
-        )
+        aborted = tuple(entry for entry in snapshot.aborted if entry.last_offset >= first and entry.first_offset < last)
     return RangeToRead(snapshot.topic, snapshot.topic_id, snapshot.partition, start, end, pieces, aborted)
 
 

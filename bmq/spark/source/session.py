@@ -121,7 +121,10 @@ class Session:
     def _require_each(self, given: Mapping[Partition, int], name: str) -> None:
         """Source: KafkaOffsetReader, which wants all of them and no others."""
         here = set(self.partitions)
-        for what, wrong in (("does not name", here - given.keys()), ("names, but nobody subscribes to,", given.keys() - here)):
+        for what, wrong in (
+            ("does not name", here - given.keys()),
+            ("names, but nobody subscribes to,", given.keys() - here),
+        ):
             if wrong:
                 raise BadOption(f"{name} {what} {', '.join(f'{t}-{p}' for t, p in sorted(wrong))}")
 
@@ -208,9 +211,7 @@ class Session:
         snapshots = await self._snapshots(await self._root(), ranges)
         pieces = {one: cover(snapshots[one], *ranges[one]) for one in ranges}
         # One byte for what nobody knows the size of, so that it is not left for ever.
-        sizes = {
-            one: max(1, sum(piece.size_bytes for piece in pieces[one])) for one, (b, e) in ranges.items() if b < e
-        }
+        sizes = {one: max(1, sum(piece.size_bytes for piece in pieces[one])) for one, (b, e) in ranges.items() if b < e}
         shares = share(size_bytes, sizes)
         offsets = dict(end.offsets)
         for one, size in shares.items():
@@ -265,5 +266,3 @@ class Session:
             )
         except (StoreError, CorruptParts) as error:
             raise PlanFailed(f"{topic}-{partition} cannot be planned from its files: {error}") from error
-
-

@@ -48,7 +48,9 @@ async def snapshot_partition(
     if view.manifest is None:
         return nothing
     loads = _IndexLoads(store, view)
-    closed = [segment for segment in view.segments if segment.base_offset is not None and segment.end_offset is not None]
+    closed = [
+        segment for segment in view.segments if segment.base_offset is not None and segment.end_offset is not None
+    ]
 
     async def read(segment: SegmentView, base: int, behind: int) -> ClosedSegment:
         wanted = needs_index(

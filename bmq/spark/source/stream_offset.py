@@ -89,9 +89,7 @@ class Advance:
 def advance(seen: StreamOffset, cluster: Cluster) -> Advance:
     """From where the stream is to all there is. New partitions and recreated topics are read from their beginning."""
     losses: list[str] = []
-    recreated = {
-        topic for topic, found in cluster.topic_ids.items() if seen.topic_ids.get(topic, found) != found
-    }
+    recreated = {topic for topic, found in cluster.topic_ids.items() if seen.topic_ids.get(topic, found) != found}
     losses += [f"topic {topic} was deleted and made again" for topic in sorted(recreated)]
     for topic, partition in sorted(seen.offsets.keys() - cluster.latest.keys()):
         losses.append(f"partition {partition} of topic {topic} was deleted")
@@ -121,9 +119,7 @@ def limited(seen: StreamOffset, end: StreamOffset, offsets_max: int) -> StreamOf
     """An end that is at most so many offsets on (or one of each partition), in proportion to what each has."""
     begins = starts(seen, end)
     shares = share(offsets_max, {one: last - begins[one] for one, last in end.offsets.items()})
-    return StreamOffset(
-        {one: begins[one] + shares.get(one, 0) for one in end.offsets}, end.begin, end.topic_ids
-    )
+    return StreamOffset({one: begins[one] + shares.get(one, 0) for one in end.offsets}, end.begin, end.topic_ids)
 
 
 def no_further(end: StreamOffset, bound: StreamOffset) -> StreamOffset:

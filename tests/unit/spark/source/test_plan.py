@@ -55,7 +55,9 @@ def logs(draw: st.DrawFn) -> Log:
     for number in range(draw(st.integers(0, 4))):
         offset += draw(st.sampled_from([0, 0, 0, 7]))
         base_offset, position, batches = offset, 0, []
-        for count, size in draw(st.lists(st.tuples(st.integers(1, 9), st.integers(61, 3 * MIB)), min_size=1, max_size=8)):
+        for count, size in draw(
+            st.lists(st.tuples(st.integers(1, 9), st.integers(61, 3 * MIB)), min_size=1, max_size=8)
+        ):
             batches.append(Batch(offset, offset + count, position, position + size))
             offset, position = offset + count, position + size
         entries = [batch for batch in batches if draw(st.booleans())]
@@ -185,7 +187,9 @@ def test_what_is_open_comes_through_a_proxy() -> None:
 
 def test_as_many_parts_as_wanted_also_of_what_nobody_knows_the_size_of() -> None:
     snapshot = PartitionSnapshot("orders", "t", 0)
-    planned = plan([(snapshot, 0, 100), (replace(snapshot, partition=1), 0, 300)], bytes_per_partition=1, min_partitions=8)
+    planned = plan(
+        [(snapshot, 0, 100), (replace(snapshot, partition=1), 0, 300)], bytes_per_partition=1, min_partitions=8
+    )
     assert [one.partition for one in planned] == [0] * 2 + [1] * 6
 
 
@@ -215,7 +219,8 @@ def test_cuts_by_offsets_are_even(start: int, length: int, count: int) -> None:
 
 
 @given(
-    sizes=st.dictionaries(st.tuples(st.just("t"), st.integers(0, 9)), st.integers(0, 10**6)), limit=st.integers(1, 10**6)
+    sizes=st.dictionaries(st.tuples(st.just("t"), st.integers(0, 9)), st.integers(0, 10**6)),
+    limit=st.integers(1, 10**6),
 )
 def test_shares_keep_to_the_limit_and_leave_nobody_out(sizes: dict[tuple[str, int], int], limit: int) -> None:
     shares = share(limit, sizes)

@@ -98,7 +98,7 @@ async def looked_at(root: Path, start: int, end: int, *, is_committed: bool = Fa
     store = LocalStore(root, is_root_locked=False)
     try:
         # The owner of these tests has a directory of its own name in place of an id.
-        return await snapshot_partition(
+        found = await snapshot_partition(
             store,
             "orders",
             "t",  # type: ignore[arg-type]
@@ -108,6 +108,7 @@ async def looked_at(root: Path, start: int, end: int, *, is_committed: bool = Fa
             is_committed=is_committed,
             bytes_per_partition=1,
         )
+        return replace(found, topic_id=str(TOPIC_ID))
     finally:
         await store.close()
 
@@ -215,7 +216,7 @@ async def test_a_directory_that_was_sealed_since(root: Path) -> None:
 async def test_a_deleted_segment_is_asked_of_a_proxy_and_what_is_gone_there_is_a_loss(root: Path) -> None:
     owner = await three_segments(root)
     snapshot = await looked_at(root, 0, 18)
-    wanted = replace(part(snapshot, 0, 18), topic_id=str(TOPIC_ID))
+    wanted = part(snapshot, 0, 18)
     shutil.rmtree(root / "topics/t/0/00000001.open")
     log = FakeLog(owner.acknowledged)
     with FakeProxy(log.answers) as proxy:
@@ -256,7 +257,9 @@ async def test_a_cluster_that_is_away() -> None:
         rows_of(wanted, access(port=proxy.port, poll_timeout_s=0.1))
 
 
-STEPS = st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["write", "write", "plain", "commit", "abort"])), max_size=25)
+STEPS = st.lists(
+    st.tuples(st.integers(0, 2), st.sampled_from(["write", "write", "plain", "commit", "abort"])), max_size=25
+)
 
 
 @settings(max_examples=25)
@@ -286,7 +289,9 @@ async def test_only_committed_records(steps: list[tuple[int, str]], rolls: set[i
                 in_transaction = step == "write"
                 if not in_transaction and producer_id in open_at:
                     continue
-                fields = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": -1} if in_transaction else {}
+                fields = (
+                    {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": -1} if in_transaction else {}
+                )
                 offset = await owner.produce(batch_of(number, count=2, is_transactional=in_transaction, **fields))
                 (open_at.setdefault(producer_id, []) if in_transaction else committed).extend((offset, offset + 1))
             if number in rolls:
@@ -299,9 +304,7 @@ async def test_only_committed_records(steps: list[tuple[int, str]], rolls: set[i
         log = FakeLog(owner.acknowledged, aborted=aborted, batches_max=data.draw(st.integers(1, 4)))
         with FakeProxy(log.answers) as proxy:
             how = access(root, port=proxy.port, is_committed=True)
-            found = [
-                row["offset"] for one in planned for row in rows_of(replace(one, topic_id=str(TOPIC_ID)), how, ("offset",))
-            ]
+            found = [row["offset"] for one in planned for row in rows_of(one, how, ("offset",))]
         assert found == sorted(offset for offset in committed if first <= offset < last)
 
 
@@ -321,5 +324,8 @@ def test_headers_are_null_when_there_are_none() -> None:
         (table,) = read_range(
             part(PartitionSnapshot("orders", str(TOPIC_ID), 0), 0, 2), access(port=proxy.port), ("headers", "value")
         )
-    assert table.to_pylist() == [{"headers": [{"key": "a", "value": None}], "value": None}, {"headers": None, "value": b"v"}]
+    assert table.to_pylist() == [
+        {"headers": [{"key": "a", "value": None}], "value": None},
+        {"headers": None, "value": b"v"},
+    ]
     assert isinstance(table, pa.RecordBatch)

@@ -130,9 +130,7 @@ async def test_edges() -> None:
     assert ends(await planned(cluster, subscribe="a", endingOffsets=cut)) == {("a", 0): (0, 3), ("a", 1): (5, 30)}
     found = await planned(cluster, subscribe="a", startingTimestamp="7", endingTimestamp="20")
     assert ends(found) == {("a", 0): (7, 10), ("a", 1): (7, 20)}
-    found = await planned(
-        cluster, subscribe="a", startingTimestamp="12", startingOffsetsByTimestampStrategy="latest"
-    )
+    found = await planned(cluster, subscribe="a", startingTimestamp="12", startingOffsetsByTimestampStrategy="latest")
     assert ends(found) == {("a", 1): (12, 30)}
     with pytest.raises(BadOption, match=r"a-0 has no record at or past 12"):
         await planned(cluster, subscribe="a", startingTimestamp="12")

@@ -41,7 +41,9 @@ def test_json_round_trip_and_one_text(numbers: dict[tuple[str, int], int], is_in
     assert json.dumps(at(dict(shuffled), is_initial=is_initial).to_json()) == text
 
 
-@pytest.mark.parametrize("found", [{}, {"t": {"0": 5}}, {"offsets": 3}, {"offsets": {}, "begin": {}, "topicIds": 5, "version": 1}])
+@pytest.mark.parametrize(
+    "found", [{}, {"t": {"0": 5}}, {"offsets": 3}, {"offsets": {}, "begin": {}, "topicIds": 5, "version": 1}]
+)
 def test_offsets_of_another_source_are_refused(found: dict[str, object]) -> None:
     with pytest.raises(ForeignCheckpoint, match=r"did not write"):
         StreamOffset.from_json(found)
