@@ -9,7 +9,7 @@ try:
 
     AvailableNow: type = _limits.SupportsTriggerAvailableNow
 except ImportError:  # Spark 4.0, 4.1
-    _limits = None  # type: ignore[assignment]
+    _limits = None
 
     class AvailableNow:  # type: ignore[no-redef]
         """What Spark 4.2 calls SupportsTriggerAvailableNow."""

@@ -22,7 +22,7 @@ from bmq.spark.source.stream_offset import StreamOffset, advance, is_same, limit
 from bmq.spark.source.task import quiet_logs, rows, tasks
 
 
-class BmqStreamReader(DataSourceStreamReader, read_limits.AvailableNow):  # type: ignore[misc]
+class BmqStreamReader(DataSourceStreamReader, read_limits.AvailableNow):
     """One of a query's driver and one of each task; only the driver's is asked for offsets."""
 
     def __init__(self, options: ReadOptions) -> None:
