@@ -181,7 +181,7 @@ class _RangeReader:
                 if isinstance(error, OffsetGone) and (left := self._earliest(cluster)) > offset:
                     self._lost(offset, min(left, piece.end_offset), f"the log begins at offset {left} now")
                     offset = left
-                elif time.monotonic() - waiting_since_s > BEHIND_MAX_S:
+                elif time.monotonic() - waiting_since_s > min(BEHIND_MAX_S, self._access.poll_timeout_s):
                     self._lost(offset, piece.end_offset, str(error))
                     return
                 else:
@@ -235,8 +235,12 @@ class _RangeReader:
         )
 
     def _earliest(self, cluster: ClusterClient) -> int:
+        """Where the log begins now; -1 if it is not there."""
         one = (self._wanted.topic, self._wanted.partition)
-        return self._loop.run(cluster.offsets({one: EARLIEST}, is_committed=False))[one]
+        try:
+            return self._loop.run(cluster.offsets({one: EARLIEST}, is_committed=False))[one]
+        except UnknownTopic:
+            return -1
 
     def _lost(self, first_offset: int, end_offset: int, why: str) -> None:
         require_no_loss(

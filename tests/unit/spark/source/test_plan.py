@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bmq.log.aborted_transactions import AbortedEntry, AbortedTransactions
@@ -52,11 +52,11 @@ def logs(draw: st.DrawFn) -> Log:
     """Segments that follow each other, or leave a gap of what only a proxy has; any batches are entries of an index."""
     offset = draw(st.integers(0, 50))
     segments, contents = [], {}
-    for number in range(draw(st.integers(0, 4))):
+    for number in range(draw(st.integers(0, 3))):
         offset += draw(st.sampled_from([0, 0, 0, 7]))
         base_offset, position, batches = offset, 0, []
         for count, size in draw(
-            st.lists(st.tuples(st.integers(1, 9), st.integers(61, 3 * MIB)), min_size=1, max_size=8)
+            st.lists(st.tuples(st.integers(1, 9), st.integers(61, 3 * MIB)), min_size=1, max_size=6)
         ):
             batches.append(Batch(offset, offset + count, position, position + size))
             offset, position = offset + count, position + size
@@ -109,8 +109,9 @@ def assert_covers(log: Log, wanted: RangeToRead) -> None:
                 assert piece.position <= batch.position and batch.end_position <= piece.end_position
 
 
+@settings(max_examples=50)
 @given(
-    wanted=st.lists(ranges(), max_size=3),
+    wanted=st.lists(ranges(), max_size=2),
     bytes_per_partition=st.integers(1, 20 * MIB),
     records_per_partition=st.none() | st.integers(1, 40),
     min_partitions=st.integers(1, 30),

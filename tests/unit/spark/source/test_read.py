@@ -17,8 +17,12 @@ from hypothesis import strategies as st
 
 from bmq.local.store import LocalStore
 from bmq.log.names import renamed_path
+from bmq.protocol.apis import ApiKey
 from bmq.protocol.compression import Compression
 from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.messages.fetch_request import FetchRequest
+from bmq.protocol.messages.fetch_response import FetchResponse
 from bmq.protocol.record_batch import BatchHeader, Record, decode_records, encode_batch
 from bmq.records.origin import DamagedBatch
 from bmq.spark.source.cluster import ClusterAway
@@ -247,6 +251,22 @@ async def test_a_proxy_that_has_nothing_is_not_waited_for_forever() -> None:
     wanted = part(PartitionSnapshot("orders", str(TOPIC_ID), 0), 0, 9)
     with FakeProxy(log.answers) as proxy, pytest.raises(ClusterAway, match=r"no proxy has offset 3"):
         rows_of(wanted, access(port=proxy.port, poll_timeout_s=0.1))
+
+
+async def test_a_topic_that_was_deleted_is_a_loss() -> None:
+    log = FakeLog([bytes(batch_of(0))])
+    wanted = part(PartitionSnapshot("orders", str(TOPIC_ID), 0), 0, 9)
+
+    def deleted(request: FetchRequest) -> FetchResponse:
+        found = log.fetch(request)
+        found.responses[0].partitions[0].error_code = ErrorCode.UNKNOWN_TOPIC_ID
+        return found
+
+    with FakeProxy({**log.answers, ApiKey.FETCH: deleted}) as proxy:
+        how = access(port=proxy.port, poll_timeout_s=0.1)
+        with pytest.raises(DataLoss, match=r"orders-0: offsets 0 to 8 were deleted .* no orders-0 any more"):
+            rows_of(wanted, how)
+        assert rows_of(wanted, replace(how, fail_on_data_loss=False)) == []
 
 
 async def test_a_cluster_that_is_away() -> None:
