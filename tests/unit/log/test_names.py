@@ -92,3 +92,11 @@ def test_a_listing_says_what_to_do(opened: frozenset[int], sealed: frozenset[int
     assert leftovers == {other for other in opened & sealed if other < epoch}
     older = listing.older_epochs(epoch)
     assert list(older) == sorted({other for other in everything if other < epoch}, reverse=True)
+
+
+@given(NUMBERS, NUMBERS)
+def test_a_file_has_two_paths_and_each_leads_to_the_other(epoch: int, roll: int) -> None:
+    partition = names.partition_directory(TopicPartition(UUID(int=5), 3))
+    opened = PartitionPaths(partition, epoch).segment(epoch, roll)
+    sealed = PartitionPaths(partition, epoch + 1).segment(epoch, roll)
+    assert (names.renamed_path(opened), names.renamed_path(sealed)) == (sealed, opened)

@@ -7,10 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bmq.log.aborted_transactions import AbortedEntry
+from bmq.log.partition_log import AbortedTransaction
 from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
 from bmq.protocol.record_batch import Record, encode_batch
+from bmq.records.batch_headers import scan
 from bmq.records.decoder import decode
-from bmq.records.isolation import CommittedOnly
+from bmq.records.isolation import CommittedOnly, aborted_in
+from bmq.records.kernels import read_only
 from bmq.records.layout import Layout
 from tests.unit.records.strategies import ORIGIN
 
@@ -58,3 +61,18 @@ def test_aborted_records_and_markers_are_left_out(steps: list[tuple[int, str]]) 
         committed += records  # behind the last stable offset, where a reader does not come
     table = decode(log, ORIGIN, Layout(("offset",)), leaves_out=CommittedOnly(aborted)).table
     assert table.column("offset").to_pylist() == sorted(committed)
+    # A fetch does not say where they end.
+    headers = scan(
+        read_only(bytes(log)), ORIGIN, 0, rows_max=1 << 20, bytes_max=1 << 30, batch_bytes_max=1 << 20
+    ).headers
+    told = [AbortedTransaction(entry.producer_id, entry.first_offset) for entry in aborted]
+    ends = {(entry.producer_id, entry.first_offset): entry.last_offset for entry in aborted_in(told, headers)}
+    assert ends == {(entry.producer_id, entry.first_offset): entry.last_offset for entry in aborted}
+
+
+def test_an_aborted_transaction_that_goes_on_behind_what_was_fetched() -> None:
+    batch = encode_batch([Record(b"k", b"v")], base_offset=7, producer_id=3, producer_epoch=0, is_transactional=True)
+    headers = scan(read_only(bytes(batch)), ORIGIN, 0, rows_max=9, bytes_max=999, batch_bytes_max=999).headers
+    (entry,) = aborted_in([AbortedTransaction(3, 5)], headers)
+    assert (entry.first_offset, entry.last_offset > 1 << 62) == (5, True)
+    assert CommittedOnly([entry])(headers).tolist() == [True]

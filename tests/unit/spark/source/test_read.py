@@ -1,0 +1,351 @@
+"""What a task reads is what the log has, wherever its records lie: in closed files, through a proxy, or in both."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bmq.local.store import LocalStore
+from bmq.log.names import renamed_path
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.compression import Compression
+from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.messages.fetch_request import FetchRequest
+from bmq.protocol.messages.fetch_response import FetchResponse
+from bmq.protocol.record_batch import BatchHeader, Record, decode_records, encode_batch
+from bmq.records.origin import DamagedBatch
+from bmq.spark.source.cluster import ClusterAway
+from bmq.spark.source.columns import COLUMNS, arrow_schema
+from bmq.spark.source.plan import FilePiece, PartitionSnapshot, ProxyPiece, RangeToRead, part, plan
+from bmq.spark.source.read import Access, DataLoss, read_range
+from bmq.spark.source.snapshot import snapshot_partition
+from bmq.spark.source.storage import StoreUnreadable, open_store
+from tests.fakes.kafka_proxy import FakeLog, FakeProxy
+from tests.unit.log.owned_log import Owner
+from tests.unit.records.strategies import RECORDS
+
+pytestmark = pytest.mark.unit
+
+TOPIC_ID = UUID(int=7)
+Row = dict[str, Any]
+
+
+def access(root: Path | str = "", *, port: int = 0, is_committed: bool = False, **changes: Any) -> Access:
+    return replace(
+        Access(
+            servers=(("127.0.0.1", port),) if port else (),
+            root=f"file:{root}" if root else "",
+            hdfs_user="",
+            client_id="test",
+            is_committed=is_committed,
+            fail_on_data_loss=True,
+            request_timeout_s=5.0,
+            poll_timeout_s=5.0,
+        ),
+        **changes,
+    )
+
+
+def rows_of(wanted: RangeToRead, how: Access, columns: tuple[str, ...] = COLUMNS) -> list[Row]:
+    found: list[Row] = []
+    for table in read_range(wanted, how, columns):
+        table.validate(full=True)
+        assert table.schema == arrow_schema(columns)
+        found += table.to_pylist()
+    return found
+
+
+def expected_rows(batches: list[bytes]) -> list[Row]:
+    """By the plain decoder."""
+    found = []
+    for batch in batches:
+        header = BatchHeader.parse(batch)
+        if header.is_control:
+            continue
+        found += [
+            {"key": record.key, "value": record.value, "offset": record.offset, "headers": list(record.headers) or None}
+            for record in decode_records(batch, 0)
+        ]
+    return found
+
+
+def bare(rows: list[Row]) -> list[Row]:
+    """Without what is the same for all; headers as pairs."""
+    return [
+        {
+            "key": row["key"],
+            "value": row["value"],
+            "offset": row["offset"],
+            "headers": None if row["headers"] is None else [(pair["key"], pair["value"]) for pair in row["headers"]],
+        }
+        for row in rows
+    ]
+
+
+def batch_of(number: int, *, count: int = 3, **fields: Any) -> bytearray:
+    records = [Record(b"k%d" % number, b"value-%d-%d" % (number, n), (), 1_000 * number + n) for n in range(count)]
+    return encode_batch(records, **fields)
+
+
+async def looked_at(root: Path, start: int, end: int, *, is_committed: bool = False) -> PartitionSnapshot:
+    store = LocalStore(root, is_root_locked=False)
+    try:
+        # The owner of these tests has a directory of its own name in place of an id.
+        found = await snapshot_partition(
+            store,
+            "orders",
+            "t",  # type: ignore[arg-type]
+            0,
+            start=start,
+            end=end,
+            is_committed=is_committed,
+            bytes_per_partition=1,
+        )
+        return replace(found, topic_id=str(TOPIC_ID))
+    finally:
+        await store.close()
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    with TemporaryDirectory() as directory:
+        yield Path(directory)
+
+
+@settings(max_examples=12)
+@given(
+    batches=st.lists(
+        st.tuples(
+            st.lists(RECORDS.map(lambda record: record._replace(timestamp_ms=5)), min_size=1, max_size=6),
+            st.sampled_from(Compression),
+            st.booleans(),
+        ),
+        min_size=1,
+        max_size=8,
+    ),
+    data=st.data(),
+)
+async def test_closed_segments_are_read_as_they_are(
+    batches: list[tuple[list[Record], Compression, bool]], data: st.DataObject
+) -> None:
+    with TemporaryDirectory() as directory:
+        root = Path(directory)
+        store = LocalStore(root)
+        owner = await Owner(store, 1).start()
+        for records, compression, is_last in batches:
+            await owner.produce(encode_batch(records, compression=compression))
+            if is_last:
+                await owner.roll_segment()
+        if owner.writer is not None:
+            await owner.roll_segment()
+        await store.close()
+        end = owner.files.end_offset
+        first, last = sorted(data.draw(st.tuples(st.integers(0, end), st.integers(0, end))))
+        snapshot = await looked_at(root, first, last)
+        planned = plan([(snapshot, first, last)], bytes_per_partition=1, min_partitions=data.draw(st.integers(1, 4)))
+        assert all(isinstance(piece, FilePiece) for one in planned for piece in one.pieces)
+        found = [row for one in planned for row in rows_of(one, access(root))]
+        expected = [row for row in expected_rows(owner.acknowledged) if first <= row["offset"] < last]
+        assert bare(found) == [{**row, "headers": shown(row["headers"])} for row in expected]
+
+
+def shown(headers: list[tuple[str, bytes | None]] | None) -> list[tuple[str, bytes | None]] | None:
+    """Names as Kafka's own consumer shows them: what is no UTF-8 is replaced."""
+    if headers is None:
+        return None
+    return [(name.encode("utf-8", "surrogateescape").decode("utf-8", "replace"), value) for name, value in headers]
+
+
+async def three_segments(root: Path) -> Owner:
+    """Offsets 0 to 26 in two closed segments and an open one, of nine each."""
+    store = LocalStore(root)
+    owner = await Owner(store, 1).start()
+    for number in range(9):
+        await owner.produce(batch_of(number, compression=Compression(number % 5)))
+        if number in (2, 5):
+            await owner.roll_segment()
+    await store.close()
+    return owner
+
+
+async def test_closed_by_files_and_open_through_a_proxy(root: Path) -> None:
+    owner = await three_segments(root)
+    log = FakeLog(owner.acknowledged)
+    wanted = part(await looked_at(root, 4, 25), 4, 25)
+    assert [type(piece) for piece in wanted.pieces] == [FilePiece, FilePiece, ProxyPiece]
+    with FakeProxy(log.answers) as proxy:
+        found = rows_of(wanted, access(root, port=proxy.port))
+    assert [row["offset"] for row in found] == list(range(4, 25))
+    assert [request.topics[0].partitions[0].fetch_offset for request in proxy.requests] == [18, 24]
+    assert {(row["topic"], row["partition"], row["timestampType"]) for row in found} == {("orders", 0, 0)}
+    assert [row["timestamp"].timestamp() for row in found[:3]] == [1.001, 1.002, 2.0]
+
+
+async def test_everything_through_proxies(root: Path) -> None:
+    owner = await three_segments(root)
+    log = FakeLog(owner.acknowledged)
+    with FakeProxy(log.answers) as proxy:
+        found = rows_of(part(PartitionSnapshot("orders", str(TOPIC_ID), 0), 0, 27), access(port=proxy.port))
+    assert bare(found) == expected_rows(owner.acknowledged)
+
+
+async def test_columns_alone(root: Path) -> None:
+    await three_segments(root)
+    wanted = part(await looked_at(root, 0, 18), 0, 18)
+    assert [row["offset"] for row in rows_of(wanted, access(root), ("offset",))] == list(range(18))
+    assert rows_of(wanted, access(root), ("partition", "topic")) == [{"partition": 0, "topic": "orders"}] * 18
+    assert rows_of(wanted, access(root), ("timestampType", "key"))[17] == {"timestampType": 0, "key": b"k5"}
+
+
+async def test_a_directory_that_was_sealed_since(root: Path) -> None:
+    await three_segments(root)
+    wanted = part(await looked_at(root, 0, 18), 0, 18)
+    (root / "topics/t/0/00000001.open").rename(root / "topics/t/0/00000001")
+    assert len(rows_of(wanted, access(root))) == 18
+    piece = wanted.pieces[0]
+    assert isinstance(piece, FilePiece) and renamed_path(renamed_path(piece.path)) == piece.path
+
+
+async def test_a_deleted_segment_is_asked_of_a_proxy_and_what_is_gone_there_is_a_loss(root: Path) -> None:
+    owner = await three_segments(root)
+    snapshot = await looked_at(root, 0, 18)
+    wanted = part(snapshot, 0, 18)
+    shutil.rmtree(root / "topics/t/0/00000001.open")
+    log = FakeLog(owner.acknowledged)
+    with FakeProxy(log.answers) as proxy:
+        assert len(rows_of(wanted, access(root, port=proxy.port))) == 18
+        log.log_start_offset = 11
+        with pytest.raises(DataLoss, match=r"orders-0: offsets 0 to 8 were deleted .* begins at offset 11 now"):
+            rows_of(wanted, access(root, port=proxy.port))
+        found = rows_of(wanted, access(root, port=proxy.port, fail_on_data_loss=False))
+    assert [row["offset"] for row in found] == list(range(11, 18))
+
+
+async def test_damage_names_the_place(root: Path) -> None:
+    await three_segments(root)
+    wanted = part(await looked_at(root, 0, 18), 0, 18)
+    piece = wanted.pieces[1]
+    assert isinstance(piece, FilePiece)
+    path = root / piece.path
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 1
+    path.chmod(0o644)
+    path.write_bytes(content)
+    with pytest.raises(DamagedBatch, match=rf"orders-0 at offset 15, {piece.path} at \d+: .*checksum"):
+        rows_of(wanted, access(root))
+
+
+async def test_a_proxy_that_has_nothing_is_not_waited_for_forever() -> None:
+    log = FakeLog([bytes(batch_of(0))])
+    wanted = part(PartitionSnapshot("orders", str(TOPIC_ID), 0), 0, 9)
+    with FakeProxy(log.answers) as proxy, pytest.raises(ClusterAway, match=r"no proxy has offset 3"):
+        rows_of(wanted, access(port=proxy.port, poll_timeout_s=0.1))
+
+
+async def test_a_topic_that_was_deleted_is_a_loss() -> None:
+    log = FakeLog([bytes(batch_of(0))])
+    wanted = part(PartitionSnapshot("orders", str(TOPIC_ID), 0), 0, 9)
+
+    def deleted(request: FetchRequest) -> FetchResponse:
+        found = log.fetch(request)
+        found.responses[0].partitions[0].error_code = ErrorCode.UNKNOWN_TOPIC_ID
+        return found
+
+    with FakeProxy({**log.answers, ApiKey.FETCH: deleted}) as proxy:
+        how = access(port=proxy.port, poll_timeout_s=0.1)
+        with pytest.raises(DataLoss, match=r"orders-0: offsets 0 to 8 were deleted .* no orders-0 any more"):
+            rows_of(wanted, how)
+        assert rows_of(wanted, replace(how, fail_on_data_loss=False)) == []
+
+
+async def test_a_cluster_that_is_away() -> None:
+    with FakeProxy({}) as proxy:
+        pass
+    wanted = part(PartitionSnapshot("orders", str(TOPIC_ID), 0), 0, 9)
+    with pytest.raises(ClusterAway, match=rf"the cluster at 127.0.0.1:{proxy.port} does not answer FETCH"):
+        rows_of(wanted, access(port=proxy.port, poll_timeout_s=0.1))
+
+
+STEPS = st.lists(
+    st.tuples(st.integers(0, 2), st.sampled_from(["write", "write", "plain", "commit", "abort"])), max_size=25
+)
+
+
+@settings(max_examples=25)
+@given(steps=STEPS, rolls=st.sets(st.integers(0, 25)), data=st.data())
+async def test_only_committed_records(steps: list[tuple[int, str]], rolls: set[int], data: st.DataObject) -> None:
+    """Transactions that reach from closed segments into what is open, whoever knows their end."""
+    with TemporaryDirectory() as directory:
+        root = Path(directory)
+        store = LocalStore(root)
+        owner = await Owner(store, 1).start()
+        open_at: dict[int, list[int]] = {}
+        committed: list[int] = []
+        aborted: list[tuple[int, int, int]] = []
+        for number, (producer_id, step) in enumerate(steps):
+            if step in ("commit", "abort"):
+                control = ControlType.COMMIT if step == "commit" else ControlType.ABORT
+                marker = encode_end_transaction_marker(
+                    EndTransactionMarker(control, 0), producer_id=producer_id, producer_epoch=0, timestamp_ms=0
+                )
+                offset = await owner.produce(marker)
+                records = open_at.pop(producer_id, [])
+                if step == "commit":
+                    committed += records
+                elif records:
+                    aborted.append((producer_id, records[0], offset))
+            else:
+                in_transaction = step == "write"
+                if not in_transaction and producer_id in open_at:
+                    continue
+                fields = (
+                    {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": -1} if in_transaction else {}
+                )
+                offset = await owner.produce(batch_of(number, count=2, is_transactional=in_transaction, **fields))
+                (open_at.setdefault(producer_id, []) if in_transaction else committed).extend((offset, offset + 1))
+            if number in rolls:
+                await owner.roll_segment()
+        await store.close()
+        stable = min((records[0] for records in open_at.values()), default=owner.files.end_offset)
+        first, last = sorted(data.draw(st.tuples(st.integers(0, stable), st.integers(0, stable))))
+        snapshot = await looked_at(root, first, last, is_committed=True)
+        planned = plan([(snapshot, first, last)], bytes_per_partition=1, min_partitions=data.draw(st.integers(1, 4)))
+        log = FakeLog(owner.acknowledged, aborted=aborted, batches_max=data.draw(st.integers(1, 4)))
+        with FakeProxy(log.answers) as proxy:
+            how = access(root, port=proxy.port, is_committed=True)
+            found = [row["offset"] for one in planned for row in rows_of(one, how, ("offset",))]
+        assert found == sorted(offset for offset in committed if first <= offset < last)
+
+
+def test_a_store_that_is_not_here() -> None:
+    with pytest.raises(StoreUnreadable, match=r"is not on this machine: name the store with the option bmq.root"):
+        open_store("/nowhere/at/all", None)  # type: ignore[arg-type]
+    with pytest.raises(StoreUnreadable, match=r"bmq.root is 's3://bucket/x': it is hdfs://"):
+        open_store("s3://bucket/x", None)  # type: ignore[arg-type]
+    with pytest.raises(StoreUnreadable, match=r"bmq.root: .* an HDFS store is written hdfs://"):
+        open_store("hdfs:bmq", None)  # type: ignore[arg-type]
+
+
+def test_headers_are_null_when_there_are_none() -> None:
+    batches = [encode_batch([Record(b"k", None, (("a", None),), 5), Record(None, b"v", (), 6)])]
+    log = FakeLog([bytes(batch) for batch in batches])
+    with FakeProxy(log.answers) as proxy:
+        (table,) = read_range(
+            part(PartitionSnapshot("orders", str(TOPIC_ID), 0), 0, 2), access(port=proxy.port), ("headers", "value")
+        )
+    assert table.to_pylist() == [
+        {"headers": [{"key": "a", "value": None}], "value": None},
+        {"headers": None, "value": b"v"},
+    ]
+    assert isinstance(table, pa.RecordBatch)
