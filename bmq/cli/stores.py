@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 from pathlib import Path
 from random import Random
 from typing import Protocol, runtime_checkable
@@ -13,7 +11,7 @@ from prometheus_client.registry import Collector
 
 from bmq.cli.patience import TRY_AGAIN_S, Patience, is_store_silent
 from bmq.cli.settings import Settings
-from bmq.hdfs.location import is_hdfs, located
+from bmq.hdfs.location import is_hdfs, located, system_user
 from bmq.log.store import SegmentStore
 from bmq.protocol.errors import BmqError
 
@@ -36,7 +34,7 @@ async def open_store(settings: Settings, random: Random) -> SegmentStore:
         # Only the store that is used is imported: the other one takes its share of a start.
         from bmq.hdfs.store import HdfsStore
 
-        config = located(settings.store, settings.hdfs, system_user=_system_user())
+        config = located(settings.store, settings.hdfs, system_user=system_user())
         patience = Patience(settings.start_wait_ms)
         return await patience.until_done(
             lambda: HdfsStore.open(config, random, retry_max_s=TRY_AGAIN_S), may_pass=is_store_silent
@@ -75,7 +73,3 @@ def _local_store(path: Path, *, is_root_locked: bool) -> SegmentStore:
 
 def _local_path(settings: Settings) -> Path:
     return Path(settings.store.removeprefix("file:").removeprefix("//")) if settings.store else settings.data
-
-
-def _system_user() -> str:
-    return os.environ.get("HADOOP_USER_NAME") or getpass.getuser()

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import dataclasses
+import getpass
+import os
 import posixpath
 from typing import Final
 
@@ -39,6 +41,11 @@ def located(url: str, settings: HdfsSettings, *, system_user: str) -> HdfsConfig
     values = {field.name: getattr(settings, field.name) for field in dataclasses.fields(HdfsSettings)}
     values["user"] = settings.user or system_user
     return HdfsConfig(namenodes=namenodes, root=root, **values)
+
+
+def system_user() -> str:
+    """Whom HDFS takes us for when no settings say it."""
+    return os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
 
 
 def _address(text: str, url: str) -> Address:

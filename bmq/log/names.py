@@ -114,6 +114,14 @@ def parse_snapshot(name: str) -> int | None:
     return _single_number(_SNAPSHOT_FILE, name)
 
 
+def renamed_path(path: str) -> str:
+    """Of a file in an epoch's directory: its path once that is sealed; or, if it names the sealed form, the one before."""
+    directory, _, name = path.rpartition("/")
+    partition, _, epoch = directory.rpartition("/")
+    other = epoch.removesuffix(_OPEN_SUFFIX) if epoch.endswith(_OPEN_SUFFIX) else f"{epoch}{_OPEN_SUFFIX}"
+    return f"{partition}/{other}/{name}"
+
+
 def _single_number(pattern: re.Pattern[str], name: str) -> int | None:
     match = pattern.fullmatch(name)
     return int(match[1]) if match else None

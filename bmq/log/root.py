@@ -93,6 +93,14 @@ async def open_root(
     return found
 
 
+async def read_root(store: SegmentStore) -> ClusterRoot:
+    """What a root says of itself, for those who only read. Raises RootForeign (it is no cluster's), NewerFormat."""
+    found = await _read_root(store)
+    if found is None:
+        raise RootForeign(f"it has no {ROOT_FILE}, so it is not the root of a cluster")
+    return found
+
+
 async def _read_root(store: SegmentStore) -> ClusterRoot | None:
     status = await store.status(ROOT_FILE)
     if status is None:

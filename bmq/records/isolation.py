@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bmq.log.aborted_transactions import AbortedEntry
-from bmq.records.batch_headers import Headers, Mask, markers, transactional
+from bmq.log.partition_log import AbortedTransaction
+from bmq.records.batch_headers import CONTROL, Headers, Mask, has, markers, transactional
 
 
 class CommittedOnly:
@@ -39,3 +40,19 @@ class CommittedOnly:
             firsts = np.append(ranges[:, 0], np.iinfo(np.int64).max)
             left_out[batches] |= firsts[index] <= base_offsets
         return left_out
+
+
+def aborted_in(aborted: Iterable[AbortedTransaction], headers: Headers) -> list[AbortedEntry]:
+    """What a fetch says of aborted transactions, with their ends, which it does not say: for the batches it gave.
+
+    A transaction ends at its producer's first marker behind its first offset, or behind all of these batches.
+    """
+    is_marker = has(headers, CONTROL)
+    producer_ids = headers["producer_id"][is_marker]
+    offsets = headers["base_offset"][is_marker].astype(np.int64)
+    entries = []
+    for one in sorted(aborted, key=lambda one: one.first_offset):
+        ends = offsets[(producer_ids == one.producer_id) & (offsets > one.first_offset)]
+        last_offset = int(ends[0]) if len(ends) else np.iinfo(np.int64).max
+        entries.append(AbortedEntry(one.producer_id, one.first_offset, int(last_offset), one.first_offset))
+    return entries

@@ -1,0 +1,59 @@
+"""format("bmq") as Spark sees it: Python's data source API of Spark 4.0 and later.
+
+Left out: filters. What is pushed is kept with the relation, not the scan, so a DataFrame that is used twice gives wrong rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from bmq.spark.source.columns import ddl
+from bmq.spark.source.options import ReadOptions, columns_of, read_options
+from bmq.spark.source.session import Session
+from bmq.spark.source.stream_reader import BmqStreamReader
+from bmq.spark.source.task import quiet_logs, rows, tasks
+
+
+class BmqDataSource(DataSource):
+    """Made by Spark for each `load()`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "bmq"
+
+    def schema(self) -> str:
+        """Raises BadOption."""
+        return ddl(columns_of(self.options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Raises BadOption."""
+        return BmqReader(read_options(self.options, is_stream=False))
+
+    def streamReader(self, schema: StructType) -> BmqStreamReader:
+        """Raises BadOption."""
+        return BmqStreamReader(read_options(self.options, is_stream=True))
+
+
+class BmqReader(DataSourceReader):
+    """A batch read: all that the cluster has in the range when it is planned, at the DataFrame's first use."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> list[InputPartition]:
+        """Raises BadOption, UnknownTopic, DataLoss, StoreUnreadable, PlanFailed, ClusterAway."""
+        quiet_logs()
+        return asyncio.run(self._plan())
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return rows(partition)
+
+    async def _plan(self) -> list[InputPartition]:
+        async with Session.opened(self._options) as session:
+            ranges, access = await session.batch()
+        return tasks(ranges, access, self._options.columns)

@@ -1,0 +1,258 @@
+"""What each task reads: ranges of offsets of one partition, and where their records lie. Pure.
+
+A range [start, end) is cut into parts at offsets, and each part is covered with pieces: batches of closed files, read from
+the store, and for all the rest, read through a proxy. Every offset is in exactly one piece, whatever the indexes say: an index
+only tells from which byte of a file to look, and to which.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import ceil
+from typing import Final
+
+from bmq.log.aborted_transactions import AbortedEntry, AbortedTransactions
+from bmq.log.segment_index import SegmentIndex
+
+ENTRY_BYTES_MIN: Final = 1 << 20
+"""Index entries closer to each other than this are not kept: a read begins so much too early at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilePiece:
+    """Offsets [first_offset, end_offset), to be found in bytes [position, end_position) of a closed file.
+
+    Batches begin at both places (or padding, or the end of what counts). `path` is the file's in the store as it was when
+    this was planned: when its epoch's directory is sealed it gets another one.
+    """
+
+    path: str
+    file_id: int
+    position: int
+    end_position: int
+    first_offset: int
+    end_offset: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Of what is read of the file."""
+        return self.end_position - self.position
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyPiece:
+    """Offsets [first_offset, end_offset), to be fetched from a proxy; about so many bytes."""
+
+    first_offset: int
+    end_offset: int
+    size_bytes: int = 0
+
+
+Piece = FilePiece | ProxyPiece
+
+
+@dataclass(frozen=True, slots=True)
+class RangeToRead:
+    """What one task reads: offsets [start_offset, end_offset) of a partition, in pieces that follow each other.
+
+    `aborted`: the aborted transactions that reach into its file pieces, if only committed records are wanted.
+    """
+
+    topic: str
+    topic_id: str
+    partition: int
+    start_offset: int
+    end_offset: int
+    pieces: tuple[Piece, ...]
+    aborted: tuple[AbortedEntry, ...] = ()
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(piece.size_bytes for piece in self.pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedSegment:
+    """Offsets [base_offset, end_offset) in bytes [0, valid_bytes) of a closed file.
+
+    `offsets` and `positions` are entries of its index, thinned out; without any, it is read from its start.
+    """
+
+    path: str
+    file_id: int
+    base_offset: int
+    end_offset: int
+    valid_bytes: int
+    offsets: array[int]
+    positions: array[int]
+
+    def piece(self, first_offset: int, end_offset: int) -> FilePiece:
+        """Of offsets that lie in it."""
+        first = bisect_right(self.offsets, first_offset) - 1
+        behind = bisect_left(self.offsets, end_offset)
+        is_rest = end_offset >= self.end_offset or behind == len(self.offsets)
+        return FilePiece(
+            self.path,
+            self.file_id,
+            self.positions[first] if first >= 0 else 0,
+            self.valid_bytes if is_rest else self.positions[behind],
+            first_offset,
+            end_offset,
+        )
+
+    def offset_at(self, position: int) -> int:
+        """The first offset of a batch at or behind this byte, as far as the index knows."""
+        place = bisect_left(self.positions, position)
+        return self.offsets[place] if place < len(self.offsets) else self.end_offset
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSnapshot:
+    """A partition's closed segments in the order of the log, and what one has to know to read them.
+
+    `decided_offset`: at or past it the files cannot tell which transactions were aborted, so those who want committed records
+    only read on through a proxy. `open_bytes`: about how much lies behind the last closed segment.
+    """
+
+    topic: str
+    topic_id: str
+    partition: int
+    segments: tuple[ClosedSegment, ...] = ()
+    decided_offset: int = (1 << 63) - 1
+    open_bytes: int = 0
+    aborted: AbortedTransactions | None = None
+
+
+def closed_segment(
+    path: str, index: SegmentIndex | None, file_id: int, base_offset: int, end_offset: int, valid_bytes: int
+) -> ClosedSegment:
+    """With the entries of its index that are worth keeping; none if the index is not known."""
+    offsets, positions = array("q"), array("q")
+    if index is not None:
+        place = 0
+        while place < len(index.positions):
+            offsets.append(index.offsets[place])
+            positions.append(index.positions[place])
+            place = bisect_left(index.positions, index.positions[place] + ENTRY_BYTES_MIN)
+    return ClosedSegment(path, file_id, base_offset, end_offset, valid_bytes, offsets, positions)
+
+
+def needs_index(
+    base_offset: int, end_offset: int, valid_bytes: int, *, start: int, end: int, bytes_per_partition: int
+) -> bool:
+    """Whether a segment with these offsets is to be cut when [start, end) is read."""
+    is_whole = start <= base_offset and end_offset <= end
+    is_small = valid_bytes <= (bytes_per_partition // 2 if is_whole else ENTRY_BYTES_MIN)
+    return not is_small and base_offset < end and end_offset > start
+
+
+def cover(snapshot: PartitionSnapshot, start: int, end: int) -> tuple[Piece, ...]:
+    """Pieces that have each offset of [start, end) once, in order."""
+    pieces: list[Piece] = []
+    at = start
+    for segment in snapshot.segments:
+        segment_end = min(segment.end_offset, snapshot.decided_offset, end)
+        if segment_end <= at or segment.base_offset >= segment_end:
+            continue
+        if segment.base_offset > at:
+            pieces.append(ProxyPiece(at, segment.base_offset))
+            at = segment.base_offset
+        pieces.append(segment.piece(at, segment_end))
+        at = segment_end
+    if at < end:
+        pieces.append(ProxyPiece(at, end, snapshot.open_bytes))
+    return tuple(pieces)
+
+
+def cut_by_bytes(snapshot: PartitionSnapshot, start: int, end: int, count: int) -> list[int]:
+    """Offsets inside of (start, end) that cut it into at most `count` parts of about as many bytes each.
+
+    Files are cut where their indexes have an entry, what a proxy reads anywhere.
+    """
+    pieces = cover(snapshot, start, end)
+    total_bytes = sum(piece.size_bytes for piece in pieces)
+    if count < 2:
+        return []
+    if not total_bytes:
+        return cut_by_offsets(start, end, count)
+    cuts = [offset_after(snapshot, pieces, total_bytes * number // count) for number in range(1, count)]
+    return sorted({cut for cut in cuts if start < cut < end})
+
+
+def cut_by_offsets(start: int, end: int, count: int) -> list[int]:
+    """Offsets that cut [start, end) into `count` parts of as many offsets each, or as many parts as it has offsets."""
+    cuts = {start + (end - start) * number // count for number in range(1, count)}
+    return sorted(cut for cut in cuts if start < cut < end)
+
+
+def offset_after(snapshot: PartitionSnapshot, pieces: Sequence[Piece], size_bytes: int) -> int:
+    """How far one gets with so many bytes of the pieces: the offset at which the rest begins, exact to an index entry."""
+    segments = {segment.path: segment for segment in snapshot.segments}
+    for piece in pieces:
+        if size_bytes >= piece.size_bytes:
+            size_bytes -= piece.size_bytes
+            continue
+        if isinstance(piece, FilePiece):
+            found = segments[piece.path].offset_at(piece.position + size_bytes)
+        else:
+            found = piece.first_offset + (piece.end_offset - piece.first_offset) * size_bytes // piece.size_bytes
+        return min(max(found, piece.first_offset), piece.end_offset)
+    return pieces[-1].end_offset if pieces else 0
+
+
+def plan(
+    wanted: Iterable[tuple[PartitionSnapshot, int, int]],
+    *,
+    bytes_per_partition: int,
+    records_per_partition: int | None = None,
+    min_partitions: int = 1,
+) -> list[RangeToRead]:
+    """What the tasks read of partitions' ranges [start, end): parts of about `bytes_per_partition`.
+
+    No part has more than `records_per_partition` offsets. With fewer parts than `min_partitions` all are made smaller, in
+    proportion to their bytes, or their offsets if nobody knows the bytes; then it is about so many.
+    """
+    ranges = [(snapshot, start, end) for snapshot, start, end in wanted if start < end]
+    sizes = [sum(piece.size_bytes for piece in cover(*one)) for one in ranges]
+    counts = [max(1, ceil(size / bytes_per_partition)) for size in sizes]
+    if sum(counts) < min_partitions:
+        weights = sizes if sum(sizes) else [end - start for _, start, end in ranges]
+        whole = sum(weights) or 1
+        counts = [
+            max(count, ceil(min_partitions * weight / whole)) for count, weight in zip(counts, weights, strict=True)
+        ]
+    planned: list[RangeToRead] = []
+    for (snapshot, start, end), count in zip(ranges, counts, strict=True):
+        for first, last in pairwise((start, *cut_by_bytes(snapshot, start, end, count), end)):
+            parts = ceil((last - first) / records_per_partition) if records_per_partition else 1
+            for part_start, part_end in pairwise((first, *cut_by_offsets(first, last, parts), last)):
+                planned.append(part(snapshot, part_start, part_end))
+    return planned
+
+
+def part(snapshot: PartitionSnapshot, start: int, end: int) -> RangeToRead:
+    """All of [start, end) for one task."""
+    pieces = cover(snapshot, start, end)
+    in_files = [piece for piece in pieces if isinstance(piece, FilePiece)]
+    aborted: tuple[AbortedEntry, ...] = ()
+    if snapshot.aborted is not None and in_files:
+        first, last = in_files[0].first_offset, in_files[-1].end_offset
+        aborted = tuple(
+            entry for entry in snapshot.aborted if entry.last_offset >= first and entry.first_offset < last
+        )
+    return RangeToRead(snapshot.topic, snapshot.topic_id, snapshot.partition, start, end, pieces, aborted)
+
+
+def share(limit: int, sizes: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
+    """What each partition gets of a limit, in proportion to what it has, as the connector shares maxOffsetsPerTrigger.
+
+    At least one of whatever is counted, so that nobody waits for ever. Source: KafkaMicroBatchStream.rateLimit.
+    """
+    total = sum(sizes.values())
+    if total <= limit:
+        return dict(sizes)
+    return {one: min(size, max(1, limit * size // total)) for one, size in sizes.items() if size > 0}

@@ -1,0 +1,295 @@
+"""Reads what a task was given, on an executor: bytes from the store or a proxy, ahead of what is decoded; Spark's rows out.
+
+A file that is not where it was planned is looked for under its epoch's other name; if it is gone altogether, a proxy is asked
+for its offsets. What no proxy has either is lost: that is an error, or with failOnDataLoss=false a warning.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+from uuid import UUID
+
+import pyarrow as pa
+import structlog
+
+from bmq.log.names import renamed_path
+from bmq.log.store import Buffer, FileMissing, SegmentStore, StoreError
+from bmq.protocol.compression import DECOMPRESSED_BYTES_MAX
+from bmq.protocol.errors import BmqError
+from bmq.records.batch_headers import BatchFilter, Headers, markers, scan
+from bmq.records.bodies import Scratch
+from bmq.records.decoder import OFFSET_MAX, Decoded, decode
+from bmq.records.isolation import CommittedOnly, aborted_in
+from bmq.records.kernels import read_only
+from bmq.records.origin import DamagedBatch, Origin
+from bmq.spark.source.cluster import ClusterAway, ClusterClient, Fetched, OffsetGone, UnknownTopic
+from bmq.spark.source.columns import RowMaker, layout
+from bmq.spark.source.loop_thread import LoopThread
+from bmq.spark.source.options import EARLIEST
+from bmq.spark.source.plan import FilePiece, ProxyPiece, RangeToRead
+from bmq.spark.source.storage import open_store
+
+CHUNK_BYTES: Final = 8 << 20
+CHUNKS_AHEAD: Final = 2
+"""Chunks that are on their way while one is decoded."""
+TABLE_BYTES: Final = 16 << 20
+TABLE_ROWS: Final = 1 << 18
+FETCH_BYTES: Final = 8 << 20
+
+_log = structlog.get_logger("bmq.spark")
+
+
+class DataLoss(BmqError):
+    """Records that were to be read are gone; the message says which, and what one can do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How an executor gets at the cluster. It is pickled.
+
+    `servers`: proxies. `root`: the store, empty to read all through proxies. `poll_timeout_s`: how long a proxy may have
+    nothing at an offset that it should have.
+    """
+
+    servers: tuple[tuple[str, int], ...]
+    root: str
+    hdfs_user: str
+    client_id: str
+    is_committed: bool
+    fail_on_data_loss: bool
+    request_timeout_s: float
+    poll_timeout_s: float
+
+
+def read_range(wanted: RangeToRead, access: Access, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    """The records of a range in batches of some MB, in the order of their offsets.
+
+    Raises DataLoss, DamagedBatch, ClusterAway, UnknownTopic, StoreUnreadable, StoreError.
+    """
+    with LoopThread() as loop:
+        reader = _RangeReader(wanted, access, columns, loop)
+        try:
+            yield from reader.rows()
+        finally:
+            loop.run(reader.close())
+
+
+class _RangeReader:
+    def __init__(self, wanted: RangeToRead, access: Access, columns: tuple[str, ...], loop: LoopThread) -> None:
+        self._wanted = wanted
+        self._access = access
+        self._loop = loop
+        self._layout = layout(columns)
+        self._maker = RowMaker(columns, wanted.topic, wanted.partition)
+        self._scratch = Scratch()
+        self._random = Random()
+        self._store: SegmentStore | None = None
+        self._cluster: ClusterClient | None = None
+        self._topic_id = UUID(wanted.topic_id)
+        self._leaves_out: BatchFilter = CommittedOnly(wanted.aborted) if access.is_committed else markers
+
+    async def close(self) -> None:
+        if self._store is not None:
+            await self._store.close()
+        if self._cluster is not None:
+            await self._cluster.close()
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        for piece in self._wanted.pieces:
+            tables = self._of_file(piece) if isinstance(piece, FilePiece) else self._of_proxy(piece)
+            for table in tables:
+                if table.num_rows:
+                    yield self._maker.rows(table)
+
+    # --- from the store
+
+    def _of_file(self, piece: FilePiece) -> Iterator[pa.RecordBatch]:
+        """Its records; from where its file was lost on, those that a proxy has."""
+        next_offset = piece.first_offset
+        origin = Origin(self._wanted.topic, self._wanted.partition, piece.path, piece.position)
+        rest: Buffer = b""
+        try:
+            for chunk in self._chunks(piece):
+                data = b"".join((rest, chunk)) if rest else chunk
+                place = 0
+                while place < len(data):
+                    decoded = self._decode(data, origin, place, next_offset, piece.end_offset, self._leaves_out)
+                    if decoded.next_offset is not None:
+                        next_offset = max(next_offset, decoded.next_offset)
+                    yield decoded.table
+                    if decoded.end == place:
+                        break
+                    place = decoded.end
+                rest = memoryview(data)[place:]
+                origin = origin._replace(position_bytes=origin.position_bytes + place)
+        except FileMissing as error:
+            _log.warning("segment_gone", path=piece.path, offset=next_offset, reason=str(error))
+            yield from self._of_proxy(ProxyPiece(next_offset, piece.end_offset))
+            return
+        except StoreError as error:
+            raise type(error)(
+                f"{self._wanted.topic}-{self._wanted.partition} at offset {next_offset}, {piece.path}: {error}"
+            ) from error
+        if len(rest):
+            raise DamagedBatch(origin, 0, None, f"a record batch is cut {len(rest)} bytes behind its start")
+
+    def _chunks(self, piece: FilePiece) -> Iterator[Buffer]:
+        """The piece's bytes, read ahead. Raises what the store raises."""
+        waiting: deque[Future[Buffer]] = deque()
+        position = piece.position
+        path = piece.path
+        store = self._opened_store()
+        while position < piece.end_position or waiting:
+            while position < piece.end_position and len(waiting) <= CHUNKS_AHEAD:
+                length_bytes = min(CHUNK_BYTES, piece.end_position - position)
+                waiting.append(self._loop.start(_read(store, path, piece.file_id, position, length_bytes)))
+                position += length_bytes
+            yield waiting.popleft().result()
+
+    def _opened_store(self) -> SegmentStore:
+        if self._store is None:
+            access, random = self._access, self._random
+
+            async def opened() -> SegmentStore:
+                return open_store(access.root, random, hdfs_user=access.hdfs_user)
+
+            self._store = self._loop.run(opened())
+        return self._store
+
+    # --- through a proxy
+
+    def _of_proxy(self, piece: ProxyPiece) -> Iterator[pa.RecordBatch]:
+        offset = piece.first_offset
+        if offset >= piece.end_offset:
+            return
+        cluster = self._opened_cluster()
+        origin = Origin(self._wanted.topic, self._wanted.partition, "a proxy's answer")
+        coming = self._fetch(cluster, offset)
+        waiting_since_s = time.monotonic()
+        while True:
+            try:
+                fetched = coming.result()
+            except OffsetGone:
+                offset = self._first_left(cluster, offset, piece.end_offset)
+                if offset >= piece.end_offset:
+                    return
+                coming = self._fetch(cluster, offset)
+                continue
+            except UnknownTopic as error:
+                self._lost(offset, piece.end_offset, str(error))
+                return
+            data = read_only(fetched.records)
+            found = scan(
+                data, origin, 0, rows_max=OFFSET_MAX, bytes_max=OFFSET_MAX, batch_bytes_max=DECOMPRESSED_BYTES_MAX
+            )
+            if not len(found.headers):
+                if time.monotonic() - waiting_since_s > self._access.poll_timeout_s:
+                    raise ClusterAway(
+                        f"{origin.topic}-{origin.partition}: no proxy has offset {offset}, though the log goes on to"
+                        f" {piece.end_offset}, for {self._access.poll_timeout_s:g} s"
+                    )
+                coming = self._fetch(cluster, offset)
+                continue
+            last = found.headers[-1]
+            first, offset = offset, int(last["base_offset"]) + int(last["last_offset_delta"]) + 1
+            if offset < piece.end_offset:
+                coming = self._fetch(cluster, offset)  # while these are decoded
+            leaves_out = self._filter_of(fetched, found.headers)
+            place = 0
+            while place < found.end:
+                decoded = self._decode(data, origin, place, first, piece.end_offset, leaves_out)
+                yield decoded.table
+                if decoded.end == place:
+                    break
+                place = decoded.end
+            if offset >= piece.end_offset:
+                return
+            waiting_since_s = time.monotonic()
+
+    def _filter_of(self, fetched: Fetched, headers: Headers) -> BatchFilter:
+        return CommittedOnly(aborted_in(fetched.aborted, headers)) if self._access.is_committed else markers
+
+    def _fetch(self, cluster: ClusterClient, offset: int) -> Future[Fetched]:
+        wanted = self._wanted
+        return self._loop.start(
+            cluster.fetch(
+                wanted.topic,
+                self._topic_id,
+                wanted.partition,
+                offset,
+                length_bytes_max=FETCH_BYTES,
+                is_committed=self._access.is_committed,
+            )
+        )
+
+    def _first_left(self, cluster: ClusterClient, offset: int, end_offset: int) -> int:
+        """Where the log begins now, if it may be read from there on. Raises DataLoss."""
+        one = (self._wanted.topic, self._wanted.partition)
+        earliest = self._loop.run(cluster.offsets({one: EARLIEST}, is_committed=False))[one]
+        if earliest <= offset:
+            self._lost(offset, end_offset, f"the log of {one[0]}-{one[1]} ends below offset {offset}")
+            return end_offset
+        self._lost(offset, min(earliest, end_offset), f"the log begins at offset {earliest} now")
+        return earliest
+
+    def _lost(self, first_offset: int, end_offset: int, why: str) -> None:
+        require_no_loss(
+            f"{self._wanted.topic}-{self._wanted.partition}: offsets {first_offset} to {end_offset - 1} were deleted"
+            f" before they were read: {why}",
+            self._access.fail_on_data_loss,
+        )
+
+    def _opened_cluster(self) -> ClusterClient:
+        if self._cluster is None:
+            access, servers, random = self._access, list(self._access.servers), self._random
+            # Tasks turn to different proxies.
+            random.shuffle(servers)
+
+            async def opened() -> ClusterClient:
+                return ClusterClient(
+                    servers,
+                    access.client_id,
+                    random,
+                    timeout_s=access.request_timeout_s,
+                    patience_s=access.poll_timeout_s,
+                )
+
+            self._cluster = self._loop.run(opened())
+        return self._cluster
+
+    def _decode(
+        self, data: Buffer, origin: Origin, place: int, from_offset: int, to_offset: int, leaves_out: BatchFilter
+    ) -> Decoded:
+        return decode(
+            data,
+            origin,
+            self._layout,
+            place=place,
+            from_offset=from_offset,
+            to_offset=to_offset,
+            leaves_out=leaves_out,
+            rows_max=TABLE_ROWS,
+            bytes_max=TABLE_BYTES,
+            scratch=self._scratch,
+        )
+
+
+def require_no_loss(sentence: str, fail_on_data_loss: bool) -> None:
+    """Raises DataLoss, or only logs it."""
+    if fail_on_data_loss:
+        raise DataLoss(f"{sentence}; with failOnDataLoss=false the read goes on with what is left")
+    _log.warning("data_loss", what=sentence)
+
+
+async def _read(store: SegmentStore, path: str, file_id: int, position: int, length_bytes: int) -> Buffer:
+    """By the path that was planned, or the one that the file has got since, or had before."""
+    try:
+        return await store.read(path, file_id=file_id, position=position, length_bytes=length_bytes)
+    except FileMissing:
+        return await store.read(renamed_path(path), file_id=file_id, position=position, length_bytes=length_bytes)

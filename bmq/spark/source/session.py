@@ -1,0 +1,269 @@
+"""A look at the cluster from the driver: which partitions, which offsets, and what the tasks read of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Final
+from uuid import UUID
+
+from bmq.log.checksummed_parts import CorruptParts
+from bmq.log.store import SegmentStore, StoreError
+from bmq.protocol.errors import BmqError
+from bmq.spark.source.cluster import ClusterClient, UnknownTopic
+from bmq.spark.source.options import (
+    EARLIEST,
+    LATEST,
+    ROOT_NONE,
+    AtTimestamp,
+    BadOption,
+    EachOffset,
+    Everywhere,
+    Partition,
+    Position,
+    ReadOptions,
+)
+from bmq.spark.source.plan import PartitionSnapshot, RangeToRead, cover, offset_after, plan, share
+from bmq.spark.source.read import Access, require_no_loss
+from bmq.spark.source.snapshot import snapshot_partition
+from bmq.spark.source.storage import open_store, require_cluster
+from bmq.spark.source.stream_offset import Cluster, StreamOffset, starts
+
+PATIENCE_S: Final = 60.0
+LOOKS_MAX: Final = 16
+"""Partitions whose directories are looked at at once."""
+
+
+class PlanFailed(BmqError):
+    """The store of a partition could not be read, or is damaged; the message names both."""
+
+
+class Session:
+    """Made by `opened`."""
+
+    def __init__(self, options: ReadOptions, cluster: ClusterClient) -> None:
+        self._options = options
+        self._cluster = cluster
+        self.topic_ids: dict[str, UUID] = {}
+        self.partitions: tuple[Partition, ...] = ()
+
+    @classmethod
+    @asynccontextmanager
+    async def opened(cls, options: ReadOptions) -> AsyncIterator[Session]:
+        """With the partitions that are subscribed to. Raises UnknownTopic, ClusterAway."""
+        cluster = ClusterClient(
+            options.bootstrap,
+            options.client_id,
+            Random(),
+            timeout_s=options.request_timeout_s,
+            patience_s=PATIENCE_S,
+        )
+        try:
+            session = cls(options, cluster)
+            await session._find_partitions()
+            yield session
+        finally:
+            await cluster.close()
+
+    async def _find_partitions(self) -> None:
+        subscription = self._options.subscription
+        topics = await self._cluster.topics(subscription.names)
+        if missing := [name for name in subscription.names or () if name not in topics]:
+            raise UnknownTopic(f"the cluster has no topic {', '.join(missing)}")
+        taken = {
+            name: topic
+            for name, topic in sorted(topics.items())
+            if subscription.takes(name) and not (topic.is_internal and subscription.pattern)
+        }
+        found = [(name, number) for name, topic in taken.items() for number in topic.partitions]
+        if subscription.partitions:
+            if unknown := sorted(set(subscription.partitions) - set(found)):
+                raise UnknownTopic(f"the cluster has no partition {', '.join(f'{t}-{p}' for t, p in unknown)}")
+            found = list(subscription.partitions)
+        self.partitions = tuple(found)
+        self.topic_ids = {name: topic.topic_id for name, topic in taken.items()}
+
+    # --- offsets
+
+    async def earliest(self) -> dict[Partition, int]:
+        return await self._at(EARLIEST)
+
+    async def latest(self) -> dict[Partition, int]:
+        """The ends of what may be read: high watermarks, or last stable offsets."""
+        return await self._at(LATEST)
+
+    async def resolve(self, position: Position, name: str, *, is_latest_without_match: bool) -> dict[Partition, int]:
+        """Offsets for `name` (startingOffsets …). Raises BadOption."""
+        match position:
+            case Everywhere(offset):
+                return await self._at(offset)
+            case EachOffset(offsets):
+                self._require_each(offsets, name)
+                found = {one: offset for one, offset in offsets.items() if offset >= 0}
+                for place in (EARLIEST, LATEST):
+                    found |= await self._asked({one: place for one, offset in offsets.items() if offset == place})
+                return found
+            case AtTimestamp(everywhere_ms, each_ms):
+                if everywhere_ms is None:
+                    self._require_each(each_ms, name)
+                found = await self._asked({one: position.of(one) for one in self.partitions})
+                missing = {one: LATEST for one, offset in found.items() if offset < 0}
+                if missing and not is_latest_without_match:
+                    topic, partition = min(missing)
+                    raise BadOption(
+                        f"{name}: {topic}-{partition} has no record at or past {position.of((topic, partition))};"
+                        " with startingOffsetsByTimestampStrategy=latest it is read from its end"
+                    )
+                return found | await self._asked(missing)
+
+    def _require_each(self, given: Mapping[Partition, int], name: str) -> None:
+        """Source: KafkaOffsetReader, which wants all of them and no others."""
+        here = set(self.partitions)
+        for what, wrong in (("does not name", here - given.keys()), ("names, but nobody subscribes to,", given.keys() - here)):
+            if wrong:
+                raise BadOption(f"{name} {what} {', '.join(f'{t}-{p}' for t, p in sorted(wrong))}")
+
+    async def _at(self, place: int) -> dict[Partition, int]:
+        return await self._asked(dict.fromkeys(self.partitions, place))
+
+    async def _asked(self, timestamps: Mapping[Partition, int]) -> dict[Partition, int]:
+        return await self._cluster.offsets(timestamps, is_committed=self._options.is_committed)
+
+    # --- plans
+
+    async def batch(self) -> tuple[list[RangeToRead], Access]:
+        """A whole batch read. Raises BadOption, DataLoss, StoreUnreadable, PlanFailed, ClusterAway."""
+        options = self._options
+        earliest, latest = await self.earliest(), await self.latest()
+        starting = await self.resolve(
+            options.starting, "startingOffsets", is_latest_without_match=options.is_latest_without_match
+        )
+        ending = await self.resolve(options.ending, "endingOffsets", is_latest_without_match=True)
+        ranges: dict[Partition, tuple[int, int]] = {}
+        for one in self.partitions:
+            start, end = starting[one], ending[one]
+            # The log may have grown since its end was asked for; only offsets that somebody wrote down can be wrong.
+            start = start if isinstance(options.starting, EachOffset) else min(start, latest[one])
+            end = end if isinstance(options.ending, EachOffset) else min(end, latest[one])
+            ranges[one] = self._within(one, start, end, earliest[one], latest[one])
+        return await self.plan(ranges)
+
+    async def stream_ranges(self, seen: StreamOffset, end: StreamOffset) -> dict[Partition, tuple[int, int]]:
+        """What a stream's batch reads. Raises DataLoss."""
+        begins = starts(seen, end)
+        earliest = await self.earliest()
+        ranges: dict[Partition, tuple[int, int]] = {}
+        for one, last in end.offsets.items():
+            topic, partition = one
+            begin = begins[one]
+            if begin >= last:
+                continue
+            is_here = one in earliest and str(self.topic_ids[topic]) == end.topic_ids.get(topic)
+            if not is_here:
+                require_no_loss(
+                    f"{topic}-{partition}: offsets {begin} to {last - 1} are gone, the topic was deleted",
+                    self._options.fail_on_data_loss,
+                )
+                continue
+            ranges[one] = self._within(one, begin, last, earliest[one], last)
+        return ranges
+
+    def _within(self, one: Partition, start: int, end: int, earliest: int, latest: int) -> tuple[int, int]:
+        """What the log has of a range. Raises DataLoss unless all of it is there."""
+        name, rule = f"{one[0]}-{one[1]}", self._options.fail_on_data_loss
+        if start < min(earliest, end):
+            require_no_loss(f"{name} was to be read from offset {start}, and begins at {earliest}", rule)
+        if max(start, end) > latest:
+            require_no_loss(f"{name} was to be read up to offset {max(start, end)}, and ends at {latest}", rule)
+        return max(start, earliest), min(end, latest)
+
+    async def plan(self, ranges: Mapping[Partition, tuple[int, int]]) -> tuple[list[RangeToRead], Access]:
+        """Parts for tasks, and how these get at them. Raises StoreUnreadable, PlanFailed."""
+        options = self._options
+        root = await self._root()
+        snapshots = await self._snapshots(root, ranges)
+        planned = plan(
+            [(snapshots[one], start, end) for one, (start, end) in ranges.items()],
+            bytes_per_partition=options.bytes_per_partition,
+            records_per_partition=options.records_per_partition,
+            min_partitions=options.min_partitions,
+        )
+        access = Access(
+            servers=tuple(dict.fromkeys((*self._cluster.proxies, *options.bootstrap))),
+            root=root,
+            hdfs_user=options.hdfs_user,
+            client_id=options.client_id,
+            is_committed=options.is_committed,
+            fail_on_data_loss=options.fail_on_data_loss,
+            request_timeout_s=options.request_timeout_s,
+            poll_timeout_s=options.poll_timeout_s,
+        )
+        return planned, access
+
+    async def within_bytes(self, seen: StreamOffset, end: StreamOffset, size_bytes: int) -> StreamOffset:
+        """An end that is about so many bytes on, in proportion to what each partition has, exact to an index entry."""
+        ranges = {one: (begin, end.offsets[one]) for one, begin in starts(seen, end).items()}
+        snapshots = await self._snapshots(await self._root(), ranges)
+        pieces = {one: cover(snapshots[one], *ranges[one]) for one in ranges}
+        # One byte for what nobody knows the size of, so that it is not left for ever.
+        sizes = {
+            one: max(1, sum(piece.size_bytes for piece in pieces[one])) for one, (b, e) in ranges.items() if b < e
+        }
+        shares = share(size_bytes, sizes)
+        offsets = dict(end.offsets)
+        for one, size in shares.items():
+            if size < sizes[one]:
+                begin, last = ranges[one]
+                offsets[one] = min(last, max(begin + 1, offset_after(snapshots[one], pieces[one], size)))
+        return StreamOffset(offsets, end.begin, end.topic_ids)
+
+    async def cluster(self) -> Cluster:
+        """All there is now."""
+        earliest, latest = await self.earliest(), await self.latest()
+        return Cluster(earliest, latest, {topic: str(topic_id) for topic, topic_id in self.topic_ids.items()})
+
+    async def _root(self) -> str:
+        """Empty: the store is not to be read."""
+        root = self._options.root
+        if root.lower() == ROOT_NONE:
+            return ""
+        return root or await self._cluster.root()
+
+    async def _snapshots(
+        self, root: str, ranges: Mapping[Partition, tuple[int, int]]
+    ) -> dict[Partition, PartitionSnapshot]:
+        if not root:
+            return {one: PartitionSnapshot(one[0], str(self.topic_ids[one[0]]), one[1]) for one in ranges}
+        store = open_store(root, Random(), hdfs_user=self._options.hdfs_user)
+        try:
+            await require_cluster(store, root, self._cluster.cluster_id)
+            turns = asyncio.Semaphore(LOOKS_MAX)
+
+            async def look(one: Partition, start: int, end: int) -> PartitionSnapshot:
+                async with turns:
+                    return await self._snapshot(store, one, start, end)
+
+            found = await asyncio.gather(*(look(one, *ends) for one, ends in ranges.items()))
+            return dict(zip(ranges, found, strict=True))
+        finally:
+            await store.close()
+
+    async def _snapshot(self, store: SegmentStore, one: Partition, start: int, end: int) -> PartitionSnapshot:
+        topic, partition = one
+        try:
+            return await snapshot_partition(
+                store,
+                topic,
+                self.topic_ids[topic],
+                partition,
+                start=start,
+                end=end,
+                is_committed=self._options.is_committed,
+                bytes_per_partition=self._options.bytes_per_partition,
+            )
+        except (StoreError, CorruptParts) as error:
+            raise PlanFailed(f"{topic}-{partition} cannot be planned from its files: {error}") from error
+
+

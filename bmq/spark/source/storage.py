@@ -1,0 +1,56 @@
+"""Opens a cluster's store for reading, beside its servers: it takes no lock, makes nothing and changes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+from bmq.hdfs.config import HdfsSettings
+from bmq.hdfs.location import is_hdfs, located, system_user
+from bmq.log.root import RootError, read_root
+from bmq.log.store import SegmentStore, StoreError
+from bmq.protocol.errors import BmqError
+
+
+class StoreUnreadable(BmqError):
+    """The root cannot be read from this machine, or is another cluster's; the message says what to do."""
+
+
+def open_store(root: str, random: Random, *, hdfs_user: str = "") -> SegmentStore:
+    """`root`: hdfs://…, file:DIRECTORY or an absolute directory. To be closed. Raises StoreUnreadable."""
+    if is_hdfs(root):
+        from bmq.hdfs.store import HdfsStore
+
+        try:
+            config = located(root, HdfsSettings(), system_user=hdfs_user or system_user())
+        except StoreError as error:
+            raise StoreUnreadable(f"bmq.root: {error}") from None
+        return HdfsStore(config, random)
+    path = Path(root.removeprefix("file:").removeprefix("//"))
+    if not path.is_absolute() or ":" in root.removeprefix("file:"):
+        raise StoreUnreadable(f"bmq.root is {root!r}: it is hdfs://NAMENODE:PORT/DIRECTORY or file:/DIRECTORY")
+    if not path.is_dir():
+        raise StoreUnreadable(
+            f"the log's directory {path} is not on this machine: name the store with the option bmq.root,"
+            " or read all through the proxies with bmq.root=none"
+        )
+    from bmq.local.store import LocalStore
+
+    return LocalStore(path, is_root_locked=False)
+
+
+async def require_cluster(store: SegmentStore, root: str, cluster_id: str) -> None:
+    """That the store is this cluster's. Raises StoreUnreadable."""
+    try:
+        found = await read_root(store)
+    except RootError as error:
+        raise StoreUnreadable(f"the store {root} cannot be used: {error}; set the option bmq.root") from None
+    except StoreError as error:
+        raise StoreUnreadable(
+            f"the store {root} cannot be read from here: {error}; name it with the option bmq.root as this machine"
+            " reaches it, or read all through the proxies with bmq.root=none"
+        ) from error
+    if found.cluster_id != cluster_id:
+        raise StoreUnreadable(
+            f"the store {root} belongs to cluster {found.cluster_id}, and the servers to {cluster_id}: correct bmq.root"
+        )
