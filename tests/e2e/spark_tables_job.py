@@ -27,6 +27,7 @@ from bmq.spark.tables.columns import table_columns
 from bmq.spark.tables.decoding import decoded, fitting, misfits
 from bmq.spark.tables.errors import TableJobError
 from bmq.spark.tables.job import TableJob, run_table, start_table
+from bmq.spark.tables.maintenance_policy import MaintenancePolicy
 from bmq.spark.tables.progress import TableProgress
 from bmq.tables.definition import TableDefinition
 from tests.support.processes import eventually
@@ -112,8 +113,10 @@ class Steps:
         self.produce_orders(1, note="seven")
         self.reach(job)
         job.stop()
+        job.wait()
         notes = [row["note"] for row in self.rows()]
         return {
+            "merged": job.merged_files > 0,
             "notes": notes.count(7),
             "reasons": [row["reason"] for row in self.dead_letters() if "note" in row["reason"]],
         }
@@ -313,6 +316,7 @@ class Steps:
             checkpoint=str(self.directory / checkpoint),
             warehouse=str(self.directory / "warehouse"),
             trigger_s=0.1,
+            maintenance=MaintenancePolicy(every_commits=1, files_min=2),
             take_over=take_over,
             on_progress=self.progress.append,
         )

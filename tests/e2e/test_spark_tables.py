@@ -120,8 +120,8 @@ def test_a_batch_is_known_again_after_its_snapshot_is_gone(result: dict[str, Any
     assert replay["after"] == replay["before"]
 
 
-def test_a_column_is_added_while_the_job_runs(result: dict[str, Any]) -> None:
-    assert result["alter"] == {"notes": 10, "reasons": ["field note: seven is no int"]}
+def test_a_column_is_added_and_files_are_merged_while_the_job_runs(result: dict[str, Any]) -> None:
+    assert result["alter"] == {"merged": True, "notes": 10, "reasons": ["field note: seven is no int"]}
 
 
 def test_a_new_checkpoint_goes_on_from_the_table(result: dict[str, Any]) -> None:

@@ -149,6 +149,11 @@ class TableJob:
         if self._query is not None:
             self._query.stop()
 
+    @property
+    def merged_files(self) -> int:
+        """How many small files were merged into others since the job began, dead letters' too."""
+        return self._maintenance.merged_files
+
     def topic_ends(self) -> Mapping[int, int]:
         """Where the topic ends now, by partition. Raises TableJobError."""
         return self._topic.state().end_offsets
