@@ -1,0 +1,129 @@
+"""The job as a command, for `spark-submit` and for `python -m bmq.spark.tables`.
+
+    spark-submit --jars … bmq/spark/tables/__main__.py --table orders --rest http://HOST:8080 --bootstrap HOST:9092
+        --warehouse hdfs://…/warehouse --checkpoint hdfs://…/checkpoints/orders
+
+With `--rest` the cluster has the definition, and is told how far the job is; otherwise the definition is a file. Prints a line of JSON after each batch. Ends with 0 when it was stopped or has all there was, 1 when the cluster, the table or
+Spark failed, so that the same command again may help, and 2 when something has to be changed first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from bmq.spark.tables.cluster_tables import ClusterTable
+from bmq.spark.tables.errors import RecordsRefused, TableJobError, TableMismatch, TableTaken
+from bmq.spark.tables.iceberg import Catalog
+from bmq.spark.tables.job import TRIGGER_S_DEFAULT, HowToRun, start_table
+from bmq.spark.tables.maintenance_policy import MaintenancePolicy
+from bmq.spark.tables.progress import TableProgress
+from bmq.tables.definition import InvalidDefinition, TableDefinition
+
+FAILED = 1
+REFUSED = 2
+
+
+def definition_file(path: Path) -> Callable[[], TableDefinition]:
+    """Reads the file each time: a definition that is altered takes effect with the next batch. Raises InvalidDefinition."""
+    return lambda: TableDefinition.from_json(path.read_bytes())
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise argparse.ArgumentTypeError(f"{text} is not KEY=VALUE")
+    return key, value
+
+
+def parser() -> argparse.ArgumentParser:
+    arguments = argparse.ArgumentParser(prog="bmq.spark.tables", description="Write a table of a topic into Iceberg.")
+    table = arguments.add_mutually_exclusive_group(required=True)
+    table.add_argument("--definition", type=Path, metavar="FILE", help="the table, as JSON")
+    table.add_argument("--table", metavar="NAME", help="a table that the cluster has; needs --rest")
+    arguments.add_argument("--rest", metavar="URL", help="of any node: asked for the table, and told of progress")
+    arguments.add_argument("--bootstrap", required=True, metavar="HOST:PORT", help="the cluster's address")
+    arguments.add_argument("--checkpoint", required=True, metavar="URL", help="a directory of this table's alone")
+    place = arguments.add_mutually_exclusive_group(required=True)
+    place.add_argument("--warehouse", metavar="URL", help="a directory for tables")
+    place.add_argument(
+        "--catalog-option", type=_pair, action="append", metavar="KEY=VALUE", help="of Iceberg's catalog: type, uri …"
+    )
+    arguments.add_argument("--source", default="kafka", metavar="FORMAT", help="of the stream [kafka]")
+    arguments.add_argument(
+        "--option",
+        type=_pair,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="of the source: kafka.security.protocol …",
+    )
+    often = arguments.add_mutually_exclusive_group()
+    often.add_argument("--trigger-s", type=float, default=TRIGGER_S_DEFAULT, metavar="S", help="a batch so often [10]")
+    often.add_argument("--available-now", action="store_true", help="end when the table has all there is now")
+    arguments.add_argument("--max-offsets-per-trigger", type=int, metavar="N", help="at most so many records a batch")
+    arguments.add_argument("--take-over", action="store_true", help="write a table that another job had")
+    arguments.add_argument(
+        "--merge-every", type=int, default=MaintenancePolicy().every_commits, metavar="N", help="commits; 0: never [60]"
+    )
+    return arguments
+
+
+def how_to_run(given: argparse.Namespace, on_progress: Callable[[TableProgress], None]) -> HowToRun:
+    """The arguments as `run_table` takes them."""
+    how = HowToRun(
+        bootstrap=given.bootstrap,
+        checkpoint=given.checkpoint,
+        source=given.source,
+        source_options=dict(given.option),
+        trigger_s=None if given.available_now else given.trigger_s,
+        take_over=given.take_over,
+        maintenance=MaintenancePolicy(every_commits=given.merge_every),
+        on_progress=on_progress,
+    )
+    if given.warehouse is not None:
+        how["warehouse"] = given.warehouse
+    else:
+        how["catalog"] = Catalog("bmq", "tables", dict(given.catalog_option))
+    if given.max_offsets_per_trigger is not None:
+        how["max_offsets_per_trigger"] = given.max_offsets_per_trigger
+    return how
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parser()
+    given = options.parse_args(arguments)
+    if (given.table is None) != (given.rest is None):
+        options.error("--table and --rest go together")
+    cluster = None if given.table is None else ClusterTable(given.rest, given.table)
+    read = definition_file(given.definition) if cluster is None else cluster.definition
+
+    def on_progress(progress: TableProgress) -> None:
+        sys.stdout.write(f"{progress.to_json()}\n")
+        sys.stdout.flush()
+        if cluster is not None:
+            cluster.report(progress)
+
+    try:
+        name = read().name
+        spark = SparkSession.builder.appName(f"bmq table {name}").getOrCreate()
+        job = start_table(spark, read, **how_to_run(given, on_progress))
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: job.stop())
+        job.wait()
+    except (TableMismatch, TableTaken, RecordsRefused, InvalidDefinition, OSError) as error:
+        sys.stderr.write(f"bmq: {error}\n")
+        return REFUSED
+    except TableJobError as error:
+        sys.stderr.write(f"bmq: {error}\n")
+        return FAILED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

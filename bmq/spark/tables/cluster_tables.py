@@ -1,0 +1,86 @@
+"""A table as the cluster keeps it: its definition, and where the job says how far it is. Over the REST of any node."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import uuid
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import httpx
+
+from bmq.spark.tables.errors import TableJobError, TableMismatch
+from bmq.spark.tables.progress import TableProgress
+from bmq.tables.definition import TableDefinition
+
+_LOG: Final = logging.getLogger(__name__)
+_TIMEOUT_S: Final = 10.0
+
+
+def report(progress: TableProgress, table_id: str) -> dict[str, Any]:
+    """The body of `PUT /v1/tables/NAME/status`."""
+    partitions = sorted({*progress.next_offsets, *progress.end_offsets})
+    return {
+        "table_id": table_id,
+        "topic_id": str(uuid_of(progress.topic_id)),
+        "partitions": [
+            {"partition": p, "offset": progress.next_offsets.get(p, 0), "end_offset": progress.end_offsets.get(p)}
+            for p in partitions
+        ],
+        "committed_at": datetime.fromtimestamp(progress.at_ms / 1_000, UTC).isoformat(),
+        "snapshot_id": progress.snapshot_id,
+        "rows": progress.table_rows,
+        "dead_letter_rows": progress.dead_letter_rows,
+        "files": progress.table_files,
+        "bytes": progress.table_bytes,
+    }
+
+
+def uuid_of(topic_id: str) -> uuid.UUID:
+    """Kafka's clients write a UUID in Base64 for URLs, without padding."""
+    return uuid.UUID(bytes=base64.urlsafe_b64decode(topic_id + "=="))
+
+
+class ClusterTable:
+    """`definition` and `report` fit `run_table`: for its second argument, and for `on_progress`."""
+
+    def __init__(self, rest_url: str, name: str, transport: httpx.BaseTransport | None = None) -> None:
+        self._name = name
+        self._table_id = ""
+        # Only the active controller takes reports, other nodes redirect to it.
+        self._client = httpx.Client(base_url=rest_url, timeout=_TIMEOUT_S, follow_redirects=True, transport=transport)
+
+    def definition(self) -> TableDefinition:
+        """As of now. Raises TableMismatch: there is no such table; TableJobError: nobody answers; InvalidDefinition."""
+        try:
+            answer = self._client.get(f"/v1/tables/{self._name}")
+        except httpx.HTTPError as error:
+            raise TableJobError(f"table {self._name} cannot be asked for: {error}") from error
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            raise TableMismatch(f"the cluster has no table {self._name}")
+        if not answer.is_success:
+            raise TableJobError(f"table {self._name} cannot be asked for: {_sentence(answer)}")
+        form = answer.json()
+        self._table_id = form["table_id"]
+        return TableDefinition.from_json(json.dumps(form["definition"]))
+
+    def report(self, progress: TableProgress) -> None:
+        """Say how far the job is; an answer that does not come is logged. Raises TableMismatch: the table is another one now."""
+        try:
+            answer = self._client.put(f"/v1/tables/{self._name}/status", json=report(progress, self._table_id))
+        except httpx.HTTPError as error:
+            _LOG.warning("progress of table %s was not reported: %s", self._name, error)
+            return
+        if answer.status_code in (httpx.codes.NOT_FOUND, httpx.codes.CONFLICT):
+            raise TableMismatch(f"table {self._name}: {_sentence(answer)}")
+        if not answer.is_success:
+            _LOG.warning("progress of table %s was not reported: %s", self._name, _sentence(answer))
+
+
+def _sentence(answer: httpx.Response) -> str:
+    try:
+        return str(answer.json()["detail"])
+    except (ValueError, KeyError, TypeError):
+        return f"status {answer.status_code}"

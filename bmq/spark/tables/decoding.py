@@ -1,0 +1,285 @@
+"""Records into rows: which columns a record gives, and why one does not fit. All of it is Spark's expressions.
+
+A record fits when its value can be read, each field that is there has its type, and each required one is there.
+Otherwise the reason is one sentence, and the record's bytes go to the dead-letter table as they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation calls it
+from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+from pyspark.sql.types import StructType
+
+from bmq.spark.tables.columns import OFFSET_COLUMN, PARTITION_COLUMN, dead_letter_columns, spark_type
+from bmq.spark.tables.json_shape import JsonParse, ddl, parses
+from bmq.spark.tables.markers import MARKER, marked_avro_schema
+from bmq.spark.tables.protobuf_values import column_name, protobuf_columns
+from bmq.tables.definition import Format, Source, TableDefinition, TableField, TimeUnit
+
+RECORD_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+"""What the source has to give, as the Kafka connector does."""
+_CORRUPT: Final = "_bmq_corrupt"
+_ROW: Final = "_bmq_row"
+_REASON: Final = "_bmq_reason"
+_SHOWN_CHARACTERS_MAX: Final = 100
+# Years 1 to 9999 in seconds, which is what a timestamp of Iceberg's readers can be.
+_SECONDS_MIN: Final = -62_135_596_800
+_SECONDS_MAX: Final = 253_402_300_799
+_PER_SECOND: Final = {TimeUnit.SECONDS: 1, TimeUnit.MILLISECONDS: 1_000, TimeUnit.MICROSECONDS: 1_000_000}
+_ID_BYTES: Final = 5
+# As deep as Spark follows a schema that refers to itself.
+_AVRO_DEPTH_MAX: Final = 15
+
+
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """A value that was read: what each field has there before it is converted, and why nothing of it can be used."""
+
+    leaves: dict[str, Column]
+    reason: Column
+
+
+def decoded(records: DataFrame, definition: TableDefinition) -> DataFrame:
+    """The records as they are, each with its row or the reason why it has none; see `fitting` and `misfits`."""
+    fields = [field for field in definition.fields if field.source is Source.VALUE]
+    records, values = _values(records.select(*RECORD_COLUMNS), definition, fields)
+    leaves = {field.name: _leaf(field, values) for field in definition.fields}
+    columns = {field.name: _converted(field, leaves[field.name]) for field in definition.fields}
+    reasons = [values.reason]
+    for field in definition.fields:
+        is_bytes = field.source in (Source.KEY, Source.HEADER) or (
+            field.source is Source.VALUE and definition.format is Format.RAW
+        )
+        reasons += _reasons(field, leaves[field.name], columns[field.name], is_bytes=is_bytes)
+    row = F.struct(*(column.alias(name) for name, column in columns.items()))
+    return records.select(*RECORD_COLUMNS, row.alias(_ROW), F.coalesce(*reasons).alias(_REASON))
+
+
+def fitting(decoded_records: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """Rows for a table with these columns; what the definition does not name is null."""
+    row_type = decoded_records.schema[_ROW].dataType
+    assert isinstance(row_type, StructType)
+    known = {name.lower() for name in row_type.names}
+    own = {PARTITION_COLUMN: F.col("partition"), OFFSET_COLUMN: F.col("offset")}
+    row = F.col(_ROW)
+    chosen = [
+        own[name] if name in own else row.getField(name) if name.lower() in known else F.lit(None) for name in columns
+    ]
+    fits = decoded_records.where(F.col(_REASON).isNull())
+    return fits.select(*(column.alias(name) for name, column in zip(columns, chosen, strict=True)))
+
+
+def misfits(decoded_records: DataFrame) -> DataFrame:
+    """Rows for a dead-letter table."""
+    bad = decoded_records.where(F.col(_REASON).isNotNull()).withColumnRenamed(_REASON, "reason")
+    return bad.select(*dead_letter_columns())
+
+
+# --- values
+
+
+def _values(records: DataFrame, definition: TableDefinition, fields: list[TableField]) -> tuple[DataFrame, _Values]:
+    value = F.col("value")
+    if not fields:
+        return records, _Values({}, _nothing())
+    match definition.format:
+        case Format.RAW:
+            return records, _Values({field.name: value for field in fields}, _nothing())
+        case Format.JSON:
+            return _json(records, fields)
+        case Format.AVRO:
+            return _avro(records, definition, fields)
+        case Format.PROTOBUF:
+            return _protobuf(records, definition, fields)
+
+
+def _json(records: DataFrame, fields: list[TableField]) -> tuple[DataFrame, _Values]:
+    # In an object of ours: the parser alone would take the first of two objects, and ignore what follows it.
+    text = F.concat(F.lit('{"v":'), F.col("value").cast("string"), F.lit("}"))
+    options = {"columnNameOfCorruptRecord": _CORRUPT, "mode": "PERMISSIVE"}
+    all_parses = parses((field.name, field.steps, _json_type(field)) for field in fields)
+
+    def parsed(parse: JsonParse, leaf: str | None) -> Column:
+        return F.from_json(text, f"struct<v:{ddl(parse.shape, leaf)},{_CORRUPT}:string>", options)
+
+    typed = [parsed(parse, None).alias(f"_bmq_typed{number}") for number, parse in enumerate(all_parses)]
+    records = records.select("*", *typed)
+    corrupt = [F.col(f"_bmq_typed{number}").getField(_CORRUPT).isNotNull() for number in range(len(all_parses))]
+    # What each field says as text names the field at fault; only records that do not fit are parsed again for it.
+    texts = [
+        F.when(is_corrupt, parsed(parse, "string")).alias(f"_bmq_text{number}")
+        for number, (parse, is_corrupt) in enumerate(zip(all_parses, corrupt, strict=True))
+    ]
+    records = records.select("*", *texts)
+    no_text = F.when(~F.is_valid_utf8(F.col("value").cast("string")), "the value is no UTF-8")
+    leaves, reasons = {}, [_null_value(), no_text]
+    for number, (parse, is_corrupt) in enumerate(zip(all_parses, corrupt, strict=True)):
+        of_parse = [field for field in fields if field.name in parse.fields]
+        root, said = F.col(f"_bmq_typed{number}").getField("v"), F.col(f"_bmq_text{number}").getField("v")
+        for field in of_parse:
+            leaves[field.name] = _at(root, field.steps)
+        named = [_no_type(field, _at(said, field.steps), _at(root, field.steps)) for field in of_parse]
+        form = F.lit("the value is no JSON object with the paths of the table")
+        reasons += [F.when(is_corrupt, F.coalesce(*named, form)), F.when(root.isNull(), form)]
+    return records, _Values(leaves, F.coalesce(*reasons))
+
+
+def _avro(records: DataFrame, definition: TableDefinition, fields: list[TableField]) -> tuple[DataFrame, _Values]:
+    from pyspark.sql.avro.functions import from_avro
+
+    assert definition.avro is not None
+    value = F.col("value")
+
+    def read(data: Column, schema: Any) -> Column:
+        options = {
+            "mode": "PERMISSIVE",
+            "avroSchema": marked_avro_schema(schema),
+            "recursiveFieldMaxDepth": str(_depth(fields, _AVRO_DEPTH_MAX)),
+        }
+        return from_avro(data, json.dumps(schema), options)
+
+    unreadable = F.lit("the value is no Avro record of the table's schema")
+    by_id = definition.avro.by_id
+    if not by_id:
+        records = records.select("*", read(value, definition.avro.writer_schema).alias("_bmq_avro"))
+        root = F.col("_bmq_avro")
+        reason = F.coalesce(_null_value(), F.when(root.getField(MARKER).isNull(), unreadable))
+        return records, _Values({field.name: _at(root, field.steps) for field in fields}, reason)
+
+    framed = (F.octet_length(value) >= _ID_BYTES) & (F.hex(F.substring(value, 1, 1)) == "00")
+    # `conv` gives text; four bytes always fit into a long.
+    schema_id = F.when(framed, F.conv(F.hex(F.substring(value, 2, 4)), 16, 10).try_cast("bigint"))
+    records = records.select("*", schema_id.alias("_bmq_schema_id"))
+    found = F.col("_bmq_schema_id")
+    body = value.substr(F.lit(_ID_BYTES + 1), F.octet_length(value))
+    records = records.select(
+        "*", *(F.when(found == number, read(body, by_id[number])).alias(f"_bmq_avro{number}") for number in by_id)
+    )
+    schemas = {number: records.schema[f"_bmq_avro{number}"].dataType for number in by_id}
+    leaves = {}
+    for field in fields:
+        having = [number for number in by_id if _has(schemas[number], field.steps)]
+        kind = _avro_kind(field)
+        leaves[field.name] = F.coalesce(
+            *(_at(F.col(f"_bmq_avro{number}"), field.steps).try_cast(kind) for number in having), F.lit(None).cast(kind)
+        )
+    markers = F.coalesce(*(F.col(f"_bmq_avro{number}").getField(MARKER) for number in by_id))
+    reason = F.coalesce(
+        _null_value(),
+        F.when(~framed, "the value has no schema id before its Avro record"),
+        F.when(~found.isin(*by_id), F.concat(F.lit("the table has no schema with id "), found.cast("string"))),
+        F.when(markers.isNull(), unreadable),
+    )
+    return records, _Values(leaves, reason)
+
+
+def _protobuf(records: DataFrame, definition: TableDefinition, fields: list[TableField]) -> tuple[DataFrame, _Values]:
+    assert definition.protobuf is not None
+    schema, message = definition.protobuf.descriptor_bytes, definition.protobuf.message
+    paths = tuple(field.steps for field in fields)
+
+    # Spark tells by these types what the function takes.
+    def parsed(values: pa.Array) -> pa.Array:
+        return protobuf_columns(schema, message, paths).decode(values)
+
+    read = arrow_udf(parsed, protobuf_columns(schema, message, paths).spark_type, ArrowUDFType.SCALAR)
+    records = records.select("*", read(F.col("value")).alias("_bmq_message"))
+    root = F.col("_bmq_message")
+    unreadable = F.when(root.getField(MARKER).isNull(), f"the value is no message {message}")
+    leaves = {field.name: root.getField(column_name(number)) for number, field in enumerate(fields)}
+    return records, _Values(leaves, F.coalesce(_null_value(), unreadable))
+
+
+# --- fields
+
+
+def _leaf(field: TableField, values: _Values) -> Column:
+    """What a record has for a field, before it gets the field's type."""
+    match field.source:
+        case Source.VALUE:
+            return values.leaves[field.name]
+        case Source.HEADER:
+            wanted = F.filter(F.col("headers"), lambda header: header.getField("key") == field.steps[0])
+            # The last one counts, as for clients that ask for a header by its name.
+            return F.try_element_at(wanted, F.lit(-1)).getField("value")
+        case source:
+            return F.col(source.value)
+
+
+def _converted(field: TableField, leaf: Column) -> Column:
+    if field.unit is not None:
+        return _from_number(field.unit, leaf.try_cast("bigint"))
+    return leaf.try_cast(spark_type(field.type))
+
+
+def _from_number(unit: TimeUnit, number: Column) -> Column:
+    per_second = _PER_SECOND[unit]
+    is_possible = number.between(_SECONDS_MIN * per_second, _SECONDS_MAX * per_second)
+    convert = {
+        TimeUnit.SECONDS: F.timestamp_seconds,
+        TimeUnit.MILLISECONDS: F.timestamp_millis,
+        TimeUnit.MICROSECONDS: F.timestamp_micros,
+    }[unit]
+    return F.when(is_possible, convert(number))
+
+
+def _reasons(field: TableField, leaf: Column, column: Column, *, is_bytes: bool) -> list[Column]:
+    found = []
+    if field.source is Source.VALUE and field.type not in ("string", "binary"):
+        found.append(_no_type(field, leaf, column))
+    if field.type == "string" and is_bytes:
+        found.append(F.when(~F.is_valid_utf8(leaf.cast("string")), f"field {field.name} is no UTF-8"))
+    if field.required:
+        found.append(F.when(column.isNull(), f"field {field.name} is missing"))
+    return found
+
+
+def _no_type(field: TableField, said: Column, column: Column) -> Column:
+    shown = F.substring(said.cast("string"), 1, _SHOWN_CHARACTERS_MAX)
+    sentence = F.concat(F.lit(f"field {field.name}: "), shown, F.lit(f" is no {field.type}"))
+    return F.when(said.isNotNull() & column.isNull(), sentence)
+
+
+def _json_type(field: TableField) -> str:
+    """What the parser is asked for. Times are taken as text: it would read a number as seconds."""
+    if field.type in ("timestamp", "date"):
+        return "bigint" if field.unit is not None else "string"
+    return spark_type(field.type)
+
+
+def _avro_kind(field: TableField) -> str:
+    """One type for what several schemas may write in different ones."""
+    return "bigint" if field.unit is not None else spark_type(field.type)
+
+
+def _at(root: Column, steps: Sequence[str]) -> Column:
+    for step in steps:
+        root = root.getField(step)
+    return root
+
+
+def _has(schema: Any, steps: Sequence[str]) -> bool:
+    for step in steps:
+        if step not in getattr(schema, "names", ()):
+            return False
+        schema = schema[step].dataType
+    return True
+
+
+def _depth(fields: Sequence[TableField], limit: int) -> int:
+    return min(limit, max(len(field.steps) for field in fields) + 1)
+
+
+def _null_value() -> Column:
+    return F.when(F.col("value").isNull(), "the value is null")
+
+
+def _nothing() -> Column:
+    return F.lit(None).cast("string")

@@ -1,0 +1,225 @@
+"""One table in Apache Iceberg: made, given columns, and committed to so that rows and offsets change together.
+
+Spark's writer commits rows but cannot change a property in the same commit. So rows are staged first (a snapshot that
+is in the table's metadata and that no reader sees: write-audit-publish), and a transaction of Iceberg's own adds the staged
+files and the offsets. It is refused if files were added to the table since the look it stands on, whoever did that; merged
+files do not count. Iceberg repeats a transaction on newer metadata by itself, so that check must be part of it: the
+properties alone would be written over.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from py4j.java_gateway import JavaPackage
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+
+from bmq.spark.tables.columns import OWNER_PROPERTY, create_statement, evolution_statements, quoted
+from bmq.spark.tables.errors import CommitConflict, TableJobError, TableMismatch
+from bmq.spark.tables.table_offsets import OFFSETS_PROPERTY, WRITER_PROPERTY, TableOffsets, Writer
+from bmq.tables.definition import Partitioning
+
+_CATALOG_CLASS: Final = "org.apache.iceberg.spark.SparkCatalog"
+_CONFLICTS: Final = frozenset(
+    {
+        "org.apache.iceberg.exceptions.ValidationException",
+        "org.apache.iceberg.exceptions.CommitFailedException",
+    }
+)
+_STAGE_SETTING: Final = "spark.wap.id"
+_STAGE_SUMMARY: Final = "wap.id"
+# As Iceberg's own cherry-pick leaves them: cleaning up knows by them that the staged files are in use.
+_PUBLISHED_SUMMARY: Final = "published-wap-id"
+_SOURCE_SUMMARY: Final = "source-snapshot-id"
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """Where tables are. `options`: of Iceberg's catalog, as its documentation names them (type, uri, warehouse …)."""
+
+    name: str
+    namespace: str
+    options: Mapping[str, str]
+
+    @classmethod
+    def in_warehouse(cls, warehouse: str, name: str = "bmq", namespace: str = "tables") -> Catalog:
+        """Tables in directories of a file system, which needs no service: commits are renames that HDFS refuses to do twice."""
+        return cls(name, namespace, {"type": "hadoop", "warehouse": warehouse})
+
+    def configure(self, spark: SparkSession) -> None:
+        """Make it known to this session. Raises TableJobError: Iceberg's jar is missing."""
+        if isinstance(_jvm(spark).org.apache.iceberg.spark.Spark3Util, JavaPackage):
+            raise TableJobError("Iceberg's jar for this version of Spark is missing: name it in spark.jars")
+        prefix = f"spark.sql.catalog.{self.name}"
+        spark.conf.set(prefix, _CATALOG_CLASS)
+        # A cached table would hide the commits of other jobs, and those of this one from its other sessions.
+        for key, value in {"cache-enabled": "false", **self.options}.items():
+            spark.conf.set(f"{prefix}.{key}", value)
+        spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {quoted(self.name)}.{quoted(self.namespace)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """Files that are written and not in the table yet."""
+
+    stage_id: str
+    snapshot_id: int
+    files: Sequence[Any]
+
+    @property
+    def rows(self) -> int:
+        return sum(int(file.recordCount()) for file in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class TableTotals:
+    """Of the snapshot that readers see; None before the first."""
+
+    snapshot_id: int | None
+    rows: int
+    files: int
+    bytes: int
+
+
+class IcebergTable:
+    """A table of the catalog. `name`: in the catalog's namespace; `key`: under which name its offsets stand."""
+
+    def __init__(self, spark: SparkSession, catalog: Catalog, name: str, key: str) -> None:
+        self._spark = spark
+        self._catalog = catalog
+        self._key = key
+        self._handle: Any = None
+        self.name = name
+        self.identifier = ".".join(map(quoted, (catalog.name, catalog.namespace, name)))
+
+    def ensure(self, columns: Mapping[str, str], topic: str, partitioning: tuple[Partitioning, ...] = ()) -> None:
+        """Make the table if there is none, else give it the columns it lacks. Raises TableMismatch."""
+        spark = self._spark
+        spark.sql(create_statement(self.identifier, columns, topic, partitioning))
+        if OWNER_PROPERTY not in self._properties(self._load()):
+            raise TableMismatch(f"table {self.name} is there already, and was not made of a topic; it is left alone")
+        existing = {each.name: each.dataType.simpleString() for each in spark.table(self.identifier).schema.fields}
+        for statement in evolution_statements(self.identifier, existing, columns, self.name):
+            spark.sql(statement)
+
+    def column_names(self) -> list[str]:
+        return list(self._spark.table(self.identifier).columns)
+
+    def offsets(self) -> TableOffsets | None:
+        """As of now. None before the first commit. Raises TableMismatch."""
+        return self._offsets(self._load())
+
+    def writer(self) -> Writer | None:
+        """As of now. Raises TableMismatch."""
+        text = self._properties(self._load()).get(WRITER_PROPERTY + self._key)
+        return None if text is None else Writer.from_json(text)
+
+    def claim(self, writer: Writer) -> None:
+        """From now on commits of other writers are refused."""
+        self._load().updateProperties().set(WRITER_PROPERTY + self._key, writer.to_json()).commit()
+
+    def totals(self) -> TableTotals:
+        snapshot = self._load().currentSnapshot()
+        if snapshot is None:
+            return TableTotals(None, 0, 0, 0)
+        summary = snapshot.summary()
+        return TableTotals(
+            snapshot.snapshotId(),
+            int(summary.get("total-records") or 0),
+            int(summary.get("total-data-files") or 0),
+            int(summary.get("total-files-size") or 0),
+        )
+
+    def stage(self, rows: DataFrame) -> Staged:
+        """Write the files of these rows. A job that dies now leaves files behind that expiring snapshots removes."""
+        stage_id = uuid.uuid4().hex
+        session = rows.sparkSession
+        session.conf.set(_STAGE_SETTING, stage_id)
+        try:
+            rows.writeTo(self.identifier).append()
+        finally:
+            session.conf.unset(_STAGE_SETTING)
+        table = self._load()
+        snapshot = next(each for each in _newest_first(table) if each.summary().get(_STAGE_SUMMARY) == stage_id)
+        changes = _jvm(self._spark).org.apache.iceberg.SnapshotChanges.builderFor(table).snapshot(snapshot).build()
+        return Staged(stage_id, snapshot.snapshotId(), tuple(_each(changes.addedDataFiles())))
+
+    def publish(
+        self, staged: Staged | None, expected: TableOffsets | None, new: TableOffsets, writer: Writer | None
+    ) -> int:
+        """Add the staged files and move the offsets in one commit; the id of the new snapshot.
+
+        `writer`: who has to have the table still; None where several jobs write by turns. Raises CommitConflict: the offsets
+        are not the expected ones any more, or files were added meanwhile, or the table is another job's.
+        """
+        transaction = self._load().newTransaction()
+        table = transaction.table()
+        if self._offsets(table) != expected:
+            raise CommitConflict(f"the offsets of table {self.name} have moved")
+        if writer is not None and self._properties(table).get(WRITER_PROPERTY + self._key) != writer.to_json():
+            raise CommitConflict(f"table {self.name} has another writer")
+        try:
+            self._add_files(transaction, table.currentSnapshot(), staged)
+            transaction.updateProperties().set(OFFSETS_PROPERTY + self._key, new.to_json()).commit()
+            transaction.commitTransaction()
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getName() in _CONFLICTS:
+                raise CommitConflict(f"table {self.name} was written by another job meanwhile") from error
+            raise
+        return int(transaction.table().currentSnapshot().snapshotId())
+
+    def _add_files(self, transaction: Any, based_on: Any, staged: Staged | None) -> None:
+        # Without files as well: a snapshot is made, so that the check takes place.
+        overwrite = transaction.newOverwrite()
+        if staged is not None:
+            for file in staged.files:
+                overwrite.addFile(file)
+            overwrite.set(_PUBLISHED_SUMMARY, staged.stage_id)
+            overwrite.set(_SOURCE_SUMMARY, str(staged.snapshot_id))
+        if based_on is not None:
+            overwrite.validateFromSnapshot(based_on.snapshotId())
+        overwrite.conflictDetectionFilter(_jvm(self._spark).org.apache.iceberg.expressions.Expressions.alwaysTrue())
+        overwrite.validateNoConflictingData()
+        overwrite.commit()
+
+    def _load(self) -> Any:
+        """The table as it is now, by Iceberg's own interface. Raises TableJobError."""
+        try:
+            if self._handle is None:
+                self._handle = _jvm(self._spark).org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
+                    self._spark._jsparkSession, self.identifier
+                )
+            else:
+                self._handle.refresh()
+            return self._handle
+        except (Py4JJavaError, AnalysisException) as error:
+            raise TableJobError(f"table {self.name} cannot be loaded: {str(error).splitlines()[0]}") from error
+
+    def _offsets(self, table: Any) -> TableOffsets | None:
+        text = self._properties(table).get(OFFSETS_PROPERTY + self._key)
+        return None if text is None else TableOffsets.from_json(text)
+
+    @staticmethod
+    def _properties(table: Any) -> Any:
+        return table.properties()
+
+
+def _jvm(spark: SparkSession) -> Any:
+    return spark._jvm
+
+
+def _newest_first(table: Any) -> Iterator[Any]:
+    snapshots = table.snapshots()
+    for number in range(snapshots.size() - 1, -1, -1):
+        yield snapshots.get(number)
+
+
+def _each(of: Any) -> Iterator[Any]:
+    iterator = of.iterator()
+    while iterator.hasNext():
+        yield iterator.next()

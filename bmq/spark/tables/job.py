@@ -1,0 +1,371 @@
+"""A Structured Streaming job that writes a table of a topic into Iceberg, each record exactly once.
+
+A batch is decoded, its rows are staged, and one commit adds them and moves the table's offsets (`iceberg`). What decides
+about a batch is the table alone: of a range of offsets only what lies behind the table's is written. Records that do
+not fit are committed to the dead-letter table before that, in the same way and with offsets of their own; a death in
+between is seen by these being ahead. The rest of that batch is then decoded by the definition it began with, or a record could
+fit by one definition, not by the other, and be in neither table.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Required, TypedDict, Unpack
+
+from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation calls it
+from pyspark.sql.streaming.query import StreamingQuery
+
+from bmq.protocol.errors import BmqError
+from bmq.spark.tables.checkpoint import Checkpoint
+from bmq.spark.tables.columns import dead_letter_columns, table_columns
+from bmq.spark.tables.decoding import decoded, fitting, misfits
+from bmq.spark.tables.errors import CommitConflict, RecordsRefused, TableJobError, TableMismatch, TableTaken
+from bmq.spark.tables.iceberg import Catalog, IcebergTable, Staged
+from bmq.spark.tables.maintenance import Maintenance
+from bmq.spark.tables.maintenance_policy import MaintenancePolicy
+from bmq.spark.tables.progress import TableProgress
+from bmq.spark.tables.table_offsets import (
+    TableOffsets,
+    Writer,
+    all_fit,
+    check_committed,
+    check_planned,
+    check_topic,
+    check_writer,
+    claim,
+    definition_for,
+    first_offsets_by_partition,
+    starting_offsets,
+    unwritten,
+)
+from bmq.spark.tables.topic import Topic, TopicState
+from bmq.tables.definition import TableDefinition
+from bmq.tables.evolution import alterations
+
+_LOG: Final = logging.getLogger(__name__)
+ATTEMPTS_MAX: Final = 10
+"""How often a batch is tried again because others write the same tables."""
+TRIGGER_S_DEFAULT: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What a batch came to."""
+
+    rows: int
+    dead_letters: int
+    files: int
+    topic_state: TopicState
+    is_replay: bool = False
+
+
+class TableJob:
+    """One table being written; `HowToRun` says what the arguments are."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        definition: TableDefinition | Callable[[], TableDefinition],
+        *,
+        options: Mapping[str, str],
+        catalog: Catalog,
+        checkpoint: str,
+        source: str,
+        policy: MaintenancePolicy,
+        on_progress: Callable[[TableProgress], None],
+    ) -> None:
+        self._spark = spark
+        self._read_definition = _same(definition) if isinstance(definition, TableDefinition) else definition
+        self._definition = self._read_definition()
+        self._catalog = catalog
+        self._checkpoint_path = checkpoint
+        self._on_progress = on_progress
+        self._topic = Topic(spark, self._definition.topic, source, options)
+        self._maintenance = Maintenance(spark, catalog.name, policy)
+        self._name = self._definition.name
+        self._table = IcebergTable(spark, catalog, self._name, self._name)
+        self._dead_letters: IcebergTable | None = None
+        self._query: StreamingQuery | None = None
+        self._failure: Exception | None = None
+        self._batches = self._batches_at_start = 0
+        """That were written, since the job began and when its stream was started last."""
+
+    def start(self, *, trigger_s: float | None, max_offsets_per_trigger: int | None, take_over: bool) -> None:
+        """Check that all belongs together, claim the table, and begin. Raises TableJobError."""
+        self._catalog.configure(self._spark)
+        self._checkpoint = Checkpoint(self._spark, self._checkpoint_path)
+        self._topic_state = self._topic.state()
+        self._ensure_tables(self._definition)
+        offsets = self._table.offsets()
+        self._check_start(offsets)
+        self._writer = Writer(self._checkpoint.path, uuid.uuid4().hex)
+        self._table.claim(claim(self._table.writer(), self._writer, self._name, take_over=take_over))
+        starts = starting_offsets(
+            offsets, self._topic.name, len(self._topic_state.end_offsets), self._definition.starting_offsets.value
+        )
+        stream = (
+            self._topic.records(starts, max_offsets_per_trigger)
+            .writeStream.foreachBatch(self._on_batch)
+            .option("checkpointLocation", self._checkpoint.path)
+        )
+        if trigger_s is None:
+            self._stream = stream.trigger(availableNow=True)
+        else:
+            self._stream = stream.trigger(processingTime=f"{int(trigger_s * 1_000)} milliseconds")
+        self._query = self._stream.start()
+
+    def wait(self, timeout_s: int | None = None) -> bool:
+        """Until the job ends; False if it still runs then. Raises TableJobError when it had to stop.
+
+        A stream that ends by itself, outside of our batches, is started again as long as it gets on: the connector of Spark
+        4.1 fails after each batch that it replays (SPARK-55271), and brokers may be away for longer than it waits.
+        """
+        assert self._query is not None
+        while True:
+            try:
+                # Without a time it gives nothing.
+                ended = self._query.awaitTermination(timeout_s) is not False
+                break
+            except StreamingQueryException as error:
+                if isinstance(self._failure, TableJobError):
+                    raise self._failure from None
+                if self._failure is not None or self._batches == self._batches_at_start:
+                    raise TableJobError(f"table {self._name}: the stream ended: {_first_line(error)}") from error
+                _LOG.warning("table %s: the stream ended, and is started again: %s", self._name, _first_line(error))
+                self._batches_at_start = self._batches
+                self._query = self._stream.start()
+        if ended:
+            self._maintenance.finish()
+        return ended
+
+    def stop(self) -> None:
+        """End it between two commits: at once, and whatever a batch had staged is written by the next run."""
+        if self._query is not None:
+            self._query.stop()
+
+    @property
+    def merged_files(self) -> int:
+        """How many small files were merged into others since the job began, dead letters' too."""
+        return self._maintenance.merged_files
+
+    def topic_ends(self) -> Mapping[int, int]:
+        """Where the topic ends now, by partition. Raises TableJobError."""
+        return self._topic.state().end_offsets
+
+    # --- the start
+
+    def _check_start(self, offsets: TableOffsets | None) -> None:
+        checkpoint, topic = self._checkpoint, self._topic.name
+        if offsets is not None:
+            check_topic(offsets, topic, self._topic_state.topic_id, self._name)
+        check_planned(checkpoint.path, checkpoint.planned() or {}, topic, self._name)
+        committed = checkpoint.committed() or {}
+        check_committed(checkpoint.path, committed.get(topic, {}), offsets, self._name)
+
+    def _ensure_tables(self, definition: TableDefinition) -> None:
+        self._table.ensure(table_columns(definition), definition.topic, definition.partitioning)
+        name = definition.dead_letter_table
+        self._dead_letters = None if name is None else IcebergTable(self._spark, self._catalog, name, self._name)
+        if self._dead_letters is not None:
+            self._dead_letters.ensure(dead_letter_columns(), definition.topic)
+
+    # --- a batch
+
+    def _on_batch(self, records: DataFrame, batch: int) -> None:
+        try:
+            self._write(records, batch)
+            self._batches += 1
+        except AnalysisException as error:
+            self._failure = TableMismatch(f"table {self._name} cannot be made as defined: {_first_line(error)}")
+            raise self._failure from error
+        except Exception as error:
+            self._failure = error
+            raise
+
+    def _write(self, records: DataFrame, batch: int) -> None:
+        began_ns = time.monotonic_ns()
+        # Times that name no zone are UTC, wherever the job runs.
+        records.sparkSession.conf.set("spark.sql.session.timeZone", "UTC")
+        self._look_for_changes()
+        end_offsets = self._checkpoint.end_offsets(batch)[self._topic.name]
+        for _ in range(ATTEMPTS_MAX):
+            check_writer(self._table.writer(), self._writer, self._name)
+            offsets = self._table.offsets()
+            try:
+                outcome = self._attempt(records, offsets, end_offsets)
+                break
+            except CommitConflict as conflict:
+                _LOG.warning("batch %d is tried again: %s", batch, conflict)
+        else:
+            raise TableTaken(f"table {self._name}: others keep writing it, batch {batch} found no place between them")
+        self._report(batch, outcome, began_ns)
+        if outcome.rows or outcome.dead_letters:
+            tables = (self._table, self._dead_letters) if self._dead_letters is not None else (self._table,)
+            self._maintenance.committed(tuple(f"{self._catalog.namespace}.{table.name}" for table in tables))
+
+    def _look_for_changes(self) -> None:
+        """Take a definition that was altered meanwhile; with one that cannot be had, go on as before."""
+        try:
+            definition = self._read_definition()
+        except TableMismatch:
+            raise
+        except Exception as error:
+            _LOG.warning("the definition of table %s cannot be read, the last one holds: %s", self._name, error)
+            return
+        if definition == self._definition:
+            return
+        try:
+            alterations(self._definition, definition)
+        except BmqError as error:
+            raise TableMismatch(f"table {self._name} cannot become what its definition says now: {error}") from None
+        self._ensure_tables(definition)
+        self._definition = definition
+
+    def _attempt(self, records: DataFrame, expected: TableOffsets | None, end_offsets: Mapping[int, int]) -> _Outcome:
+        topic, topic_id = self._topic.name, self._topic_state.topic_id
+        offsets = expected or TableOffsets(topic, topic_id, {})
+        ranges = unwritten(offsets, end_offsets)
+        if not ranges:
+            return _Outcome(0, 0, 0, self._topic.state(), is_replay=True)
+        dead = self._dead_letters
+        dead_expected = None if dead is None else dead.offsets()
+        dead_offsets = dead_expected or TableOffsets(topic, topic_id, {})
+        definition = TableDefinition.from_json(
+            definition_for(offsets, dead_offsets, current=self._definition.to_json())
+        )
+        rows = decoded(_behind(records, offsets), definition)
+        staged = self._table.stage(fitting(rows, self._table.column_names()))
+        refused: Staged | None = None
+        if not all_fit(ranges, staged.rows):
+            refused = self._stage_misfits(_behind(rows, dead_offsets))
+        # Only now: whatever was read came from the topic that still has this id.
+        state = self._topic.state()
+        check_topic(offsets, topic, state.topic_id, self._name)
+        if refused is not None:
+            assert dead is not None
+            dead.publish(refused, dead_expected, dead_offsets.moved_to(end_offsets, definition.to_json()), None)
+        self._table.publish(staged, expected, offsets.moved_to(end_offsets), self._writer)
+        return _Outcome(
+            rows=staged.rows,
+            dead_letters=0 if refused is None else refused.rows,
+            files=len(staged.files),
+            topic_state=state,
+        )
+
+    def _stage_misfits(self, rows: DataFrame) -> Staged | None:
+        bad = misfits(rows)
+        first = bad.select("partition", "offset", "reason").take(1)
+        if not first:
+            return None
+        if self._dead_letters is None:
+            row = first[0]
+            raise RecordsRefused(
+                f"topic {self._topic.name}, partition {row['partition']}, offset {row['offset']}: {row['reason']}; "
+                f"table {self._name} takes no records that do not fit, and has nothing of this batch"
+            )
+        return self._dead_letters.stage(bad)
+
+    def _report(self, batch: int, outcome: _Outcome, began_ns: int) -> None:
+        offsets, totals = self._table.offsets(), self._table.totals()
+        dead_letter_rows = 0 if self._dead_letters is None else self._dead_letters.totals().rows
+        self._on_progress(
+            TableProgress(
+                table=self._name,
+                topic=self._topic.name,
+                topic_id=outcome.topic_state.topic_id,
+                batch=batch,
+                rows=outcome.rows,
+                dead_letters=outcome.dead_letters,
+                files=outcome.files,
+                table_rows=totals.rows,
+                table_files=totals.files,
+                table_bytes=totals.bytes,
+                dead_letter_rows=dead_letter_rows,
+                next_offsets={} if offsets is None else offsets.next_offsets,
+                end_offsets=outcome.topic_state.end_offsets,
+                snapshot_id=totals.snapshot_id,
+                at_ms=time.time_ns() // 1_000_000,
+                duration_ms=(time.monotonic_ns() - began_ns) // 1_000_000,
+                is_replay=outcome.is_replay,
+            )
+        )
+
+
+class HowToRun(TypedDict, total=False):
+    """`bootstrap`: HOST:PORT of the cluster. `checkpoint`: a directory of this table's alone; with a new one the job goes on
+    from the table's own offsets. Tables are in `warehouse`, a directory of any file system, or in `catalog`.
+
+    `source`: the stream's format, "kafka" or one that was registered and has the connector's columns and options;
+    `source_options`: more of these. `trigger_s`: a batch so often [10]; None: until the table has all that the topic has
+    now. `take_over`: write a table that a job with another checkpoint had. `on_progress`: called after each batch.
+    """
+
+    bootstrap: Required[str]
+    checkpoint: Required[str]
+    warehouse: str
+    catalog: Catalog
+    source: str
+    source_options: Mapping[str, str]
+    trigger_s: float | None
+    max_offsets_per_trigger: int
+    take_over: bool
+    maintenance: MaintenancePolicy
+    on_progress: Callable[[TableProgress], None]
+
+
+def run_table(
+    spark: SparkSession, definition: TableDefinition | Callable[[], TableDefinition], **how: Unpack[HowToRun]
+) -> None:
+    """Write a table until the job is stopped, or has all that the topic had.
+
+    `definition`: the table, or a function that is asked for it before each batch, so that added columns take effect while
+    the job runs. Raises TableJobError, one sentence: the table is whole then, and the job can be started again.
+    """
+    start_table(spark, definition, **how).wait()
+
+
+def start_table(
+    spark: SparkSession, definition: TableDefinition | Callable[[], TableDefinition], **how: Unpack[HowToRun]
+) -> TableJob:
+    """As `run_table`, for a notebook: the job runs behind, with `wait` and `stop`."""
+    if ("warehouse" in how) == ("catalog" in how):
+        raise TableJobError("a table is in a warehouse or in a catalog: name one of them")
+    job = TableJob(
+        spark,
+        definition,
+        options={"kafka.bootstrap.servers": how["bootstrap"], **how.get("source_options", {})},
+        catalog=how["catalog"] if "catalog" in how else Catalog.in_warehouse(how["warehouse"]),
+        checkpoint=how["checkpoint"],
+        source=how.get("source", "kafka"),
+        policy=how.get("maintenance", MaintenancePolicy()),
+        on_progress=how.get("on_progress", lambda progress: None),
+    )
+    job.start(
+        trigger_s=how.get("trigger_s", TRIGGER_S_DEFAULT),
+        max_offsets_per_trigger=how.get("max_offsets_per_trigger"),
+        take_over=how.get("take_over", False),
+    )
+    return job
+
+
+def _behind(records: DataFrame, offsets: TableOffsets) -> DataFrame:
+    """Records that a table with these offsets lacks."""
+    firsts = first_offsets_by_partition(offsets, partitions=0)
+    if not any(firsts):
+        return records
+    first = F.get(F.array(*(F.lit(offset).cast("bigint") for offset in firsts)), F.col("partition"))
+    return records.where(F.col("offset") >= F.coalesce(first, F.lit(0)))
+
+
+def _same(definition: TableDefinition) -> Callable[[], TableDefinition]:
+    return lambda: definition
+
+
+def _first_line(error: Exception) -> str:
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -1,0 +1,58 @@
+"""Small files are merged and old snapshots expire while the job runs, in a thread beside its batches.
+
+Neither touches what "exactly once" rests on: the offsets are a property of the table, merged files do not count as
+added ones, and a snapshot that a batch has just staged is younger than any that may expire.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Final
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from bmq.spark.tables.maintenance_policy import MaintenancePolicy, expire_statement, merge_statement
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class Maintenance:
+    """Counts commits and runs at most one round at a time. A round that fails is logged; the next one tries again."""
+
+    def __init__(self, spark: SparkSession, catalog: str, policy: MaintenancePolicy) -> None:
+        self._spark = spark
+        self._catalog = catalog
+        self._policy = policy
+        self._commits = 0
+        self._round: threading.Thread | None = None
+        self.merged_files = 0
+        """Since the job began."""
+
+    def committed(self, tables: tuple[str, ...]) -> None:
+        """After each commit. `tables`: with their namespace."""
+        self._commits += 1
+        is_running = self._round is not None and self._round.is_alive()
+        if not self._policy.every_commits or self._commits < self._policy.every_commits or is_running:
+            return
+        self._commits = 0
+        self._round = threading.Thread(target=self._run, args=(tables,), name="bmq-table-maintenance", daemon=True)
+        self._round.start()
+
+    def finish(self) -> None:
+        """Wait for a round that runs."""
+        if self._round is not None:
+            self._round.join()
+
+    def _run(self, tables: tuple[str, ...]) -> None:
+        for table in tables:
+            try:
+                row = self._spark.sql(merge_statement(self._catalog, table, self._policy)).collect()[0]
+                self.merged_files += int(row["rewritten_data_files_count"])
+                now_ms = time.time_ns() // 1_000_000
+                self._spark.sql(expire_statement(self._catalog, table, self._policy, now_ms)).collect()
+            except (Py4JJavaError, PySparkException) as error:
+                _LOG.warning("table %s was not tidied up: %s", table, str(error).splitlines()[0])

@@ -1,0 +1,53 @@
+"""When small files are merged and snapshots expire, and what is spared. Decisions only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from bmq.spark.tables.columns import quoted, text
+
+_HOUR_MS: Final = 3_600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenancePolicy:
+    """When, and what is spared. `every_commits` 0: never.
+
+    `files_min`: a partition is merged once it has so many files far below the target size. `snapshot_age_ms`: younger ones
+    are kept, for readers that began with one; an hour at least, which no batch may take to commit what it staged. Each
+    commit writes all snapshots that are kept anew, 1 KB each, and a batch makes two.
+    """
+
+    every_commits: int = 60
+    files_min: int = 10
+    target_file_bytes: int = 128 * 1024 * 1024
+    snapshot_age_ms: int = 3 * _HOUR_MS
+    snapshots_min: int = 20
+
+    def __post_init__(self) -> None:
+        if self.snapshot_age_ms < _HOUR_MS:
+            raise ValueError(f"snapshot_age_ms is {self.snapshot_age_ms}, and snapshots are kept for an hour at least")
+        if self.snapshots_min < 1 or self.files_min < 2 or self.every_commits < 0:
+            raise ValueError("snapshots_min is at least 1, files_min at least 2, every_commits at least 0")
+
+
+def merge_statement(catalog: str, table: str, policy: MaintenancePolicy) -> str:
+    """`table`: with its namespace. A failure later in a long merge keeps what was merged before."""
+    options = {
+        "min-input-files": policy.files_min,
+        "target-file-size-bytes": policy.target_file_bytes,
+        "partial-progress.enabled": "true",
+    }
+    pairs = ", ".join(f"{text(key)}, {text(str(value))}" for key, value in options.items())
+    return f"CALL {quoted(catalog)}.system.rewrite_data_files(table => {text(table)}, options => map({pairs}))"
+
+
+def expire_statement(catalog: str, table: str, policy: MaintenancePolicy, now_ms: int) -> str:
+    older_than = datetime.fromtimestamp((now_ms - policy.snapshot_age_ms) / 1_000, UTC)
+    return (
+        f"CALL {quoted(catalog)}.system.expire_snapshots(table => {text(table)}, "
+        f"older_than => TIMESTAMP {text(older_than.strftime('%Y-%m-%d %H:%M:%S.%f') + ' UTC')}, "
+        f"retain_last => {policy.snapshots_min}, stream_results => true)"
+    )

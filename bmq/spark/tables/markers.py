@@ -1,0 +1,28 @@
+"""An Avro schema with one field more, which every value that can be read has, whatever it says.
+
+Spark's `from_avro` gives a record of nulls for bytes that it cannot read, and so does a value that holds nothing. A field
+with a default in the reader's schema tells them apart.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any, Final
+
+MARKER: Final = "_bmq_present"
+
+
+def marked_avro_schema(schema: Any) -> str:
+    """The JSON of a reader's schema for values written by `schema`, a record or a union of one with null."""
+    marked = copy.deepcopy(schema)
+    record = marked
+    while True:
+        if isinstance(record, list):
+            record = next(branch for branch in record if branch != "null")
+        elif isinstance(record["type"], str):
+            break
+        else:
+            record = record["type"]
+    record["fields"].append({"name": MARKER, "type": "boolean", "default": True})
+    return json.dumps(marked)

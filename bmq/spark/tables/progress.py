@@ -1,0 +1,46 @@
+"""What a job has done and how far it is behind, after each batch. A value; it goes where the caller sends it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableProgress:
+    """`batch`: Spark's number of it. `rows`, `dead_letters`, `files`: written by this batch.
+
+    `next_offsets`: of each partition the first offset that is not in the table; `end_offsets`: the topic's own, asked
+    for after the batch. `table_rows`, `table_files`, `table_bytes`: all of the table, as its snapshot says, and
+    `dead_letter_rows` all of the other one's. `duration_ms`: of the batch. `is_replay`: the table had all of it before.
+    """
+
+    table: str
+    topic: str
+    topic_id: str
+    batch: int
+    rows: int
+    dead_letters: int
+    files: int
+    table_rows: int
+    table_files: int
+    table_bytes: int
+    dead_letter_rows: int
+    next_offsets: Mapping[int, int]
+    end_offsets: Mapping[int, int]
+    snapshot_id: int | None
+    at_ms: int
+    duration_ms: int
+    is_replay: bool
+
+    @property
+    def lag(self) -> int:
+        """Offsets of the topic that the table has not reached, in all partitions."""
+        return sum(max(0, end - self.next_offsets.get(p, 0)) for p, end in self.end_offsets.items())
+
+    def to_json(self) -> str:
+        form = {**asdict(self), "lag": self.lag}
+        for name in ("next_offsets", "end_offsets"):
+            form[name] = {str(partition): offset for partition, offset in sorted(form[name].items())}
+        return json.dumps(form, separators=(",", ":"))

@@ -1,0 +1,144 @@
+"""Protobuf values of a column: the fields that a table takes, by the schema that came with its definition.
+
+For Spark's `arrow_udf`: an Arrow array of bytes in, one of structs out. Each value is parsed by Protobuf's own library in
+C; there is no parser of columns. Source: Protobuf's field presence and its defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
+
+from bmq.spark.tables.markers import MARKER
+
+Path: TypeAlias = tuple[str, ...]
+_TIMESTAMP: Final = "google.protobuf.Timestamp"
+_KINDS: Final[dict[int, tuple[str, pa.DataType]]] = {
+    FieldDescriptor.CPPTYPE_BOOL: ("boolean", pa.bool_()),
+    FieldDescriptor.CPPTYPE_INT32: ("int", pa.int32()),
+    FieldDescriptor.CPPTYPE_UINT32: ("bigint", pa.int64()),
+    FieldDescriptor.CPPTYPE_INT64: ("bigint", pa.int64()),
+    FieldDescriptor.CPPTYPE_UINT64: ("decimal(20,0)", pa.decimal128(20, 0)),
+    FieldDescriptor.CPPTYPE_FLOAT: ("float", pa.float32()),
+    FieldDescriptor.CPPTYPE_DOUBLE: ("double", pa.float64()),
+    FieldDescriptor.CPPTYPE_ENUM: ("string", pa.string()),
+    FieldDescriptor.CPPTYPE_STRING: ("string", pa.string()),
+}
+# Years 1 to 9999, which is what a Timestamp may be.
+_SECONDS_MIN: Final = -62_135_596_800
+_SECONDS_MAX: Final = 253_402_300_799
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    spark_type: str
+    arrow_type: pa.DataType
+    read: Callable[[Any], Any]
+
+
+class ProtobufColumns:
+    """What is at some paths of one message. The definition has been checked against the schema before."""
+
+    def __init__(self, descriptor_set: bytes, message: str, paths: Sequence[Path]) -> None:
+        pool = DescriptorPool()
+        for file in FileDescriptorSet.FromString(descriptor_set).file:
+            pool.Add(file)
+        descriptor = pool.FindMessageTypeByName(message)
+        self._parse = GetMessageClass(descriptor).FromString
+        self._columns = [_column(descriptor, path) for path in paths]
+
+    @property
+    def spark_type(self) -> str:
+        """Of the structs: the marker, which is null for bytes that are no such message, and a field for each path."""
+        kinds = (f"{column_name(number)}:{column.spark_type}" for number, column in enumerate(self._columns))
+        return f"struct<{MARKER}:boolean,{','.join(kinds)}>"
+
+    def decode(self, values: pa.Array) -> pa.Array:
+        """A struct for each value, with nulls for those that cannot be read."""
+        rows = [self._row(value) for value in values.to_pylist()]
+        names = [MARKER, *(column_name(number) for number in range(len(self._columns)))]
+        types = [pa.bool_(), *(column.arrow_type for column in self._columns)]
+        columns = zip(*rows, strict=True) if rows else ((),) * len(types)
+        return pa.StructArray.from_arrays(
+            [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)], names
+        )
+
+    def _row(self, value: bytes | None) -> tuple[Any, ...]:
+        if value is not None:
+            try:
+                message = self._parse(value)
+                return (True, *(column.read(message) for column in self._columns))
+            except (DecodeError, _OutOfRange):
+                pass
+        return (None,) * (len(self._columns) + 1)
+
+
+def column_name(number: int) -> str:
+    """Of a path by its place."""
+    return f"c{number}"
+
+
+@lru_cache(maxsize=16)
+def protobuf_columns(descriptor_set: bytes, message: str, paths: tuple[Path, ...]) -> ProtobufColumns:
+    """Made once in each worker."""
+    return ProtobufColumns(descriptor_set, message, paths)
+
+
+class _OutOfRange(Exception):
+    """A Timestamp that is no time."""
+
+
+def _column(message: Descriptor, path: Path) -> _Column:
+    *above, last = path
+    for step in above:
+        below = message.fields_by_name[step].message_type
+        assert below is not None
+        message = below
+    field = message.fields_by_name[last]
+    if field.message_type is not None:
+        assert field.message_type.full_name == _TIMESTAMP
+        return _Column("timestamp", pa.timestamp("us", "UTC"), _within(above, last, True, _microseconds))
+    kind = _KINDS[field.cpp_type]
+    convert: Callable[[Any], Any] = _same
+    if field.cpp_type == FieldDescriptor.CPPTYPE_UINT64:
+        convert = Decimal
+    elif field.enum_type is not None:
+        names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
+        # A newer schema may have more of them.
+        convert = lambda number: names.get(number, str(number))  # noqa: E731
+    elif field.type == FieldDescriptor.TYPE_BYTES:
+        kind = ("binary", pa.binary())
+    return _Column(*kind, _within(above, last, field.has_presence, convert))
+
+
+def _within(above: Sequence[str], last: str, has_presence: bool, convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def read(message: Any) -> Any:
+        for step in above:
+            if not message.HasField(step):
+                return None
+            message = getattr(message, step)
+        if has_presence and not message.HasField(last):
+            return None
+        return convert(getattr(message, last))
+
+    return read
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _microseconds(timestamp: Any) -> int:
+    if not _SECONDS_MIN <= timestamp.seconds <= _SECONDS_MAX:
+        raise _OutOfRange
+    return int(timestamp.seconds) * 1_000_000 + int(timestamp.nanos) // 1_000

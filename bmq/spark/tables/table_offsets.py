@@ -1,0 +1,173 @@
+"""How far a table has come in its topic, and what follows from that for a batch. Decisions only.
+
+The offsets stand in a property of the table that is changed by the same commit that adds the rows, so they are as old
+as the rows whatever happens: a job that dies, a batch that is replayed, snapshots that expire, files that are merged.
+A batch is a range of offsets of each partition. What of it lies below the table's offsets has been written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from bmq.spark.tables.errors import TableMismatch, TableTaken
+
+OFFSETS_PROPERTY: Final = "bmq.offsets."
+"""With the table's name behind it: a dead-letter table may serve several tables."""
+WRITER_PROPERTY: Final = "bmq.writer."
+
+
+@dataclass(frozen=True, slots=True)
+class TableOffsets:
+    """`next_offsets`: of each partition the first offset that has not been written.
+
+    `definition`: the JSON by which the last rows were told apart; only a dead-letter table keeps it.
+    """
+
+    topic: str
+    topic_id: str
+    next_offsets: Mapping[int, int]
+    definition: str | None = None
+
+    def to_json(self) -> str:
+        return json.dumps(
+            {
+                "topic": self.topic,
+                "topic_id": self.topic_id,
+                "next": {str(partition): self.next_offsets[partition] for partition in sorted(self.next_offsets)},
+                **({} if self.definition is None else {"definition": self.definition}),
+            },
+            separators=(",", ":"),
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> TableOffsets:
+        """Raises TableMismatch: somebody else wrote the property."""
+        try:
+            form = json.loads(text)
+            next_offsets = {int(partition): int(offset) for partition, offset in form["next"].items()}
+            return cls(str(form["topic"]), str(form["topic_id"]), next_offsets, form.get("definition"))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise TableMismatch(f"the table's property with its offsets is damaged: {text[:200]}") from None
+
+    def moved_to(self, end_offsets: Mapping[int, int], definition: str | None = None) -> TableOffsets:
+        """After a batch that ends there. Never backwards."""
+        moved = {p: max(self.next_offsets.get(p, 0), end) for p, end in end_offsets.items()}
+        return TableOffsets(self.topic, self.topic_id, {**self.next_offsets, **moved}, definition)
+
+    def is_ahead_of(self, other: TableOffsets) -> bool:
+        """Whether a commit here was not followed by the one there."""
+        return any(offset > other.next_offsets.get(p, 0) for p, offset in self.next_offsets.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Who may write a table: the job with this checkpoint, in this run of it."""
+
+    checkpoint: str
+    run: str
+
+    def to_json(self) -> str:
+        return json.dumps({"checkpoint": self.checkpoint, "run": self.run}, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Writer:
+        """Raises TableMismatch."""
+        try:
+            form = json.loads(text)
+            return cls(str(form["checkpoint"]), str(form["run"]))
+        except (ValueError, KeyError, TypeError):
+            raise TableMismatch(f"the table's property with its writer is damaged: {text[:200]}") from None
+
+
+def unwritten(offsets: TableOffsets, end_offsets: Mapping[int, int]) -> dict[int, tuple[int, int]]:
+    """Of each partition the range of a batch that ends there which the table lacks; empty for a replay.
+
+    A range begins where the table ends, even if the batch, or the log, begins later.
+    """
+    starts = {partition: offsets.next_offsets.get(partition, 0) for partition in end_offsets}
+    return {p: (starts[p], end) for p, end in end_offsets.items() if starts[p] < end}
+
+
+def definition_for(offsets: TableOffsets, dead_letters: TableOffsets, current: str) -> str:
+    """The definition by which a batch is told apart, as JSON: the current one, but for the rest of a batch that had begun.
+
+    Records that did not fit are committed first. Where only that was done, what fits must be found by the same definition.
+    """
+    is_begun = dead_letters.definition is not None and dead_letters.is_ahead_of(offsets)
+    return str(dead_letters.definition) if is_begun else current
+
+
+def all_fit(ranges: Mapping[int, tuple[int, int]], rows: int) -> bool:
+    """Whether so many rows prove that no record of these ranges is missing among them: a range has no more offsets."""
+    return rows == sum(end - start for start, end in ranges.values())
+
+
+def first_offsets_by_partition(offsets: TableOffsets, partitions: int) -> list[int]:
+    """For each partition of the topic the first offset to take, as a list to look up in."""
+    count = max([partitions, *(partition + 1 for partition in offsets.next_offsets)])
+    return [offsets.next_offsets.get(partition, 0) for partition in range(count)]
+
+
+def claim(current: Writer | None, wanted: Writer, table: str, *, take_over: bool) -> Writer:
+    """Who writes from now on. A job started again claims what an earlier run of it had; another one has to say so.
+
+    Raises TableTaken.
+    """
+    if current is None or current.checkpoint == wanted.checkpoint or take_over:
+        return wanted
+    raise TableTaken(
+        f"table {table} is written by the job with checkpoint {current.checkpoint}; start that one again, or take the "
+        "table over: it goes on from its own offsets, and the other job stops at its next commit"
+    )
+
+
+def check_writer(current: Writer | None, own: Writer, table: str) -> None:
+    """Raises TableTaken once another job, or another run of this one, has claimed the table."""
+    if current != own:
+        who = "nobody" if current is None else f"the job with checkpoint {current.checkpoint}"
+        raise TableTaken(f"table {table} was taken over by {who}; this job stops, and has written nothing since")
+
+
+def check_topic(offsets: TableOffsets, topic: str, topic_id: str, table: str) -> None:
+    """Raises TableMismatch."""
+    if offsets.topic != topic:
+        raise TableMismatch(f"table {table} is made of topic {offsets.topic}, not of {topic}")
+    if offsets.topic_id != topic_id:
+        raise TableMismatch(
+            f"topic {topic} was deleted and made again since table {table} was written (its id was {offsets.topic_id} "
+            f"and is {topic_id}); make a new table of it"
+        )
+
+
+def check_planned(checkpoint: str, planned: Mapping[str, object], topic: str, table: str) -> None:
+    """`planned`: by topic what a checkpoint was made for. Raises TableMismatch when that is another topic."""
+    other = next((name for name in planned if name != topic), None)
+    if other is not None:
+        raise TableMismatch(f"checkpoint {checkpoint} is of topic {other}, and table {table} is made of {topic}")
+
+
+def check_committed(checkpoint: str, committed: Mapping[int, int], offsets: TableOffsets | None, table: str) -> None:
+    """`committed`: by partition where a checkpoint holds the table for written.
+
+    Raises TableMismatch when the table ends before that: the records between would never be written.
+    """
+    next_offsets = {} if offsets is None else offsets.next_offsets
+    for partition, offset in sorted(committed.items()):
+        if offset > next_offsets.get(partition, 0):
+            raise TableMismatch(
+                f"table {table} ends at offset {next_offsets.get(partition, 0)} of partition {partition}, and checkpoint "
+                f"{checkpoint} is at {offset} already: the table was made again or rolled back; start with a new "
+                "checkpoint, which goes on from the table's own offsets"
+            )
+
+
+def starting_offsets(offsets: TableOffsets | None, topic: str, partitions: int, otherwise: str) -> str:
+    """The option `startingOffsets` for a new checkpoint: `otherwise` for a new table, else where the table ends."""
+    if offsets is None:
+        return otherwise
+    # -2 is "earliest": a partition added since has nothing in the table.
+    starts = {str(p): offsets.next_offsets.get(p, -2) for p in range(partitions)}
+    return json.dumps({topic: starts}, separators=(",", ":"))

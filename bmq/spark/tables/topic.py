@@ -1,0 +1,89 @@
+"""A topic as the cluster sees it: its id, its partitions and where they end; and how the job reads it.
+
+It is asked through the client that the Kafka connector brings, with the connector's own options, so that whatever the
+job may read it may ask for as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from py4j.java_gateway import JavaPackage
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrame, SparkSession
+
+from bmq.spark.tables.errors import TableJobError
+
+_CLIENT_OPTION_PREFIX: Final = "kafka."
+_ASK_TIMEOUT_MS: Final = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """`end_offsets`: of each partition the offset that its next record gets."""
+
+    topic_id: str
+    end_offsets: Mapping[int, int]
+
+
+class Topic:
+    """`options`: those of the connector, the servers' address among them; its defaults where they say nothing."""
+
+    def __init__(self, spark: SparkSession, name: str, source: str, options: Mapping[str, str]) -> None:
+        self.name = name
+        self._spark = spark
+        self._source = source
+        # Records of transactions that were aborted are no records.
+        self._options = {"kafka.isolation.level": "read_committed", **options}
+
+    def state(self) -> TopicState:
+        """Ask now. Raises TableJobError: nobody answers, there is no such topic, or the client is missing."""
+        admin = self._admin()
+        try:
+            described = admin.describeTopics([self.name]).allTopicNames().get().get(self.name)
+            return TopicState(described.topicId().toString(), self._end_offsets(admin, described.partitions().size()))
+        except Py4JJavaError as error:
+            cause = error.java_exception.getCause() or error.java_exception
+            raise TableJobError(f"topic {self.name} cannot be asked for: {cause.getMessage()}") from None
+        finally:
+            admin.close()
+
+    def records(self, starting_offsets: str, max_offsets_per_trigger: int | None) -> DataFrame:
+        """A stream of records with the columns of the Kafka connector. `starting_offsets`: for a new checkpoint."""
+        reader = (
+            self._spark.readStream.format(self._source)
+            .options(**self._options)
+            .option("subscribe", self.name)
+            .option("includeHeaders", "true")
+            .option("startingOffsets", starting_offsets)
+        )
+        if max_offsets_per_trigger is not None:
+            reader = reader.option("maxOffsetsPerTrigger", str(max_offsets_per_trigger))
+        return reader.load()
+
+    def _admin(self) -> Any:
+        jvm: Any = self._spark._jvm
+        client = jvm.org.apache.kafka.clients.admin.AdminClient
+        if isinstance(client, JavaPackage):
+            raise TableJobError("the jars of the Kafka connector are missing: name them in spark.jars")
+        properties = jvm.java.util.Properties()
+        for key, value in self._options.items():
+            if key.startswith(_CLIENT_OPTION_PREFIX):
+                properties.setProperty(key.removeprefix(_CLIENT_OPTION_PREFIX), value)
+        properties.setProperty("default.api.timeout.ms", str(_ASK_TIMEOUT_MS))
+        try:
+            return client.create(properties)
+        except Py4JJavaError as error:
+            cause = error.java_exception.getCause() or error.java_exception
+            raise TableJobError(f"no client for topic {self.name}: {cause.getMessage()}") from None
+
+    def _end_offsets(self, admin: Any, partitions: int) -> dict[int, int]:
+        jvm: Any = self._spark._jvm
+        wanted = jvm.java.util.HashMap()
+        places = [jvm.org.apache.kafka.common.TopicPartition(self.name, number) for number in range(partitions)]
+        for place in places:
+            wanted.put(place, jvm.org.apache.kafka.clients.admin.OffsetSpec.latest())
+        found = admin.listOffsets(wanted).all().get()
+        return {number: found.get(place).offset() for number, place in enumerate(places)}

@@ -1,0 +1,384 @@
+"""Steps of test_spark_tables.py that share one Spark session, in a process of its own; prints one JSON line.
+
+python -m tests.e2e.spark_tables_job DIRECTORY BOOTSTRAP TOPIC
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from bmq.spark.tables.columns import table_columns
+from bmq.spark.tables.decoding import decoded, fitting, misfits
+from bmq.spark.tables.errors import TableJobError
+from bmq.spark.tables.job import TableJob, run_table, start_table
+from bmq.spark.tables.maintenance_policy import MaintenancePolicy
+from bmq.spark.tables.progress import TableProgress
+from bmq.tables.definition import TableDefinition
+from tests.support.processes import eventually
+from tests.support.table_topics import SUBMIT_ARGUMENTS, order, orders_form, produce
+from tests.unit.tables.definitions import descriptor_set
+
+RECORDS_COLUMNS = (
+    "topic string, partition int, offset bigint, timestamp timestamp, key binary, value binary, "
+    "headers array<struct<key:string,value:binary>>"
+)
+WAIT_S = 60.0
+
+
+class Steps:
+    """One after the other; each gives what the test looks at."""
+
+    def __init__(self, spark: SparkSession, directory: Path, bootstrap: str, topic: str) -> None:
+        self.spark, self.directory, self.bootstrap, self.topic = spark, directory, bootstrap, topic
+        self.progress: list[TableProgress] = []
+        self.numbers = itertools.count(1_000_000)
+
+    def all(self) -> dict[str, Any]:
+        steps = [
+            self.finish,
+            self.replay,
+            self.alter,
+            self.new_checkpoint,
+            self.rivals,
+            self.stop_at_misfits,
+            self.formats,
+        ]
+        return {step.__name__: step() for step in steps} | {"jvm": str(self.spark.version)}
+
+    def finish(self) -> dict[str, Any]:
+        self.run(self.definition())
+        rows, dead = self.rows(), self.dead_letters()
+        return {
+            "rows": [[row["_bmq_partition"], row["_bmq_offset"]] for row in rows],
+            "ids": sorted(row["id"] for row in rows),
+            "dead": [[row["partition"], row["offset"], row["reason"]] for row in dead],
+            "bytes": [None if row["value"] is None else bytes(row["value"]).decode() for row in dead],
+            "lag": self.progress[-1].lag,
+            "by_pyarrow": sum(pq.ParquetFile(path).metadata.num_rows for path in self.data_files()),
+        }
+
+    def replay(self) -> dict[str, Any]:
+        """Spark forgets its last commit, Iceberg all snapshots but one, and the files are other ones."""
+        before = self.counts()
+        files_before = len(self.data_files())
+        for table in ("orders", "orders_dead_letter"):
+            self.spark.sql(
+                f"CALL bmq.system.rewrite_data_files(table => 'tables.{table}', options => map('rewrite-all', 'true'))"
+            )
+            self.spark.sql(
+                f"CALL bmq.system.expire_snapshots(table => 'tables.{table}', older_than => TIMESTAMP '2999-01-01 00:00:00', "
+                "retain_last => 1)"
+            )
+        snapshots = self.spark.table("bmq.tables.orders.snapshots").count()
+        files = len(self.data_files())
+        commits = self.directory / "checkpoint" / "commits"
+        last = max((path for path in commits.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
+        last.unlink()
+        (commits / f".{last.name}.crc").unlink()
+        self.run(self.definition())
+        replays = [progress.is_replay for progress in self.progress]
+        return {
+            "before": before,
+            "after": self.counts(),
+            "snapshots": snapshots,
+            "files": [files_before, files],
+            "replays": replays,
+        }
+
+    def alter(self) -> dict[str, Any]:
+        """A column more while the job runs, and a type that it would refuse."""
+        current = [self.definition()]
+        job = self.start(lambda: current[0])
+        self.produce_orders(10)
+        self.reach(job)
+        fields = [*orders_form(self.topic)["fields"], {"name": "note", "type": "int"}]
+        current[0] = self.definition(fields=fields)
+        self.produce_orders(10, note=7)
+        self.produce_orders(1, note="seven")
+        self.reach(job)
+        job.stop()
+        job.wait()
+        notes = [row["note"] for row in self.rows()]
+        return {
+            "merged": job.merged_files > 0,
+            "notes": notes.count(7),
+            "reasons": [row["reason"] for row in self.dead_letters() if "note" in row["reason"]],
+        }
+
+    def new_checkpoint(self) -> dict[str, Any]:
+        self.produce_orders(20)
+        other = "checkpoint-2"
+        refused = self.refusal(lambda: self.run(self.altered(), other))
+        before = self.counts()
+        self.run(self.altered(), other, take_over=True)
+        after = self.counts()
+        first_again = self.refusal(lambda: self.run(self.altered()))
+        other_topic = self.refusal(lambda: self.run(self.definition(name="others", topic=f"{self.topic}-other")))
+        return {
+            "refused": refused,
+            "added": after["rows"] - before["rows"],
+            "doubled": self.doubled(),
+            "first_again": first_again,
+            "other_topic": other_topic,
+        }
+
+    def rivals(self) -> dict[str, Any]:
+        """A second job takes the table over while the first is at work."""
+        before = self.counts()["rows"]
+        first = self.start(self.altered, "checkpoint-2")
+        self.produce_orders(10)
+        self.reach(first)
+        second = self.start(self.altered, "checkpoint-3", take_over=True)
+        self.produce_orders(200)
+        lost: list[str] = []
+        waiting = threading.Thread(target=lambda: lost.append(self.refusal(first.wait)))
+        waiting.start()
+        waiting.join(WAIT_S)
+        self.reach(second)
+        second.stop()
+        return {"lost": lost, "added": self.counts()["rows"] - before, "doubled": self.doubled()}
+
+    def stop_at_misfits(self) -> dict[str, Any]:
+        definition = self.definition(name="strict", misfits="stop")
+        refused = self.refusal(lambda: self.run(definition, "checkpoint-4"))
+        return {"refused": refused, "rows": self.spark.table("bmq.tables.strict").count()}
+
+    def formats(self) -> dict[str, Any]:
+        return {
+            "json": self.json_values(),
+            "avro": self.avro_values(),
+            "protobuf": self.protobuf_values(),
+            "raw": self.raw(),
+        }
+
+    # --- formats
+
+    def json_values(self) -> list[list[Any]]:
+        form = orders_form("t")
+        form["partitioning"] = []
+        form["fields"] = [
+            {"name": "id", "type": "long", "required": True},
+            {"name": "price", "type": "decimal(6,2)"},
+            {"name": "day", "type": "date"},
+            {"name": "at", "type": "timestamp"},
+            {"name": "ok", "type": "boolean"},
+            {"name": "raw", "type": "string", "path": "deep"},
+            {"name": "leaf", "type": "int", "path": "deep.leaf"},
+            {"name": "trace", "type": "string", "source": "header"},
+        ]
+        values: list[bytes | None] = [
+            b'{"id":1,"price":12.5,"day":"2026-11-24","at":"2026-11-24T01:02:03Z","ok":true,"deep":{"leaf":4}}',
+            b'{"id":2}',
+            b'{"id":3} {"id":4}',
+            b"[]",
+            b"null",
+            b"",
+            None,
+            b'{"id":"5"}',
+            b'{"id":6,"day":"tomorrow"}',
+            b'{"id":7,"ok":"\xff"}',
+            b'{"price":1}',
+            b'{"id":9223372036854775808}',
+            b'{"id":8,"at":1700000000}',
+        ]
+        return self.decode(TableDefinition.model_validate(form), values)
+
+    def avro_values(self) -> list[list[Any]]:
+        schema = {
+            "type": "record",
+            "name": "R",
+            "fields": [
+                {"name": "id", "type": ["null", "long"]},
+                {"name": "note", "type": ["null", "string"]},
+            ],
+        }
+        wider = {**schema, "fields": [*schema["fields"], {"name": "more", "type": "int"}]}
+        fields = [{"name": "id", "type": "long"}, {"name": "note", "type": "string"}]
+        bare = TableDefinition.model_validate(
+            {"name": "t", "topic": "t", "format": "avro", "fields": fields, "avro": {"writer_schema": schema}}
+        )
+        framed = TableDefinition.model_validate(
+            {
+                "name": "t",
+                "topic": "t",
+                "format": "avro",
+                "fields": [*fields, {"name": "more", "type": "int"}],
+                "avro": {"writer_schemas": {"1": schema, "256": wider}},
+            }
+        )
+        of_bare = self.decode(bare, [b"\x02\x0e\x02\x04hi", b"\x00\x00", b"\x02", b"\xff\xff", None])
+        old, new = b"\x00\x00\x00\x00\x01", b"\x00\x00\x00\x01\x00"
+        of_framed = self.decode(
+            framed, [old + b"\x02\x0e\x00", new + b"\x02\x0e\x02\x04hi\x06", old[:3], b"\x00\x00\x00\x00\x09\x00", new]
+        )
+        return [*of_bare, *of_framed]
+
+    def protobuf_values(self) -> list[list[Any]]:
+        encoded = descriptor_set()
+        pool = DescriptorPool()
+        for file in FileDescriptorSet.FromString(base64.b64decode(encoded)).file:
+            pool.Add(file)
+        message = GetMessageClass(pool.FindMessageTypeByName("shop.Order"))
+        full = message(id=7, count=-3)
+        full.customer.name = "Ada"
+        full.at.FromJsonString("2026-11-24T01:02:03Z")
+        definition = TableDefinition.model_validate(
+            {
+                "name": "t",
+                "topic": "t",
+                "format": "protobuf",
+                "fields": [
+                    {"name": "id", "type": "long"},
+                    {"name": "count", "type": "int"},
+                    {"name": "at", "type": "timestamp"},
+                    {"name": "customer", "type": "string", "path": "customer.name"},
+                ],
+                "protobuf": {"message": "shop.Order", "descriptor_set": encoded},
+            }
+        )
+        return self.decode(definition, [full.SerializeToString(), b"", b"\xff\xff\xff", None])
+
+    def raw(self) -> list[list[Any]]:
+        definition = TableDefinition.model_validate(
+            {
+                "name": "t",
+                "topic": "t",
+                "format": "raw",
+                "fields": [
+                    {"name": "value", "type": "string"},
+                    {"name": "partition", "type": "long", "source": "partition"},
+                    {"name": "trace", "type": "string", "source": "header"},
+                ],
+            }
+        )
+        return self.decode(definition, [b"x", None, b"\xff"])
+
+    def decode(self, definition: TableDefinition, values: list[bytes | None]) -> list[list[Any]]:
+        """Of each value its row, or the reason why it has none."""
+        headers = [Row(key="trace", value=b"a"), Row(key="trace", value=b"b")]
+        rows = [("t", 0, offset, None, b"k", value, headers) for offset, value in enumerate(values)]
+        records = self.spark.createDataFrame(rows, RECORDS_COLUMNS)
+        found = decoded(records, definition)
+        names = [name for name in table_columns(definition) if not name.startswith("_bmq")]
+        by_offset: dict[int, list[Any]] = {}
+        for row in fitting(found, [*names, "_bmq_offset"]).collect():
+            by_offset[row["_bmq_offset"]] = [_plain(row[name]) for name in names]
+        for row in misfits(found).collect():
+            assert row["offset"] not in by_offset
+            by_offset[row["offset"]] = [row["reason"]]
+        return [by_offset[offset] for offset in range(len(values))]
+
+    # --- what the steps share
+
+    def definition(self, **changes: Any) -> TableDefinition:
+        return TableDefinition.model_validate(orders_form(self.topic, **changes))
+
+    def altered(self) -> TableDefinition:
+        return self.definition(fields=[*orders_form(self.topic)["fields"], {"name": "note", "type": "int"}])
+
+    def run(self, definition: TableDefinition, checkpoint: str = "checkpoint", *, take_over: bool = False) -> None:
+        self.progress = []
+        run_table(
+            self.spark,
+            definition,
+            bootstrap=self.bootstrap,
+            checkpoint=str(self.directory / checkpoint),
+            warehouse=str(self.directory / "warehouse"),
+            trigger_s=None,
+            take_over=take_over,
+            on_progress=self.progress.append,
+        )
+
+    def start(
+        self, definition: Callable[[], TableDefinition], checkpoint: str = "checkpoint", *, take_over: bool = False
+    ) -> TableJob:
+        self.progress = []
+        return start_table(
+            self.spark,
+            definition,
+            bootstrap=self.bootstrap,
+            checkpoint=str(self.directory / checkpoint),
+            warehouse=str(self.directory / "warehouse"),
+            trigger_s=0.1,
+            maintenance=MaintenancePolicy(every_commits=1, files_min=2),
+            take_over=take_over,
+            on_progress=self.progress.append,
+        )
+
+    def reach(self, job: TableJob) -> None:
+        """Wait until the table has all that was produced."""
+        ends = job.topic_ends()
+        eventually(
+            lambda: self.progress and all(self.progress[-1].next_offsets.get(p, 0) >= end for p, end in ends.items()),
+            WAIT_S,
+            f"the table is at {ends}",
+        )
+
+    def produce_orders(self, count: int, **more: Any) -> None:
+        values: list[bytes | None] = [order(next(self.numbers), **more) for _ in range(count)]
+        produce(self.bootstrap, self.topic, values)
+
+    def refusal(self, action: Callable[[], object]) -> str:
+        try:
+            action()
+        except TableJobError as error:
+            return str(error)
+        return ""
+
+    def rows(self) -> list[Row]:
+        return self.table("orders").orderBy("_bmq_partition", "_bmq_offset").collect()
+
+    def dead_letters(self) -> list[Row]:
+        return self.table("orders_dead_letter").orderBy("partition", "offset").collect()
+
+    def counts(self) -> dict[str, int]:
+        return {"rows": self.table("orders").count(), "dead": self.table("orders_dead_letter").count()}
+
+    def doubled(self) -> int:
+        places = self.table("orders").select("_bmq_partition", "_bmq_offset")
+        return places.count() - places.distinct().count()
+
+    def table(self, name: str) -> DataFrame:
+        return self.spark.table(f"bmq.tables.{name}")
+
+    def data_files(self) -> list[str]:
+        return [row["file_path"].removeprefix("file:") for row in self.spark.table("bmq.tables.orders.files").collect()]
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it."""
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, date):
+        return value.isoformat()
+    return value
+
+
+def main() -> None:
+    directory, bootstrap, topic = sys.argv[1:]
+    os.environ["PYSPARK_SUBMIT_ARGS"] = SUBMIT_ARGUMENTS
+    spark = SparkSession.builder.appName("bmq-e2e-tables").getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    result = Steps(spark, Path(directory), bootstrap, topic).all()
+    spark.stop()
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+"""Tables of topics in Iceberg: each record once, whatever dies, expires, is altered or competes."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.conftest import create_topic, unique_name
+from tests.support.processes import REPOSITORY, ManagedProcess, dying_with_us
+from tests.support.servers import Server
+from tests.support.table_topics import SUBMIT_ARGUMENTS, order, orders_form, produce
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+GOOD, KILLS, OFFSETS_PER_TRIGGER, PARTITIONS = 3_000, 3, 100, 2
+BAD: list[bytes | None] = [b"no JSON", b'{"id":"x"}', b'{"customer":{}}', None]
+ENVIRONMENT = {
+    "PYSPARK_PYTHON": sys.executable,
+    "PYSPARK_SUBMIT_ARGS": SUBMIT_ARGUMENTS,
+    "SPARK_LOCAL_IP": "127.0.0.1",
+    "TZ": "UTC",
+}
+
+
+@pytest.fixture(scope="module")
+def values() -> list[bytes | None]:
+    """Every record of the topic in order: at each fiftieth place one that does not fit."""
+    found: list[bytes | None] = []
+    for number in range(GOOD):
+        if number % 50 == 0:
+            found.append(BAD[number // 50 % len(BAD)])
+        found.append(order(number))
+    return found
+
+
+@pytest.fixture(scope="module")
+def result(
+    shared_server: Server, values: list[bytes | None], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Any]]:
+    """A job killed again and again, and then all that one session can show after it."""
+    directory = tmp_path_factory.mktemp("tables")
+    topic = unique_name("orders")
+    for name in (topic, f"{topic}-other"):
+        create_topic(shared_server, name, PARTITIONS)
+    produce(shared_server.bootstrap, topic, values, PARTITIONS)
+    run_and_kill(shared_server, directory, topic)
+    done = subprocess.run(
+        dying_with_us(
+            [sys.executable, "-m", "tests.e2e.spark_tables_job", str(directory), shared_server.bootstrap, topic]
+        ),
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        cwd=REPOSITORY,
+        env={**os.environ, **ENVIRONMENT},
+    )
+    assert done.returncode == 0, done.stderr[-8_000:]
+    yield json.loads(done.stdout.splitlines()[-1])
+
+
+def run_and_kill(server: Server, directory: Path, topic: str) -> None:
+    definition = directory / "definition.json"
+    definition.write_text(json.dumps(orders_form(topic)))
+    command = [
+        *(sys.executable, "-m", "bmq.spark.tables", "--definition", str(definition), "--bootstrap", server.bootstrap),
+        *("--warehouse", str(directory / "warehouse"), "--checkpoint", str(directory / "checkpoint")),
+        *("--trigger-s", "0.05", "--max-offsets-per-trigger", str(OFFSETS_PER_TRIGGER), "--merge-every", "3"),
+    ]
+    chance = random.Random(4)
+    for kill in range(KILLS):
+        job = ManagedProcess("table job", command, directory / f"job-{kill}.log", ENVIRONMENT)
+        job.start()
+        # Somewhere within the batches that follow the first.
+        job.wait_for_line(rf"(?s)(\"batch\":\d+.*){{{chance.randint(1, 2)}}}", 120)
+        os.killpg(job.pid, signal.SIGKILL)
+        job.kill()
+
+
+def test_each_record_is_in_the_table_or_a_dead_letter_once(result: dict[str, Any], values: list[bytes | None]) -> None:
+    finish = result["finish"]
+    assert finish["ids"] == list(range(GOOD))
+    places = [[number % PARTITIONS, number // PARTITIONS] for number in range(len(values))]
+    dead = sorted(place for place, value in zip(places, values, strict=True) if value in BAD)
+    assert [row[:2] for row in finish["dead"]] == dead
+    assert sorted([*finish["rows"], *dead]) == sorted(places)
+    assert finish["lag"] == 0
+
+
+def test_a_dead_letter_has_its_bytes_and_a_reason(result: dict[str, Any]) -> None:
+    reasons = {
+        "no JSON": "the value is no JSON object with the paths of the table",
+        '{"id":"x"}': "field id: x is no long",
+        '{"customer":{}}': "field id is missing",
+        None: "the value is null",
+    }
+    finish = result["finish"]
+    found = {value: reason for value, (_, _, reason) in zip(finish["bytes"], finish["dead"], strict=True)}
+    assert found == reasons
+
+
+def test_its_files_are_read_without_spark(result: dict[str, Any]) -> None:
+    assert result["finish"]["by_pyarrow"] == GOOD
+
+
+def test_a_batch_is_known_again_after_its_snapshot_is_gone(result: dict[str, Any]) -> None:
+    replay = result["replay"]
+    assert replay["snapshots"] == 1
+    assert replay["files"][1] < replay["files"][0]
+    assert replay["replays"] == [True]
+    assert replay["after"] == replay["before"]
+
+
+def test_a_column_is_added_and_files_are_merged_while_the_job_runs(result: dict[str, Any]) -> None:
+    assert result["alter"] == {"merged": True, "notes": 10, "reasons": ["field note: seven is no int"]}
+
+
+def test_a_new_checkpoint_goes_on_from_the_table(result: dict[str, Any]) -> None:
+    found = result["new_checkpoint"]
+    assert "is written by the job with checkpoint" in found["refused"]
+    assert (found["added"], found["doubled"]) == (20, 0)
+    assert "is written by the job with checkpoint" in found["first_again"]
+    assert "is of topic" in found["other_topic"]
+
+
+def test_of_two_jobs_one_stops_and_no_row_is_doubled(result: dict[str, Any]) -> None:
+    rivals = result["rivals"]
+    (lost,) = rivals["lost"]
+    assert "was taken over by the job with checkpoint" in lost
+    assert (rivals["added"], rivals["doubled"]) == (210, 0)
+
+
+def test_a_misfit_stops_a_table_that_takes_none(result: dict[str, Any]) -> None:
+    found = result["stop_at_misfits"]
+    assert "partition 0, offset 0: the value is no JSON object" in found["refused"]
+    assert found["rows"] == 0
+
+
+def test_values_of_all_formats(result: dict[str, Any]) -> None:
+    no_object = ["the value is no JSON object with the paths of the table"]
+    assert result["formats"]["json"] == [
+        [1, "12.50", "2026-11-24", "2026-11-24T01:02:03", True, '{"leaf":4}', 4, "b"],
+        [2, None, None, None, None, None, None, "b"],
+        no_object,
+        no_object,
+        no_object,
+        no_object,
+        ["the value is null"],
+        ["field id: 5 is no long"],
+        ["field day: tomorrow is no date"],
+        ["the value is no UTF-8"],
+        ["field id is missing"],
+        ["field id: 9223372036854775808 is no long"],
+        ["field at: 1700000000 is no timestamp"],
+    ]
+    unreadable = ["the value is no Avro record of the table's schema"]
+    assert result["formats"]["avro"] == [
+        [7, "hi"],
+        [None, None],
+        unreadable,
+        unreadable,
+        ["the value is null"],
+        [7, None, None],
+        [7, "hi", 3],
+        ["the value has no schema id before its Avro record"],
+        ["the table has no schema with id 9"],
+        unreadable,
+    ]
+    assert result["formats"]["protobuf"] == [
+        [7, -3, "2026-11-24T01:02:03", "Ada"],
+        [0, 0, None, None],
+        ["the value is no message shop.Order"],
+        ["the value is null"],
+    ]
+    assert result["formats"]["raw"] == [["x", 0, "b"], [None, 0, "b"], ["field value is no UTF-8"]]

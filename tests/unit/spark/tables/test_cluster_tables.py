@@ -1,0 +1,80 @@
+"""What a job asks the cluster about its table, and tells it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from uuid import UUID
+
+import httpx
+import pytest
+
+from bmq.spark.tables.cluster_tables import ClusterTable
+from bmq.spark.tables.errors import TableJobError, TableMismatch
+from bmq.tables.definition import TableDefinition
+from tests.unit.spark.tables.test_progress import progress
+from tests.unit.tables.definitions import definition
+
+pytestmark = pytest.mark.unit
+
+TABLE_ID = "0d9f1e1c-3a32-4b9e-8f5e-3c3b1a1f0a11"
+
+
+class Node:
+    """Answers with what it is told to, and keeps what it was sent."""
+
+    def __init__(self, status: int = 200, body: object = None) -> None:
+        self.status, self.body = status, body
+        self.sent: list[httpx.Request] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.sent.append(request)
+        if self.status == 0:
+            raise httpx.ConnectError("nobody is there")
+        return httpx.Response(self.status, json=self.body)
+
+    def table(self) -> ClusterTable:
+        return ClusterTable("http://node:8080", "t", httpx.MockTransport(self))
+
+
+def table_body(table: TableDefinition) -> dict[str, object]:
+    return {"table_id": TABLE_ID, "definition": json.loads(table.to_json())}
+
+
+def test_the_definition_is_the_clusters() -> None:
+    node = Node(body=table_body(definition()))
+    assert node.table().definition() == definition()
+    assert node.sent[0].url.path == "/v1/tables/t"
+
+
+def test_a_report_says_where_the_table_is() -> None:
+    node = Node(body=table_body(definition()))
+    table = node.table()
+    table.definition()
+    table.report(progress())
+    sent = json.loads(node.sent[-1].content)
+    assert (node.sent[-1].method, node.sent[-1].url.path) == ("PUT", "/v1/tables/t/status")
+    assert sent["partitions"] == [
+        {"partition": 0, "offset": 5, "end_offset": 8},
+        {"partition": 1, "offset": 9, "end_offset": 9},
+        {"partition": 2, "offset": 0, "end_offset": 4},
+    ]
+    assert (sent["table_id"], sent["topic_id"]) == (TABLE_ID, str(UUID(int=1)))
+    assert (sent["rows"], sent["files"], sent["bytes"], sent["dead_letter_rows"]) == (70, 9, 1_000, 4)
+    assert sent["committed_at"] == "1970-01-01T00:00:00.001000+00:00"
+
+
+def test_a_table_that_is_gone_stops_the_job() -> None:
+    with pytest.raises(TableMismatch, match="has no table t"):
+        Node(404, {"detail": "there is no table t"}).table().definition()
+    with pytest.raises(TableMismatch, match="made anew"):
+        Node(409, {"detail": "table t was made anew"}).table().report(progress())
+
+
+@pytest.mark.parametrize("node", [Node(0), Node(503, {"detail": "no controller"}), Node(500, "x")])
+def test_a_cluster_that_does_not_answer_stops_no_report(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(TableJobError, match="cannot be asked for"):
+        node.table().definition()
+    with caplog.at_level(logging.WARNING):
+        node.table().report(progress())
+    assert "was not reported" in caplog.text

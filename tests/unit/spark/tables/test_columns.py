@@ -1,0 +1,73 @@
+"""A definition as the statements that make its table."""
+
+from __future__ import annotations
+
+import pytest
+
+from bmq.spark.tables.columns import (
+    create_statement,
+    dead_letter_columns,
+    evolution_statements,
+    table_columns,
+    text,
+    transform,
+)
+from bmq.spark.tables.errors import TableMismatch
+from bmq.tables.definition import Partitioning, Transform
+from tests.unit.tables.definitions import definition
+
+pytestmark = pytest.mark.unit
+
+T = "`c`.`n`.`t`"
+
+
+def test_columns_are_the_fields_and_where_a_row_comes_from() -> None:
+    columns = table_columns(
+        definition(partitioning=[], fields=[{"name": "id", "type": "long"}, {"name": "Price", "type": "decimal(9,2)"}])
+    )
+    assert columns == {"id": "bigint", "Price": "decimal(9,2)", "_bmq_partition": "int", "_bmq_offset": "bigint"}
+    assert dead_letter_columns()["offset"] == "bigint"
+
+
+@pytest.mark.parametrize(
+    ("partitioning", "expected"),
+    [
+        (Partitioning(by=Transform.HOUR, field="at"), "hours(`at`)"),
+        (Partitioning(by=Transform.DAY, field="at"), "days(`at`)"),
+        (Partitioning(by=Transform.MONTH, field="at"), "months(`at`)"),
+        (Partitioning(by=Transform.IDENTITY, field="country"), "`country`"),
+        (Partitioning(by=Transform.BUCKET, field="id", buckets=16), "bucket(16, `id`)"),
+    ],
+)
+def test_transforms(partitioning: Partitioning, expected: str) -> None:
+    assert transform(partitioning) == expected
+
+
+def test_a_table_is_made_with_its_topic_and_partitions() -> None:
+    made = create_statement(T, {"id": "bigint"}, "it's", (Partitioning(by=Transform.IDENTITY, field="id"),))
+    assert made.startswith(
+        f"CREATE TABLE IF NOT EXISTS {T} (`id` bigint) USING iceberg PARTITIONED BY (`id`) TBLPROPERTIES ("
+    )
+    assert "'bmq.topic' = 'it\\'s'" in made
+    assert "'write.wap.enabled' = 'true'" in made
+
+
+def test_text_ends_nowhere_but_at_its_end() -> None:
+    assert text("a\\'b") == "'a\\\\\\'b'"
+
+
+def test_columns_are_added_and_widened_and_never_dropped() -> None:
+    existing = {"ID": "int", "price": "decimal(9,2)", "old": "string", "wide": "bigint"}
+    wanted = {"id": "bigint", "price": "decimal(12,2)", "wide": "int", "new": "date", "newer": "string"}
+    assert evolution_statements(T, existing, wanted, "t") == [
+        f"ALTER TABLE {T} ALTER COLUMN `id` TYPE bigint",
+        f"ALTER TABLE {T} ALTER COLUMN `price` TYPE decimal(12,2)",
+        f"ALTER TABLE {T} ADD COLUMNS (`new` date, `newer` string)",
+    ]
+    assert evolution_statements(T, wanted, wanted, "t") == []
+
+
+@pytest.mark.parametrize(("old", "new"), [("string", "int"), ("bigint", "string"), ("decimal(9,2)", "decimal(9,3)")])
+def test_another_type_is_refused(old: str, new: str) -> None:
+    with pytest.raises(TableMismatch, match="column a of table t"):
+        evolution_statements(T, {"a": old}, {"a": new}, "t")
