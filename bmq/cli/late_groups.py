@@ -13,6 +13,7 @@ LATE_GROUPS: Final = {
     "cluster": ("bmq.cli.cluster", "cluster_app"),
     "log": ("bmq.cli.log", "log_app"),
     "dev": ("bmq.cli.dev", "dev_app"),
+    "spark": ("bmq.cli.spark", "spark_app"),
 }
 """Module and variable of each."""
 
