@@ -105,11 +105,11 @@ async def _tasks(store: SegmentStore, url: str, names: Sequence[str]) -> list[Se
                 view = await view_partition(store, directory)
             except FileMissing:
                 continue  # never written
-            tasks += _tasks_of(view, name, partition.partition, is_compacted=is_compacted)
+            tasks += tasks_of(view, name, partition.partition, is_compacted=is_compacted)
     return tasks
 
 
-def _tasks_of(view: PartitionView, topic: str, partition: int, *, is_compacted: bool) -> list[SegmentTask]:
+def tasks_of(view: PartitionView, topic: str, partition: int, *, is_compacted: bool) -> list[SegmentTask]:
     extents = view.manifest.extents if view.manifest is not None else ()
     index_epochs = {(extent.leader_epoch, extent.roll): extent.index_epoch for extent in extents}
     tasks = []
@@ -175,11 +175,11 @@ async def feed(store: SegmentStore, task: SegmentTask, take: Taker) -> int:
 def codec_rows(spark: SparkSession, store: StoreAddress, tasks: Sequence[SegmentTask]) -> list[list[Any]]:
     """[topic, partition, codec, batches, records, stored bytes] of each segment's batches in the offsets asked for."""
     segments = spark.sparkContext.parallelize(list(tasks), len(tasks))
-    counted = spark_errors("segments cannot be read", lambda: segments.map(partial(_count_codecs, store)).collect())
+    counted = spark_errors("segments cannot be read", lambda: segments.map(partial(count_codecs, store)).collect())
     return [row for rows in counted for row in rows]
 
 
-def _count_codecs(store: StoreAddress, task: SegmentTask) -> list[list[Any]]:
+def count_codecs(store: StoreAddress, task: SegmentTask) -> list[list[Any]]:
     """Headers are all that is looked at; a segment that was deleted meanwhile has no rows."""
     counts: dict[int, list[int]] = {}
 

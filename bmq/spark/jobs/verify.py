@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bmq.hdfs.store import HdfsStore
 from bmq.log.names import renamed_path
+from bmq.log.partition_view import view_partition
 from bmq.log.segment_index import INDEX_BYTES_MAX, CorruptIndex, SegmentIndex
 from bmq.log.store import CorruptFile, FileMissing, SegmentStore
 from bmq.spark.jobs.journal import Journal
@@ -85,8 +86,20 @@ async def _check(store: SegmentStore, task: SegmentTask, *, has_replicas: bool) 
                 compared = await compare_replicas(store, task)
                 replicas, replica_bytes, others = compared.least, compared.bytes, compared.findings
     except FileMissing:
-        return _result(task, check, [], is_gone=True)
+        if not await _is_named(store, task):
+            return _result(task, check, [], is_gone=True)
+        check.found(Kind.FILE, "the manifest names this segment, and it is not there")
+        return _result(task, check, [])
     return _result(task, check, others, replicas=replicas, replica_bytes=replica_bytes)
+
+
+async def _is_named(store: SegmentStore, task: SegmentTask) -> bool:
+    """Whether the newest manifest still has the segment: who deletes one takes it out of the manifest first."""
+    try:
+        view = await view_partition(store, task.path.rsplit("/", 2)[0])
+    except FileMissing:
+        return False
+    return any((each.leader_epoch, each.roll) == (task.leader_epoch, task.roll) for each in view.segments)
 
 
 def _result(
