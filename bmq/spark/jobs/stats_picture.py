@@ -29,12 +29,13 @@ def draw(report: StatsReport, path: Path) -> None:
     all_axes = figure.subplots(max(1, len(topics)), squeeze=False)[:, 0]
     for axes, topic in zip(all_axes, topics, strict=False):
         partitions, hours, grid = bytes_grid(report, topic)
-        picture = axes.imshow(grid, aspect="auto", interpolation="nearest", cmap="viridis")
+        picture = axes.imshow(grid, aspect="auto", interpolation="nearest", cmap="viridis", vmin=0)
         step = max(1, len(hours) // _LABELS_MAX)
         axes.set_xticks(
             range(0, len(hours), step), [text_of(hour * HOUR_MS)[5:13] for hour in hours[::step]], rotation=45
         )
-        axes.set_yticks(range(len(partitions)), [str(partition) for partition in partitions])
+        every = max(1, len(partitions) // _LABELS_MAX)
+        axes.set_yticks(range(0, len(partitions), every), [str(partition) for partition in partitions[::every]])
         axes.set_ylabel("partition")
         axes.set_title(f"{topic}: bytes by hour (UTC); busiest partition {report.skew(topic):.2f} times the mean")
         figure.colorbar(picture, ax=axes, label="bytes")

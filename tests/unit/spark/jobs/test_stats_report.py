@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bmq.spark.jobs.stats_picture import bytes_grid
+from bmq.spark.jobs.outcome import JobFailed
+from bmq.spark.jobs.stats_picture import bytes_grid, draw
 from bmq.spark.jobs.stats_report import StatsReport, skew_of
 
 pytestmark = pytest.mark.unit
@@ -75,3 +77,17 @@ def test_the_picture_shows_hours_without_records_too() -> None:
     report = StatsReport()
     report.add_rows([row(0, 100, size=4), row(1, 103, size=9)])
     assert bytes_grid(report, "t") == ([0, 1], [100, 101, 102, 103], [[5, 0, 0, 0], [0, 0, 0, 10]])
+
+
+@pytest.mark.parametrize("topics", [0, 2])
+def test_a_picture_is_drawn_also_of_nothing(topics: int, tmp_path: Path) -> None:
+    report = StatsReport()
+    report.add_rows([row(partition, 100 + topic, topic=f"t{topic}") for topic in range(topics) for partition in (0, 1)])
+    draw(report, tmp_path / "picture.svg")
+    assert "<svg" in (tmp_path / "picture.svg").read_text()
+
+
+@pytest.mark.parametrize("name", ["picture.gif", "nowhere/picture.png"])
+def test_a_picture_that_cannot_be_written_is_one_sentence(name: str, tmp_path: Path) -> None:
+    with pytest.raises(JobFailed, match="cannot be written"):
+        draw(StatsReport(), tmp_path / name)
