@@ -147,7 +147,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         for server in servers:
             server.start()
         source, target = (server.bootstrap for server in servers)
-        create_topic(servers[0], "events", PARTITIONS, {"segment.bytes": "1048576"})
+        create_topic(servers[0], "events", PARTITIONS, {"segment.bytes": "1048576", "retention.ms": "-1"})
         produce(source, "events")
         commit_group(source)
         here = ["--bootstrap", source]

@@ -68,6 +68,9 @@ def kafka_errors(what: str) -> Iterator[None]:
         raise kafka_failure(what, failed.args[0]) from failed
     except TimeoutError as failed:
         raise BrokenOff(f"{what}: no answer within {ANSWER_WAIT_S:g} s") from failed
+    except SystemError as failed:
+        # What confluent-kafka's flush raises in a producer that was fenced meanwhile.
+        raise BrokenOff(f"{what}: the client has failed, or was fenced by another") from failed
 
 
 class Cluster:

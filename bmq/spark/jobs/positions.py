@@ -20,6 +20,8 @@ from bmq.spark.jobs.outcome import JobFailed
 
 TRANSACTION_TIMEOUT_MS: Final = 60_000
 ANSWER_WAIT_S: Final = 45.0
+POSITION_WAIT_S: Final = 90.0
+"""A transaction that a killed task left open hides its position until brokers abort it, at its timeout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +93,9 @@ def transactional_producer(config: Mapping[str, str], transactional_id: str, **m
     with kafka_errors(f"the producer {transactional_id} cannot be set up"):
         producer = Producer(
             {
+                "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
                 **config,
                 "transactional.id": transactional_id,
-                "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
                 **more,
             }
         )
@@ -119,7 +121,7 @@ class GroupOffsets:
     def read(self, places: Iterable[TopicPartition]) -> list[Position | None]:
         """In the order of `places`. Offsets of a transaction that is not settled are waited for (KIP-447)."""
         with kafka_errors(f"the offsets of group {self._group} cannot be read"):
-            found = self._consumer.committed(list(places), ANSWER_WAIT_S)
+            found = self._consumer.committed(list(places), POSITION_WAIT_S)
         for each in found:
             if each.error is not None:
                 with kafka_errors(f"the offset of {each.topic}-{each.partition} in group {self._group} cannot be read"):
