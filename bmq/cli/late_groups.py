@@ -14,6 +14,7 @@ LATE_GROUPS: Final = {
     "log": ("bmq.cli.log", "log_app"),
     "table": ("bmq.cli.table", "table_app"),
     "dev": ("bmq.cli.dev", "dev_app"),
+    "spark": ("bmq.cli.spark", "spark_app"),
 }
 """Module and variable of each."""
 

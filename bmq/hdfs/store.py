@@ -16,6 +16,7 @@ from random import Random
 from typing import Final, Self
 
 from bmq.hdfs.bad_nodes import BadNodes
+from bmq.hdfs.blocks import DataNode, FileBlocks, LocatedBlock
 from bmq.hdfs.config import BLOCK_BYTES_MIN, HdfsConfig
 from bmq.hdfs.datanode_rpc import DataNodeRpc
 from bmq.hdfs.errors import LeaseLost, NotADirectory
@@ -128,6 +129,19 @@ class HdfsStore:
         located = (*blocks.blocks, *((blocks.last,) if blocks.last is not None else ()))
         holding = (block for block in located if block.block.length_bytes or blocks.is_open)
         return tuple(sorted({str(node.transfer) for block in holding for node in block.nodes}))
+
+    async def blocks(self, path: str) -> FileBlocks:
+        """The blocks of a file, and on which DataNodes each lies. Raises FileMissing."""
+        return await self.namenode.locations(self._absolute(path))
+
+    async def read_replica(self, located: LocatedBlock, node: DataNode, *, position: int, length_bytes: int) -> Buffer:
+        """A range of the replica that one DataNode has of a complete block, its checksums verified.
+
+        Raises StorageUnavailable, CorruptFile (shorter, or wrong checksums).
+        """
+        return await self._reader.read_replica(
+            located, node, position=position, length_bytes=length_bytes, visible_bytes=located.block.length_bytes
+        )
 
     def file_part(self, path: str, *, file_id: int, position: int, length_bytes: int) -> None:
         """The bytes are on other machines."""

@@ -1,0 +1,495 @@
+"""`bmq spark`: jobs over topics on Spark. What they need is imported when one is run: `bmq --help` does without Spark."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from bmq.cli.cluster_output import print_json
+from bmq.cli.logs import configure_logs
+from bmq.cli.spark_output import (
+    JobProgress,
+    print_found,
+    print_ranges,
+    print_stats,
+    print_verified,
+)
+from bmq.spark.jobs.moments import milliseconds
+from bmq.spark.jobs.outcome import ExitCode, JobFailed
+from bmq.spark.jobs.ranges import OFFSETS_PER_STEP
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from bmq.spark.jobs.cluster import Cluster
+    from bmq.spark.jobs.ranges import OffsetRange
+    from bmq.spark.jobs.source import Source
+    from bmq.spark.jobs.stores import StoreAddress
+
+spark_app = typer.Typer(
+    no_args_is_help=True,
+    help="Jobs over topics on Spark. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 damage found, 4 nothing found, "
+    "75 broken off (run it again), 130 interrupted.",
+)
+
+DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
+
+Topics = Annotated[list[str], typer.Argument(metavar="TOPIC…", help="Names of topics")]
+TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic")]
+Bootstrap = Annotated[
+    str, typer.Option("--bootstrap", envvar="BMQ_BOOTSTRAP", metavar="HOST:PORT[,…]", help="Servers of the cluster")
+]
+SourceName = Annotated[str, typer.Option("--source", metavar="bmq|kafka", help="What reads the topics")]
+From = Annotated[
+    str, typer.Option("--from", metavar="TIME", help="Records from then on: 2026-11-24T10:00, milliseconds, -2h")
+]
+To = Annotated[str, typer.Option("--to", metavar="TIME", help="Records before then")]
+FromOffset = Annotated[int | None, typer.Option("--from-offset", min=0, metavar="N", help="From this offset on")]
+ToOffset = Annotated[int | None, typer.Option("--to-offset", min=0, metavar="N", help="Before this offset")]
+Store = Annotated[
+    str, typer.Option("--store", metavar="URL", help="Where the log lies [as the servers say]; hdfs://… or file:/…")
+]
+State = Annotated[
+    Path | None, typer.Option("--state", metavar="DIR", help="Keep what is done there: run again, it goes on")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document instead of tables")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done")]
+KafkaOptions = Annotated[
+    list[str] | None, typer.Option("--kafka", metavar="NAME=VALUE", help="A setting of librdkafka's clients")
+]
+SourceOptions = Annotated[
+    list[str] | None, typer.Option("--source-option", metavar="NAME=VALUE", help="An option of the source")
+]
+Master = Annotated[str, typer.Option("--master", metavar="URL", help="Of Spark, outside of spark-submit [local[*]]")]
+Conf = Annotated[list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark")]
+StepOffsets = Annotated[
+    int, typer.Option("--step", min=1, metavar="N", help="Offsets that are done at once, and again after a kill")
+]
+
+
+@spark_app.command("stats")
+def stats_command(
+    topics: Topics,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    source: SourceName = "bmq",
+    from_time: From = "",
+    to_time: To = "",
+    from_offset: FromOffset = None,
+    to_offset: ToOffset = None,
+    codecs: Annotated[bool, typer.Option(help="Look at the segments too: codecs and stored bytes")] = True,
+    store: Store = "",
+    picture: Annotated[
+        Path | None,
+        typer.Option("--picture", metavar="FILE", help="Draw bytes by hour and partition: .png, .svg, .pdf"),
+    ] = None,
+    state: State = None,
+    step: StepOffsets = OFFSETS_PER_STEP,
+    is_dry_run: DryRun = False,
+    as_json: AsJson = False,
+    kafka: KafkaOptions = None,
+    source_options: SourceOptions = None,
+    master: Master = "",
+    conf: Conf = None,
+) -> None:
+    """Records, bytes, keys and codecs of topics, and how evenly they spread over hours and partitions."""
+    with _job():
+        from bmq.spark.jobs.stats import stats
+        from bmq.spark.jobs.stats_picture import draw
+
+        given = _range_as_given(from_time, to_time, from_offset, to_offset)
+        ranges = _ranges(_cluster(bootstrap, kafka), topics, given)
+        if is_dry_run:
+            _show_ranges(ranges, as_json)
+            return
+        address = _store(store, bootstrap) if codecs else None
+        with JobProgress("stats") as progress:
+            report = stats(
+                _session("bmq stats", master, conf),
+                _source(source, bootstrap, source_options),
+                ranges,
+                store=address,
+                state=state,
+                range_as_given=given,
+                offsets_per_step=step,
+                progress=progress,
+            )
+        if picture is not None:
+            draw(report, picture)
+        if as_json:
+            print_json(report.to_json())
+        else:
+            print_stats(report)
+
+
+@spark_app.command("find")
+def find_command(
+    topics: Topics,
+    key: Annotated[str | None, typer.Option("--key", metavar="TEXT", help="Records with this key")] = None,
+    headers: Annotated[
+        list[str] | None, typer.Option("--header", metavar="NAME[=VALUE]", help="Records with this header")
+    ] = None,
+    json_fields: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--field", metavar="PATH[=VALUE]", help="Records whose JSON value has this field: a.b, a.list[[0]].b"
+        ),
+    ] = None,
+    found_max: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Stop after so many records")] = 1000,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    source: SourceName = "bmq",
+    from_time: From = "",
+    to_time: To = "",
+    from_offset: FromOffset = None,
+    to_offset: ToOffset = None,
+    state: State = None,
+    step: StepOffsets = OFFSETS_PER_STEP,
+    is_dry_run: DryRun = False,
+    as_json: AsJson = False,
+    kafka: KafkaOptions = None,
+    source_options: SourceOptions = None,
+    master: Master = "",
+    conf: Conf = None,
+) -> None:
+    """Records with a key, a header or a field of a JSON value. All that is given must hold. Exit code 4: none."""
+    with _job():
+        from bmq.spark.jobs.find import find
+        from bmq.spark.jobs.find_query import FindQuery, NamedValue
+
+        given = _range_as_given(from_time, to_time, from_offset, to_offset)
+        from_ms, to_ms = _times(given)
+        query = FindQuery(
+            key=key,
+            headers=tuple(map(NamedValue.parse, headers or ())),
+            json_fields=tuple(map(NamedValue.parse, json_fields or ())),
+            from_ms=from_ms,
+            to_ms=to_ms,
+        )
+        condition = query.condition
+        ranges = _ranges(_cluster(bootstrap, kafka), topics, given)
+        if is_dry_run:
+            _show_ranges(ranges, as_json, condition=condition)
+            return
+        with JobProgress("find") as progress:
+            found = find(
+                _session("bmq find", master, conf),
+                _source(source, bootstrap, source_options),
+                ranges,
+                query,
+                found_max=found_max,
+                state=state,
+                range_as_given=given,
+                offsets_per_step=step,
+                progress=progress,
+            )
+        if as_json:
+            print_json([record.to_json() for record in found])
+        else:
+            print_found(found)
+        if not found:
+            raise typer.Exit(ExitCode.NOTHING_FOUND)
+
+
+@spark_app.command("verify")
+def verify_command(
+    topics: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC…]", help="Names of topics; none: all")] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    store: Store = "",
+    replicas: Annotated[bool, typer.Option(help="Compare the replicas of each block on HDFS")] = True,
+    state: State = None,
+    is_dry_run: DryRun = False,
+    as_json: AsJson = False,
+    master: Master = "",
+    conf: Conf = None,
+) -> None:
+    """Read every segment: checksums, records, offsets, indexes, replicas. Needs no servers with --store. Exit code 3: damage."""
+    with _job():
+        from bmq.spark.jobs.stored_segments import all_segments
+        from bmq.spark.jobs.verify import verify
+
+        address = _store(store, bootstrap)
+        if is_dry_run:
+            tasks = all_segments(address, topics or ())
+            if as_json:
+                print_json(
+                    [
+                        {"topic": t.topic, "partition": t.partition, "path": t.path, "bytes": t.valid_bytes}
+                        for t in tasks
+                    ]
+                )
+            else:
+                sys.stdout.write(
+                    f"{len(tasks)} segments of {sum(task.valid_bytes for task in tasks)} bytes in {address.url}\n"
+                )
+            return
+        with JobProgress("verify") as progress:
+            session = _session("bmq verify", master, conf)
+            report = verify(session, address, topics or (), has_replicas=replicas, state=state, progress=progress)
+        if as_json:
+            print_json(report.to_json())
+        else:
+            print_verified(report)
+        if not report.is_clean:
+            raise typer.Exit(ExitCode.DAMAGE_FOUND)
+
+
+Target = Annotated[
+    str, typer.Option("--target", metavar="HOST:PORT[,…]", help="Servers of the other cluster [the same one]")
+]
+TargetOptions = Annotated[
+    list[str] | None, typer.Option("--target-kafka", metavar="NAME=VALUE", help="As --kafka, for the target")
+]
+ProducerOptions = Annotated[
+    list[str] | None,
+    typer.Option("--producer", metavar="NAME=VALUE", help="A setting of the producers [compression.type=lz4]"),
+]
+SkipDeleted = Annotated[
+    bool, typer.Option("--skip-deleted", help="Go on when records were deleted before they were copied")
+]
+GiveUp = Annotated[
+    float, typer.Option("--give-up-after", min=0, metavar="SECONDS", help="How long to wait for a cluster that is away")
+]
+
+
+@spark_app.command("backfill")
+def backfill_command(
+    topic: TopicName,
+    target_topic: Annotated[str, typer.Argument(metavar="TARGET", help="Topic that gets the records; made if missing")],
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    target: Target = "",
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Of this backfill [TOPIC-to-TARGET]")] = "",
+    partitioner: Annotated[
+        str, typer.Option("--partitioner", metavar="source|key", help="The same partition, or by the key's hash")
+    ] = "source",
+    source: SourceName = "bmq",
+    from_time: From = "",
+    to_time: To = "",
+    from_offset: FromOffset = None,
+    to_offset: ToOffset = None,
+    skips_deleted: SkipDeleted = False,
+    give_up_after_s: GiveUp = 600,
+    step: StepOffsets = OFFSETS_PER_STEP,
+    is_dry_run: DryRun = False,
+    as_json: AsJson = False,
+    kafka: KafkaOptions = None,
+    target_kafka: TargetOptions = None,
+    producer: ProducerOptions = None,
+    source_options: SourceOptions = None,
+    master: Master = "",
+    conf: Conf = None,
+) -> None:
+    """Copy a range of a topic into another one, each record once, whatever is killed. Run again, it goes on."""
+    with _job():
+        from bmq.spark.jobs.backfill import backfill, plan_backfill
+        from bmq.spark.jobs.copy_settings import Partitioner
+
+        if partitioner not in list(Partitioner):
+            raise typer.BadParameter(f"{partitioner!r}: it is source or key", param_hint="--partitioner")
+        given = _range_as_given(from_time, to_time, from_offset, to_offset)
+        here = _cluster(bootstrap, kafka)
+        there = _cluster(target, target_kafka) if target else here
+        plan = plan_backfill(
+            here,
+            there,
+            topic,
+            target_topic,
+            _ranges(here, [topic], given),
+            name=name,
+            range_as_given=given,
+            partitioner=Partitioner(partitioner),
+            skips_deleted=skips_deleted,
+            producer=_settings(producer, "--producer"),
+        )
+        if is_dry_run:
+            if as_json:
+                print_json(plan.to_json())
+            else:
+                print_ranges(list(plan.ranges))
+            return
+        copied = 0
+        if plan.ranges or plan.is_new:
+            with JobProgress("backfill") as progress:
+                copied = backfill(
+                    _session("bmq backfill", master, conf),
+                    _source(source, bootstrap, source_options),
+                    here,
+                    there,
+                    plan,
+                    skips_deleted=skips_deleted,
+                    offsets_per_step=step,
+                    give_up_after_s=give_up_after_s,
+                    progress=progress,
+                )
+        done = {"name": plan.settings.copy, "offsets": copied, "offsets_before": plan.done_count}
+        if as_json:
+            print_json(done)
+        else:
+            sys.stdout.write(f"{copied} offsets copied, {plan.done_count} had been before\n")
+
+
+@spark_app.command("mirror")
+def mirror_command(
+    topics: Annotated[
+        list[str] | None, typer.Argument(metavar="[TOPIC…]", help="Names of topics; or --pattern")
+    ] = None,
+    target: Annotated[str, typer.Option("--target", metavar="HOST:PORT[,…]", help="Servers of the other cluster")] = "",
+    pattern: Annotated[str, typer.Option("--pattern", metavar="REGEX", help="Topics whose whole name matches")] = "",
+    name: Annotated[
+        str, typer.Option("--name", metavar="NAME", help="Of this mirror; one of a name at a time")
+    ] = "mirror",
+    prefix: Annotated[str, typer.Option("--prefix", metavar="TEXT", help="Of the topics' names on the target")] = "",
+    groups: Annotated[str, typer.Option("--groups", metavar="REGEX", help="Consumer groups; '' for none")] = ".*",
+    is_once: Annotated[bool, typer.Option("--once", help="End when there is nothing more to copy")] = False,
+    every_s: Annotated[
+        float, typer.Option("--every", min=0.05, metavar="SECONDS", help="How often to look for more")
+    ] = 1.0,
+    groups_every_s: Annotated[
+        float, typer.Option("--groups-every", min=0.05, metavar="SECONDS", help="How often groups are translated")
+    ] = 30.0,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    source: SourceName = "bmq",
+    skips_deleted: SkipDeleted = False,
+    give_up_after_s: GiveUp = 0,
+    step: StepOffsets = OFFSETS_PER_STEP,
+    is_dry_run: DryRun = False,
+    as_json: AsJson = False,
+    kafka: KafkaOptions = None,
+    target_kafka: TargetOptions = None,
+    producer: ProducerOptions = None,
+    source_options: SourceOptions = None,
+    master: Master = "",
+    conf: Conf = None,
+) -> None:
+    """Copy topics and groups into another cluster, continuously; a cluster that is away is waited for [--give-up-after 0: always]."""
+    with _job():
+        from contextlib import closing
+
+        from bmq.spark.jobs.mirror import Mirror, MirrorRequest, mirror, plan_mirror
+
+        if bool(topics) == bool(pattern):
+            raise typer.BadParameter("name topics, or give a --pattern", param_hint="TOPIC…")
+        if not target:
+            raise typer.BadParameter("name the other cluster", param_hint="--target")
+        request = MirrorRequest(
+            name=name,
+            topics=tuple(topics or ()),
+            pattern=pattern,
+            prefix=prefix,
+            groups=groups,
+            skips_deleted=skips_deleted,
+            producer=_settings(producer, "--producer"),
+        )
+        here, there = _cluster(bootstrap, kafka), _cluster(target, target_kafka)
+        if is_dry_run:
+            print_json(plan_mirror(here, there, request))
+            return
+        session = _session("bmq mirror", master, conf)
+        reader = _source(source, bootstrap, source_options)
+        with (
+            closing(Mirror(session, reader, here, there, request, offsets_per_step=step)) as work,
+            JobProgress("mirror") as progress,
+        ):
+            copied = mirror(
+                work,
+                is_once=is_once,
+                every_s=every_s,
+                groups_every_s=groups_every_s,
+                give_up_after_s=give_up_after_s or float("inf"),
+                progress=progress,
+            )
+        if as_json:
+            print_json({"name": request.copy, "offsets": copied})
+        else:
+            sys.stdout.write(f"{copied} offsets copied\n")
+
+
+# -- What they have in common ------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _job() -> Iterator[None]:
+    """A failure is one sentence and the exit code that goes with it."""
+    configure_logs("warning", "auto")
+    try:
+        yield
+    except JobFailed as failed:
+        sys.stderr.write(f"bmq: {failed}\n")
+        raise typer.Exit(failed.exit_code) from failed
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == "bmq":
+            raise
+        sys.stderr.write(f"bmq: jobs need {error.name}: pip install 'bmq[spark]'\n")
+        raise typer.Exit(ExitCode.FAILED) from error
+    except KeyboardInterrupt:
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
+
+
+def _session(name: str, master: str, conf: Sequence[str] | None) -> SparkSession:
+    from bmq.spark.jobs.session import open_session
+
+    return open_session(name, master=master, conf=_settings(conf, "--conf"))
+
+
+def _source(kind: str, bootstrap: str, options: Sequence[str] | None) -> Source:
+    from bmq.spark.jobs.source import Source, SourceKind
+
+    if kind not in list(SourceKind):
+        raise typer.BadParameter(f"{kind!r}: it is bmq or kafka", param_hint="--source")
+    return Source(bootstrap, SourceKind(kind), _settings(options, "--source-option"))
+
+
+def _cluster(bootstrap: str, kafka: Sequence[str] | None) -> Cluster:
+    from bmq.spark.jobs.cluster import Cluster
+
+    return Cluster({**_settings(kafka, "--kafka"), "bootstrap.servers": bootstrap})
+
+
+def _store(url: str, bootstrap: str) -> StoreAddress:
+    from bmq.spark.jobs.stores import StoreAddress, store_of
+
+    return StoreAddress(url) if url else store_of(bootstrap)
+
+
+def _range_as_given(from_time: str, to_time: str, from_offset: int | None, to_offset: int | None) -> Mapping[str, Any]:
+    return {"from": from_time, "to": to_time, "from_offset": from_offset, "to_offset": to_offset}
+
+
+def _times(given: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    now_ms = time.time_ns() // 1_000_000
+    from_ms, to_ms = (milliseconds(given[name], now_ms=now_ms) if given[name] else None for name in ("from", "to"))
+    return from_ms, to_ms
+
+
+def _ranges(cluster: Cluster, topics: Sequence[str], given: Mapping[str, Any]) -> tuple[OffsetRange, ...]:
+    from_ms, to_ms = _times(given)
+    return cluster.ranges(
+        topics, from_ms=from_ms, to_ms=to_ms, from_offset=given["from_offset"], to_offset=given["to_offset"]
+    )
+
+
+def _settings(pairs: Sequence[str] | None, option: str) -> dict[str, str]:
+    found = {}
+    for pair in pairs or ():
+        name, equals, value = pair.partition("=")
+        if not name or not equals:
+            raise typer.BadParameter(f"{pair!r} is not NAME=VALUE", param_hint=option)
+        found[name] = value
+    return found
+
+
+def _show_ranges(ranges: Sequence[OffsetRange], as_json: bool, *, condition: str = "") -> None:
+    if as_json:
+        planned = [
+            {"topic": r.topic, "partition": r.partition, "start_offset": r.start_offset, "end_offset": r.end_offset}
+            for r in ranges
+        ]
+        print_json({"ranges": planned, **({"condition": condition} if condition else {})})
+        return
+    print_ranges(list(ranges))
+    if condition:
+        sys.stdout.write(f"where {condition}\n")

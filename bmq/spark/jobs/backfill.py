@@ -1,0 +1,161 @@
+"""`bmq spark backfill`: a range of a topic into another topic, of the same cluster or another, each record once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from bmq.spark.jobs.cluster import Cluster, Topic
+from bmq.spark.jobs.copy_settings import CopySettings, Partitioner, TopicCopy
+from bmq.spark.jobs.copying import copy_ranges, names_of, require_same_topic, without_deleted
+from bmq.spark.jobs.outcome import JobFailed
+from bmq.spark.jobs.positions import Position, claim_positions, first_position, read_positions
+from bmq.spark.jobs.ranges import OFFSETS_PER_STEP, OffsetRange, offset_count
+from bmq.spark.jobs.source import Source
+from bmq.spark.jobs.steps import GIVE_UP_AFTER_S, Persistence, Progress, Unseen
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillPlan:
+    """`ranges`: what is left to copy; `done_count`: offsets that were copied by an earlier run under the same name.
+
+    `is_new`: nothing is written down yet. `makes_topic`: the target's topic has to be made, with so many partitions.
+    """
+
+    settings: CopySettings
+    ranges: tuple[OffsetRange, ...]
+    starts: Mapping[int, Position]
+    done_count: int
+    is_new: bool
+    makes_topic: int | None
+
+    @property
+    def copy(self) -> TopicCopy:
+        return self.settings.topics[0]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.settings.copy,
+            "from": self.copy.source_topic,
+            "to": self.copy.target_topic,
+            "partitioner": self.settings.partitioner.value,
+            "makes_topic_with_partitions": self.makes_topic,
+            "offsets_done": self.done_count,
+            "offsets_left": offset_count(self.ranges),
+            "ranges": [
+                {"partition": each.partition, "start_offset": each.start_offset, "end_offset": each.end_offset}
+                for each in self.ranges
+            ],
+        }
+
+
+def plan_backfill(
+    source_cluster: Cluster,
+    target: Cluster,
+    topic: str,
+    target_topic: str,
+    ranges: Sequence[OffsetRange],
+    *,
+    name: str = "",
+    range_as_given: Mapping[str, Any] | None = None,
+    partitioner: Partitioner = Partitioner.SOURCE,
+    skips_deleted: bool = False,
+    producer: Mapping[str, Any] | None = None,
+) -> BackfillPlan:
+    """What `backfill` would do; nothing is changed. `ranges`: of `topic` (Cluster.ranges), unless an earlier run has planned.
+
+    `name`: a backfill that was begun under it is gone on with. Raises JobFailed, BrokenOff.
+    """
+    if target_topic == topic and target.address == source_cluster.address:
+        raise JobFailed(f"topic {topic!r} cannot be copied into itself")
+    of = source_cluster.topics([topic])[topic]
+    there = target.find_topics([target_topic]).get(target_topic)
+    count = there.partition_count if there is not None else of.partition_count
+    if partitioner is Partitioner.SOURCE and count < of.partition_count:
+        raise JobFailed(
+            f"topic {target_topic!r} has {count} partitions and {topic!r} has {of.partition_count}: "
+            "add partitions, or copy with --partitioner key"
+        )
+    asked = json.dumps(
+        {"range": range_as_given or {}, "partitioner": partitioner.value}, sort_keys=True, separators=(",", ":")
+    )
+    copy_name = f"bmq-backfill-{name or f'{topic}-to-{target_topic}'}"
+    first = None if there is None else first_position(target.config, copy_name, topic, target_topic)
+    place_count = count if first is None else first.place_count
+    settings = CopySettings(
+        config=target.config,
+        copy=copy_name,
+        topics=(TopicCopy(topic, of.topic_id, target_topic, place_count),),
+        partitioner=partitioner,
+        producer=dict(producer or {}),
+    )
+    wanted = {
+        each.partition: Position(each.start_offset, each.start_offset, each.end_offset, of.topic_id, place_count, asked)
+        for each in ranges
+        if each.topic == topic
+    }
+    known = _known(settings, of) if first is not None else {}
+    if known and any(position.asked != asked for position in known.values()):
+        raise JobFailed(
+            f"the backfill {settings.copy!r} was begun with another range or partitioner; give this one another --name"
+        )
+    # Partitions that were added since are not a part of what was planned.
+    starts = known or wanted
+    left = [OffsetRange(topic, number, at.offset, at.end_offset) for number, at in sorted(starts.items())]
+    left = without_deleted(source_cluster, [each for each in left if each.offset_count], skips_deleted=skips_deleted)
+    done_count = sum(at.offset - at.start_offset for at in known.values())
+    makes_topic = count if there is None else None
+    return BackfillPlan(settings, tuple(left), starts, done_count, not known, makes_topic)
+
+
+def _known(settings: CopySettings, topic: Topic) -> dict[int, Position]:
+    """Positions of an earlier run."""
+    found = read_positions(settings.config, names_of(settings, settings.topics[0]), range(topic.partition_count))
+    known = {partition: position for partition, position in found.items() if position is not None}
+    require_same_topic(topic, known)
+    return known
+
+
+def backfill(
+    spark: SparkSession,
+    source: Source,
+    source_cluster: Cluster,
+    target: Cluster,
+    plan: BackfillPlan,
+    *,
+    skips_deleted: bool = False,
+    offsets_per_step: int = OFFSETS_PER_STEP,
+    give_up_after_s: float = GIVE_UP_AFTER_S,
+    progress: Progress | None = None,
+) -> int:
+    """Carries the plan out; how many offsets were left to copy and are copied now.
+
+    Killed at any time and called again with a new plan of the same name, it goes on where it was: each record of the ranges
+    is in the target once. Raises JobFailed, BrokenOff.
+    """
+    if plan.makes_topic is not None:
+        target.make_topic_like(plan.copy.target_topic, source_cluster, plan.copy.source_topic, plan.makes_topic)
+    claimed = claim_positions(target.config, names_of(plan.settings, plan.copy), plan.starts)
+    # Somebody else may have planned in the meantime: what is claimed counts.
+    ranges = [
+        replace(each, start_offset=max(each.start_offset, at.offset), end_offset=min(each.end_offset, at.end_offset))
+        for each in plan.ranges
+        if (at := claimed.get(each.partition)) is not None
+    ]
+    copy_ranges(
+        spark,
+        source,
+        source_cluster,
+        plan.settings,
+        [each for each in ranges if each.offset_count],
+        progress or Unseen(),
+        Persistence(give_up_after_s),
+        skips_deleted=skips_deleted,
+        offsets_per_step=offsets_per_step,
+    )
+    return offset_count(plan.ranges)

@@ -1,0 +1,203 @@
+"""A Kafka cluster as the driver of a job asks it: topics, partitions, offsets. Every failure is one sentence."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
+
+from bmq.spark.jobs.outcome import BrokenOff, JobFailed
+from bmq.spark.jobs.ranges import OffsetRange, between
+
+ANSWER_WAIT_S: Final = 20.0
+_LOOK_AGAIN_S: Final = 0.1
+_NO_OFFSET: Final = -1
+
+Partition = tuple[str, int]
+"""Topic and number."""
+
+_FINAL: Final = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError.INVALID_CONFIG,
+        KafkaError.INVALID_PARTITIONS,
+        KafkaError.INVALID_REPLICATION_FACTOR,
+        KafkaError.POLICY_VIOLATION,
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError._INVALID_ARG,
+    }
+)
+"""What waiting does not cure. A topic that is not known may be known soon, so topics are looked for beforehand."""
+
+_KEPT_CONFIGS: Final = ("cleanup.policy", "retention.ms", "retention.bytes", "max.message.bytes", "compression.type")
+"""Of a topic that is made as a copy: what it says about its records. The rest is for its own cluster to say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """`topic_id` tells it from one made later under the same name."""
+
+    name: str
+    topic_id: str
+    partition_count: int
+
+
+def kafka_failure(what: str, error: KafkaError) -> JobFailed:
+    """A client's error as one of ours: BrokenOff when waiting may cure it."""
+    kind = JobFailed if error.code() in _FINAL else BrokenOff
+    return kind(f"{what}: {error.str() or error.name()}")
+
+
+@contextmanager
+def kafka_errors(what: str) -> Iterator[None]:
+    """Names what was asked for when the client raises."""
+    try:
+        yield
+    except KafkaException as failed:
+        raise kafka_failure(what, failed.args[0]) from failed
+    except TimeoutError as failed:
+        raise BrokenOff(f"{what}: no answer within {ANSWER_WAIT_S:g} s") from failed
+    except SystemError as failed:
+        # What confluent-kafka's flush raises in a producer that was fenced meanwhile.
+        raise BrokenOff(f"{what}: the client has failed, or was fenced by another") from failed
+
+
+class Cluster:
+    """`config`: librdkafka's, with bootstrap.servers."""
+
+    def __init__(self, config: Mapping[str, str]) -> None:
+        # What fails is told in our own sentences.
+        self.config = {"log_level": "2", **config}
+        self.address = config["bootstrap.servers"]
+        with kafka_errors(f"the client of {self.address} cannot be set up"):
+            self._admin = AdminClient(self.config)
+
+    def topic_names(self, *, pattern: str) -> list[str]:
+        """All topics whose whole name `pattern` (Python's regular expressions) matches, internal ones left out."""
+        try:
+            wanted = re.compile(pattern)
+        except re.error as error:
+            raise JobFailed(f"the pattern {pattern!r} is no regular expression: {error}") from error
+        with kafka_errors(f"the topics of {self.address} cannot be listed"):
+            found = self._admin.list_topics(timeout=ANSWER_WAIT_S).topics
+        return sorted(name for name in found if not name.startswith("__") and wanted.fullmatch(name))
+
+    def find_topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Those of `names` that exist."""
+        found: dict[str, Topic] = {}
+        wanted = sorted(set(names))
+        if not wanted:
+            return found
+        with kafka_errors(f"the topics of {self.address} cannot be described"):
+            answers = self._admin.describe_topics(TopicCollection(wanted), request_timeout=ANSWER_WAIT_S)
+        for name, future in answers.items():
+            try:
+                with kafka_errors(f"topic {name!r} of {self.address} cannot be described"):
+                    topic = future.result(ANSWER_WAIT_S)
+            except JobFailed as failed:
+                if _code_of(failed) == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    continue
+                raise
+            found[name] = Topic(name, str(topic.topic_id), len(topic.partitions))
+        return found
+
+    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Raises JobFailed for one that is not there."""
+        wanted = list(names)
+        found = self.find_topics(wanted)
+        if missing := [name for name in wanted if name not in found]:
+            raise JobFailed(f"{self.address} has no topic {', '.join(map(repr, missing))}")
+        return found
+
+    def make_topic_like(self, name: str, source: Cluster, like: str, partition_count: int) -> None:
+        """With the configs of a topic of `source` that concern its records. Fine when it is there already."""
+        with kafka_errors(f"the configs of topic {like!r} of {source.address} cannot be read"):
+            resource = ConfigResource(ResourceType.TOPIC, like)
+            entries = source._admin.describe_configs([resource])[resource].result(ANSWER_WAIT_S)
+        configs = {key: entries[key].value for key in _KEPT_CONFIGS if key in entries and not entries[key].is_default}
+        self.make_topic(name, partition_count, configs)
+
+    def make_topic(self, name: str, partition_count: int, configs: Mapping[str, str]) -> None:
+        """With the cluster's own replication factor. Fine when it is there already."""
+        topic = NewTopic(name, num_partitions=partition_count, replication_factor=-1, config=dict(configs))
+        try:
+            with kafka_errors(f"topic {name!r} cannot be made on {self.address}"):
+                self._admin.create_topics([topic])[name].result(ANSWER_WAIT_S)
+        except JobFailed as failed:
+            if _code_of(failed) != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+        deadline_s = time.monotonic() + ANSWER_WAIT_S
+        while name not in self.find_topics([name]):
+            if time.monotonic() > deadline_s:
+                raise BrokenOff(f"topic {name!r} was made on {self.address} and is not there after {ANSWER_WAIT_S:g} s")
+            time.sleep(_LOOK_AGAIN_S)
+
+    def add_partitions(self, name: str, partition_count: int) -> None:
+        """So that there are `partition_count` in all."""
+        with kafka_errors(f"partitions cannot be added to topic {name!r} of {self.address}"):
+            self._admin.create_partitions([NewPartitions(name, partition_count)])[name].result(ANSWER_WAIT_S)
+
+    # --- offsets
+
+    def earliest(self, topics: Iterable[Topic]) -> dict[Partition, int]:
+        return self._offsets(_partitions(topics), OffsetSpec.earliest())
+
+    def committed_ends(self, topics: Iterable[Topic]) -> dict[Partition, int]:
+        """The last stable offset of each partition: what a reader of committed records can have now."""
+        return self._offsets(_partitions(topics), OffsetSpec.latest())
+
+    def first_at(
+        self, topics: Iterable[Topic], timestamp_ms: int, otherwise: Mapping[Partition, int]
+    ) -> dict[Partition, int]:
+        """The offset of each partition's first record at or past the time; `otherwise`'s where there is none."""
+        found = self._offsets(_partitions(topics), OffsetSpec.for_timestamp(timestamp_ms))
+        return {key: otherwise[key] if offset == _NO_OFFSET else offset for key, offset in found.items()}
+
+    def ranges(
+        self,
+        names: Iterable[str],
+        *,
+        from_ms: int | None = None,
+        to_ms: int | None = None,
+        from_offset: int | None = None,
+        to_offset: int | None = None,
+    ) -> tuple[OffsetRange, ...]:
+        """What the topics hold now of committed records between the times and offsets. Raises JobFailed, BrokenOff."""
+        topics = list(self.topics(names).values())
+        starts, ends = self.earliest(topics), self.committed_ends(topics)
+        firsts = starts if from_ms is None else self.first_at(topics, from_ms, ends)
+        lasts = ends if to_ms is None else self.first_at(topics, to_ms, ends)
+        # A transaction that is open ends what can be read, though records behind it have times of their own.
+        lasts = {key: min(offset, ends[key]) for key, offset in lasts.items()}
+        firsts = {key: min(offset, ends[key]) for key, offset in firsts.items()}
+        return between(firsts, lasts, from_offset=from_offset, to_offset=to_offset)
+
+    def _offsets(self, partitions: Iterable[Partition], spec: OffsetSpec) -> dict[Partition, int]:
+        asked = {TopicPartition(topic, partition): spec for topic, partition in partitions}
+        if not asked:
+            return {}
+        with kafka_errors(f"offsets of {self.address} cannot be listed"):
+            answers = self._admin.list_offsets(
+                asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=ANSWER_WAIT_S
+            )
+            return {(at.topic, at.partition): future.result(ANSWER_WAIT_S).offset for at, future in answers.items()}
+
+
+def _partitions(topics: Iterable[Topic]) -> list[Partition]:
+    return [(topic.name, partition) for topic in topics for partition in range(topic.partition_count)]
+
+
+def _code_of(failed: JobFailed) -> Any:
+    cause = failed.__cause__
+    return cause.args[0].code() if isinstance(cause, KafkaException) else None

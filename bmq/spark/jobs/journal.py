@@ -1,0 +1,93 @@
+"""What a job has done, in a directory that outlives it: its plan, and the result of each step that ended.
+
+    plan.json           what was asked for, and the plan that was made of it the first time
+    step-000003.json    the result of step 3
+
+A file is written under another name, synced and then renamed, so after kill -9 it is whole or not there. A resumed job takes
+the plan from here, so that it ends where it would have ended undisturbed, however much was written to the topics since.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from bmq.spark.jobs.outcome import JobFailed
+
+_PLAN: Final = "plan.json"
+
+
+class Journal:
+    """One job's. `directory` None: nothing is kept, and the job begins anew the next time."""
+
+    def __init__(self, directory: Path | None) -> None:
+        self._directory = directory
+        self._results: dict[int, Any] = {}
+
+    def begin(self, asked: Mapping[str, Any], make_plan: Callable[[], Any]) -> Any:
+        """The plan: of the first time, or made now. Raises JobFailed when the directory has another job, or is damaged."""
+        if self._directory is None:
+            return make_plan()
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise JobFailed(f"--state {self._directory} cannot be used: {error.strerror}") from error
+        wanted = json.loads(json.dumps(asked))
+        if (kept := self._read(_PLAN)) is not None:
+            if kept["asked"] != wanted:
+                differing = sorted(
+                    name for name in {*kept["asked"], *wanted} if kept["asked"].get(name) != wanted.get(name)
+                )
+                raise JobFailed(
+                    f"--state {self._directory} belongs to a job with another {', '.join(differing)}; "
+                    "name another directory, or remove this one"
+                )
+            return kept["plan"]
+        plan = json.loads(json.dumps(make_plan()))
+        self._write(_PLAN, {"asked": wanted, "plan": plan})
+        return plan
+
+    def result(self, step: int) -> Any:
+        """What `record` was given for the step; None: it has not ended."""
+        if step not in self._results and self._directory is not None:
+            kept = self._read(_step_name(step))
+            if kept is not None:
+                self._results[step] = kept["result"]
+        return self._results.get(step)
+
+    def record(self, step: int, result: Any) -> None:
+        """The step has ended. `result` is something JSON can say."""
+        self._results[step] = result
+        if self._directory is not None:
+            self._write(_step_name(step), {"result": result})
+
+    def _read(self, name: str) -> Any:
+        assert self._directory is not None
+        path = self._directory / name
+        try:
+            return json.loads(path.read_text())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise JobFailed(f"{path} cannot be read ({error}); remove it, and what it says is done again") from error
+
+    def _write(self, name: str, document: Any) -> None:
+        assert self._directory is not None
+        draft = self._directory / f"{name}.draft"
+        with draft.open("w") as file:
+            json.dump(document, file)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(self._directory / name)
+        directory = os.open(self._directory, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+def _step_name(step: int) -> str:
+    return f"step-{step:06d}.json"

@@ -1,0 +1,165 @@
+"""Consumer groups of the source with their offsets translated, committed on the target, where nobody uses them yet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+
+from bmq.spark.jobs.cluster import ANSWER_WAIT_S, Partition, kafka_errors, kafka_failure
+from bmq.spark.jobs.outcome import BrokenOff, JobFailed
+from bmq.spark.jobs.translation import MapEntry, OffsetMap
+
+OWN_PREFIX: Final = "bmq-"
+_IDLE: Final = frozenset({ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD, ConsumerGroupState.UNKNOWN})
+
+
+class OffsetMaps:
+    """The offset maps of all partitions, as the mirror's map topic has them. To be closed."""
+
+    def __init__(self, config: Mapping[str, str], map_topic: str) -> None:
+        self._topic = map_topic
+        self._maps: dict[Partition, OffsetMap] = {}
+        self._next_offset = OFFSET_BEGINNING
+        with kafka_errors(f"the consumer of {map_topic} cannot be set up"):
+            self._consumer = Consumer(
+                {
+                    **config,
+                    "group.id": f"{map_topic}-reader",
+                    "enable.auto.commit": False,
+                    "isolation.level": "read_committed",
+                    "enable.partition.eof": True,
+                }
+            )
+
+    def of(self, partition: Partition) -> OffsetMap:
+        return self._maps.get(partition) or OffsetMap()
+
+    def catch_up(self) -> None:
+        """Read what was committed since the last time. Raises JobFailed, BrokenOff."""
+        what = f"{self._topic} cannot be read"
+        with kafka_errors(what):
+            # Who assigns anew hears of the end again, also when nothing came.
+            self._consumer.assign([TopicPartition(self._topic, 0, self._next_offset)])
+        while True:
+            with kafka_errors(what):
+                message = self._consumer.poll(ANSWER_WAIT_S)
+            if message is None:
+                raise BrokenOff(f"{what}: no answer within {ANSWER_WAIT_S:g} s")
+            error = message.error()
+            if error is not None:
+                if error.code() == KafkaError._PARTITION_EOF:
+                    return
+                raise kafka_failure(what, error)
+            try:
+                entry = MapEntry.decode(message.key() or b"", message.value() or b"")
+            except ValueError as wrong:
+                raise JobFailed(
+                    f"{self._topic} has a record at offset {message.offset()} that no mirror wrote"
+                ) from wrong
+            self._maps.setdefault((entry.topic, entry.partition), OffsetMap()).add(entry.runs)
+            self._next_offset = (message.offset() or 0) + 1
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSync:
+    """What was done for one group. `in_use`: it has members on the target, so it was left alone."""
+
+    group: str
+    committed: int
+    in_use: bool
+
+
+def translated(
+    offsets: Mapping[Partition, int],
+    maps: Mapping[Partition, OffsetMap],
+    there: Mapping[Partition, int],
+    starts: Mapping[Partition, int],
+) -> dict[Partition, int]:
+    """What to commit on the target for a group's `offsets` on the source. Pure.
+
+    `there`: what it has on the target; nothing is set back. `starts`: of the target's logs, for offsets that are older than the
+    map: the group reads some records again then, and misses none.
+    """
+    found: dict[Partition, int] = {}
+    for partition, offset in offsets.items():
+        if partition not in maps or not len(maps[partition]):
+            continue
+        target = maps[partition].translate(offset)
+        if target is None:
+            target = starts.get(partition)
+        if target is not None and target > there.get(partition, -1):
+            found[partition] = target
+    return found
+
+
+class GroupMirror:
+    """`targets`: source topic -> topic of the target. `pattern`: which groups, by their whole names."""
+
+    def __init__(self, source: Mapping[str, str], target: Mapping[str, str], pattern: str) -> None:
+        self._source, self._target = AdminClient(dict(source)), AdminClient(dict(target))
+        self._pattern = re.compile(pattern)
+
+    def sync(self, targets: Mapping[str, str], maps: OffsetMaps, starts: Mapping[Partition, int]) -> list[GroupSync]:
+        """One round. Raises JobFailed, BrokenOff."""
+        with kafka_errors("the groups of the source cannot be listed"):
+            listed = self._source.list_consumer_groups(request_timeout=ANSWER_WAIT_S).result(ANSWER_WAIT_S)
+        names = sorted(
+            each.group_id
+            for each in listed.valid
+            if self._pattern.fullmatch(each.group_id) and not each.group_id.startswith(OWN_PREFIX)
+        )
+        done = []
+        for group in names:
+            offsets = {at: offset for at, offset in _committed(self._source, group).items() if at[0] in targets}
+            if not offsets:
+                continue
+            of_source = {(targets[topic], partition): (topic, partition) for topic, partition in offsets}
+            there = {of_source[at]: offset for at, offset in _committed(self._target, group).items() if at in of_source}
+            wanted = translated(offsets, {at: maps.of(at) for at in offsets}, there, starts)
+            if not wanted:
+                continue
+            is_idle = self._is_idle(group)
+            if is_idle:
+                self._commit(group, {(targets[topic], number): offset for (topic, number), offset in wanted.items()})
+            done.append(GroupSync(group, len(wanted) if is_idle else 0, in_use=not is_idle))
+        return done
+
+    def _is_idle(self, group: str) -> bool:
+        try:
+            with kafka_errors(f"group {group} of the target cannot be described"):
+                answers: Mapping[str, Any] = self._target.describe_consumer_groups(
+                    [group], request_timeout=ANSWER_WAIT_S
+                )
+                return answers[group].result(ANSWER_WAIT_S).state in _IDLE
+        except BrokenOff as failed:
+            if "GROUP_ID_NOT_FOUND" in str(failed.__cause__):
+                return True
+            raise
+
+    def _commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
+        places = [TopicPartition(topic, number, offset) for (topic, number), offset in sorted(offsets.items())]
+        with kafka_errors(f"the offsets of group {group} cannot be committed on the target"):
+            answers = self._target.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)])
+            answers[group].result(ANSWER_WAIT_S)
+
+
+def _committed(admin: AdminClient, group: str) -> dict[Partition, int]:
+    with kafka_errors(f"the offsets of group {group} cannot be read"):
+        answers = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)], require_stable=True)
+        found: Iterable[TopicPartition] = answers[group].result(ANSWER_WAIT_S).topic_partitions
+    return {(at.topic, at.partition): at.offset for at in found if at.error is None and at.offset >= 0}

@@ -1,0 +1,38 @@
+"""How a job ends, as an exit code that a scheduler can act on."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import ClassVar
+
+from bmq.protocol.errors import BmqError
+
+
+class ExitCode(IntEnum):
+    """DONE, FAILED and BAD_USAGE as for every command; TRY_AGAIN is EX_TEMPFAIL of sysexits.h."""
+
+    DONE = 0
+    FAILED = 1
+    BAD_USAGE = 2
+    DAMAGE_FOUND = 3
+    NOTHING_FOUND = 4
+    TRY_AGAIN = 75
+    INTERRUPTED = 130
+
+
+class JobFailed(BmqError):
+    """The same command would fail again: something has to be changed first."""
+
+    exit_code: ClassVar[ExitCode] = ExitCode.FAILED
+
+
+class BrokenOff(JobFailed):
+    """What is done is kept; the same command goes on from there once the cause has passed."""
+
+    exit_code = ExitCode.TRY_AGAIN
+
+
+class SparkGone(JobFailed):
+    """The session is dead: this process cannot go on, and the next one can."""
+
+    exit_code = ExitCode.TRY_AGAIN

@@ -1,0 +1,201 @@
+"""How far a copy has come: offsets of the source, committed to groups of the target in the transactions that write the records.
+
+Brokers take offsets of topics that they have, so a position stands under the target's topic: that of source partition p under
+partition p modulo their count, in one group for each time round. The count is the one of the first time, which partition 0's
+metadata tells, as partitions may be added. Metadata also says what it is a position of, and where the copy ends, so that one
+who goes on needs to know nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaException, Producer, TopicPartition
+
+from bmq.spark.jobs.cluster import kafka_errors
+from bmq.spark.jobs.outcome import JobFailed
+
+TRANSACTION_TIMEOUT_MS: Final = 60_000
+ANSWER_WAIT_S: Final = 45.0
+POSITION_WAIT_S: Final = 90.0
+"""A transaction that a killed task left open hides its position until brokers abort it, at its timeout."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """`offset`: the next one to copy. [start_offset, end_offset): all there is to copy; the end is -1 where there is none.
+
+    `place_count`: CopyNames has it. `asked`: what the copy was asked for, in any form that can be compared.
+    """
+
+    offset: int
+    start_offset: int
+    end_offset: int
+    source_topic_id: str
+    place_count: int
+    asked: str = ""
+
+    @property
+    def metadata(self) -> str:
+        told = {
+            "start": self.start_offset,
+            "end": self.end_offset,
+            "id": self.source_topic_id,
+            "places": self.place_count,
+            "asked": self.asked,
+        }
+        return json.dumps(told, separators=(",", ":"))
+
+    @classmethod
+    def of(cls, offset: int, metadata: str | None) -> Position:
+        """Raises JobFailed: the group is in use for something else."""
+        try:
+            told: dict[str, Any] = json.loads(metadata or "")
+            start_offset, end_offset, places = int(told["start"]), int(told["end"]), int(told["places"])
+            return cls(offset, start_offset, end_offset, str(told["id"]), places, str(told["asked"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise JobFailed(
+                f"an offset in a group of this job was not committed by it: its metadata is {metadata!r}"
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class CopyNames:
+    """Names on the target cluster that belong to one copy of one topic: its groups, its transactional ids.
+
+    `place_count`: how many partitions the target's topic had when its positions were claimed.
+    """
+
+    copy: str
+    source_topic: str
+    target_topic: str
+    place_count: int
+
+    def place(self, source_partition: int) -> tuple[str, TopicPartition]:
+        """(group, topic and partition) under which a source partition's position is kept."""
+        round_number, partition = divmod(source_partition, self.place_count)
+        return f"{self.copy}.{self.source_topic}.{round_number}", TopicPartition(self.target_topic, partition)
+
+    def transactional_id(self, source_partition: int) -> str:
+        return f"{self.copy}.{self.source_topic}.{source_partition}"
+
+    @property
+    def planner_id(self) -> str:
+        """The transactional id under which first positions are written."""
+        return f"{self.copy}.{self.source_topic}.plan"
+
+
+def transactional_producer(config: Mapping[str, str], transactional_id: str, **more: Any) -> Producer:
+    """With every older producer of the id fenced, and its last transaction settled. Raises JobFailed, BrokenOff."""
+    with kafka_errors(f"the producer {transactional_id} cannot be set up"):
+        producer = Producer(
+            {
+                "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+                **config,
+                "transactional.id": transactional_id,
+                **more,
+            }
+        )
+        producer.init_transactions(ANSWER_WAIT_S)
+    return producer
+
+
+class GroupOffsets:
+    """One group's committed offsets, read and written without being its member. To be closed."""
+
+    def __init__(self, config: Mapping[str, str], group: str) -> None:
+        self._group = group
+        with kafka_errors(f"the consumer of group {group} cannot be set up"):
+            self._consumer = Consumer(
+                {**config, "group.id": group, "enable.auto.commit": False, "isolation.level": "read_committed"}
+            )
+
+    @property
+    def member(self) -> Any:
+        """What a producer needs to commit for the group."""
+        return self._consumer.consumer_group_metadata()
+
+    def read(self, places: Iterable[TopicPartition]) -> list[Position | None]:
+        """In the order of `places`. Offsets of a transaction that is not settled are waited for (KIP-447)."""
+        with kafka_errors(f"the offsets of group {self._group} cannot be read"):
+            found = self._consumer.committed(list(places), POSITION_WAIT_S)
+        for each in found:
+            if each.error is not None:
+                with kafka_errors(f"the offset of {each.topic}-{each.partition} in group {self._group} cannot be read"):
+                    raise KafkaException(each.error)
+        return [None if each.offset == OFFSET_INVALID else Position.of(each.offset, each.metadata) for each in found]
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def committed_at(place: TopicPartition, position: Position) -> TopicPartition:
+    """As it is committed."""
+    return TopicPartition(place.topic, place.partition, position.offset, metadata=position.metadata)
+
+
+def commit_in_transaction(producer: Producer, offsets: GroupOffsets, place: TopicPartition, position: Position) -> None:
+    """Adds the position to the transaction that is open, and ends it. Raises JobFailed, BrokenOff."""
+    with kafka_errors(f"a transaction into {place.topic} cannot be committed"):
+        producer.send_offsets_to_transaction([committed_at(place, position)], offsets.member, ANSWER_WAIT_S)
+        producer.commit_transaction(ANSWER_WAIT_S)
+
+
+def read_positions(
+    config: Mapping[str, str], names: CopyNames, partitions: Iterable[int]
+) -> dict[int, Position | None]:
+    """Of source partitions; None where nothing was planned or copied yet."""
+    found: dict[int, Position | None] = {}
+    for group, places in _by_group(names, partitions).items():
+        offsets = GroupOffsets(config, group)
+        try:
+            found |= zip(places, offsets.read(places.values()), strict=True)
+        finally:
+            offsets.close()
+    return found
+
+
+def first_position(config: Mapping[str, str], copy: str, source_topic: str, target_topic: str) -> Position | None:
+    """Of partition 0, whose place does not depend on any count; None: nothing was claimed yet."""
+    return read_positions(config, CopyNames(copy, source_topic, target_topic, 1), [0])[0]
+
+
+def claim_positions(config: Mapping[str, str], names: CopyNames, wanted: Mapping[int, Position]) -> dict[int, Position]:
+    """The positions of these source partitions: those that are known, and for the others the wanted ones, now written.
+
+    Of two that claim at the same time the later one fences the other, so nobody sets a position back. Raises JobFailed,
+    BrokenOff.
+    """
+    producer = transactional_producer(config, names.planner_id)
+    claimed: dict[int, Position] = {}
+    is_begun = False
+    for group, places in _by_group(names, wanted).items():
+        offsets = GroupOffsets(config, group)
+        try:
+            known = dict(zip(places, offsets.read(places.values()), strict=True))
+            fresh = {partition: wanted[partition] for partition, position in known.items() if position is None}
+            claimed |= {partition: position for partition, position in known.items() if position is not None} | fresh
+            if fresh:
+                with kafka_errors(f"the positions of {names.copy} cannot be written"):
+                    if not is_begun:
+                        producer.begin_transaction()
+                        is_begun = True
+                    commits = [committed_at(places[partition], position) for partition, position in fresh.items()]
+                    producer.send_offsets_to_transaction(commits, offsets.member, ANSWER_WAIT_S)
+        finally:
+            offsets.close()
+    if is_begun:
+        with kafka_errors(f"the positions of {names.copy} cannot be written"):
+            producer.commit_transaction(ANSWER_WAIT_S)
+    return claimed
+
+
+def _by_group(names: CopyNames, partitions: Iterable[int]) -> dict[str, dict[int, TopicPartition]]:
+    found: dict[str, dict[int, TopicPartition]] = {}
+    for partition in sorted(partitions):
+        group, place = names.place(partition)
+        found.setdefault(group, {})[partition] = place
+    return found

@@ -1,0 +1,43 @@
+"""The Spark session that a job runs in: the one of spark-submit or of a notebook, else a local one."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from bmq.spark.jobs.outcome import JobFailed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL: Final = "local[*]"
+_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+
+
+def open_session(name: str, *, master: str = "", conf: Mapping[str, str] | None = None) -> SparkSession:
+    """Under spark-submit its master and settings stand, and `conf` is added; elsewhere `master` is LOCAL if empty.
+
+    Raises JobFailed: no pyspark, no Java.
+    """
+    try:
+        from pyspark.errors import PySparkException
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise JobFailed("jobs need Spark: pip install 'bmq[spark]'") from error
+    builder = SparkSession.builder.appName(name)
+    if _SUBMITTED not in os.environ:
+        # Workers would be whatever `python3` is on the PATH.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        builder = builder.master(master or LOCAL).config("spark.ui.enabled", "false")
+        builder = builder.config("spark.ui.showConsoleProgress", "false")
+    for key, value in (conf or {}).items():
+        builder = builder.config(key, value)
+    try:
+        session: SparkSession = builder.getOrCreate()
+    except PySparkException as error:
+        raise JobFailed(f"Spark cannot be started (it needs Java 17 or later): {error}") from error
+    if _SUBMITTED not in os.environ:
+        session.sparkContext.setLogLevel("ERROR")
+    return session

@@ -1,0 +1,81 @@
+"""What jobs read topics with: our own data source, or the stock Kafka connector. The one place that knows which."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from bmq.spark.jobs.outcome import JobFailed
+from bmq.spark.jobs.ranges import OffsetRange, by_topic
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_NEVER_CUT: Final = "1024t"
+_CUTTING: Final = frozenset({"minpartitions", "maxrecordsperpartition", "maxbytesperpartition"})
+
+
+class SourceKind(StrEnum):
+    """`bmq` reads segments where they lie, `kafka` everything through the brokers."""
+
+    BMQ = "bmq"
+    KAFKA = "kafka"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """`options`: of the format, beside those that are set here. `bootstrap`: HOST:PORT[,HOST:PORT]."""
+
+    bootstrap: str
+    kind: SourceKind = SourceKind.BMQ
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def load(
+        self, spark: SparkSession, ranges: Iterable[OffsetRange], *, has_headers: bool, is_in_order: bool = False
+    ) -> DataFrame:
+        """Committed records of the ranges, in the connector's columns.
+
+        With `is_in_order` one task reads all of a range, in the order of its offsets; else a range may be shared among
+        tasks. A record that was deleted since fails the read. Raises JobFailed for an option that cuts ranges in order.
+        """
+        if is_in_order and (cutting := sorted(name for name in self.options if name.lower() in _CUTTING)):
+            raise JobFailed(
+                f"{', '.join(cutting)} cannot be set: one task has to copy all of a partition's range, in order"
+            )
+        if self.kind is SourceKind.BMQ:
+            from bmq.spark.source import register
+
+            register(spark)
+        own = {"maxBytesPerPartition": _NEVER_CUT} if self.kind is SourceKind.BMQ and is_in_order else {}
+        reader = spark.read.format(self.kind.value)
+        for name, value in {**read_options(ranges, has_headers=has_headers), **self.options, **own}.items():
+            reader = reader.option(name, value)
+        return reader.option("kafka.bootstrap.servers", self.bootstrap).load()
+
+
+def read_options(ranges: Iterable[OffsetRange], *, has_headers: bool) -> dict[str, str]:
+    """The connector's options that name exactly these ranges."""
+    topics = by_topic(ranges)
+
+    def offsets(is_end: bool) -> str:
+        return json.dumps(
+            {
+                topic: {
+                    str(partition): each.end_offset if is_end else each.start_offset
+                    for partition, each in partitions.items()
+                }
+                for topic, partitions in topics.items()
+            }
+        )
+
+    return {
+        "assign": json.dumps({topic: sorted(partitions) for topic, partitions in topics.items()}),
+        "startingOffsets": offsets(is_end=False),
+        "endingOffsets": offsets(is_end=True),
+        "includeHeaders": "true" if has_headers else "false",
+        "failOnDataLoss": "true",
+        "kafka.isolation.level": "read_committed",
+    }

@@ -1,0 +1,212 @@
+"""Segments in the store as the tasks of a job: which there are, and reading one piece by piece on an executor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import astuple, dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from bmq.log.names import partition_directory, renamed_path
+from bmq.log.partition_log import TopicPartition
+from bmq.log.partition_view import PartitionView, view_partition
+from bmq.log.store import Buffer, FileMissing, SegmentStore
+from bmq.metadata.stored_image import stored_image
+from bmq.protocol.compression import DECOMPRESSED_BYTES_MAX, Compression
+from bmq.protocol.record_batch import LENGTH_OVERHEAD_BYTES
+from bmq.records import kernels
+from bmq.records.batch_headers import CODEC_MASK, scan
+from bmq.records.origin import Origin
+from bmq.spark.jobs.outcome import JobFailed
+from bmq.spark.jobs.ranges import OffsetRange
+from bmq.spark.jobs.steps import spark_errors
+from bmq.spark.jobs.stores import StoreAddress
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PIECE_BYTES: Final = 8 << 20
+_EVERYTHING: Final = 1 << 62
+_NO_OFFSET: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentTask:
+    """One segment file. `base_offset` and `end_offset` are -1 while nobody knows them; [from_offset, to_offset) is asked for.
+
+    `index_path` is empty for a segment that has no index yet: it is open.
+    """
+
+    topic: str
+    partition: int
+    path: str
+    index_path: str
+    leader_epoch: int
+    roll: int
+    file_id: int
+    base_offset: int
+    end_offset: int
+    valid_bytes: int
+    file_bytes: int
+    is_open: bool
+    is_compacted: bool
+    from_offset: int = 0
+    to_offset: int = _EVERYTHING
+
+    def to_json(self) -> list[Any]:
+        return list(astuple(self))
+
+    @classmethod
+    def from_json(cls, values: Sequence[Any]) -> SegmentTask:
+        return cls(*values)
+
+    @property
+    def origin(self) -> Origin:
+        return Origin(self.topic, self.partition, self.path)
+
+
+def plan_segments(store: StoreAddress, ranges: Iterable[OffsetRange]) -> list[SegmentTask]:
+    """The segments that may hold offsets of the ranges. Raises JobFailed, BrokenOff."""
+    by_partition = {(each.topic, each.partition): each for each in ranges}
+    names = sorted({topic for topic, _ in by_partition})
+
+    async def plan(opened: SegmentStore) -> list[SegmentTask]:
+        return [
+            replace(task, from_offset=wanted.start_offset, to_offset=wanted.end_offset)
+            for task in await _tasks(opened, store.url, names)
+            if (wanted := by_partition.get((task.topic, task.partition))) is not None
+            and task.base_offset < wanted.end_offset
+            and (task.end_offset == _NO_OFFSET or task.end_offset > wanted.start_offset)
+        ]
+
+    return store.run(plan)
+
+
+def all_segments(store: StoreAddress, topics: Sequence[str]) -> list[SegmentTask]:
+    """All segments of the topics; of every topic if none is named. Raises JobFailed, BrokenOff."""
+    return store.run(lambda opened: _tasks(opened, store.url, topics))
+
+
+async def _tasks(store: SegmentStore, url: str, names: Sequence[str]) -> list[SegmentTask]:
+    image = await stored_image(store)
+    if missing := [name for name in names if name not in image.topics]:
+        raise JobFailed(
+            f"the store {url} has no topic {', '.join(map(repr, missing))}; it has {len(image.topics)} topics"
+        )
+    tasks: list[SegmentTask] = []
+    for name in names or sorted(image.topics):
+        topic = image.topics[name]
+        is_compacted = "compact" in topic.configs.get("cleanup.policy", "")
+        for partition in topic.partitions:
+            directory = partition_directory(TopicPartition(topic.topic_id, partition.partition))
+            try:
+                view = await view_partition(store, directory)
+            except FileMissing:
+                continue  # never written
+            tasks += tasks_of(view, name, partition.partition, is_compacted=is_compacted)
+    return tasks
+
+
+def tasks_of(view: PartitionView, topic: str, partition: int, *, is_compacted: bool) -> list[SegmentTask]:
+    extents = view.manifest.extents if view.manifest is not None else ()
+    index_epochs = {(extent.leader_epoch, extent.roll): extent.index_epoch for extent in extents}
+    tasks = []
+    for segment in view.segments:
+        key = segment.leader_epoch, segment.roll
+        has_index = key in index_epochs or segment.end_offset is not None
+        index = view.paths.index(*key, index_epochs.get(key, segment.leader_epoch)) if has_index else ""
+        tasks.append(
+            SegmentTask(
+                topic=topic,
+                partition=partition,
+                path=segment.path,
+                index_path=index,
+                leader_epoch=segment.leader_epoch,
+                roll=segment.roll,
+                file_id=segment.file_id,
+                base_offset=_NO_OFFSET if segment.base_offset is None else segment.base_offset,
+                end_offset=_NO_OFFSET if segment.end_offset is None else segment.end_offset,
+                valid_bytes=segment.valid_bytes,
+                file_bytes=segment.file_bytes,
+                is_open=segment.is_open,
+                is_compacted=is_compacted,
+            )
+        )
+    return tasks
+
+
+async def read_anywhere(store: SegmentStore, task: SegmentTask, position: int, length_bytes: int) -> Buffer:
+    """Of the segment's file, sealed since or not. Raises FileMissing: it was deleted."""
+    try:
+        return await store.read(task.path, file_id=task.file_id, position=position, length_bytes=length_bytes)
+    except FileMissing:
+        moved = renamed_path(task.path)
+        return await store.read(moved, file_id=task.file_id, position=position, length_bytes=length_bytes)
+
+
+Taker = Callable[[int, kernels.Bytes], tuple[int, int]]
+"""Takes (position in the file, bytes from there on, beginning with a batch); gives how many it used, how many are missing."""
+
+
+async def feed(store: SegmentStore, task: SegmentTask, take: Taker) -> int:
+    """Hand all valid bytes of the file to `take`, in order; what it left over comes again with more behind it.
+
+    The position where it stopped: the end of the valid bytes, unless a batch is cut there. Raises FileMissing and whatever
+    the store or `take` raises.
+    """
+    at = position = missing_bytes = 0
+    rest: Buffer = b""
+    while at < task.valid_bytes:
+        length_bytes = min(max(PIECE_BYTES, missing_bytes), task.valid_bytes - at)
+        fresh = await read_anywhere(store, task, at, length_bytes)
+        at += length_bytes
+        data = b"".join((rest, fresh)) if len(rest) else fresh
+        used, missing_bytes = take(position, kernels.read_only(data))
+        position += used
+        rest = bytes(memoryview(data)[used:])
+    return position
+
+
+# --- codecs
+
+
+def codec_rows(spark: SparkSession, store: StoreAddress, tasks: Sequence[SegmentTask]) -> list[list[Any]]:
+    """[topic, partition, codec, batches, records, stored bytes] of each segment's batches in the offsets asked for."""
+    segments = spark.sparkContext.parallelize(list(tasks), len(tasks))
+    counted = spark_errors("segments cannot be read", lambda: segments.map(partial(count_codecs, store)).collect())
+    return [row for rows in counted for row in rows]
+
+
+def count_codecs(store: StoreAddress, task: SegmentTask) -> list[list[Any]]:
+    """Headers are all that is looked at; a segment that was deleted meanwhile has no rows."""
+    counts: dict[int, list[int]] = {}
+
+    def take(position: int, data: kernels.Bytes) -> tuple[int, int]:
+        origin = task.origin._replace(position_bytes=position)
+        found = scan(
+            data, origin, 0, rows_max=_EVERYTHING, bytes_max=_EVERYTHING, batch_bytes_max=DECOMPRESSED_BYTES_MAX
+        )
+        headers = found.headers
+        ends = headers["base_offset"] + headers["last_offset_delta"].astype(np.int64) + 1
+        taken = headers[(ends > task.from_offset) & (headers["base_offset"] < task.to_offset)]
+        codecs = taken["attributes"] & CODEC_MASK
+        for codec in np.unique(codecs).tolist():
+            of_codec = taken[codecs == codec]
+            sums = counts.setdefault(codec, [0, 0, 0])
+            sums[0] += len(of_codec)
+            sums[1] += int(of_codec["record_count"].sum(dtype=np.int64))
+            sums[2] += int((of_codec["length"].astype(np.int64) + LENGTH_OVERHEAD_BYTES).sum())
+        return found.end, found.missing_bytes
+
+    async def count(opened: SegmentStore) -> None:
+        try:
+            await feed(opened, task, take)
+        except FileMissing:
+            counts.clear()
+
+    store.run(count)
+    return [
+        [task.topic, task.partition, Compression(codec).name.lower(), *sums] for codec, sums in sorted(counts.items())
+    ]

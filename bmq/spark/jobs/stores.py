@@ -1,0 +1,75 @@
+"""Where a cluster keeps its log, small enough to be sent to executors, which open it each for itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from random import Random
+from typing import Final, TypeVar
+
+from bmq.log.store import SegmentStore, StorageUnavailable, StoreError
+from bmq.protocol.errors import BmqError
+from bmq.spark.jobs.outcome import BrokenOff, JobFailed
+from bmq.spark.source.cluster import ClusterAway, ClusterClient
+from bmq.spark.source.options import read_options
+from bmq.spark.source.storage import StoreUnreadable, open_store
+
+PATIENCE_S: Final = 20.0
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreAddress:
+    """`url`: hdfs://NAMENODE:PORT/DIR as servers have it, or file:/DIR, which every executor has to see."""
+
+    url: str
+    hdfs_user: str = ""
+
+    def run(self, work: Callable[[SegmentStore], Awaitable[T]]) -> T:
+        """What `work` makes of the opened store, in an event loop of its own. Raises JobFailed, BrokenOff."""
+
+        async def opened() -> T:
+            async with self._opened() as store:
+                return await work(store)
+
+        try:
+            return asyncio.run(opened())
+        except StorageUnavailable as error:
+            raise BrokenOff(f"the store {self.url}: {error}") from error
+        except (StoreError, StoreUnreadable) as error:
+            raise JobFailed(f"the store {self.url}: {error}") from error
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[SegmentStore]:
+        store = open_store(self.url, Random(), hdfs_user=self.hdfs_user)
+        try:
+            yield store
+        finally:
+            await store.close()
+
+
+def store_of(bootstrap: str, *, hdfs_user: str = "") -> StoreAddress:
+    """Where the servers say that they keep the log. Raises BrokenOff: nobody answers; JobFailed: it is no bmq cluster."""
+
+    async def ask() -> str:
+        options = read_options({"kafka.bootstrap.servers": bootstrap, "subscribe": "any"}, is_stream=False)
+        client = ClusterClient(
+            options.bootstrap, "bmq-jobs", Random(), timeout_s=options.request_timeout_s, patience_s=PATIENCE_S
+        )
+        try:
+            return await client.root()
+        finally:
+            await client.close()
+
+    try:
+        root = asyncio.run(ask())
+    except ClusterAway as error:
+        raise BrokenOff(str(error)) from error
+    except BmqError as error:
+        raise JobFailed(str(error)) from error
+    if not root:
+        raise JobFailed(f"the servers at {bootstrap} do not say where the log is; name it with --store")
+    return StoreAddress(root, hdfs_user)

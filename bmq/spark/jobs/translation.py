@@ -1,0 +1,97 @@
+"""Which offset of a mirror's target is which of its source. Pure.
+
+Offsets differ: the source has markers and holes that are not copied, the target has markers of the mirror's own transactions.
+So each transaction of the mirror writes one more record, into a topic of its own: the stretches of offsets it copied, and where
+they came to lie. It is there exactly if the records are, so a map of all of them is exact wherever it reaches.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+RUNS_MAX: Final = 1_000
+Run = tuple[int, int, int]
+"""(source offset, target offset, how many)."""
+
+
+@dataclass(frozen=True, slots=True)
+class MapEntry:
+    """What one transaction copied of a partition, in runs that ascend."""
+
+    topic: str
+    partition: int
+    runs: tuple[Run, ...]
+
+    @classmethod
+    def of(cls, topic: str, partition: int, runs: Iterable[Run]) -> MapEntry:
+        """With at most RUNS_MAX runs: of more, runs become one that says of its offsets at least where they are not behind."""
+        return cls(topic, partition, tuple(_fewer(list(runs))))
+
+    @property
+    def key(self) -> bytes:
+        return json.dumps([self.topic, self.partition]).encode()
+
+    @property
+    def value(self) -> bytes:
+        return json.dumps({"runs": self.runs}, separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, key: bytes, value: bytes) -> MapEntry:
+        """Raises ValueError."""
+        try:
+            topic, partition = json.loads(key)
+            runs = tuple((int(s), int(t), int(n)) for s, t, n in json.loads(value)["runs"])
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"no entry of an offset map: {value!r}") from error
+        return cls(str(topic), int(partition), runs)
+
+
+def _fewer(runs: list[Run]) -> list[Run]:
+    """Every run that is left out is taken for the hole in front of the next that stays: its offsets lead to the run before."""
+    if len(runs) <= RUNS_MAX:
+        return runs
+    step = -(-len(runs) // RUNS_MAX)
+    return [(source, target, 0 if step > 1 else count) for source, target, count in runs[::step]]
+
+
+class OffsetMap:
+    """One partition's. Runs are added in the order in which they were copied."""
+
+    __slots__ = ("_counts", "_sources", "_targets")
+
+    def __init__(self) -> None:
+        self._sources: list[int] = []
+        self._targets: list[int] = []
+        self._counts: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    def add(self, runs: Iterable[Run]) -> None:
+        for source, target, count in runs:
+            if self._sources and source <= self._sources[-1]:
+                continue  # read twice
+            self._sources.append(source)
+            self._targets.append(target)
+            self._counts.append(count)
+
+    def translate(self, offset: int) -> int | None:
+        """Where one who has read up to `offset` of the source goes on in the target; None: the map does not reach so far back.
+
+        Never behind a record that was not read: between two runs it is the place behind the first of them, if that is known.
+        """
+        place = bisect_right(self._sources, offset) - 1
+        if place < 0:
+            return None
+        into = offset - self._sources[place]
+        count = self._counts[place]
+        if into < count:
+            return self._targets[place] + into
+        if count:
+            # Behind the run: what follows in the target are records of higher offsets, or markers.
+            return self._targets[place] + count
+        return self._targets[place]

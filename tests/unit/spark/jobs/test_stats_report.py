@@ -1,0 +1,93 @@
+"""A report does not depend on how the topic was cut into steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bmq.spark.jobs.outcome import JobFailed
+from bmq.spark.jobs.stats_picture import bytes_grid, draw
+from bmq.spark.jobs.stats_report import StatsReport, skew_of
+
+pytestmark = pytest.mark.unit
+
+
+def row(partition: int, hour: int, records: int = 1, size: int = 10, topic: str = "t") -> dict[str, Any]:
+    return {
+        "topic": topic,
+        "partition": partition,
+        "hour": hour,
+        "records": records,
+        "keyed": records,
+        "tombstones": 0,
+        "key_bytes": None,
+        "value_bytes": size,
+        "header_bytes": 1,
+        "first_timestamp_ms": hour * 3_600_000 + 5,
+        "last_timestamp_ms": hour * 3_600_000 + 9,
+    }
+
+
+ROWS = st.lists(st.builds(row, st.integers(0, 3), st.integers(100, 104), st.integers(1, 9), st.integers(0, 99)))
+
+
+@given(ROWS, st.integers(0, 9))
+def test_the_report_of_two_steps_is_that_of_one(rows: list[dict[str, Any]], cut: int) -> None:
+    one, two = StatsReport(), StatsReport()
+    one.add_rows(rows)
+    two.add_rows(rows[cut:])
+    two.add_rows(rows[:cut])
+    assert one.to_json() == two.to_json()
+    assert one.total.records == sum(each["records"] for each in rows)
+
+
+def test_skew_is_the_greatest_to_the_mean() -> None:
+    assert skew_of([]) == 1
+    assert skew_of([0, 0]) == 1
+    assert skew_of([5, 5]) == 1
+    assert skew_of([30, 0, 0]) == 3
+
+
+def test_hours_are_compared_over_all_partitions_of_their_topic() -> None:
+    report = StatsReport()
+    report.add_rows([row(0, 100, size=99), row(1, 101, size=99), row(7, 100, topic="other")])
+    assert report.skew("t") == 1
+    assert report.skew_of_hours("t") == {100: 2, 101: 2}
+    document = report.to_json()
+    assert [each["topic"] for each in document["topics"]] == ["other", "t"]
+    assert document["topics"][1]["hours"][0]["hour_ms"] == 360_000_000
+
+
+def test_codecs_are_absent_until_somebody_looked() -> None:
+    report = StatsReport()
+    report.add_rows([row(0, 100)])
+    assert report.to_json()["topics"][0]["partitions"][0]["codecs"] is None
+    report.add_codecs([["t", 0, "lz4", 2, 7, 300], ["t", 0, "lz4", 1, 1, 100], ["t", 0, "none", 1, 2, 50]])
+    assert report.to_json()["topics"][0]["partitions"][0]["codecs"] == {
+        "lz4": {"batches": 3, "records": 8, "stored_bytes": 400},
+        "none": {"batches": 1, "records": 2, "stored_bytes": 50},
+    }
+
+
+def test_the_picture_shows_hours_without_records_too() -> None:
+    report = StatsReport()
+    report.add_rows([row(0, 100, size=4), row(1, 103, size=9)])
+    assert bytes_grid(report, "t") == ([0, 1], [100, 101, 102, 103], [[5, 0, 0, 0], [0, 0, 0, 10]])
+
+
+@pytest.mark.parametrize("topics", [0, 2])
+def test_a_picture_is_drawn_also_of_nothing(topics: int, tmp_path: Path) -> None:
+    report = StatsReport()
+    report.add_rows([row(partition, 100 + topic, topic=f"t{topic}") for topic in range(topics) for partition in (0, 1)])
+    draw(report, tmp_path / "picture.svg")
+    assert "<svg" in (tmp_path / "picture.svg").read_text()
+
+
+@pytest.mark.parametrize("name", ["picture.gif", "nowhere/picture.png"])
+def test_a_picture_that_cannot_be_written_is_one_sentence(name: str, tmp_path: Path) -> None:
+    with pytest.raises(JobFailed, match="cannot be written"):
+        draw(StatsReport(), tmp_path / name)

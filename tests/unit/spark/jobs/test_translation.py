@@ -1,0 +1,85 @@
+"""Offsets translated: exact where the map reaches, and never behind a record that was not read."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bmq.spark.jobs.mirrored_groups import translated
+from bmq.spark.jobs.partition_copier import runs_of
+from bmq.spark.jobs.translation import RUNS_MAX, MapEntry, OffsetMap
+
+pytestmark = pytest.mark.unit
+
+COPIED = st.lists(st.lists(st.integers(1, 3), min_size=1, max_size=8), min_size=1, max_size=6)
+"""Transactions, each with the distances from one source offset to the next."""
+
+
+def copied(transactions: list[list[int]]) -> tuple[OffsetMap, dict[int, int]]:
+    """The map, and source offset -> target offset of every record; each transaction ends with a marker."""
+    offsets, truth = OffsetMap(), {}
+    source, target = 4, 0
+    for distances in transactions:
+        sources = []
+        for distance in distances:
+            source += distance
+            sources.append(source)
+        entry = MapEntry.of("t", 0, runs_of(np.array(sources, np.int64), target))
+        offsets.add(MapEntry.decode(entry.key, entry.value).runs)
+        truth |= {each: target + place for place, each in enumerate(sources)}
+        target += len(sources) + 1
+    return offsets, truth
+
+
+@given(COPIED)
+def test_who_goes_on_at_a_translated_offset_misses_nothing_and_repeats_nothing(transactions: list[list[int]]) -> None:
+    offsets, truth = copied(transactions)
+    targets = set(truth.values())
+    for offset in range(min(truth), max(truth) + 3):
+        found = offsets.translate(offset)
+        assert found is not None
+        unread = [target for source, target in truth.items() if source >= offset]
+        assert {target for target in targets if target >= found} == set(unread)
+
+
+def test_what_the_map_does_not_reach_is_not_known() -> None:
+    offsets, truth = copied([[1]])
+    assert offsets.translate(min(truth) - 1) is None
+    assert OffsetMap().translate(0) is None
+
+
+def test_entries_read_twice_count_once() -> None:
+    offsets, _ = copied([[1, 1]])
+    count = len(offsets)
+    offsets.add([(5, 0, 2)])
+    assert len(offsets) == count
+
+
+def test_of_very_many_runs_some_are_dropped_and_nothing_is_missed() -> None:
+    sources = np.arange(0, 4 * RUNS_MAX, 2, dtype=np.int64)
+    offsets = OffsetMap()
+    entry = MapEntry.of("t", 0, runs_of(sources, 100))
+    assert len(entry.runs) <= RUNS_MAX
+    offsets.add(entry.runs)
+    for place, source in enumerate(sources.tolist()):
+        found = offsets.translate(source)
+        assert found is not None
+        assert found <= 100 + place
+
+
+@pytest.mark.parametrize("value", [b"", b"{}", b'{"runs":1}', b'{"runs":[[1]]}'])
+def test_another_record_is_no_entry(value: bytes) -> None:
+    with pytest.raises(ValueError):
+        MapEntry.decode(b'["t",0]', value)
+
+
+def test_a_group_is_never_set_back_and_begins_anew_where_nothing_is_known() -> None:
+    offsets, _ = copied([[1, 1, 1], [1]])
+    maps = {("t", 0): offsets, ("t", 1): OffsetMap(), ("u", 0): offsets}
+    assert translated({("t", 0): 6}, maps, {}, {}) == {("t", 0): 1}
+    assert translated({("t", 0): 6}, maps, {("t", 0): 1}, {}) == {}
+    assert translated({("t", 0): 6}, maps, {("t", 0): 0}, {}) == {("t", 0): 1}
+    assert translated({("u", 0): 2}, maps, {}, {("u", 0): 0}) == {("u", 0): 0}
+    assert translated({("t", 1): 6, ("v", 0): 1}, maps, {}, {("t", 1): 0}) == {}

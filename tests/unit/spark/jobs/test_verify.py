@@ -1,0 +1,170 @@
+"""One segment of a store as `verify` checks it on an executor: its file, its index, and what the manifest says of both."""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bmq.local.store import LocalStore
+from bmq.log.manifest import Extent, Manifest
+from bmq.log.names import PartitionPaths
+from bmq.log.partition_view import view_partition
+from bmq.log.segment_index import IndexBuilder, SegmentIndex
+from bmq.log.store import Durability
+from bmq.protocol.record_batch import BatchHeader, Record, encode_batch
+from bmq.spark.jobs.outcome import JobFailed
+from bmq.spark.jobs.segment_check import Kind
+from bmq.spark.jobs.stored_segments import SegmentTask, count_codecs, tasks_of
+from bmq.spark.jobs.stores import StoreAddress
+from bmq.spark.jobs.verify import check_segment
+from bmq.spark.jobs.verify_report import SegmentResult
+
+pytestmark = pytest.mark.unit
+
+DIRECTORY = "topics/t/0"
+PATHS = PartitionPaths(DIRECTORY, 9)
+SEGMENT = PATHS.segment(1, 0)
+INDEX = PATHS.index(1, 0, 1)
+BATCHES = [
+    encode_batch(
+        [Record(key=b"k", value=b"v" * 30, headers=(), timestamp_ms=n, offset=0) for n in range(5)],
+        base_offset=5 * number,
+        leader_epoch=1,
+    )
+    for number in range(20)
+]
+
+
+class Partition:
+    """A closed segment, its index, and the manifest that names both."""
+
+    def __init__(self, root: Path) -> None:
+        root.mkdir()
+        self.root = root
+        self.task = self.run(self._write)
+
+    def run(self, work: Callable[[LocalStore], Awaitable[SegmentTask]]) -> SegmentTask:
+        async def opened() -> SegmentTask:
+            store = LocalStore(self.root, is_root_locked=False)
+            try:
+                return await work(store)
+            finally:
+                await store.close()
+
+        return asyncio.run(opened())
+
+    async def _write(self, store: LocalStore) -> SegmentTask:
+        await store.make_directories(PATHS.epoch(1))
+        writer = await store.create_segment(SEGMENT, holder="h", durability=Durability.HFLUSH, segment_bytes=1 << 20)
+        await writer.append([b"".join(BATCHES)])
+        size = await writer.close()
+        builder = IndexBuilder(1, 0, writer.file_id, 0, interval_bytes=300)
+        for batch in BATCHES:
+            header = BatchHeader.parse(batch)
+            builder.add(header, header.base_offset, builder.valid_bytes)
+        self.index = builder.build(size)
+        await store.write_file(INDEX, self.index.encode(), holder="h")
+        await self._name(store, 0, (Extent.of(self.index, 1),))
+        (task,) = tasks_of(await view_partition(store, DIRECTORY), "t", 0, is_compacted=False)
+        return task
+
+    async def _name(self, store: LocalStore, number: int, extents: tuple[Extent, ...]) -> None:
+        manifest = Manifest(leader_epoch=1, next_roll=1, log_start_offset=0, end_offset=100, extents=extents)
+        await store.write_file(f"{PATHS.epoch(1)}/manifest.{number:08d}", manifest.encode(), holder="h")
+
+    def name_nothing(self) -> None:
+        async def rename(store: LocalStore) -> SegmentTask:
+            await self._name(store, 1, ())
+            return self.task
+
+        self.run(rename)
+
+    def write_index(self, data: bytes) -> None:
+        (self.root / INDEX).chmod(0o644)
+        (self.root / INDEX).write_bytes(data)
+        (self.root / INDEX).chmod(0o444)
+
+    def remove(self, path: str) -> None:
+        (self.root / path).unlink()
+
+    def check(self, **more: object) -> SegmentResult:
+        task = replace(self.task, **more)  # type: ignore[arg-type]
+        return SegmentResult.from_json(check_segment(StoreAddress(str(self.root)), task, has_replicas=True))
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> Partition:
+    return Partition(tmp_path / "store")
+
+
+def kinds(result: SegmentResult) -> list[tuple[Kind, str]]:
+    return [(finding.kind, finding.reason) for finding in result.findings]
+
+
+def test_a_sound_segment_is_clean(partition: Partition) -> None:
+    result = partition.check()
+    assert result.findings == ()
+    assert (result.base_offset, result.end_offset, result.records, result.batches) == (0, 100, 100, 20)
+    assert (result.replicas, result.is_gone) == (None, False)
+
+
+def test_a_missing_index_is_found(partition: Partition) -> None:
+    partition.remove(INDEX)
+    assert [kind for kind, _ in kinds(partition.check())] == [Kind.INDEX]
+    assert "is missing" in partition.check().findings[0].reason
+
+
+def test_a_damaged_index_is_found(partition: Partition) -> None:
+    partition.write_index(partition.index.encode()[:-1])
+    assert "is damaged" in partition.check().findings[0].reason
+
+
+def test_an_index_that_is_not_true_is_found(partition: Partition) -> None:
+    index = partition.index
+    wrong = SegmentIndex(
+        index.summary, array("q", [*index.offsets[:-1], index.offsets[-1] + 1]), index.positions, index.timestamps_ms
+    )
+    partition.write_index(wrong.encode())
+    assert [kind for kind, _ in kinds(partition.check())] == [Kind.INDEX]
+
+
+def test_an_index_for_another_file_is_found(partition: Partition) -> None:
+    assert "is for another file" in partition.check(file_bytes=partition.task.file_bytes + 1).findings[0].reason
+
+
+def test_a_manifest_that_says_another_end_is_found(partition: Partition) -> None:
+    assert kinds(partition.check(end_offset=105)) == [
+        (Kind.INDEX, "the manifest says that it ends at 105, its batches end at 100")
+    ]
+
+
+def test_a_batch_that_is_cut_is_found_unless_the_segment_is_open(partition: Partition) -> None:
+    cut = {"valid_bytes": partition.task.valid_bytes - 3, "end_offset": -1}
+    assert (Kind.BATCH, f"the batch there is cut: the segment ends at {cut['valid_bytes']}") in kinds(
+        partition.check(**cut)
+    )
+    assert partition.check(**cut, is_open=True, index_path="").findings == ()
+
+
+def test_a_segment_that_is_gone_is_damage_only_while_the_manifest_names_it(partition: Partition) -> None:
+    partition.remove(SEGMENT)
+    assert kinds(partition.check()) == [(Kind.FILE, "the manifest names this segment, and it is not there")]
+    partition.name_nothing()
+    result = partition.check()
+    assert (result.is_gone, result.findings) == (True, ())
+
+
+def test_codecs_are_counted_in_the_offsets_asked_for(partition: Partition) -> None:
+    task = replace(partition.task, from_offset=12, to_offset=20)
+    size = sum(map(len, BATCHES[2:4]))
+    assert count_codecs(StoreAddress(str(partition.root)), task) == [["t", 0, "none", 2, 10, size]]
+
+
+def test_a_store_that_is_not_there_is_one_sentence(tmp_path: Path, partition: Partition) -> None:
+    with pytest.raises(JobFailed, match="is not on this machine"):
+        check_segment(StoreAddress(str(tmp_path / "nowhere")), partition.task, has_replicas=False)
