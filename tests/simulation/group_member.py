@@ -224,6 +224,8 @@ class GroupMember(Client):
     def _judge(self, code: int) -> None:
         if code in (*_LOST, ErrorCode.FENCED_INSTANCE_ID):
             self._lost(code)
+        if code == ErrorCode.GROUP_ID_NOT_FOUND and self.epoch > 0:
+            self._lost(code)  # it was put out as the last of its protocol, and the group is a classic one now
         if code == ErrorCode.UNRELEASED_INSTANCE_ID and self.instance_id is not None and self.epoch == 0:
             raise Unhappy("the one before has not been given up yet")
         expect(code)
