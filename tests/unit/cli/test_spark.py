@@ -21,6 +21,12 @@ from bmq.spark.jobs.verify_report import SegmentResult, report_of
 pytestmark = pytest.mark.unit
 
 
+@pytest.fixture(autouse=True)
+def logs_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loggers keep the standard error they were set up with, which is the test's own and ends with it."""
+    monkeypatch.setattr(commands, "configure_logs", lambda *_: None)
+
+
 @pytest.mark.parametrize(
     ("failure", "code", "sentence"),
     [
