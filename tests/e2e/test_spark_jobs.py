@@ -119,7 +119,7 @@ def run_all(*commands: list[str]) -> list[dict[str, Any]]:
         ),
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=350,
         check=False,
         cwd=REPOSITORY,
         env={**os.environ, **ENVIRONMENT},

@@ -19,7 +19,7 @@ from tests.support.processes import REPOSITORY, ManagedProcess, dying_with_us
 from tests.support.servers import Server
 from tests.support.table_topics import SUBMIT_ARGUMENTS, order, orders_form, produce
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(480)]
 
 GOOD, KILLS, OFFSETS_PER_TRIGGER, PARTITIONS = 3_000, 3, 100, 2
 BAD: list[bytes | None] = [b"no JSON", b'{"id":"x"}', b'{"customer":{}}', None]
@@ -59,7 +59,7 @@ def result(
         ),
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=420,
         check=False,
         cwd=REPOSITORY,
         env={**os.environ, **ENVIRONMENT},

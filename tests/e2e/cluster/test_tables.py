@@ -14,7 +14,7 @@ from tests.support.cluster import BmqCluster, ClusterNode
 from tests.support.processes import eventually
 from tests.support.servers import bmq_command
 
-pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(240)]
 
 
 def table(node: ClusterNode, *arguments: str) -> Any:
