@@ -39,6 +39,7 @@ class WritingToDeleted:
         while True:
             async with self._is_taken:
                 await create_topic(self._admin, PARTITIONS, {}, NAME)
+                producer.topic_made_again(NAME)
                 producer.begin()
                 deleting: asyncio.Task[None] | None = None
                 try:

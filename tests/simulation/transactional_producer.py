@@ -158,6 +158,11 @@ class TransactionalProducer(Client):
         self._has_work = False
         return self.transaction
 
+    def topic_made_again(self, name: str) -> None:
+        """Its partitions are others now, and know nothing of this producer."""
+        for place in [place for place in self._sequences if place[0] == name]:
+            del self._sequences[place]
+
     # --- errors
 
     def _judge(self, code: int) -> None:
