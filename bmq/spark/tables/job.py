@@ -260,7 +260,8 @@ class TableJob:
 
     def _stage_misfits(self, rows: DataFrame) -> Staged | None:
         bad = misfits(rows)
-        first = bad.select("partition", "offset", "reason").take(1)
+        # In order: else it is one of whichever partition was read first.
+        first = bad.select("partition", "offset", "reason").orderBy("partition", "offset").take(1)
         if not first:
             return None
         if self._dead_letters is None:
