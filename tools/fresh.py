@@ -15,7 +15,7 @@ import sys
 
 from tests.simulation.seeds import HISTORIES
 
-SEEDS = 60
+SEEDS = 20
 FIRST_MIN, FIRST_MAX = 1_000_000, 2_000_000_000
 HOSTILE = (
     "tests/unit/protocol",
