@@ -25,7 +25,7 @@ _log = structlog.get_logger("bmq.broker")
 class PendingBatch(Batch):
     """A checked batch, its bytes, and the callbacks of its produce.
 
-    Of an append with several batches only the last one has `done`, and `first`, the first of them.
+    Of an append with several batches only the last one has `done`, and `first`, the first of them. Never itself.
     `followers` are produces of the same batch sent again while it was on its way (rule 11). `position` is its place in
     the segment file it was written to last.
     """

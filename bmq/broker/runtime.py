@@ -300,7 +300,8 @@ class PartitionRuntime(TransactionWriter):
                     self._producers.check(header, is_client=False)
         batches = [PendingBatch(view, header, None, -1, True) for view, header in admitted]
         batches[-1].done = done
-        batches[-1].first = batches[0]
+        if len(batches) > 1:  # a batch that refers to itself keeps its callers' objects until the collector comes
+            batches[-1].first = batches[0]
         return batches
 
     def _append_internal(self, batches: list[PendingBatch], size_bytes: int, done: AppendDone) -> None:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import importlib
 import struct
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from bmq.protocol.apis import ALL_APIS, APIS, OWN_API_KEYS_FROM, ApiKey
 from bmq.protocol.error_codes import ErrorCode
@@ -24,12 +23,12 @@ RESPONSE_ELEMENTS_MAX: Final = 10_000_000
 
 _HEADER_V1: Final = struct.Struct(">hhih")
 _INT32: Final = struct.Struct(">i")
-_CORRELATION_END: Final = 8
+CORRELATION_END: Final = 8
+"""Of a request frame: behind API, version and correlation id."""
 _ONE_BYTE_VARINT_MAX: Final = 127
 
 
-@dataclass(frozen=True, slots=True)
-class RequestHeader:
+class RequestHeader(NamedTuple):
     """Request header v1 or v2. `body_position` is where the message starts in the frame."""
 
     api_key: int
@@ -62,7 +61,7 @@ def parse_request_header(frame: Buffer) -> RequestHeader:
 
 def after_correlation_id(frame: Buffer) -> bytes:
     """What a request frame says behind API, version and correlation id: the client's id and the message."""
-    return bytes(frame[_CORRELATION_END:])
+    return bytes(frame[CORRELATION_END:])
 
 
 def is_flexible(api_key: int, api_version: int) -> bool:

@@ -7,10 +7,12 @@ directly, so that a big produce is copied nowhere. Frames are writable and belon
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import Final
 
 from bmq.protocol.errors import MalformedMessage
 
+_PREFIX: Final = Struct(">i")
 _PREFIX_BYTES: Final = 4
 
 
@@ -65,7 +67,12 @@ class FrameSplitter:
         return []
 
     def _cut(self, count: int) -> list[bytearray]:
-        view = self._shared[:count]
+        shared = self._shared
+        if not self._prefix and count >= _PREFIX_BYTES:
+            length = _PREFIX.unpack_from(shared)[0]
+            if length == count - _PREFIX_BYTES and length <= self._frame_bytes_max:
+                return [bytearray(shared[_PREFIX_BYTES:count])]  # one whole frame, as mostly where none is large
+        view = shared[:count]
         if self._prefix:
             missing = _PREFIX_BYTES - len(self._prefix)
             self._prefix += bytes(view[:missing])

@@ -6,7 +6,7 @@ of all messages (codec.py), which reads everything, and says what is wrong with 
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from struct import Struct
 from struct import error as struct_error
 from typing import Final, NamedTuple
@@ -29,6 +29,8 @@ from bmq.protocol.messages.offset_commit_response import (
 PARTITIONS_MAX: Final = 126
 """Of one topic: a count of one byte. Also what bounds the compiled rows."""
 TOPICS_MAX: Final = 126
+KNOWN_MAX: Final = 4_096
+"""Groups, of some hundred bytes each."""
 _LEADER_EPOCHS_FROM: Final = 6
 _INSTANCE_IDS_FROM: Final = 7
 _FLEXIBLE_FROM: Final = 8
@@ -37,7 +39,8 @@ _UUID_BYTES: Final = 16
 _ZERO_UUID: Final = bytes(_UUID_BYTES)
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
-_EMPTY_OR_NULL: Final = frozenset((0, 1))  # a compact string's length
+_NO_TAGS: Final = b"\0\0"  # of the last topic, of the request
+_PLAIN_ENDS: Final = frozenset((0x0000, 0x0100))  # null or empty metadata, no tagged fields
 _EMPTY_OR_NULL_CLASSIC: Final = frozenset((0, -1))
 
 
@@ -109,6 +112,77 @@ def parse_plain_commit(frame: bytes | bytearray, position: int, api_version: int
         return None
 
 
+_committed_of = partial(tuple.__new__, Committed)  # of the fields in order, at half the price of calling the class
+_commit_of = partial(tuple.__new__, PlainCommit)
+
+
+class _Known(NamedTuple):
+    """A plain commit to one topic. `said`: its body up to the rows. `indexes`: of the rows' partitions."""
+
+    api_version: int
+    said: bytes
+    body_bytes: int
+    rows: Struct
+    indexes: tuple[int, ...]
+    commit: PlainCommit
+
+
+class PlainCommits:
+    """As parse_plain_commit, for half its price where a group commits the same partitions again: only the rows are read.
+
+    Remembers the last commit of each of KNOWN_MAX groups.
+    """
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, _Known] = {}  # by the group's name, as it stands in the frame
+
+    @property
+    def count(self) -> int:
+        return len(self._known)
+
+    def parse(self, frame: bytearray, position: int, api_version: int) -> PlainCommit | None:
+        """The OffsetCommit whose body begins at `position`; None for one that is not plain, or does not parse."""
+        if api_version < _FLEXIBLE_FROM or position >= len(frame):
+            return parse_plain_commit(frame, position, api_version)
+        name = bytes(frame[position : position + frame[position]])
+        known = self._known.get(name)
+        if known is not None:
+            version, said, body_bytes, rows, indexes, commit = known
+            if (
+                version == api_version
+                and len(frame) == position + body_bytes
+                and frame.startswith(said, position)
+                and frame.endswith(_NO_TAGS)
+            ):
+                numbers = rows.unpack_from(frame, position + len(said))
+                if numbers[::4] == indexes and _PLAIN_ENDS.issuperset(numbers[3::4]):
+                    return _commit_of((*commit[:-1], [_committed_of((numbers[1::4], numbers[2::4]))]))
+        plain = parse_plain_commit(frame, position, api_version)
+        if plain is not None and len(plain.topics) == 1:
+            self._remember(name, plain, frame, position)
+        return plain
+
+    def _remember(self, name: bytes, commit: PlainCommit, frame: bytearray, position: int) -> None:
+        indexes = commit.topics[0].indexes
+        rows = _rows(len(indexes))
+        said = bytes(frame[position : position + _bytes_before_rows(commit)])
+        if len(frame) != position + len(said) + rows.size + len(_NO_TAGS):
+            return  # something follows that is not read
+        if name not in self._known and len(self._known) >= KNOWN_MAX:
+            del self._known[next(iter(self._known))]
+        self._known[name] = _Known(commit.api_version, said, len(frame) - position, rows, indexes, commit)
+
+
+def _bytes_before_rows(commit: PlainCommit) -> int:
+    """Of a flexible commit to one topic: strings and arrays have a count of one byte in front."""
+    strings = (commit.group_id, commit.member_id, commit.group_instance_id or "")
+    topic = commit.topics[0].topic
+    topic_bytes = 1 + len(topic.encode()) if isinstance(topic, str) else _UUID_BYTES
+    return sum(1 + len(text.encode()) for text in strings) + _INT32.size + 1 + topic_bytes + 1
+
+
 def encode_answer(api_version: int, topics: tuple[PlainTopic, ...], code: ErrorCode) -> bytes:
     """The body of an OffsetCommit's answer that says the same of all partitions."""
     response = OffsetCommitResponse(
@@ -128,8 +202,8 @@ def encode_answer(api_version: int, topics: tuple[PlainTopic, ...], code: ErrorC
 
 @lru_cache(maxsize=PARTITIONS_MAX)
 def _rows(count: int) -> Struct:
-    """Partition, offset, leader epoch, length of the metadata, number of tagged fields."""
-    return Struct(">" + "iqiBB" * count)
+    """Partition, offset, leader epoch; length of the metadata and number of tagged fields, a byte each, as one number."""
+    return Struct(">" + "iqiH" * count)
 
 
 @lru_cache(maxsize=PARTITIONS_MAX)
@@ -187,11 +261,11 @@ def _flexible(frame: bytes | bytearray, at: int, api_version: int) -> PlainCommi
         rows = _rows(count)
         numbers = rows.unpack_from(frame, stop + 1)
         at = stop + 1 + rows.size
-        if frame[at] or any(numbers[4::5]) or not _EMPTY_OR_NULL.issuperset(numbers[3::5]):
+        if frame[at] or not _PLAIN_ENDS.issuperset(numbers[3::4]):
             return None
         at += 1
-        topics.append(PlainTopic(topic, numbers[::5]))
-        committed.append(Committed(numbers[1::5], numbers[2::5]))
+        topics.append(PlainTopic(topic, numbers[::4]))
+        committed.append(Committed(numbers[1::4], numbers[2::4]))
     if frame[at]:
         return None
     return PlainCommit(api_version, group_id, generation, member_id, instance_id, tuple(topics), committed)

@@ -24,7 +24,6 @@ from bmq.protocol.codec import (
     decode_request,
     encode_response,
     encode_response_header,
-    parse_request_header,
     unsupported_api_versions_response,
 )
 from bmq.protocol.errors import BmqError, MalformedMessage, UnsupportedVersion
@@ -32,6 +31,7 @@ from bmq.protocol.frames import FrameSplitter, ReceiveBuffer
 from bmq.protocol.parts import MEMORY, Part
 from bmq.protocol.refusals import refused
 from bmq.protocol.request_context import Received, RequestContext
+from bmq.protocol.request_heads import RequestHeads
 from bmq.protocol.wire import Buffer
 from bmq.proxy.dispatch import EAGER_HANDLERS, HANDLERS, HOT_HANDLERS, EncodedBody, Handler
 from bmq.proxy.file_sender import FileSender
@@ -119,6 +119,7 @@ class Connection(asyncio.BufferedProtocol):
         self._splitter = FrameSplitter(
             listener.receive_buffer, listener.limits.request_bytes_max, listener.limits.frame_bytes_at_first_max
         )
+        self._heads = RequestHeads()
         self._transport: asyncio.Transport | None = None
         self._sender: FileSender | None = None  # in the transport's place, from the first answer that lies in files
         self._first_received_s: float | None = None
@@ -168,7 +169,8 @@ class Connection(asyncio.BufferedProtocol):
         except MalformedMessage as error:
             self.close(str(error))
             return
-        self._count_unfinished()
+        if self._unfinished_bytes or self._splitter.held_bytes:
+            self._count_unfinished()
         if not frames:
             if self._unfinished_bytes and self._is_full:
                 self._pause_reading()
@@ -317,7 +319,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _begin(self, frame: bytearray) -> None:
         try:
-            header = parse_request_header(frame)
+            header = self._heads.parse(frame)
             api_key, api = self._listener.served[header.api_key]
         except KeyError:
             self.close(f"API {header.api_key} is not served")

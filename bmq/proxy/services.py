@@ -16,7 +16,7 @@ from bmq.metadata.image import MetadataImage, Node
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import RequestHeader
 from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.hot_commit import PlainCommit
+from bmq.protocol.hot_commit import PlainCommit, PlainCommits
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy.appender import Appender, Partitions
 from bmq.proxy.produce_deadlines import ProduceDeadlines
@@ -142,4 +142,5 @@ class Services:
     produce_deadlines: ProduceDeadlines = field(default_factory=ProduceDeadlines)
     refused_unknown: RefusedSequences = field(default_factory=RefusedSequences)
     own_log: OwnLog = field(default_factory=NoLog)
+    plain_commits: PlainCommits = field(default_factory=PlainCommits)
     is_between_nodes: bool = False  # the listener that other nodes use: clients' rights were checked at theirs

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Final, Protocol
 
@@ -31,6 +31,9 @@ FINAL_ERRORS: Final = frozenset(
     {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.TRANSACTION_COORDINATOR_FENCED}
 )
 """Another epoch of the producer, or another coordinator, has come past us."""
+ANSWER_TURNS: Final = 3
+"""Turns of the loop that a partition's first markers wait: its producer is answered in them. Writing markers takes longer
+than that, and the answer waits for none."""
 _TOLD_FAILURES: Final = 8
 """In a row, before a partition's trouble is worth a line in the log."""
 
@@ -129,9 +132,11 @@ class MarkerDelivery:
         backoff = Backoff(
             self._random, first_s=self._config.retry_min_ms / 1000, max_s=self._config.retry_max_ms / 1000
         )
+        for _ in range(ANSWER_TURNS):
+            await asyncio.sleep(0)
         while queue:
             some = [queue.popleft() for _ in range(min(len(queue), self._config.markers_at_once_max))]
-            errors = await asyncio.gather(*(self._write(partition, ending) for ending in some))
+            errors = await self._write_all(partition, some)
             again = [ending for ending, error in zip(some, errors, strict=True) if error is not None]
             if not again:
                 backoff.reset()
@@ -147,6 +152,12 @@ class MarkerDelivery:
                 )
             await backoff.pause()
         del self._queues[partition]
+
+    async def _write_all(self, partition: Partition, some: Sequence[_Ending]) -> Sequence[Exception | None]:
+        """One try of each."""
+        if len(some) == 1:  # as nearly always, and it needs no task of its own
+            return [await self._write(partition, some[0])]
+        return await asyncio.gather(*(self._write(partition, ending) for ending in some))
 
     async def _write(self, partition: Partition, ending: _Ending) -> Exception | None:
         """One try; None when it is settled."""

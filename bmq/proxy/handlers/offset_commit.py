@@ -8,7 +8,6 @@ from __future__ import annotations
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import RequestHeader, encode_response_header
 from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.hot_commit import parse_plain_commit
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy.dispatch import handles_eagerly
 from bmq.proxy.reply import Reply
@@ -25,7 +24,7 @@ def offset_commit(
     reply: Reply,
 ) -> bool:
     """OffsetCommit 6-10."""
-    asked = parse_plain_commit(frame, header.body_position, header.api_version)
+    asked = services.plain_commits.parse(frame, header.body_position, header.api_version)
     if asked is None:
         return False
     head = encode_response_header(ApiKey.OFFSET_COMMIT, header.api_version, header.correlation_id)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -11,7 +13,7 @@ from bmq.broker.partition_states import Idle, Writing
 from bmq.broker.reading import SNAPSHOT_ROLL_BYTES_MIN
 from bmq.log.config import LogConfig
 from bmq.log.names import partition_directory
-from bmq.log.partition_log import StateSnapshot, TopicPartition
+from bmq.log.partition_log import AppendResult, StateSnapshot, TopicPartition
 from bmq.log.refused_sequences import FORGOTTEN_S, STEP_S_MAX
 from bmq.log.store import FencedWriter
 from bmq.log.transactions import TransactionClaim
@@ -266,6 +268,41 @@ def test_several_batches_of_the_server_itself_share_one_answer() -> None:
         await owner.manager.close()
 
     virtual(main)
+
+
+class Caller:
+    """Whoever appends, and all that it holds on to."""
+
+    def __init__(self) -> None:
+        self.result: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
+
+    def __call__(self, answer: AppendResult) -> None:
+        self.result.set_result(answer)
+
+
+@pytest.mark.parametrize(("batch_count", "is_internal"), [(1, False), (1, True), (2, True)])
+def test_nothing_of_an_answered_append_is_left_to_the_collector(batch_count: int, is_internal: bool) -> None:
+    """Cycles among them would make the collector go through 100,000 objects in one turn, every second or so."""
+
+    async def main() -> None:
+        owner = World().owner()
+        log = await owner.log()
+        caller = Caller()
+        result = caller.result
+        gone = weakref.ref(caller)
+        log.append(memoryview(bytearray(batch_of(b"1") * batch_count)), caller, is_internal=is_internal)
+        del caller
+        assert (await result).error_code is ErrorCode.NONE
+        for _ in range(3):  # turns: the store's own callbacks end
+            await asyncio.sleep(0)
+        assert gone() is None
+        await owner.manager.close()
+
+    gc.disable()
+    try:
+        virtual(main)
+    finally:
+        gc.enable()
 
 
 def test_transactions_bound_the_last_stable_offset() -> None:

@@ -20,7 +20,7 @@ from bmq.protocol.group_records import (
     encode_key,
     encode_value,
 )
-from bmq.protocol.hot_commit import PARTITIONS_MAX, encode_answer, parse_plain_commit
+from bmq.protocol.hot_commit import KNOWN_MAX, PARTITIONS_MAX, PlainCommits, encode_answer, parse_plain_commit
 from bmq.protocol.messages.offset_commit_request import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -118,6 +118,38 @@ def test_plain_commits_with_a_wrong_bit(version: int, data: st.DataObject) -> No
         assert_same_or_left(frame, version)
     except MalformedMessage as error:
         pytest.fail(f"parsed, while the codec says {error}")
+
+
+@given(versions=st.lists(PLAIN_VERSIONS, min_size=2, max_size=2), data=st.data())
+def test_a_commit_like_the_last_one_parses_as_if_it_were_the_first(versions: list[int], data: st.DataObject) -> None:
+    """Whatever came before: the same with other numbers, in another version, longer, shorter, or with a wrong bit."""
+    known = PlainCommits()
+    request = data.draw(plain_requests(min(versions)).filter(lambda drawn: drawn.topics[0].topic_id is None))
+    frames = []
+    for version in versions:
+        for offset in (1, data.draw(INT64)):
+            for part in request.topics[0].partitions:
+                part.committed_offset = offset
+            encoded = codec.encode("request", ApiKey.OFFSET_COMMIT, version, request)
+            frames.append((version, bytearray(b"head" + encoded)))
+    version, frame = frames[-1]
+    longer = frame + bytes(data.draw(st.integers(1, 40)))
+    shorter = frame[: data.draw(st.integers(4, len(frame)))]
+    damaged = frame.copy()
+    damaged[data.draw(st.integers(4, len(frame) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    frames += [(version, other) for other in (longer, frame, shorter, frame, damaged, frame, longer)]
+    for version, frame in frames:
+        assert known.parse(frame, 4, version) == parse_plain_commit(frame, 4, version)
+
+
+def test_a_number_of_groups_is_remembered() -> None:
+    known = PlainCommits()
+    topics = [OffsetCommitRequestTopic(name="t", partitions=[OffsetCommitRequestPartition(partition_index=0)])]
+    for number in range(KNOWN_MAX + 10):
+        request = OffsetCommitRequest(group_id=f"g{number}", topics=topics)
+        frame = bytearray(codec.encode("request", ApiKey.OFFSET_COMMIT, 9, request))
+        assert known.parse(frame, 0, 9) == known.parse(frame, 0, 9) == parse_plain_commit(frame, 0, 9)
+    assert known.count == KNOWN_MAX
 
 
 @given(version=PLAIN_VERSIONS, frame=st.binary(max_size=60))

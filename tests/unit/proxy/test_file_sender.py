@@ -14,7 +14,7 @@ from bmq.protocol.apis import ApiKey
 from bmq.protocol.messages.api_versions_request import ApiVersionsRequest
 from bmq.protocol.messages.fetch_request import FetchRequest
 from bmq.protocol.parts import Part
-from bmq.proxy import dispatch
+from bmq.proxy import dispatch, handlers
 from bmq.proxy.file_sender import FileSender
 from bmq.proxy.limits import ProxyLimits
 from tests.unit.proxy.conftest import StartProxy
@@ -198,6 +198,7 @@ RECORDS = Random(2).randbytes(3_000_000)
 @pytest.fixture
 def part(monkeypatch: pytest.MonkeyPatch) -> ScriptedPart:
     """Every Fetch is answered with a head and this part, behind its correlation id."""
+    handlers.load_all()  # else the first server in the process would find the place taken
     part = ScriptedPart(RECORDS, Random(3))
     monkeypatch.setitem(
         dispatch.HOT_HANDLERS,

@@ -406,6 +406,27 @@ def test_a_topic_that_was_deleted_before_the_next_owners_reign_holds_up_nothing(
     virtual(main)
 
 
+def test_an_end_is_answered_before_its_markers_are_begun() -> None:
+    """They are as much work as the rest of the transaction, and nobody who waits for the answer needs them."""
+
+    async def main() -> None:
+        world = World()
+        producer = await world.begun()
+        partitions = [("t", 0), ("u", 0), ("u", 1)]
+        assert await world.add(producer, *partitions) == [0, 0, 0]
+        for is_commit in (True, False):
+            tried = len(world.markers.tried)
+            error, producer_id, epoch = await world.end(producer, is_commit)
+            await asyncio.sleep(0)  # in the next turn the answer is sent
+            assert (error, len(world.markers.tried)) == (0, tried)
+            await settled(world, S.COMPLETE_COMMIT if is_commit else S.COMPLETE_ABORT)
+            assert len(world.markers.tried) == tried + 3
+            producer = producer_id, epoch
+            assert await world.add(producer, *partitions) == [0, 0, 0]
+
+    virtual(main)
+
+
 def test_a_partition_that_cannot_be_written_holds_up_its_own_markers_alone() -> None:
     async def main() -> None:
         world = World()
