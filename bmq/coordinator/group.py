@@ -36,7 +36,7 @@ from bmq.coordinator.effects import (
     roster_for_leader,
     sync_error,
 )
-from bmq.coordinator.member import NEVER_MS, Caller, Member, Protocols
+from bmq.coordinator.member import NEVER_MS, Caller, Member, Protocols, made_member_id
 from bmq.coordinator.recent_proof import sessions_from_ms
 from bmq.coordinator.roster import Roster
 from bmq.coordinator.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
@@ -378,12 +378,12 @@ class Group:
     def _join_new(self, joining: Joining, now: Moment) -> Effects:
         instance_id = joining.request.group_instance_id
         if instance_id is not None:
-            new_id = f"{instance_id}-{joining.new_member_uuid}"
+            new_id = made_member_id(instance_id, joining.new_member_uuid)
             old_id = self.members.static_ids.get(instance_id)
             if old_id is not None:
                 return self._replace_static(old_id, new_id, joining, now)
             return self._add_then_rebalance(new_id, joining, now)
-        new_id = f"{joining.client_id}-{joining.new_member_uuid}"
+        new_id = made_member_id(joining.client_id, joining.new_member_uuid)
         if joining.api_version >= 4:
             if len(self.members.pending) >= self._config.group_pending_members_max:
                 return [Answer(joining.caller, join_error(ErrorCode.GROUP_MAX_SIZE_REACHED, ""))]

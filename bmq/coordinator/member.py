@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from bmq.protocol.group_records import GroupMetadataValue, MemberMetadata
 from bmq.protocol.messages.join_group_request import JoinGroupRequestProtocol
+from bmq.protocol.wire import STRING_BYTES_MAX
 
 Caller = Any
 """Whoever waits for an answer; handed in with a request and handed back with its answer, never looked at."""
@@ -15,6 +16,16 @@ Protocols = tuple[tuple[str, bytes], ...]
 """(name, metadata), most wanted first, every name once."""
 
 NEVER_MS: Final = float("inf")
+
+
+def made_member_id(name: str, uuid: str) -> str:
+    """A member's id that begins with its client's or its instance's, as Kafka's do.
+
+    Cut to what a string of the protocol may have: no request could carry a longer one, and neither it nor the rest of its
+    group could be told of it.
+    """
+    room = STRING_BYTES_MAX - len(uuid) - 1
+    return f"{name.encode()[:room].decode(errors='ignore')}-{uuid}"
 
 
 def distinct_protocols(protocols: Iterable[JoinGroupRequestProtocol]) -> Protocols:

@@ -8,12 +8,11 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition, Uuid
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, TopicPartition
 from kio.schema.errors import ErrorCode as E
 
 from tests.e2e.conftest import TopicMaker, unique_name
-from tests.support.group_client import LEAVE, LEAVE_FOR_NOW, MAY_PASS, GroupClient
+from tests.support.group_client import LEAVE, LEAVE_FOR_NOW, MAY_PASS, GroupClient, topic_id_of
 from tests.support.processes import eventually
 from tests.support.servers import Server
 from tests.support.transaction_client import TransactionClient
@@ -24,6 +23,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 PARTITIONS = 2
 MANY_TOPICS = 100_000
 HUGE_BYTES = 100_000_000
+LONGEST_ID_BYTES = 32_767
 TOO_LARGE = E.unknown_server_error  # as Apache Kafka has it
 
 
@@ -42,7 +42,7 @@ def client(server: Server) -> Iterator[GroupClient]:
 def neighbour(server: Server, client: GroupClient, make_topic: TopicMaker) -> Iterator[str]:
     """Another group's only member, which holds all of a topic for the whole test and commits at the end; the topic."""
     topic, group_id = make_topic(partitions=PARTITIONS), unique_name("neighbour")
-    topic_id = id_of(server, topic)
+    topic_id = topic_id_of(server.bootstrap, topic)
     with WireClient(server.port) as connection:
         other = GroupClient(connection)
         member_id, epoch = settled(other, group_id, topic, topic_id)
@@ -55,46 +55,10 @@ def neighbour(server: Server, client: GroupClient, make_topic: TopicMaker) -> It
     assert committed(server, group_id, topic, 1) == 1
 
 
-def id_of(server: Server, topic: str) -> UUID:
-    admin = AdminClient({"bootstrap.servers": server.bootstrap})
-    found: list[Uuid] = []
-
-    def is_described() -> bool:
-        """Apache Kafka tells of a new topic a moment later."""
-        try:
-            found.append(admin.describe_topics(TopicCollection([topic]))[topic].result(timeout=20).topic_id)
-        except KafkaException as error:
-            assert error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
-        return bool(found)
-
-    eventually(is_described, 20, "the topic is known")
-    words = (found[0].get_most_significant_bits(), found[0].get_least_significant_bits())
-    return UUID(int=(words[0] % 2**64) << 64 | words[1] % 2**64)
-
-
 def settled(
     client: GroupClient, group_id: str, topic: str, topic_id: UUID, instance_id: str | None = None
 ) -> tuple[str, int]:
-    """(member id, epoch) of a group's only member that has all partitions."""
-    answer = client.heartbeat(group_id, topics=[topic], instance_id=instance_id)
-    assert answer.error_code is E.none, answer
-    member_id = answer.member_id
-    assert member_id is not None
-
-    def has_all() -> bool:
-        nonlocal answer
-        if answer.assignment is None or not answer.assignment.topic_partitions:
-            answer = client.heartbeat(group_id, member_id, answer.member_epoch, instance_id=instance_id)
-            assert answer.error_code is E.none, answer
-            return False
-        (given,) = answer.assignment.topic_partitions
-        return given.topic_id == topic_id and sorted(given.partitions) == list(range(PARTITIONS))
-
-    eventually(has_all, 20, "the member has all partitions")
-    epoch = answer.member_epoch
-    held = {topic_id: range(PARTITIONS)}
-    assert client.heartbeat(group_id, member_id, epoch, owned=held, instance_id=instance_id).error_code is E.none
-    return member_id, epoch
+    return client.settled(group_id, topic, topic_id, PARTITIONS, instance_id)
 
 
 def committed(server: Server, group_id: str, topic: str, partition: int) -> int:
@@ -148,7 +112,7 @@ def test_unknown_members_and_epochs_that_are_not_its_own(
     group_id, topic = unique_name("group"), make_topic(partitions=PARTITIONS)
     assert client.heartbeat(group_id, "m", 1).error_code is E.group_id_not_found
     assert client.heartbeat(group_id, "m", LEAVE).error_code is E.group_id_not_found
-    member_id, epoch = settled(client, group_id, topic, id_of(server, topic))
+    member_id, epoch = settled(client, group_id, topic, topic_id_of(server.bootstrap, topic))
     for other in (epoch + 1, epoch + 1_000_000):
         assert client.heartbeat(group_id, member_id, other).error_code is E.fenced_member_epoch
     assert client.heartbeat(group_id, "stranger", epoch).error_code is E.unknown_member_id
@@ -171,7 +135,7 @@ def test_two_members_of_the_consumer_protocol_with_one_instance_id(
     client: GroupClient, server: Server, neighbour: str, make_topic: TopicMaker
 ) -> None:
     group_id, topic = unique_name("group"), make_topic(partitions=PARTITIONS)
-    topic_id = id_of(server, topic)
+    topic_id = topic_id_of(server.bootstrap, topic)
     member_id, epoch = settled(client, group_id, topic, topic_id, "one")
     second = client.heartbeat(group_id, topics=[topic], instance_id="one")
     assert second.error_code is E.unreleased_instance_id
@@ -228,10 +192,39 @@ def test_offsets_that_cannot_be_committed(client: GroupClient, server: Server, n
     assert committed(server, group_id, neighbour, 0) == 1, "what is good of a request is done"
     assert client.commit(group_id, {neighbour: [0]}, metadata="x" * 4_097) == {neighbour: [E.offset_metadata_too_large]}
     assert client.commit_by_id(group_id, uuid4()) is E.unknown_topic_id
-    assert client.commit_by_id(group_id, id_of(server, neighbour)) is E.none
+    assert client.commit_by_id(group_id, topic_id_of(server.bootstrap, neighbour)) is E.none
     told = client.commit(group_id, {neighbour: [0]}, generation=3, member_id="m")
     assert told == {neighbour: [E.unknown_member_id]}
     assert client.commit("", {neighbour: [0]}) == {neighbour: [E.none]}, "an id like another to those without members"
+
+
+@pytest.mark.parametrize("length", [LONGEST_ID_BYTES, LONGEST_ID_BYTES + 1])
+@pytest.mark.parametrize("field", ["group_id", "member_id", "instance_id", "rack_id"])
+def test_ids_as_long_as_a_string_may_be_and_longer(server: Server, neighbour: str, field: str, length: int) -> None:
+    """One byte more is no string of the protocol: only its own connection ends."""
+    asked: dict[str, Any] = {"group_id": unique_name("group"), field: "x" * length}
+    with WireClient(server.port) as connection:
+        mine = GroupClient(connection)
+        if length > LONGEST_ID_BYTES:
+            with pytest.raises(ConnectionError):
+                mine.heartbeat(**asked, topics=[neighbour])
+            return
+        joined = mine.heartbeat(**asked, topics=[neighbour])
+        assert joined.error_code is E.none
+        leaving = {"instance_id": asked.get("instance_id")}
+        assert mine.heartbeat(asked["group_id"], joined.member_id, LEAVE, **leaving).error_code is E.none
+
+
+def test_classic_groups_with_ids_as_long_as_a_string_may_be(client: GroupClient, neighbour: str) -> None:
+    longest = "x" * LONGEST_ID_BYTES
+    member_id, generation = client.joined(longest, instance_id=longest)
+    told = client.commit(
+        longest, {neighbour: [0]}, generation=generation, member_id=member_id, instance_id=longest, metadata="x" * 4_096
+    )
+    assert told == {neighbour: [E.none]}
+    assert client.beat(longest, longest, generation) is E.unknown_member_id
+    assert client.beat(longest, member_id, generation, longest) is E.none
+    assert client.leave(longest, member_id, longest) is E.none
 
 
 def test_a_member_with_a_hundred_thousand_topics(client: GroupClient, neighbour: str) -> None:

@@ -9,19 +9,22 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.structs import TopicPartition as AioTopicPartition
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from kio.schema.errors import ErrorCode
 
 from tests.e2e.conftest import ServerMaker, TopicMaker, create_topic, unique_name
-from tests.support import topic_contents
+from tests.support import topic_contents, wire
 from tests.support.java import run_tool
 from tests.support.processes import eventually
 from tests.support.servers import Server
 from tests.support.topic_contents import Isolation, end_offsets
+from tests.support.transaction_client import TransactionClient
+from tests.support.wire import WireClient
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
 TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
 MESSAGE_COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
-VERIFIABLE_PRODUCER = "org.apache.kafka.tools.VerifiableProducer"
 PRODUCER_PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 LOG_FORMATTER = "org.apache.kafka.tools.consumer.TransactionLogMessageFormatter"
@@ -273,6 +276,62 @@ def test_no_transaction_hangs(server: Server, make_topic: TopicMaker) -> None:
     producer.commit_transaction(30)
     found = _tool(server, "find-hanging", "--topic", topic, "--partition", "0", "--max-transaction-timeout", "1").out
     assert len(found.splitlines()) <= 1, found
+
+
+def test_a_hanging_transaction_is_found_and_aborted(new_server: ServerMaker) -> None:
+    """What no coordinator knows of: records that came while owners of partitions did not ask, as of old brokers."""
+    server = new_server()
+    server.start()
+    topic = unique_name("topic")
+    create_topic(server, topic, partitions=2)
+    with WireClient(server.port) as connection:
+        client = TransactionClient(connection)
+        known = client.begun("known")
+        assert client.produce("known", known, topic, 0, partition=1) == wire.NONE
+        set_verification(server, "false")
+        unknown = client.begun("unknown")
+        eventually(
+            lambda: client.produce("unknown", unknown, topic, 0, version=11) == wire.NONE, 20, "nobody asks any more"
+        )
+        set_verification(server, "true")
+        assert client.state("unknown") == "Empty"
+        search = ("find-hanging", "--broker-id", "1", "--max-transaction-timeout", "0")
+        hanging = [line.split() for line in _tool(server, *search).out.splitlines()[1:]]
+        assert [row[:4] for row in hanging] == [[topic, "0", str(unknown.producer_id), str(unknown.epoch)]]
+        coordinator_epoch, start_offset = hanging[0][4:6]
+        assert start_offset == "0" and end_offsets(server.bootstrap, topic, 2, "read_committed") == [0, 0]
+        _tool(
+            server,
+            *("abort", "--topic", topic, "--partition", "0", "--producer-id", str(unknown.producer_id)),
+            *("--producer-epoch", str(unknown.epoch), "--coordinator-epoch", coordinator_epoch),
+        )
+        assert end_offsets(server.bootstrap, topic, 2, "read_committed") == [2, 0]
+        assert len(_tool(server, *search, "--topic", topic).out.splitlines()) == 1
+        assert client.ended("known", known) is ErrorCode.none
+    assert end_offsets(server.bootstrap, topic, 2, "read_committed") == [2, 2]
+
+
+def set_verification(server: Server, value: str) -> None:
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    entry = ConfigEntry("transaction.partition.verification.enable", value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[entry])
+    admin.incremental_alter_configs([resource])[resource].result(timeout=20)
+
+
+def test_kafka_transactions_terminates_by_force(server: Server, make_topic: TopicMaker) -> None:
+    topic, transactional_id = make_topic(), unique_name("tx")
+    producer = transactional(server, transactional_id)
+    producer.begin_transaction()
+    send(producer, topic, [b"of who does not answer"])
+    assert producer.flush(20) == 0
+    long = _tool(server, "list", "--duration-filter", "3600000").out
+    assert transactional_id not in long
+    _tool(server, "forceTerminateTransaction", "--transactionalId", transactional_id)
+    eventually(lambda: end_offset(server, topic, "read_committed") == 2, 20, "the marker is seen")
+    with pytest.raises(KafkaException) as fenced:
+        producer.commit_transaction(30)
+    assert fenced.value.args[0].code() in (KafkaError._FENCED, KafkaError.PRODUCER_FENCED)
+    assert values_of(server, topic, "read_committed") == []
 
 
 def _tool(server: Server, *arguments: str):  # type: ignore[no-untyped-def]

@@ -8,6 +8,8 @@ from datetime import timedelta
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, Uuid
+from confluent_kafka.admin import AdminClient
 from kio.schema.consumer_group_heartbeat.v1 import request as heartbeat_v1
 from kio.schema.consumer_group_heartbeat.v1.response import ConsumerGroupHeartbeatResponse
 from kio.schema.errors import ErrorCode
@@ -25,6 +27,7 @@ from kio.schema.sync_group.v5.request import SyncGroupRequest, SyncGroupRequestA
 from kio.schema.sync_group.v5.response import SyncGroupResponse
 
 from tests.support.kio_client import call
+from tests.support.processes import eventually
 from tests.support.wire import WireClient
 
 T = TypeVar("T")
@@ -50,6 +53,23 @@ def retried(attempt: Callable[[], T], code_of: Callable[[T], ErrorCode]) -> T:
             return answer
         assert time.monotonic() < until_s, code_of(answer)
         time.sleep(PAUSE_S)
+
+
+def topic_id_of(bootstrap: str, topic: str) -> UUID:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    found: list[Uuid] = []
+
+    def is_described() -> bool:
+        """Apache Kafka tells of a new topic a moment later."""
+        try:
+            found.append(admin.describe_topics(TopicCollection([topic]))[topic].result(timeout=20).topic_id)
+        except KafkaException as error:
+            assert error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+        return bool(found)
+
+    eventually(is_described, 20, "the topic is known")
+    words = (found[0].get_most_significant_bits(), found[0].get_least_significant_bits())
+    return UUID(int=(words[0] % 2**64) << 64 | words[1] % 2**64)
 
 
 class GroupClient:
@@ -87,6 +107,31 @@ class GroupClient:
         return retried(
             lambda: call(self.wire, request, ConsumerGroupHeartbeatResponse), lambda answer: answer.error_code
         )
+
+    def settled(
+        self, group_id: str, topic: str, topic_id: UUID, partitions: int, instance_id: str | None = None
+    ) -> tuple[str, int]:
+        """(member id, epoch) of a group's only member that has all partitions."""
+        answer = self.heartbeat(group_id, topics=[topic], instance_id=instance_id)
+        assert answer.error_code is ErrorCode.none, answer
+        member_id = answer.member_id
+        assert member_id is not None
+
+        def has_all() -> bool:
+            nonlocal answer
+            if answer.assignment is None or not answer.assignment.topic_partitions:
+                answer = self.heartbeat(group_id, member_id, answer.member_epoch, instance_id=instance_id)
+                assert answer.error_code is ErrorCode.none, answer
+                return False
+            (given,) = answer.assignment.topic_partitions
+            return given.topic_id == topic_id and sorted(given.partitions) == list(range(partitions))
+
+        eventually(has_all, 20, "the member has all partitions")
+        epoch = answer.member_epoch
+        owned = {topic_id: range(partitions)}
+        told = self.heartbeat(group_id, member_id, epoch, owned=owned, instance_id=instance_id)
+        assert told.error_code is ErrorCode.none
+        return member_id, epoch
 
     def join(
         self,

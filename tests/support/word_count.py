@@ -37,7 +37,8 @@ class WordCount:
         self.process = ManagedProcess("word-count", command, state.with_name(f"{state.name}.log"))
         self.expected: Counter[str] = Counter()
         self._bootstrap = bootstrap
-        self._source, self._target = source, target
+        self.source = source
+        self._target = target
         self._partitions = partitions
         self._lines = 0
         self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
@@ -50,7 +51,7 @@ class WordCount:
         for number in range(self._lines, self._lines + lines):
             words = [WORDS[(number + step * (1 + number // lines)) % len(WORDS)] for step in range(WORDS_PER_LINE)]
             self.expected.update(words)
-            self._producer.produce(self._source, " ".join(words), partition=number % self._partitions)
+            self._producer.produce(self.source, " ".join(words), partition=number % self._partitions)
             self._producer.poll(0)
         self._lines += lines
         assert self._producer.flush(60) == 0

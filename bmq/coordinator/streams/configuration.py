@@ -8,6 +8,7 @@ partition for each task. Decisions only. Source: KIP-1071; InternalTopicManager 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -95,8 +96,9 @@ def configured(topology: TopologyValue, topics: Topics) -> ConfiguredTopology:
         return ConfiguredTopology(topology.epoch, None, (), problem)
     try:
         counts = _repartition_counts(topology, existing)
+        fixed = _fixed_counts(topology)
         for subtopology in topology.subtopologies:
-            _copartition(topology, subtopology, existing, counts)
+            _copartition(subtopology, existing, fixed, counts)
         subtopologies = {
             subtopology.subtopology_id: _subtopology(subtopology, existing, counts, sources)
             for subtopology in topology.subtopologies
@@ -113,29 +115,50 @@ def configured(topology: TopologyValue, topics: Topics) -> ConfiguredTopology:
     )
 
 
+@dataclass(slots=True)
+class _Writer:
+    """A subtopology that writes to repartition topics nobody has given a number: `sinks`.
+
+    `unknown`: its sources whose partitions are not known yet; `largest`: the most that a known one has, 0 for none.
+    """
+
+    sinks: list[str]
+    unknown: int = 0
+    largest: int = 0
+    is_done: bool = False
+
+
 def _repartition_counts(topology: TopologyValue, existing: Mapping[str, int]) -> dict[str, int]:
     """Partitions of each repartition topic, as far as its writers decide."""
-    counts = {
-        topic.name: topic.partitions
-        for subtopology in topology.subtopologies
-        for topic in subtopology.repartition_source_topics
-        if topic.partitions
-    }
-    undecided = {
-        name: subtopology
-        for subtopology in topology.subtopologies
-        for name in subtopology.repartition_sink_topics
-        if name not in counts
-    }
-    while undecided:
-        found = _decidable(undecided, existing, counts)
-        if not found:
+    counts = _fixed_counts(topology)
+    writers, readers = _undecided(topology, existing, counts)
+    partly = [writer for writer in writers if writer.largest]
+    whole = [writer for writer in partly if not writer.unknown]
+    left = len(writers)
+    # A step decides those whose sources are all known, else all that know any. Each writer is looked at once for each of its
+    # sources: looking at all of them in each step takes minutes for a chain of thousands, which fits into one request.
+    while left:
+        deciding = [(writer, writer.largest) for writer in whole or partly if not writer.is_done]
+        if not whole:
+            partly = []
+        if not deciding:
             raise _invalid(
                 "Failed to compute number of partitions for all repartition topics. There may be loops in the topology "
                 "that cannot be resolved."
             )
-        counts |= found
-        undecided = {name: writer for name, writer in undecided.items() if name not in counts}
+        whole = []
+        left -= len(deciding)
+        for writer, count in deciding:
+            writer.is_done = True
+            counts |= dict.fromkeys(writer.sinks, count)
+        for writer, count in deciding:
+            for reader in (reader for name in writer.sinks for reader in readers.get(name, ()) if not reader.is_done):
+                if not reader.largest:
+                    partly.append(reader)
+                reader.largest = max(reader.largest, count)
+                reader.unknown -= 1
+                if not reader.unknown:
+                    whole.append(reader)
     for subtopology in topology.subtopologies:
         if any(topic.name not in counts for topic in subtopology.repartition_source_topics):
             raise _invalid(
@@ -145,31 +168,48 @@ def _repartition_counts(topology: TopologyValue, existing: Mapping[str, int]) ->
     return counts
 
 
-def _decidable(
-    undecided: Mapping[str, Subtopology], existing: Mapping[str, int], counts: Mapping[str, int]
-) -> dict[str, int]:
-    """Counts that follow by now: those whose writers have only known sources, or else any known source."""
-    whole, partly = {}, {}
-    for name, writer in undecided.items():
-        known = [existing[source] for source in writer.source_topics]
-        known += (counts[topic.name] for topic in writer.repartition_source_topics if topic.name in counts)
-        if known:
-            partly[name] = max(known)
-            if len(known) == len(writer.source_topics) + len(writer.repartition_source_topics):
-                whole[name] = partly[name]
-    return whole or partly
+def _fixed_counts(topology: TopologyValue) -> dict[str, int]:
+    """Partitions of the repartition topics of which the topology says how many."""
+    return {
+        topic.name: topic.partitions
+        for subtopology in topology.subtopologies
+        for topic in subtopology.repartition_source_topics
+        if topic.partitions
+    }
+
+
+def _undecided(
+    topology: TopologyValue, existing: Mapping[str, int], counts: Mapping[str, int]
+) -> tuple[list[_Writer], Mapping[str, Sequence[_Writer]]]:
+    """Who has to decide, and who waits for which topic."""
+    last_writer = {
+        name: place
+        for place, subtopology in enumerate(topology.subtopologies)
+        for name in subtopology.repartition_sink_topics
+        if name not in counts
+    }
+    sinks: dict[int, list[str]] = {}
+    for name, place in last_writer.items():
+        sinks.setdefault(place, []).append(name)
+    writers: list[_Writer] = []
+    readers: dict[str, list[_Writer]] = {}
+    for place, names in sinks.items():
+        subtopology, writer = topology.subtopologies[place], _Writer(names)
+        writer.largest = max((existing[name] for name in subtopology.source_topics), default=0)
+        for topic in subtopology.repartition_source_topics:
+            if topic.name in counts:
+                writer.largest = max(writer.largest, counts[topic.name])
+            else:
+                writer.unknown += 1
+                readers.setdefault(topic.name, []).append(writer)
+        writers.append(writer)
+    return writers, readers
 
 
 def _copartition(
-    topology: TopologyValue, subtopology: Subtopology, existing: Mapping[str, int], counts: dict[str, int]
+    subtopology: Subtopology, existing: Mapping[str, int], fixed: Mapping[str, int], counts: dict[str, int]
 ) -> None:
     """Give repartition topics the number of those they go together with. Raises _Incorrect."""
-    fixed = {
-        topic.name: topic.partitions
-        for one in topology.subtopologies
-        for topic in one.repartition_source_topics
-        if topic.partitions
-    }
     for group in subtopology.copartition_groups:
         made = [subtopology.repartition_source_topics[place].name for place in group.repartition_source_topics]
         external = {

@@ -6,7 +6,10 @@ import pytest
 
 from bmq.coordinator.effects import GroupState
 from bmq.coordinator.member import NEVER_MS
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.codec import encode
 from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.wire import STRING_BYTES_MAX
 from tests.unit.coordinator.group_bench import REBALANCE_MS, SESSION_MS, GroupBench, durable_picture, subscription
 
 pytestmark = pytest.mark.unit
@@ -31,6 +34,23 @@ def test_old_and_static_members_join_at_once(version: int, instance_id: str | No
     bench.pass_time(DELAY_MS)
     assert call.error == ErrorCode.NONE
     assert call.response.member_id.startswith("client-" if instance_id is None else "i-")
+
+
+@pytest.mark.parametrize("letter", ["x", "\u00e9", "\u20ac"])
+@pytest.mark.parametrize(("version", "is_static"), [(0, False), (9, False), (9, True)])
+def test_member_ids_made_of_the_longest_names_fit_into_a_string(letter: str, version: int, is_static: bool) -> None:
+    """Else its own requests, its group's record and the answer to its group's leader could not be written."""
+    longest = letter * (STRING_BYTES_MAX // len(letter.encode()))
+    bench = GroupBench()
+    name = {"instance_id": longest} if is_static else {"client_id": longest}
+    join = bench.join_known if version and not is_static else bench.join
+    call = join(version=version, **name)
+    bench.pass_time(DELAY_MS)
+    member_id = call.response.member_id
+    assert member_id.startswith(letter * 10_000) and member_id.endswith(("-u1", "-u2"))
+    assert STRING_BYTES_MAX - 2 <= len(member_id.encode()) <= STRING_BYTES_MAX
+    assert bench.sync(member_id, 1, {member_id: b"all"}).error == ErrorCode.NONE
+    assert encode("response", ApiKey.JOIN_GROUP, 5, call.response)
 
 
 def test_a_pending_member_that_never_comes_is_forgotten() -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
 from uuid import UUID
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bmq.coordinator.streams.configuration import ConfiguredTopology, StatusCode, configured
 from bmq.coordinator.streams.topology import required_topics, topology_of
@@ -16,6 +20,8 @@ from tests.unit.coordinator.cluster import FakeTopic, FakeTopics
 from tests.unit.coordinator.streams.bench import subtopology
 
 pytestmark = pytest.mark.unit
+
+T = TypeVar("T")
 
 
 def on(topics: Mapping[str, int], *subtopologies: Subtopology) -> ConfiguredTopology:
@@ -131,6 +137,99 @@ def test_a_writer_with_one_source_that_is_not_known_yet_waits_for_it() -> None:
 def test_a_loop_starts_from_what_is_known() -> None:
     answer = on({"t": 2}, subtopology("0", ["t"], repartitions={"r": 0}, sinks=["r"]))
     assert missing(answer) == {"r": 2}
+
+
+def by_looking_at_all_in_each_step(topics: Mapping[str, int], subtopologies: Sequence[Subtopology]) -> dict[str, int]:
+    """Partitions of the repartition topics, as Apache Kafka goes about it. Raises ValueError: they cannot be found."""
+    counts = {
+        topic.name: topic.partitions
+        for one in subtopologies
+        for topic in one.repartition_source_topics
+        if topic.partitions
+    }
+    writers = {name: one for one in subtopologies for name in one.repartition_sink_topics if name not in counts}
+    while writers:
+        whole, partly = {}, {}
+        for name, writer in writers.items():
+            sources = [topic.name for topic in writer.repartition_source_topics]
+            known = [topics[source] for source in writer.source_topics]
+            known += [counts[source] for source in sources if source in counts]
+            if known:
+                partly[name] = max(known)
+                if len(known) == len(writer.source_topics) + len(sources):
+                    whole[name] = max(known)
+        if not partly:
+            raise ValueError
+        counts |= whole or partly
+        writers = {name: writer for name, writer in writers.items() if name not in counts}
+    if any(topic.name not in counts for one in subtopologies for topic in one.repartition_source_topics):
+        raise ValueError
+    return counts
+
+
+_repartition_topics = st.sampled_from([f"r{number}" for number in range(6)])
+
+
+@st.composite
+def _any_subtopologies(draw: st.DrawFn) -> list[Subtopology]:
+    made = []
+    for number in range(draw(st.integers(1, 6))):
+        sources = draw(st.lists(st.sampled_from(["t", "u"]), unique=True))
+        read = draw(st.lists(_repartition_topics, unique=True, max_size=3, min_size=0 if sources else 1))
+        counts = {name: draw(st.sampled_from([0, 0, 0, 7])) for name in read}
+        sinks = draw(st.lists(_repartition_topics, unique=True, max_size=3))
+        made.append(subtopology(str(number), sources, repartitions=counts, sinks=sinks))
+    return made
+
+
+@given(subtopologies=_any_subtopologies())
+def test_any_repartition_topics_get_what_a_look_at_all_gives(subtopologies: list[Subtopology]) -> None:
+    topics = {"t": 2, "u": 5}
+    try:
+        expected = by_looking_at_all_in_each_step(topics, subtopologies)
+    except ValueError:
+        with pytest.raises(KafkaError) as refused:
+            on(topics, *subtopologies)
+        assert refused.value.code is ErrorCode.STREAMS_INVALID_TOPOLOGY
+        return
+    read = {topic.name for one in subtopologies for topic in one.repartition_source_topics}
+    assert missing(on(topics, *subtopologies)) == {name: count for name, count in expected.items() if name in read}
+
+
+class Counted(tuple[T, ...]):
+    """Counts how often it is gone through."""
+
+    looks = 0
+
+    def __iter__(self) -> Iterator[T]:
+        Counted.looks += 1
+        return super().__iter__()
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_long_chain_is_gone_through_once(is_closed: bool) -> None:
+    """As large as one request may be: what looks at all of it for each of its links stops the node for a minute."""
+    length = 1_000
+    links = [subtopology(f"{n:05}", repartitions={f"r{n}": 0}, sinks=[f"r{n - 1}"]) for n in range(1, length + 1)]
+    first = subtopology("first", ["t"], sinks=[f"r{length}"], repartitions={"r0": 0} if is_closed else None)
+    last = [] if is_closed else [subtopology("last", repartitions={"r0": 0}, copartitions=[([], [0])])]
+    topology = topology_of(Topology(epoch=0, subtopologies=[first, *links, *last]))
+    counted = replace(
+        topology,
+        subtopologies=tuple(
+            replace(
+                one,
+                source_topics=Counted(one.source_topics),
+                repartition_source_topics=Counted(one.repartition_source_topics),
+                repartition_sink_topics=Counted(one.repartition_sink_topics),
+            )
+            for one in topology.subtopologies
+        ),
+    )
+    Counted.looks = 0
+    answer = configured(counted, FakeTopics({"t": FakeTopic("t", UUID(int=1), (0, 1))}))
+    assert missing(answer) == {f"r{n}": 2 for n in range(length + 1)}
+    assert Counted.looks < 20 * length
 
 
 @pytest.mark.parametrize(
