@@ -122,8 +122,8 @@ $(VENV)/.installed-dev: $(PACKAGE) | $(BIN)/python
 	@touch $@ $(VENV)/.installed
 
 $(VENV)/.installed-spark: $(PACKAGE) | $(BIN)/python
-	@echo "installing bmq, its development tools and PySpark into $(VENV)"
-	@$(PIP) install --editable '.[dev,spark]'
+	@echo "installing bmq, its development tools, PySpark and a notebook's kernel into $(VENV)"
+	@$(PIP) install --editable '.[dev,spark,notebook]'
 	@touch $@ $(VENV)/.installed $(VENV)/.installed-dev
 
 $(VENV)/.installed-bench: $(PACKAGE) | $(BIN)/python

@@ -24,6 +24,7 @@ from bmq.spark.source import register
 from bmq.spark.source.options import read_options
 from bmq.spark.source.plan import FilePiece
 from bmq.spark.source.session import Session
+from tests.e2e.spark_changes import ChangingTopics
 from tests.e2e.spark_job import session
 from tests.support.processes import REPOSITORY
 
@@ -133,7 +134,12 @@ def batch_reads(jobs: Jobs) -> Any:
     cut = json.dumps({topic: {"0": 300, "1": -2}})
     third_ms = 1_000 * BATCHES * RECORDS_OF_BATCH // 3
     times = {"startingTimestamp": str(FIRST_MS + third_ms), "endingTimestamp": str(FIRST_MS + 2 * third_ms)}
+    each = {
+        f"{edge}OffsetsByTimestamp": json.dumps({topic: {"0": time_ms, "1": time_ms + 60_000}})
+        for edge, time_ms in (("starting", FIRST_MS + third_ms), ("ending", FIRST_MS + 2 * third_ms))
+    }
     whole = jobs.options(topic, includeHeaders="true")
+    servers = {name: value for name, value in whole.items() if name != "subscribe"}
     committed = {**whole, "kafka.isolation.level": "read_committed"}
     return {
         "everything": jobs.both(whole),
@@ -143,6 +149,9 @@ def batch_reads(jobs: Jobs) -> Any:
         "committed in small parts": jobs.both(committed, {"maxRecordsPerPartition": "500"}),
         "from offsets": jobs.both({**whole, "startingOffsets": cut, "minPartitions": "5"}),
         "of a time": jobs.both({**whole, **times}),
+        "of a time each": jobs.both({**whole, **each}),
+        "by pattern": jobs.both({**servers, "subscribePattern": "bat[a-c]h"}),
+        "assigned": jobs.both({**servers, "assign": json.dumps({topic: [1]})}),
         "two columns": sorted(jobs.batch("bmq", jobs.options(topic, columns="offset,timestamp")).columns),
         "counted twice": counts(jobs, whole),
         "from files": share_from_files(jobs, topic),
@@ -273,6 +282,7 @@ def main() -> None:
         ("stream", streams),
         ("latest", latest_survives),
         ("errors", errors),
+        ("changes", lambda jobs: ChangingTopics(jobs.spark, "bmq", jobs.bootstrap, jobs.directory).all()),
         ("examples", examples),
     ):
         results[name] = job(jobs)

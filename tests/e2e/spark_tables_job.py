@@ -9,6 +9,7 @@ import base64
 import itertools
 import json
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable
@@ -17,10 +18,13 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow.parquet as pq
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
+from pyiceberg.table import StaticTable
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from bmq.spark.tables.columns import table_columns
@@ -30,7 +34,7 @@ from bmq.spark.tables.job import TableJob, run_table, start_table
 from bmq.spark.tables.maintenance_policy import MaintenancePolicy
 from bmq.spark.tables.progress import TableProgress
 from bmq.tables.definition import TableDefinition
-from tests.support.processes import eventually
+from tests.support.processes import REPOSITORY, eventually
 from tests.support.table_topics import SUBMIT_ARGUMENTS, order, orders_form, produce
 from tests.unit.tables.definitions import descriptor_set
 
@@ -38,7 +42,7 @@ RECORDS_COLUMNS = (
     "topic string, partition int, offset bigint, timestamp timestamp, key binary, value binary, "
     "headers array<struct<key:string,value:binary>>"
 )
-WAIT_S = 60.0
+WAIT_S = 180.0
 
 
 class Steps:
@@ -48,6 +52,8 @@ class Steps:
         self.spark, self.directory, self.bootstrap, self.topic = spark, directory, bootstrap, topic
         self.progress: list[TableProgress] = []
         self.numbers = itertools.count(1_000_000)
+        self.admin = AdminClient({"bootstrap.servers": bootstrap})
+        self.partitions = 2
 
     def all(self) -> dict[str, Any]:
         steps = [
@@ -57,6 +63,9 @@ class Steps:
             self.new_checkpoint,
             self.rivals,
             self.stop_at_misfits,
+            self.refusals,
+            self.examples,
+            self.topic_made_again,
             self.formats,
         ]
         return {step.__name__: step() for step in steps} | {"jvm": str(self.spark.version)}
@@ -71,6 +80,7 @@ class Steps:
             "bytes": [None if row["value"] is None else bytes(row["value"]).decode() for row in dead],
             "lag": self.progress[-1].lag,
             "by_pyarrow": sum(pq.ParquetFile(path).metadata.num_rows for path in self.data_files()),
+            "by_duckdb": self.by_duckdb(),
         }
 
     def replay(self) -> dict[str, Any]:
@@ -99,14 +109,17 @@ class Steps:
             "snapshots": snapshots,
             "files": [files_before, files],
             "replays": replays,
+            "by_duckdb": self.by_duckdb(),
         }
 
     def alter(self) -> dict[str, Any]:
-        """A column more while the job runs, and a type that it would refuse."""
+        """A column and a partition more while the job runs, and a type that it would refuse."""
         current = [self.definition()]
         job = self.start(lambda: current[0])
         self.produce_orders(10)
         self.reach(job)
+        self.partitions += 1
+        self.admin.create_partitions([NewPartitions(self.topic, self.partitions)])[self.topic].result(30)
         fields = [*orders_form(self.topic)["fields"], {"name": "note", "type": "int"}]
         current[0] = self.definition(fields=fields)
         self.produce_orders(10, note=7)
@@ -114,10 +127,13 @@ class Steps:
         self.reach(job)
         job.stop()
         job.wait()
-        notes = [row["note"] for row in self.rows()]
+        rows = self.rows()
+        notes = [row["note"] for row in rows]
         return {
+            "of the new partition": sum(row["_bmq_partition"] == self.partitions - 1 for row in rows),
             "merged": job.merged_files > 0,
             "notes": notes.count(7),
+            "by_duckdb": self.by_duckdb(),
             "reasons": [row["reason"] for row in self.dead_letters() if "note" in row["reason"]],
         }
 
@@ -158,6 +174,61 @@ class Steps:
         definition = self.definition(name="strict", misfits="stop")
         refused = self.refusal(lambda: self.run(definition, "checkpoint-4"))
         return {"refused": refused, "rows": self.spark.table("bmq.tables.strict").count()}
+
+    def refusals(self) -> dict[str, str]:
+        """Of what cannot be begun."""
+        file = self.directory / "a-file"
+        file.write_text("")
+        definition = self.definition(name="nowhere")
+        return {
+            "another warehouse": self.refusal(
+                lambda: run_table(
+                    self.spark,
+                    definition,
+                    bootstrap=self.bootstrap,
+                    checkpoint="c",
+                    warehouse=str(self.directory / "w"),
+                )
+            ),
+            "warehouse": self.refusal(lambda: self.run(definition, "checkpoint-5", warehouse=str(file / "warehouse"))),
+            "file system": self.refusal(lambda: self.run(definition, "checkpoint-6", warehouse="nosuch://host/dir")),
+            "source": self.refusal(lambda: self.run(definition, "checkpoint-7", source="no.such.format")),
+            "topic": self.refusal(
+                lambda: self.run(self.definition(name="absent", topic="no-such-topic"), "checkpoint-8")
+            ),
+        }
+
+    def examples(self) -> dict[str, int]:
+        """What docs/TABLES_JOB.md shows, as it stands there, on a topic of 20 orders."""
+        directory = self.directory / "examples"
+        directory.mkdir()
+        topic = f"{self.topic}-other"
+        produce(self.bootstrap, topic, [order(number) for number in range(20)])
+        (directory / "orders.json").write_text(json.dumps(orders_form(topic)))
+        text = (REPOSITORY / "docs" / "TABLES_JOB.md").read_text()
+        # Of its own: this one has a catalog with another warehouse.
+        found: dict[str, Any] = {"spark": self.spark.newSession()}
+        blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+        for block in blocks:
+            block = block.replace("HOST:9092", self.bootstrap).replace("orders.json", f"{directory}/orders.json")
+            block = block.replace('"/warehouse', f'"{directory}/warehouse').replace(
+                '"/checkpoints', f'"{directory}/checkpoints'
+            )
+            exec(block, found)
+        names = ("by_spark", "by_pyiceberg", "by_pyarrow", "by_duckdb")
+        return {"blocks": len(blocks), **{name: found[name] for name in names}}
+
+    def topic_made_again(self) -> dict[str, Any]:
+        """The topic of the examples; their table stays as it is."""
+        topic, where = f"{self.topic}-other", self.directory / "examples" / "warehouse"
+        self.admin.delete_topics([topic])[topic].result(30)
+        eventually(lambda: topic not in self.admin.list_topics(timeout=30).topics, WAIT_S, "the topic is gone")
+        self.admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(30)
+        produce(self.bootstrap, topic, [order(number) for number in range(40)])
+        definition = self.definition(topic=topic)
+        refused = self.refusal(lambda: self.run(definition, "examples/checkpoints/orders", warehouse=str(where)))
+        files = (where / "tables" / "orders" / "data").rglob("*.parquet")
+        return {"refused": refused, "rows": sum(pq.ParquetFile(path).metadata.num_rows for path in files)}
 
     def formats(self) -> dict[str, Any]:
         return {
@@ -292,14 +363,24 @@ class Steps:
     def altered(self) -> TableDefinition:
         return self.definition(fields=[*orders_form(self.topic)["fields"], {"name": "note", "type": "int"}])
 
-    def run(self, definition: TableDefinition, checkpoint: str = "checkpoint", *, take_over: bool = False) -> None:
+    def run(
+        self,
+        definition: TableDefinition,
+        checkpoint: str = "checkpoint",
+        *,
+        take_over: bool = False,
+        warehouse: str = "",
+        source: str = "kafka",
+    ) -> None:
+        """`warehouse`: another one than the session's."""
         self.progress = []
         run_table(
-            self.spark,
+            self.spark.newSession() if warehouse else self.spark,
             definition,
             bootstrap=self.bootstrap,
             checkpoint=str(self.directory / checkpoint),
-            warehouse=str(self.directory / "warehouse"),
+            warehouse=warehouse or str(self.directory / "warehouse"),
+            source=source,
             trigger_s=None,
             take_over=take_over,
             on_progress=self.progress.append,
@@ -332,7 +413,7 @@ class Steps:
 
     def produce_orders(self, count: int, **more: Any) -> None:
         values: list[bytes | None] = [order(next(self.numbers), **more) for _ in range(count)]
-        produce(self.bootstrap, self.topic, values)
+        produce(self.bootstrap, self.topic, values, self.partitions)
 
     def refusal(self, action: Callable[[], object]) -> str:
         try:
@@ -356,6 +437,15 @@ class Steps:
 
     def table(self, name: str) -> DataFrame:
         return self.spark.table(f"bmq.tables.{name}")
+
+    def by_duckdb(self) -> list[int]:
+        """Rows, different ids, and their sum, of the files that pyiceberg finds in the table's directory; neither knows bmq."""
+        scan = StaticTable.from_metadata(str(self.directory / "warehouse" / "tables" / "orders")).scan()
+        files = [task.file.file_path.removeprefix("file:") for task in scan.plan_files()]
+        found = duckdb.sql(
+            f"SELECT count(*), count(DISTINCT id), sum(id) FROM read_parquet({files}, union_by_name = true)"
+        ).fetchall()
+        return [int(each) for each in found[0]]
 
     def data_files(self) -> list[str]:
         return [row["file_path"].removeprefix("file:") for row in self.spark.table("bmq.tables.orders.files").collect()]

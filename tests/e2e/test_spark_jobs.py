@@ -20,7 +20,7 @@ from tests.e2e.conftest import create_topic, unique_name
 from tests.support.processes import REPOSITORY, ManagedProcess, dying_with_us, eventually
 from tests.support.servers import BmqServer, bmq_command
 
-pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(1_000)]
 
 PARTITIONS = 2
 RECORDS = 6_000
@@ -104,7 +104,7 @@ def killed_in_the_middle(directory: Path, target: str, topic: str, *command: str
     try:
         eventually(
             lambda: not process.is_running or high_watermarks(target, topic) > RECORDS // 5,
-            120,
+            300,
             f"{command[0]} is in the middle",
         )
         assert process.is_running, f"{command[0]} has ended before it could be killed{process}"
@@ -112,20 +112,20 @@ def killed_in_the_middle(directory: Path, target: str, topic: str, *command: str
         process.kill()
 
 
-def run_all(*commands: list[str]) -> list[dict[str, Any]]:
+def run_all(source: str, target: str, directory: Path, *commands: list[str]) -> dict[str, Any]:
+    """The results of all commands, and of what a notebook calls."""
+    everything = json.dumps([[*each, *SPARK] for each in commands])
     done = subprocess.run(
-        dying_with_us(
-            [sys.executable, "-m", "tests.e2e.spark_commands", json.dumps([[*each, *SPARK] for each in commands])]
-        ),
+        dying_with_us([sys.executable, "-m", "tests.e2e.spark_commands", source, target, str(directory), everything]),
         capture_output=True,
         text=True,
-        timeout=350,
+        timeout=700,
         check=False,
         cwd=REPOSITORY,
         env={**os.environ, **ENVIRONMENT},
     )
     assert done.returncode == 0, done.stderr[-8_000:]
-    results: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+    results: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return results
 
 
@@ -133,6 +133,7 @@ class World(NamedTuple):
     source: str
     target: str
     results: dict[str, dict[str, Any]]
+    functions: dict[str, Any]
 
     def document(self, name: str) -> Any:
         return json.loads(self.results[name]["out"])
@@ -177,11 +178,17 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             "find key": ["find", "events", *here, "--key", "key-7", "--from", str(FIRST_MS + HOUR_MS), "--json"],
             "find nothing": ["find", "events", *here, "--key", "nobody", "--to", str(FIRST_MS + HOUR_MS)],
             "verify": ["verify", "events", *here, "--json"],
+            "stats plan": ["stats", "events", *here, "--dry-run", "--json"],
+            "find plan": ["find", "events", *here, "--key", "key-7", "--dry-run", "--json"],
+            "verify plan": ["verify", "events", *here, "--dry-run", "--json"],
+            "mirror plan": [*mirror, "--dry-run"],
+            "usage": ["find", "events", *here, "--source", "files"],
             "unknown topic": ["stats", "nothing", *here],
         }
-        results = dict(zip(commands, run_all(*commands.values()), strict=True))
+        done = run_all(source, target, directory, *commands.values())
+        results = dict(zip(commands, done["commands"], strict=True))
         assert (directory / "a.png").stat().st_size > 5_000
-        yield World(source, target, results)
+        yield World(source, target, results, done["functions"])
     finally:
         for server in servers:
             server.close()
@@ -279,6 +286,50 @@ def test_verify_finds_nothing_wrong(world: World) -> None:
     assert len(events) == PARTITIONS
     assert sum(each["records"] for each in events) == RECORDS + 2 * 50 + 2 * 3
     assert all(each["segments"] >= 1 and each["base_offset"] == 0 for each in events)
+
+
+def test_a_dry_run_says_what_would_be_read(world: World) -> None:
+    """Backfill's is looked at above."""
+    for name in ("stats plan", "find plan", "verify plan", "mirror plan"):
+        assert world.results[name]["exit_code"] == 0, world.results[name]
+    expected = {(each["partition"], each["start_offset"]) for each in world.document("stats plan")["ranges"]}
+    assert expected == {(partition, 0) for partition in range(PARTITIONS)}
+    assert world.document("find plan")["ranges"] == world.document("stats plan")["ranges"]
+    assert "key" in world.document("find plan")["condition"]
+    segments = world.document("verify plan")
+    assert {segment["partition"] for segment in segments} == set(range(PARTITIONS))
+    assert sum(segment["bytes"] for segment in segments) > 0
+    assert len(world.document("mirror plan")) == 1
+
+
+def test_wrong_usage_is_told_by_its_exit_code(world: World) -> None:
+    assert world.results["usage"]["exit_code"] == 2
+    assert "it is bmq or kafka" in " ".join(world.results["usage"]["err"].split())
+
+
+def test_the_examples_of_the_documentation_run_in_a_notebook(world: World) -> None:
+    found = world.functions["examples"]
+    assert found["stats"] == RECORDS
+    assert found["picture"] > 5_000
+    assert found["found"] == sum(number % 77 == 5 for number in range(RECORDS))
+    assert found["damage"] == 0
+    assert found["copied"] == found["plan"] >= RECORDS
+    assert (found["mirror plan"], found["mirrored"]) == (1, found["plan"])
+    for topic, bootstrap in (("events-again", world.source), ("here.events", world.target)):
+        assert contents(bootstrap, topic) == contents(world.source, "events")
+
+
+def test_records_deleted_while_they_are_copied_end_a_backfill(world: World) -> None:
+    """It ends with a sentence; told so, it goes on with those that are left."""
+    assert world.functions["deleted while copying"].startswith("FAILED: ")
+    assert "shrinks-0" in world.functions["deleted while copying"]
+    assert world.functions["planned again"].startswith("FAILED: ")
+    assert world.functions["copied without"] == 10
+
+
+def test_a_topic_made_again_is_not_what_a_backfill_had_begun_with(world: World) -> None:
+    assert world.functions["made again"].startswith("FAILED: ")
+    assert "made again" in world.functions["made again"]
 
 
 def test_a_topic_that_is_not_there_is_one_sentence(world: World) -> None:

@@ -19,7 +19,7 @@ from tests.support.processes import REPOSITORY, ManagedProcess, dying_with_us
 from tests.support.servers import Server
 from tests.support.table_topics import SUBMIT_ARGUMENTS, order, orders_form, produce
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(480)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1_000)]
 
 GOOD, KILLS, OFFSETS_PER_TRIGGER, PARTITIONS = 3_000, 3, 100, 2
 BAD: list[bytes | None] = [b"no JSON", b'{"id":"x"}', b'{"customer":{}}', None]
@@ -59,7 +59,7 @@ def result(
         ),
         capture_output=True,
         text=True,
-        timeout=420,
+        timeout=700,
         check=False,
         cwd=REPOSITORY,
         env={**os.environ, **ENVIRONMENT},
@@ -81,7 +81,7 @@ def run_and_kill(server: Server, directory: Path, topic: str) -> None:
         job = ManagedProcess("table job", command, directory / f"job-{kill}.log", ENVIRONMENT)
         job.start()
         # Somewhere within the batches that follow the first.
-        job.wait_for_line(rf"(?s)(\"batch\":\d+.*){{{chance.randint(1, 2)}}}", 120)
+        job.wait_for_line(rf"(?s)(\"batch\":\d+.*){{{chance.randint(1, 2)}}}", 240)
         os.killpg(job.pid, signal.SIGKILL)
         job.kill()
 
@@ -108,8 +108,11 @@ def test_a_dead_letter_has_its_bytes_and_a_reason(result: dict[str, Any]) -> Non
     assert found == reasons
 
 
-def test_its_files_are_read_without_spark(result: dict[str, Any]) -> None:
+def test_its_files_are_read_without_spark_and_bmq(result: dict[str, Any]) -> None:
+    """As they were written, and after files were merged and snapshots expired."""
     assert result["finish"]["by_pyarrow"] == GOOD
+    whole = [GOOD, GOOD, GOOD * (GOOD - 1) // 2]
+    assert result["finish"]["by_duckdb"] == result["replay"]["by_duckdb"] == whole
 
 
 def test_a_batch_is_known_again_after_its_snapshot_is_gone(result: dict[str, Any]) -> None:
@@ -121,7 +124,11 @@ def test_a_batch_is_known_again_after_its_snapshot_is_gone(result: dict[str, Any
 
 
 def test_a_column_is_added_and_files_are_merged_while_the_job_runs(result: dict[str, Any]) -> None:
-    assert result["alter"] == {"merged": True, "notes": 10, "reasons": ["field note: seven is no int"]}
+    alter = result["alter"]
+    assert (alter["merged"], alter["notes"]) == (True, 10)
+    assert alter["of the new partition"] == 3, "of eleven orders over three partitions, and one is a dead letter"
+    assert alter["reasons"] == ["field note: seven is no int"]
+    assert alter["by_duckdb"][:2] == [GOOD + 20, GOOD + 20], "files with the new column beside files without it"
 
 
 def test_a_new_checkpoint_goes_on_from_the_table(result: dict[str, Any]) -> None:
@@ -143,6 +150,27 @@ def test_a_misfit_stops_a_table_that_takes_none(result: dict[str, Any]) -> None:
     found = result["stop_at_misfits"]
     assert "partition 0, offset 0: the value is no JSON object" in found["refused"]
     assert found["rows"] == 0
+
+
+def test_a_topic_made_again_is_not_written_into_the_table_of_the_first(result: dict[str, Any]) -> None:
+    again = result["topic_made_again"]
+    assert "was deleted and made again" in again["refused"]
+    assert again["rows"] == 20
+
+
+def test_what_cannot_be_begun_is_one_sentence(result: dict[str, Any]) -> None:
+    refusals = result["refusals"]
+    for name in ("warehouse", "file system", "source"):
+        assert refusals[name].startswith("table nowhere cannot be begun: "), refusals[name]
+    assert "has a catalog bmq already, with warehouse " in refusals["another warehouse"]
+    assert "no.such.format" in refusals["source"]
+    assert "nosuch" in refusals["file system"]
+    assert refusals["topic"].startswith("topic no-such-topic cannot be asked for: ")
+    assert all("\n" not in sentence for sentence in refusals.values())
+
+
+def test_the_examples_of_the_documentation_run(result: dict[str, Any]) -> None:
+    assert result["examples"] == {"blocks": 2, "by_spark": 20, "by_pyiceberg": 20, "by_pyarrow": 20, "by_duckdb": 20}
 
 
 def test_values_of_all_formats(result: dict[str, Any]) -> None:

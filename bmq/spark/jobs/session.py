@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from bmq.spark.jobs.outcome import JobFailed
+from bmq.spark.release import SparkTooOld, require_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,13 +20,16 @@ _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 def open_session(name: str, *, master: str = "", conf: Mapping[str, str] | None = None) -> SparkSession:
     """Under spark-submit its master and settings stand, and `conf` is added; elsewhere `master` is LOCAL if empty.
 
-    Raises JobFailed: no pyspark, no Java.
+    Raises JobFailed: no pyspark, one that is too old, no Java.
     """
     try:
+        require_spark("bmq spark")
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise JobFailed("jobs need Spark: pip install 'bmq[spark]'") from error
+    except SparkTooOld as error:
+        raise JobFailed(str(error)) from error
     builder = SparkSession.builder.appName(name)
     if _SUBMITTED not in os.environ:
         # Workers would be whatever `python3` is on the PATH.

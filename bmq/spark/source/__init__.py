@@ -10,21 +10,14 @@ Options and columns are those of Spark's Kafka connector; docs/SPARK.md has them
 
 from __future__ import annotations
 
-from importlib.metadata import version
-from typing import Any, Final
+from typing import Any
 
-SPARK_MIN: Final = (4, 0)
-
-
-class SparkTooOld(RuntimeError):
-    """Without Python's data source API."""
+from bmq.spark.release import require_spark
 
 
 def register(spark: Any) -> None:
     """Make the format known to a session (a pyspark.sql.SparkSession). Raises SparkTooOld."""
-    found = version("pyspark")
-    if tuple(int(part) for part in found.split(".")[:2]) < SPARK_MIN:
-        raise SparkTooOld(f"format('bmq') needs Spark 4.0 or later, this is Spark {found}")
+    require_spark("format('bmq')")
     from bmq.spark.source.data_source import BmqDataSource
 
     spark.dataSource.register(BmqDataSource)

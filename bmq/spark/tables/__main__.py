@@ -15,18 +15,25 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from bmq.spark.release import SparkTooOld, require_spark
 from bmq.spark.tables.cluster_tables import ClusterTable
 from bmq.spark.tables.errors import RecordsRefused, TableJobError, TableMismatch, TableTaken
 from bmq.spark.tables.iceberg import Catalog
 from bmq.spark.tables.job import TRIGGER_S_DEFAULT, HowToRun, start_table
+from bmq.spark.tables.jvm_errors import first_line
 from bmq.spark.tables.maintenance_policy import MaintenancePolicy
 from bmq.spark.tables.progress import TableProgress
 from bmq.tables.definition import InvalidDefinition, TableDefinition
 
 FAILED = 1
 REFUSED = 2
+
+
+class NoSpark(Exception):
+    """There is no Spark to run in; the message is one sentence."""
 
 
 def definition_file(path: Path) -> Callable[[], TableDefinition]:
@@ -95,6 +102,14 @@ def how_to_run(given: argparse.Namespace, on_progress: Callable[[TableProgress],
     return how
 
 
+def _session(name: str) -> SparkSession:
+    """Raises NoSpark."""
+    try:
+        return SparkSession.builder.appName(name).getOrCreate()
+    except PySparkException as error:
+        raise NoSpark(f"Spark cannot be started (it needs Java 17 or later): {first_line(error)}") from error
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parser()
     given = options.parse_args(arguments)
@@ -110,13 +125,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             cluster.report(progress)
 
     try:
-        name = read().name
-        spark = SparkSession.builder.appName(f"bmq table {name}").getOrCreate()
+        require_spark("a table")
+        spark = _session(f"bmq table {read().name}")
         job = start_table(spark, read, **how_to_run(given, on_progress))
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: job.stop())
         job.wait()
-    except (TableMismatch, TableTaken, RecordsRefused, InvalidDefinition, OSError) as error:
+    except (TableMismatch, TableTaken, RecordsRefused, InvalidDefinition, SparkTooOld, NoSpark, OSError) as error:
         sys.stderr.write(f"bmq: {error}\n")
         return REFUSED
     except TableJobError as error:

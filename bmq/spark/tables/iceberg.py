@@ -52,10 +52,18 @@ class Catalog:
         return cls(name, namespace, {"type": "hadoop", "warehouse": warehouse})
 
     def configure(self, spark: SparkSession) -> None:
-        """Make it known to this session. Raises TableJobError: Iceberg's jar is missing."""
+        """Make it known to this session. Raises TableJobError: Iceberg's jar is missing; TableMismatch: the name is taken."""
         if isinstance(_jvm(spark).org.apache.iceberg.spark.Spark3Util, JavaPackage):
             raise TableJobError("Iceberg's jar for this version of Spark is missing: name it in spark.jars")
         prefix = f"spark.sql.catalog.{self.name}"
+        # Spark makes a catalog once: with other options a stream would write elsewhere than this session looks.
+        for key, value in self.options.items():
+            known = spark.conf.get(f"{prefix}.{key}", value)
+            if known != value:
+                raise TableMismatch(
+                    f"this session of Spark has a catalog {self.name} already, with {key} {known}, not {value}: "
+                    "take another session, or give the catalog another name"
+                )
         spark.conf.set(prefix, _CATALOG_CLASS)
         # A cached table would hide the commits of other jobs, and those of this one from its other sessions.
         for key, value in {"cache-enabled": "false", **self.options}.items():

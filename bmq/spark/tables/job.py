@@ -27,6 +27,7 @@ from bmq.spark.tables.columns import dead_letter_columns, table_columns
 from bmq.spark.tables.decoding import decoded, fitting, misfits
 from bmq.spark.tables.errors import CommitConflict, RecordsRefused, TableJobError, TableMismatch, TableTaken
 from bmq.spark.tables.iceberg import Catalog, IcebergTable, Staged
+from bmq.spark.tables.jvm_errors import first_line, told_as
 from bmq.spark.tables.maintenance import Maintenance
 from bmq.spark.tables.maintenance_policy import MaintenancePolicy
 from bmq.spark.tables.progress import TableProgress
@@ -98,6 +99,10 @@ class TableJob:
 
     def start(self, *, trigger_s: float | None, max_offsets_per_trigger: int | None, take_over: bool) -> None:
         """Check that all belongs together, claim the table, and begin. Raises TableJobError."""
+        with told_as(f"table {self._name} cannot be begun"):
+            self._start(trigger_s, max_offsets_per_trigger, take_over)
+
+    def _start(self, trigger_s: float | None, max_offsets_per_trigger: int | None, take_over: bool) -> None:
         self._catalog.configure(self._spark)
         self._checkpoint = Checkpoint(self._spark, self._checkpoint_path)
         self._topic_state = self._topic.state()
@@ -136,8 +141,8 @@ class TableJob:
                 if isinstance(self._failure, TableJobError):
                     raise self._failure from None
                 if self._failure is not None or self._batches == self._batches_at_start:
-                    raise TableJobError(f"table {self._name}: the stream ended: {_first_line(error)}") from error
-                _LOG.warning("table %s: the stream ended, and is started again: %s", self._name, _first_line(error))
+                    raise TableJobError(f"table {self._name}: the stream ended: {first_line(error)}") from error
+                _LOG.warning("table %s: the stream ended, and is started again: %s", self._name, first_line(error))
                 self._batches_at_start = self._batches
                 self._query = self._stream.start()
         if ended:
@@ -182,7 +187,7 @@ class TableJob:
             self._write(records, batch)
             self._batches += 1
         except AnalysisException as error:
-            self._failure = TableMismatch(f"table {self._name} cannot be made as defined: {_first_line(error)}")
+            self._failure = TableMismatch(f"table {self._name} cannot be made as defined: {first_line(error)}")
             raise self._failure from error
         except Exception as error:
             self._failure = error
@@ -366,7 +371,3 @@ def _behind(records: DataFrame, offsets: TableOffsets) -> DataFrame:
 
 def _same(definition: TableDefinition) -> Callable[[], TableDefinition]:
     return lambda: definition
-
-
-def _first_line(error: Exception) -> str:
-    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -16,7 +16,7 @@ from tests.e2e.conftest import create_topic
 from tests.support.processes import REPOSITORY, dying_with_us
 from tests.support.servers import BmqServer
 
-pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(700)]
 
 SEGMENT_BYTES = 1 << 20
 
@@ -34,7 +34,7 @@ def results(hdfs: HdfsCluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
             dying_with_us([sys.executable, "-m", "tests.e2e.spark_source_job", str(directory), server.bootstrap]),
             capture_output=True,
             text=True,
-            timeout=350,
+            timeout=600,
             check=False,
             cwd=REPOSITORY,
             env={
@@ -57,6 +57,8 @@ def test_batch_reads_are_the_connectors(results: dict[str, Any]) -> None:
     assert 0 < found["committed"] == found["committed in small parts"] < 2400
     assert 0 < found["from offsets"] < 2400
     assert 0 < found["of a time"] < 2400
+    assert 0 < found["of a time each"] < 2400
+    assert found["by pattern"] == 2 * found["assigned"] == 2400
     assert found["two columns"] == ["offset", "timestamp"]
     assert found["counted twice"] == [True, True]
 
@@ -74,6 +76,26 @@ def test_a_stream_reads_every_row_once_and_repeats_a_batch_as_it_was(results: di
 
 def test_a_query_that_began_at_the_end_still_does_when_it_is_repeated(results: dict[str, Any]) -> None:
     assert results["latest"] == {"at first": 0, "then": 5}
+
+
+def test_partitions_that_are_added_are_read_from_their_beginning(results: dict[str, Any]) -> None:
+    assert results["changes"]["partitions added"] == list(range(30))
+
+
+def test_deleted_records_are_an_error_or_left_out(results: dict[str, Any]) -> None:
+    deleted = results["changes"]["records deleted"]
+    assert "bmq-shrinks-0 was to be read from offset 5, and begins at 12" in deleted["refused"]
+    assert deleted["left"] == list(range(12, 20))
+
+
+def test_a_topic_made_again_is_an_error_or_read_from_its_beginning(results: dict[str, Any]) -> None:
+    again = results["changes"]["topic made again"]
+    assert "topic bmq-returns was deleted and made again" in again["refused"]
+    assert again["then"] == list(range(100, 105))
+
+
+def test_a_checkpoint_of_another_topic_is_refused(results: dict[str, Any]) -> None:
+    assert "partition 0 of topic bmq-grows was deleted" in results["changes"]["checkpoint of another topic"]
 
 
 def test_errors_are_one_sentence(results: dict[str, Any]) -> None:

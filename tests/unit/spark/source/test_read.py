@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,13 +18,14 @@ from hypothesis import strategies as st
 
 from bmq.local.store import LocalStore
 from bmq.log.names import renamed_path
+from bmq.log.store import StoreError
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.compression import Compression
 from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.fetch_request import FetchRequest
 from bmq.protocol.messages.fetch_response import FetchResponse
-from bmq.protocol.record_batch import BatchHeader, Record, decode_records, encode_batch
+from bmq.protocol.record_batch import BatchHeader, Record, assemble_batch, decode_records, encode_batch
 from bmq.records.origin import DamagedBatch
 from bmq.spark.source.cluster import ClusterAway
 from bmq.spark.source.columns import COLUMNS, arrow_schema
@@ -243,6 +245,26 @@ async def test_damage_names_the_place(root: Path) -> None:
     path.chmod(0o644)
     path.write_bytes(content)
     with pytest.raises(DamagedBatch, match=rf"orders-0 at offset 15, {piece.path} at \d+: .*checksum"):
+        rows_of(wanted, access(root))
+
+
+async def test_an_unknown_codec_names_the_place() -> None:
+    batch = BatchHeader.parse(batch_of(0))
+    log = FakeLog([bytes(assemble_batch(batch._replace(attributes=5), bytes(10)))])
+    wanted = part(PartitionSnapshot("orders", str(TOPIC_ID), 0), 0, 3)
+    with FakeProxy(log.answers) as proxy, pytest.raises(DamagedBatch, match=r"orders-0 at offset 0, .*codec"):
+        rows_of(wanted, access(port=proxy.port))
+
+
+async def test_a_segment_that_was_cut_names_the_place(root: Path) -> None:
+    await three_segments(root)
+    wanted = part(await looked_at(root, 0, 18), 0, 18)
+    piece = wanted.pieces[1]
+    assert isinstance(piece, FilePiece)
+    path = root / piece.path
+    path.chmod(0o644)
+    os.truncate(path, path.stat().st_size - 3)
+    with pytest.raises((DamagedBatch, StoreError), match=r"orders-0 at offset \d+, "):
         rows_of(wanted, access(root))
 
 

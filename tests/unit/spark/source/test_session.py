@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -169,6 +171,29 @@ async def test_an_error_that_passes_is_waited_out_and_the_next_server_is_asked()
         given = {"kafka.bootstrap.servers": servers, "subscribe": "a", "bmq.root": "none"}
         async with Session.opened(read_options(given, is_stream=False)) as session:
             assert await session.latest() == {("a", 0): 5}
+
+
+async def test_a_server_that_hangs_is_left_for_the_next_one() -> None:
+    cluster = FakeCluster({"a": [(0, 5)]})
+    with closing(socket.create_server(("127.0.0.1", 0))) as silent, FakeProxy(cluster.answers) as proxy:
+        servers = f"127.0.0.1:{silent.getsockname()[1]},127.0.0.1:{proxy.port}"
+        given = {
+            "kafka.bootstrap.servers": servers,
+            "kafka.request.timeout.ms": "200",
+            "subscribe": "a",
+            "bmq.root": "none",
+        }
+        async with Session.opened(read_options(given, is_stream=False)) as session:
+            assert await session.latest() == {("a", 0): 5}
+
+
+async def test_only_a_server_that_hangs_is_a_cluster_that_is_away() -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        given = {"kafka.bootstrap.servers": address, "kafka.request.timeout.ms": "50", "subscribe": "a"}
+        with pytest.raises(ClusterAway, match=rf"the cluster at {address} does not answer METADATA"):
+            async with Session.opened(read_options(given, is_stream=False), patience_s=0.2):
+                pass
 
 
 async def test_the_store_has_to_be_the_clusters(tmp_path: Path) -> None:
