@@ -20,7 +20,7 @@ from tests.support.cluster import BmqCluster, ClusterNode
 from tests.support.processes import ManagedProcess, ProcessFailed, eventually
 from tests.support.servers import BmqServer
 
-DELAY_S: Final = (0.0, 4.0)
+DELAY_S: Final = (0.0, 3.0)
 """After progress was seen: anywhere within what the job does next."""
 BACK_S: Final = (0.0, 3.0)
 """Until a server that was killed is started again."""

@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -32,11 +31,11 @@ from bench.cluster.faults import make_topic
 from bench.cluster.sides import COMBINED, BmqSide
 from bench.cluster.stage import Stage
 from bench.findings import say
-from bench.hdfs.commands import prepare_process
+from bench.spark.campaign_command import perform_command
 from bench.spark.campaign_faults import CampaignStuck, Job, Nodes, NodesAndTarget, Victim, perform, plan_faults
 from bench.spark.campaign_producer import Report, RunningProducer
 from bench.spark.table_campaign_reader import count_ids
-from tests.support.processes import REPOSITORY, ManagedProcess, kill_everything
+from tests.support.processes import REPOSITORY, ManagedProcess
 from tests.support.servers import BmqServer, bmq_command
 from tests.support.topic_contents import values_of
 
@@ -247,21 +246,5 @@ def plan_of(arguments: Sequence[str] | None = None) -> tuple[Plan, Path | None]:
     return replace(plan, **{name: value for name, value in chosen.items() if value is not None}), given.results
 
 
-def main() -> int:
-    plan, results = plan_of()
-    prepare_process()
-    shutil.rmtree(plan.directory, ignore_errors=True)
-    plan.directory.mkdir(parents=True)
-    try:
-        found = run(plan)
-    finally:
-        kill_everything()
-    text = json.dumps(found, indent=1)
-    if results is not None:
-        results.write_text(text + "\n")
-    print(text)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(perform_command(run, *plan_of()))

@@ -19,7 +19,6 @@ import hashlib
 import json
 import os
 import random
-import shutil
 import subprocess
 import sys
 import time
@@ -36,13 +35,13 @@ from bench.cluster.faults import make_topic
 from bench.cluster.sides import COMBINED, BmqSide
 from bench.cluster.stage import Stage
 from bench.findings import say
-from bench.hdfs.commands import prepare_process
+from bench.spark.campaign_command import perform_command
 from bench.spark.campaign_faults import CampaignStuck, Job
 from bench.spark.mirror_campaign import ENVIRONMENT, SPARK, TargetEnds
 from bench.spark.table_campaign import ENVIRONMENT as TABLE_ENVIRONMENT
 from bench.spark.table_campaign import TABLE, batches, definition
 from bench.spark.table_campaign_reader import TableReader
-from tests.support.processes import REPOSITORY, ManagedProcess, dying_with_us, eventually, kill_everything
+from tests.support.processes import REPOSITORY, ManagedProcess, dying_with_us, eventually
 from tests.support.servers import BmqServer, bmq_command
 
 DATA: Final = REPOSITORY / ".cache" / "bench-spark-resume"
@@ -402,21 +401,5 @@ def plan_of(arguments: Sequence[str] | None = None) -> tuple[Plan, Path | None]:
     return replace(plan, records=given.records) if given.records else plan, given.results
 
 
-def main() -> int:
-    plan, results = plan_of()
-    prepare_process()
-    shutil.rmtree(plan.directory, ignore_errors=True)
-    plan.directory.mkdir(parents=True)
-    try:
-        found = run(plan)
-    finally:
-        kill_everything()
-    text = json.dumps(found, indent=1)
-    if results is not None:
-        results.write_text(text + "\n")
-    print(text)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(perform_command(run, *plan_of()))

@@ -17,7 +17,6 @@ import argparse
 import itertools
 import json
 import random
-import shutil
 import statistics
 import sys
 import time
@@ -30,11 +29,11 @@ from bench.cluster.faults import make_topic
 from bench.cluster.sides import COMBINED, BmqSide
 from bench.cluster.stage import Stage
 from bench.findings import say
-from bench.hdfs.commands import prepare_process
+from bench.spark.campaign_command import perform_command
 from bench.spark.campaign_faults import CampaignStuck, Job, Nodes, Victim, perform, plan_faults, wait_for_progress
 from bench.spark.campaign_producer import Report, RunningProducer, Tick, read_ticks, sent_at_ms
 from bench.spark.table_campaign_reader import TableReader, count_ids
-from tests.support.processes import REPOSITORY, ProcessFailed, eventually, kill_everything
+from tests.support.processes import REPOSITORY, ProcessFailed, eventually
 from tests.support.table_topics import SUBMIT_ARGUMENTS
 
 DATA: Final = REPOSITORY / ".cache" / "bench-spark-table"
@@ -66,7 +65,7 @@ class Plan:
     seed: int = 0
     lag_records_s: float = 10_000
     lag_trigger_s: float = 10.0
-    lag_s: float = 130.0
+    lag_s: float = 125.0
     look_s: float = 0.5
     records_s: float = 2_000
     trigger_s: float = 1.0
@@ -289,21 +288,5 @@ def plan_of(arguments: Sequence[str] | None = None) -> tuple[Plan, Path | None]:
     return replace(plan, **{name: value for name, value in chosen.items() if value is not None}), given.results
 
 
-def main() -> int:
-    plan, results = plan_of()
-    prepare_process()
-    shutil.rmtree(plan.directory, ignore_errors=True)
-    plan.directory.mkdir(parents=True)
-    try:
-        found = run(plan)
-    finally:
-        kill_everything()
-    text = json.dumps(found, indent=1)
-    if results is not None:
-        results.write_text(text + "\n")
-    print(text)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(perform_command(run, *plan_of()))

@@ -6,6 +6,7 @@ import io
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -48,6 +49,17 @@ def count_ids(ids: Ids, sent: int) -> Count:
     return Count(len(ids), int((times == 0).sum()), int((times[times > 1] - 1).sum()), int((~is_known).sum()))
 
 
+@cache
+def _client(address: str) -> Client:
+    return Client(address)
+
+
+def client_of(url: str) -> Client:
+    """One for each HDFS."""
+    parts = urlsplit(url)
+    return _client(f"{parts.scheme}://{parts.netloc}")
+
+
 class HdfsInput(InputFile):
     def __init__(self, client: Client, location: str) -> None:
         super().__init__(location)
@@ -76,8 +88,7 @@ class HdfsFileIO(FileIO):
     """Named in `py-io-impl`; reads only."""
 
     def new_input(self, location: str) -> HdfsInput:
-        parts = urlsplit(location)
-        return HdfsInput(Client(f"{parts.scheme}://{parts.netloc}"), location)
+        return HdfsInput(client_of(location), location)
 
     def new_output(self, location: str) -> OutputFile:
         raise NotImplementedError("tables are read only here")
@@ -94,8 +105,7 @@ class TableReader:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        parts = urlsplit(url)
-        self._client = Client(f"{parts.scheme}://{parts.netloc}")
+        self._client = client_of(url)
         self._version = 0
         self._files: list[str] = []
         self._ids: dict[str, Ids] = {}
