@@ -46,12 +46,13 @@ from bench.spark.scans import (
     close_segments,
     closed_scan,
     executor_memory,
+    known_of,
     planned,
     scan,
     share_of_files,
 )
-from bench.spark.topics import Topic, fill, fill_compressed, last_tenth_ms
-from tests.support.processes import REPOSITORY
+from bench.spark.topics import Topic, drop, fill, fill_compressed
+from tests.support.processes import REPOSITORY, kill_everything
 
 DATA: Final = REPOSITORY / ".cache" / "bench-spark"
 RECORD_BYTES: Final = {SCANS_100B: 100, SCANS_1K: 1024}
@@ -80,26 +81,27 @@ def read_by_all(stage: Stage, plan: Plan, findings: Findings) -> None:
         kafka = stack.enter_context(stage.kafka(is_combined=True))
         bootstraps = {SOURCE: bmq.bootstrap, CONNECTOR: bmq.bootstrap, CONNECTOR_ON_KAFKA: kafka.bootstrap}
         topics = [topic_of(part, plan) for part in RECORD_BYTES if needs(part, plan)]
-        for topic in topics:
-            for side in (bmq, kafka):
-                filled(side, topic, client)
+        remembered = findings.rounds(EXECUTOR, BMQ, plan.rounds * len(topics)) if EXECUTOR in plan.parts else None
         with sparks(bootstraps) as scanners:
             grounds = Grounds(stage, bmq, scanners)
-            remembered = findings.rounds(EXECUTOR, BMQ, plan.rounds * len(topics)) if EXECUTOR in plan.parts else None
             for topic in topics:
-                with findings.attempt([topic.name], "warm-up"):
-                    for contender in CONTENDERS:
-                        warmed = scan(grounds, contender, topic)
-                        say(f"  {topic.name}: {contender} warms in {warmed['seconds']} s")
+                for side in (bmq, kafka):
+                    filled(side, topic, client)
                 if topic.name in plan.parts:
-                    put_in_turn(grounds, topic, plan, findings)
+                    put_in_turn(grounds, topic, plan.rounds, findings)
+                elif EXECUTOR in plan.parts or CLOSED in plan.parts:
+                    for name in CONTENDERS:
+                        scan(grounds, name, topic)  # the rounds would have warmed them
                 for _ in range(plan.rounds if remembered else 0):
                     with findings.attempt([EXECUTOR], topic.name):
                         assert remembered is not None
                         remembered(executor_memory(grounds, topic))
-            if CLOSED in plan.parts:
-                with findings.attempt([CLOSED], BMQ):
-                    read_closed(grounds, topics[0], plan, findings)
+                if topic.name == SCANS_100B and CLOSED in plan.parts:
+                    with findings.attempt([CLOSED], BMQ):
+                        read_closed(grounds, topic, plan, findings)
+                if topic is not topics[-1]:
+                    for side in (bmq, kafka):
+                        drop(side, topic)
         if DECODE in plan.parts:
             decoded(bmq, topic_of(SCANS_1K, plan), plan, findings)
     stage.down()
@@ -122,21 +124,23 @@ def sparks(bootstraps: dict[str, str]) -> Iterator[dict[str, Scanner]]:
         yield {name: stack.enter_context(Scanner(name, SOURCES[name], bootstraps[name], DATA)) for name in CONTENDERS}
 
 
-def put_in_turn(grounds: Grounds, topic: Topic, plan: Plan, findings: Findings) -> None:
-    """The rounds of one size of records."""
-    pairs = findings.pairs(topic.name, plan.rounds)
+def put_in_turn(grounds: Grounds, topic: Topic, rounds: int, findings: Findings) -> None:
+    """The rounds of one size of records, behind one that warms all of them."""
+    pairs = findings.pairs(topic.name, rounds)
+    bootstrap = grounds.bmq.bootstrap
     with findings.attempt([topic.name], "topic"):
-        bootstrap = grounds.bmq.bootstrap
-        from_ms = last_tenth_ms(bootstrap, topic)
+        known = known_of(bootstrap, topic)
         findings.parts[topic.name]["files_share"] = share_of_files(planned(bootstrap, topic))
-        for number in range(plan.rounds):
+        for number in range(rounds + 1):
+            where = f"round {number} of {rounds}" if number else "warm-up"
             pair: dict[str, Any] = {"order": in_turn(CONTENDERS, number)}
-            pairs.append(pair)
+            if number:
+                pairs.append(pair)
             for name in pair["order"]:
-                with findings.attempt([topic.name], f"round {number + 1}: {name}"):
-                    pair[name] = all_scans(grounds, topic, from_ms, name)
+                with findings.attempt([topic.name], f"{where}: {name}"):
+                    pair[name] = all_scans(grounds, topic, known, name)
                     took = ", ".join(f"{what} {one['seconds']} s" for what, one in pair[name].items())
-                    say(f"  {topic.name}, round {number + 1} of {plan.rounds}: {name}: {took}")
+                    say(f"  {topic.name}, {where}: {name}: {took}")
 
 
 def read_closed(grounds: Grounds, topic: Topic, plan: Plan, findings: Findings) -> None:
@@ -171,11 +175,15 @@ def decoded(bmq: Any, plain: Topic, plan: Plan, findings: Findings) -> None:
 
 
 def under_faults(part: str, stage: Stage, plan: Plan, findings: Findings) -> None:
+    """A campaign, on clusters of its own."""
     stage.down()
     samples = findings.samples(part, BMQ)
     samples |= {"wanted": 1, "rounds": []}
-    with findings.attempt([part], BMQ):
-        samples["rounds"].append(perform(part, plan, DATA / part))
+    try:
+        with findings.attempt([part], BMQ):
+            samples["rounds"].append(perform(part, plan, DATA / part))
+    finally:
+        kill_everything()
 
 
 RUNS: Final[dict[str, Callable[[Stage, Plan, Findings], None]]] = {

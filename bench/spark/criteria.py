@@ -150,6 +150,10 @@ ABSOLUTES: Final = (
         op="",
     ),
     Absolute(
+        "driver_python_memory_mib", EXECUTOR, "memory (PSS) of the Python processes that plan on the driver, at most", "MiB", 0,
+        _most("planners_pss_mib"), NO_PYTHON, op="",
+    ),
+    Absolute(
         "executor_jvm_memory_mib", EXECUTOR, "memory (PSS) of Spark's JVM meanwhile, driver and executor in one, at most",
         "MiB", 0, _most("jvm_pss_mib"), NO_PYTHON, op="",
     ),

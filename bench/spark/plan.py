@@ -35,7 +35,7 @@ class Plan:
     job_kills: int = 10
     broker_kills: int = 5
     away_s: float = 60.0
-    table_lag_watch_s: float = 130.0
+    table_lag_watch_s: float = 125.0
     resume_records: int = 90_000
     seed: int = 1
     scans_limit_s: float = 2_400.0
@@ -64,6 +64,5 @@ def _quick(plan: Plan) -> Plan:
         away_s=5.0,
         table_lag_watch_s=30.0,
         resume_records=30_000,
-        scans_limit_s=900.0,
         limit_s=600.0,
     )

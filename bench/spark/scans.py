@@ -14,14 +14,14 @@ from bench.cluster.stage import Stage
 from bench.spark.criteria import CONNECTOR, CONNECTOR_ON_KAFKA, FULL, LAST_TENTH, NARROW, SOURCE
 from bench.spark.memory import MemoryWatch
 from bench.spark.scanner import ScanFailed, Scanner
-from bench.spark.topics import Topic
+from bench.spark.topics import Topic, last_tenth_ms, offsets_of
 from bench.spark.traffic import traffic
 from bmq.spark.source.options import read_options
 from bmq.spark.source.plan import FilePiece, RangeToRead
 from bmq.spark.source.session import Session
 
 SUMS: Final = ("count(*)", "sum(length(value))")
-NARROW_SUMS: Final = ("count(*)", "max(offset)", "max(timestamp) IS NOT NULL")
+NARROW_SUMS: Final = ("count(*)", "sum(offset)")
 NARROW_COLUMNS: Final = {"columns": "offset,timestamp"}
 
 
@@ -38,6 +38,20 @@ class Grounds:
     scanners: Mapping[str, Scanner]
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of a topic's records: where the partitions end, and when about a tenth of the records was to come yet."""
+
+    ends: tuple[int, ...]
+    last_tenth_ms: int
+
+
+def known_of(bootstrap: str, topic: Topic) -> Known:
+    """Raises FillFailed."""
+    ends = tuple(end for _, end in offsets_of(bootstrap, topic).values())
+    return Known(ends, last_tenth_ms(bootstrap, topic))
+
+
 def scan(grounds: Grounds, contender: str, topic: Topic, options: Mapping[str, str] | None = None) -> dict[str, Any]:
     """All of the topic, or what the options leave of it: `records`, `bytes` of values, `seconds`. Raises WrongScan, ScanFailed."""
     found = grounds.scanners[contender].scan(topic.name, SUMS, options)
@@ -47,25 +61,28 @@ def scan(grounds: Grounds, contender: str, topic: Topic, options: Mapping[str, s
     return {"records": records, "value_bytes": value_bytes, **found}
 
 
-def scan_narrow(grounds: Grounds, topic: Topic) -> dict[str, Any]:
-    """Offsets and timestamps alone, by the source. Raises WrongScan, ScanFailed."""
+def scan_narrow(grounds: Grounds, topic: Topic, ends: Sequence[int]) -> dict[str, Any]:
+    """Offsets and timestamps alone, by the source. `ends`: of all partitions, which begin at 0. Raises WrongScan, ScanFailed."""
     found = grounds.scanners[SOURCE].scan(topic.name, NARROW_SUMS, NARROW_COLUMNS)
-    records, _, has_times = found.pop("row")
-    if records != topic.records or not has_times:
-        raise WrongScan(f"the source read {records} records of offsets and timestamps of {topic}")
+    records, offsets = (int(value or 0) for value in found.pop("row"))
+    expected = sum(end * (end - 1) // 2 for end in ends)
+    if records != topic.records or offsets != expected:
+        raise WrongScan(
+            f"the source read {records} records of {topic}, and the sum of offsets {offsets}, not {expected}"
+        )
     return {"records": records, **found}
 
 
-def all_scans(grounds: Grounds, topic: Topic, from_ms: int, contender: str) -> dict[str, Any]:
+def all_scans(grounds: Grounds, topic: Topic, known: Known, contender: str) -> dict[str, Any]:
     """What a contender is measured by in a round. Of the source also bytes that servers sent for it."""
     if contender != SOURCE:
         return {FULL: scan(grounds, contender, topic)}
     found = {}
-    for name, options in ((FULL, None), (LAST_TENTH, {"startingTimestamp": str(from_ms)})):
+    for name, options in ((FULL, None), (LAST_TENTH, {"startingTimestamp": str(known.last_tenth_ms)})):
         before = traffic(grounds.bmq, grounds.stage.hdfs)
         found[name] = scan(grounds, contender, topic, options)
         found[name] |= traffic(grounds.bmq, grounds.stage.hdfs).since(before)
-    return {**found, NARROW: scan_narrow(grounds, topic)}
+    return {**found, NARROW: scan_narrow(grounds, topic, known.ends)}
 
 
 def executor_memory(grounds: Grounds, topic: Topic) -> dict[str, Any]:

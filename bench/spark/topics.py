@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
+import os
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Final
@@ -60,9 +60,20 @@ def fill(side: Side, topic: Topic, client: Client) -> float:
     seconds = _produce(side, topic, client, topic.records - at_the_end)
     lower_segment_bytes(side.bootstrap, topic.name)
     seconds += _produce(side, topic, client, at_the_end)
+    os.sync()  # what follows is not to wait for this to be written to the disk
     if (count := count_of(side.bootstrap, topic)) != topic.records:
         raise FillFailed(f"{topic.name} of {side.name} has {count} records, not {topic.records}")
     return round(seconds, 1)
+
+
+def drop(side: Side, topic: Topic) -> None:
+    """What lies in page caches of it makes room for others. Raises FillFailed."""
+    admin = AdminClient({"bootstrap.servers": side.bootstrap})
+    try:
+        for future in admin.delete_topics([topic.name]).values():
+            future.result(END_WAIT_S)
+    except KafkaException as error:
+        raise FillFailed(f"{topic.name} of {side.name} could not be deleted: {error}") from None
 
 
 def _produce(side: Side, topic: Topic, client: Client, records: int) -> float:
@@ -172,8 +183,3 @@ def _timestamp_at(consumer: Consumer, topic: str, partition: int, offset: int) -
 
 def _consumer(bootstrap: str) -> Consumer:
     return Consumer({"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False})
-
-
-def ending_offsets(topic: str, ends: Sequence[int]) -> str:
-    """As the option endingOffsets has them."""
-    return json.dumps({topic: {str(number): end for number, end in enumerate(ends)}})

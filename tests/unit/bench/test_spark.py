@@ -95,7 +95,13 @@ def test_bytes_of_closed_segments_that_came_from_brokers() -> None:
 
 def test_the_largest_executor_of_all_scans_counts() -> None:
     rounds = [
-        {"python_pss_mib": most, "worker_pss_mib": most / 2, "jvm_pss_mib": 900.0, "jvm_heap_mib": 300.0}
+        {
+            "python_pss_mib": most,
+            "worker_pss_mib": most / 2,
+            "planners_pss_mib": 50.0,
+            "jvm_pss_mib": 900.0,
+            "jvm_heap_mib": 300.0,
+        }
         for most in (400.0, 513.0, 100.0)
     ]
     found = judged({EXECUTOR: {BMQ: {"wanted": 3, "rounds": rounds}}})
