@@ -53,17 +53,16 @@ HOURS: Final = 5
 HOUR_MS: Final = 3_600_000
 KEYS: Final = 1_000
 USERS: Final = 77
-FILL_BYTES: Final = 400
 ABORTED: Final = 500
 """Records of a transaction in the middle of each partition that is aborted."""
-STEPS: Final = 12
+STEPS: Final = 8
 """Of each job but verify, whose steps are of segments."""
 KILLED_IN: Final = (0.2, 0.7)
 """Which part of the work is done when a job is killed."""
 AFTER_S: Final = (0.0, 1.0)
 """From when that much is done until the kill."""
 FILL_WAIT_S: Final = 120.0
-MIDDLE_WAIT_S: Final = 300.0
+MIDDLE_WAIT_S: Final = 600.0
 RUN_WAIT_S: Final = 600.0
 READ_WAIT_S: Final = 60.0
 BACKFILL, MIRROR, VERIFY, STATS, FIND, TABLE_JOB = "backfill", "mirror", "verify", "stats", "find", "table"
@@ -74,15 +73,16 @@ CALM, KILLED = "calm", "killed"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`records`: of the topic, each of about half a KiB."""
+    """`records`: of the topic, each of somewhat more than `fill_bytes`: enough of them for verify to have several steps."""
 
     directory: Path = DATA
     seed: int = 0
     records: int = 90_000
+    fill_bytes: int = 1_000
     jobs: tuple[str, ...] = JOBS
 
 
-SMOKE: Final = Plan(records=30_000)
+SMOKE: Final = Plan(records=6_000, fill_bytes=8_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,11 @@ def fill(bootstrap: str, plan: Plan) -> None:
         for part, is_kept in ((numbers[:middle], True), (numbers[:ABORTED], False), (numbers[middle:], True)):
             producer.begin_transaction()
             for number in part:
-                value = {"id": number, "user": {"id": number % USERS}, "text": filler.randbytes(FILL_BYTES // 2).hex()}
+                value = {
+                    "id": number,
+                    "user": {"id": number % USERS},
+                    "text": filler.randbytes(plan.fill_bytes // 2).hex(),
+                }
                 producer.produce(
                     TOPIC,
                     json.dumps(value if is_kept else {**value, "id": -1 - number}).encode(),
