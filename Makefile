@@ -11,7 +11,7 @@ SEEDS ?= 1000
 # What the installed package is made of besides its Python modules, which an editable install reads in place.
 PACKAGE := pyproject.toml setup.py $(wildcard bmq/hdfs/proto/*.proto)
 
-.PHONY: help run install tools jars check test test-bare bench bench-hdfs bench-cluster bench-core bench-loads bench-groups bench-all soak soak-cluster etl plot simulate mutants clean
+.PHONY: help run install tools jars check test test-bare bench bench-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-all soak soak-cluster etl plot simulate mutants clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; do \
@@ -69,7 +69,13 @@ bench-groups: $(VENV)/.installed-bench tools $(JARS)/kafka/.fetched $(JARS)/hado
 	@$(BIN)/python -m bench.plot groups
 	@$(BIN)/python -m bench.readme
 
-bench-all: bench bench-hdfs bench-cluster bench-core bench-loads bench-groups ## all of them, one after the other: four hours
+bench-spark: $(VENV)/.installed-spark $(VENV)/.installed-bench $(VENV)/.compiled tools $(JARS)/kafka/.fetched $(JARS)/hadoop/.fetched $(JARS)/zookeeper/.fetched $(JARS)/spark/.fetched ## Spark on bmq beside its Kafka connector on Apache Kafka, and tables and mirrors under kills -> bench/results/spark.json
+	@deploy/dev/install-tools.sh librdkafka
+	@$(BIN)/python -m bench.spark
+	@$(BIN)/python -m bench.plot spark
+	@$(BIN)/python -m bench.readme
+
+bench-all: bench bench-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark ## all of them, one after the other: five hours
 
 soak: SOAK_MINUTES ?= 20
 soak: $(VENV)/.installed-dev tools $(JARS)/hadoop/.fetched ## random faults under load on a real HDFS for SOAK_MINUTES; HAZARDS=all for worse ones, as root

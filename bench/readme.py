@@ -61,6 +61,15 @@ CHAPTERS: Final[Mapping[str, tuple[str, str, str]]] = {
         "every 3 s. Both sides are warmed until they stop getting faster. `make bench-groups` repeats all of it.",
         "transactions and groups of bmq beside Apache Kafka's",
     ),
+    "spark": (
+        "Spark",
+        "The same records in three nodes of bmq on HDFS (three DataNodes) and in three Apache Kafka brokers, replication 3, all on one "
+        "machine, up together and idle but for the one that is read. Spark with two tasks at a time reads all of a topic and sums the "
+        "lengths of its values: by `format('bmq')`, by Spark's Kafka connector on the same bmq, and by the connector on Apache Kafka, each "
+        "in a Spark of its own that was warmed by the same scan. Most segments are closed, on either side. Tables and mirrors are counted "
+        "after kills of their jobs and of brokers. `make bench-spark` repeats all of it.",
+        "Spark's pipeline on bmq beside Spark's Kafka connector",
+    ),
     "core": (
         "One core",
         "One bmq node on one core beside one Apache Kafka node on one core, under a client in C on the other core that sends frames made "

@@ -16,7 +16,8 @@ from bmq.spark.source.columns import ddl
 from bmq.spark.source.options import ReadOptions, columns_of, read_options
 from bmq.spark.source.session import Session
 from bmq.spark.source.stream_reader import BmqStreamReader
-from bmq.spark.source.task import quiet_logs, rows, tasks
+from bmq.spark.source.task import rows, tasks
+from bmq.spark.source.worker import prepare_worker
 
 
 class BmqDataSource(DataSource):
@@ -28,6 +29,7 @@ class BmqDataSource(DataSource):
 
     def schema(self) -> str:
         """Raises BadOption."""
+        prepare_worker()
         return ddl(columns_of(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -47,7 +49,7 @@ class BmqReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Raises BadOption, UnknownTopic, DataLoss, StoreUnreadable, PlanFailed, ClusterAway."""
-        quiet_logs()
+        prepare_worker()
         return asyncio.run(self._plan())
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

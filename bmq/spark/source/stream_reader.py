@@ -19,7 +19,8 @@ from bmq.spark.source.options import ReadOptions
 from bmq.spark.source.read import require_no_loss
 from bmq.spark.source.session import Session
 from bmq.spark.source.stream_offset import StreamOffset, advance, is_same, limited, no_further
-from bmq.spark.source.task import quiet_logs, rows, tasks
+from bmq.spark.source.task import rows, tasks
+from bmq.spark.source.worker import prepare_worker
 
 
 class BmqStreamReader(DataSourceStreamReader, read_limits.AvailableNow):
@@ -31,7 +32,7 @@ class BmqStreamReader(DataSourceStreamReader, read_limits.AvailableNow):
         self._seen: StreamOffset | None = None
         self._target: StreamOffset | None = None
         self._newest: StreamOffset | None = None
-        quiet_logs()
+        prepare_worker()
 
     # --- offsets
 

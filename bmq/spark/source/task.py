@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-import sys
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
-import structlog
 from pyspark.sql.datasource import InputPartition
 
 from bmq.spark.source.plan import RangeToRead
 from bmq.spark.source.read import Access, read_range
+from bmq.spark.source.worker import prepare_worker
 
 
 class Task(InputPartition):
@@ -30,15 +28,6 @@ def tasks(ranges: Iterable[RangeToRead], access: Access, columns: tuple[str, ...
 
 def rows(task: object) -> Iterator[pa.RecordBatch]:
     """Of a task; none of what is no task: Spark reads nothing as if it were a partition."""
-    quiet_logs()
+    prepare_worker()
     if isinstance(task, Task):
         yield from read_range(task.wanted, task.access, task.columns)
-
-
-def quiet_logs() -> None:
-    """Warnings on standard error, where Spark's workers have their log, unless the program has said otherwise."""
-    if not structlog.is_configured():
-        structlog.configure(
-            wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
-            logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
-        )

@@ -10,7 +10,6 @@ Spark failed, so that the same command again may help, and 2 when something has 
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,6 +25,7 @@ from bmq.spark.tables.job import TRIGGER_S_DEFAULT, HowToRun, start_table
 from bmq.spark.tables.jvm_errors import first_line
 from bmq.spark.tables.maintenance_policy import MaintenancePolicy
 from bmq.spark.tables.progress import TableProgress
+from bmq.spark.tables.stop_signals import stop_at_signals
 from bmq.tables.definition import InvalidDefinition, TableDefinition
 
 FAILED = 1
@@ -128,8 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         require_spark("a table")
         spark = _session(f"bmq table {read().name}")
         job = start_table(spark, read, **how_to_run(given, on_progress))
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: job.stop())
+        stop_at_signals(job.stop)
         job.wait()
     except (TableMismatch, TableTaken, RecordsRefused, InvalidDefinition, SparkTooOld, NoSpark, OSError) as error:
         sys.stderr.write(f"bmq: {error}\n")

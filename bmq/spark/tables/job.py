@@ -94,6 +94,7 @@ class TableJob:
         self._dead_letters: IcebergTable | None = None
         self._query: StreamingQuery | None = None
         self._failure: Exception | None = None
+        self._is_stopped = False
         self._batches = self._batches_at_start = 0
         """That were written, since the job began and when its stream was started last."""
 
@@ -138,6 +139,9 @@ class TableJob:
                 ended = self._query.awaitTermination(timeout_s) is not False
                 break
             except StreamingQueryException as error:
+                if self._is_stopped and not isinstance(self._failure, TableJobError):
+                    ended = True
+                    break
                 if isinstance(self._failure, TableJobError):
                     raise self._failure from None
                 if self._failure is not None or self._batches == self._batches_at_start:
@@ -145,12 +149,15 @@ class TableJob:
                 _LOG.warning("table %s: the stream ended, and is started again: %s", self._name, first_line(error))
                 self._batches_at_start = self._batches
                 self._query = self._stream.start()
+                if self._is_stopped:  # the one before was
+                    self._query.stop()
         if ended:
             self._maintenance.finish()
         return ended
 
     def stop(self) -> None:
         """End it between two commits: at once, and whatever a batch had staged is written by the next run."""
+        self._is_stopped = True
         if self._query is not None:
             self._query.stop()
 

@@ -15,12 +15,13 @@ from bench.hdfs.__main__ import BENCH as HDFS
 from bench.loads.__main__ import BENCH as LOADS
 from bench.readme import BEGIN, CHAPTERS, END, README, Unfit, chapter, figures, fit, read_results, with_figures
 from bench.runner import Bench
+from bench.spark.__main__ import BENCH as SPARK
 from bench.standalone.__main__ import BENCH as STANDALONE
 from bench.table import table
 
 pytestmark = pytest.mark.unit
 
-BENCHES = {bench.name: bench for bench in (STANDALONE, HDFS, CLUSTER, LOADS, GROUPS, CORE)}
+BENCHES = {bench.name: bench for bench in (STANDALONE, HDFS, CLUSTER, LOADS, GROUPS, SPARK, CORE)}
 MACHINE = {"cpu_model": "EPYC", "cpu_count": 2, "memory_gib": 24.0, "kernel": "6.1", "file_system": "ext4"}
 
 
