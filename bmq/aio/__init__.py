@@ -1,1 +1,1 @@
-"""What an event loop does not bring: pauses between tries, and many deadlines behind one timer."""
+"""Additions to asyncio: pauses between tries, and many deadlines behind one timer."""

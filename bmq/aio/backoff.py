@@ -18,12 +18,12 @@ class Backoff:
         self.failures = 0
 
     def reset(self) -> None:
-        """It worked: the next failure begins with a short pause again."""
+        """A try succeeded: the next failure begins with a short pause again."""
         self._next_s = self._first_s
         self.failures = 0
 
     def next_s(self) -> float:
-        """It failed: the pause before the next try, in seconds."""
+        """A try failed: the pause before the next one, in seconds."""
         pause_s = self._next_s
         self._next_s = min(self._next_s * 2, self._max_s)
         self.failures += 1

@@ -1,7 +1,7 @@
-"""Many deadlines behind one timer: most waits end long before theirs, so a timer for each would be waste.
+"""Many deadlines behind one timer: most waits end long before their deadline, so a timer for each would be a waste.
 
-`discard` leaves an empty heap entry behind: it is dropped when it comes up, or when empty ones outnumber the others. The key
-is let go of at once, since answers of many megabytes may hang on it.
+`discard` leaves an empty heap entry, which is dropped when it comes up, or when empty entries outnumber the others. It
+drops the key at once, since the key may keep answers of many megabytes alive.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 
 _EMPTY_MAX: Final = 64
 _RESOLUTION_S: Final = 0.002
-"""Several that are due at nearly the same time share a turn; a loop's timers may also fire a little early."""
+"""Deadlines at nearly the same time share one turn; a loop's timers may also fire a little early."""
 
 _KEY: Final = 2  # of an entry
 _GONE: Final = object()
@@ -22,7 +22,10 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Deadlines(Generic[K]):
-    """`expired(key)`: called at the key's deadline or shortly after it, never before, and forgets the key. Times are the loop's."""
+    """Calls `expired(key)` at the key's deadline or shortly after, never before, and forgets it.
+
+    Times are the loop's.
+    """
 
     __slots__ = ("_due", "_entries", "_expired", "_loop", "_number", "_timer", "_timer_s")
 
@@ -30,7 +33,7 @@ class Deadlines(Generic[K]):
         self._loop = loop
         self._expired = expired
         self._due: dict[K, list[Any]] = {}
-        # A heap of [when (seconds), in which order it came, key]; its key is _GONE when it was discarded.
+        # A heap of [due (seconds), order of arrival, key]; the key is _GONE once discarded.
         self._entries: list[list[Any]] = []
         self._number = 0
         self._timer: TimerHandle | None = None
@@ -41,11 +44,11 @@ class Deadlines(Generic[K]):
 
     @property
     def entry_count(self) -> int:
-        """Entries kept, those that are over included."""
+        """Heap entries, including empty ones."""
         return len(self._entries)
 
     def add(self, key: K, due_s: float) -> None:
-        """Call `expired(key)` once at `due_s` unless it is discarded. A key that is there already gets the new time."""
+        """Call `expired(key)` once at `due_s` unless it is discarded. A known key gets the new time."""
         known = self._due.get(key)
         if known is not None:
             known[_KEY] = _GONE
@@ -65,14 +68,14 @@ class Deadlines(Generic[K]):
             entry[_KEY] = _GONE
 
     def expire_all(self) -> None:
-        """Everybody's time is over now, in the order in which they came."""
+        """Expire all keys now, in the order they were added."""
         due, self._due = self._due, {}
         for key, entry in due.items():
             entry[_KEY] = _GONE
             self._expired(key)
 
     def close(self) -> None:
-        """Nothing expires any more."""
+        """Forget all keys; nothing expires any more."""
         self._due.clear()
         self._entries.clear()
         if self._timer is not None:
@@ -99,6 +102,6 @@ class Deadlines(Generic[K]):
                 self._expired(key)
             else:
                 break
-        # What was added meanwhile has set the timer for itself alone.
+        # `expired` may have added keys and so set the timer, but perhaps for a later time than our first entry.
         if entries and (self._timer is None or entries[0][0] < self._timer_s):
             self._set_timer(max(entries[0][0], now_s + _RESOLUTION_S))

@@ -1,4 +1,4 @@
-"""A batch on its way into the log, and whom to tell what became of it."""
+"""A batch on its way into the log, and the callbacks that get its result."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.record_batch import BatchHeader
 
 ENDS_THE_PROCESS: Final = (SystemExit, KeyboardInterrupt)
-"""As the event loop treats them: anything else is the failure of one callback."""
+"""As in the event loop: any other exception is the failure of one callback."""
 
 FOLLOWERS_MAX: Final = 4
-"""Each holds on to its whole request, for as long as the store does not answer."""
+"""Each keeps its whole request in memory until the store answers."""
 _SENT_AGAIN: Final = "the batch is still on its way, and was sent again by now"
 
 _log = structlog.get_logger("bmq.broker")
@@ -25,7 +25,7 @@ _log = structlog.get_logger("bmq.broker")
 class PendingBatch(Batch):
     """A checked batch, its bytes, and the callbacks of its produce.
 
-    Of an append with several batches only the last one has `done`, and `first`, the first of them. Never itself.
+    In an append with several batches only the last one has `done`, and `first`, the first of them, never itself.
     `followers` are produces of the same batch sent again while it was on its way (rule 11). `position` is its place in
     the segment file it was written to last.
     """
@@ -48,7 +48,7 @@ class PendingBatch(Batch):
         self.position = -1
 
     def follow(self, done: AppendDone) -> None:
-        """The same batch was sent again. Of many the newest are told: who sent the others has sent it again since."""
+        """The same batch was sent again. Keep only the newest followers: the producer has retried since the others."""
         if self.followers is None:
             self.followers = []
         self.followers.append(done)
@@ -56,7 +56,7 @@ class PendingBatch(Batch):
             call(self.followers.pop(0), AppendResult(ErrorCode.REQUEST_TIMED_OUT, message=_SENT_AGAIN))
 
     def tell(self, result: AppendResult) -> None:
-        """Answer the produce, and everybody who sent the same batch again."""
+        """Answer the produce, and those that sent the same batch again."""
         if self.done is not None:
             call(self.done, result)
         if self.followers is not None:
@@ -65,12 +65,12 @@ class PendingBatch(Batch):
 
 
 def call(done: AppendDone, result: AppendResult) -> None:
-    """A callback that fails is its owner's bug; the batches behind it must hear their answers all the same."""
+    """Call `done`. If it fails, that is its owner's bug; the batches behind it must still be answered."""
     try:
         done(result)
     except ENDS_THE_PROCESS:
         raise
-    except BaseException:  # a cancelled future's result() raises none of the usual exceptions
+    except BaseException:  # a cancelled future's result() raises CancelledError, which is not an Exception
         _log.exception("append_callback_failed")
 
 

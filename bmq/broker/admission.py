@@ -1,6 +1,6 @@
-"""What a produce must look like before it gets an offset: size, format, checksum, timestamps, codec, keys.
+"""Checks a produce before it gets an offset: size, format, checksum, timestamps, codec, keys.
 
-Headers decide almost everything. A batch is opened only when its topic asks for it: compression.type other than
+Headers decide almost everything. A batch is opened only when its topic requires it: compression.type other than
 "producer" with another codec in the batch, or compaction, which needs keys; and when its header shows a timestamp out of
 bounds, to name the records at fault. Source: Kafka's LogValidator and UnifiedLog.
 """
@@ -32,7 +32,7 @@ from bmq.protocol.record_batch import (
 )
 
 RECORDS_OPENED_MAX: Final = 100_000
-"""Of one batch: opening it takes the event loop a microsecond or two for each, and a megabyte may hold millions."""
+"""Per batch: opening one costs the event loop a microsecond or two per record, and a megabyte may hold millions."""
 
 AdmittedBatch = tuple[memoryview, BatchHeader]
 
@@ -46,7 +46,7 @@ _CODECS: Final = {
 
 
 class Admission:
-    """The checks of one topic's settings. Made anew when they change. `partition_name`: for people, "topic-0"."""
+    """The checks under one topic's settings. Made anew when they change. `partition_name`: for people, "topic-0"."""
 
     __slots__ = (
         "_after_max_ms",
@@ -103,7 +103,7 @@ class Admission:
         return records, header
 
     def admit_internal(self, records: memoryview) -> list[AdmittedBatch]:
-        """The batches of the server's own append: whole and countable, nothing else is asked. Raises BmqError."""
+        """The batches of the server's own append: only checks that they are whole and countable. Raises BmqError."""
         admitted = []
         for position, header in batches(records):
             validate_records_count(header)

@@ -1,7 +1,7 @@
 """Schedules the write of waiting batches: in the next turn of the event loop, or one turn later under load.
 
 Everything queued in one turn of the event loop is written in the next one. Under load a producer's next requests are
-mostly in the socket by then: one more turn takes them into the same append, and each append, answer and wake-up costs
+mostly in the socket by then: one more turn adds them to the same append, and each append, answer and wake-up costs
 the same for one batch as for three. A timer would gather more, but waiting 1 ms leaves the producer idle (-12%).
 """
 
@@ -20,7 +20,7 @@ _log = structlog.get_logger("bmq.broker")
 
 
 class AppendBatcher:
-    """One for all partitions of a process. `outstanding`: their appends that are on their way."""
+    """One for all partitions of a process. `outstanding`: their appends not yet durable."""
 
     __slots__ = ("_due", "_loop", "_taken_bytes", "_turn_ended_s", "_turn_taken_bytes", "_was_busy", "outstanding")
 
@@ -49,7 +49,7 @@ class AppendBatcher:
             else:
                 loop.call_soon(self._turn)
         except BaseException:
-            self._due.pop()  # what is due without a turn would keep every later turn from being asked for
+            self._due.pop()  # a leftover entry would stop later calls from scheduling a turn
             raise
 
     def _look_again(self) -> None:
@@ -63,7 +63,7 @@ class AppendBatcher:
         for write in due:
             try:
                 write()
-            except Exception:  # one partition's failure; the others' batches are written all the same
+            except Exception:  # one partition's failure must not stop the others' writes
                 _log.exception("write_failed")
         self._was_busy = self._taken_bytes - self._turn_taken_bytes >= BUSY_TURN_BYTES_MIN
         self._turn_taken_bytes = self._taken_bytes

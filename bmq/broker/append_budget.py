@@ -1,14 +1,14 @@
 """How many bytes may be on their way into the log at once, over all partitions of the process.
 
-Connections bound what they have in flight by themselves (proxy.limits); this is the bound behind it: what would exceed
-twice the budget is refused, so that nothing grows without bound and nothing is dropped silently.
+Connections limit their own bytes in flight (proxy.limits); this is the second bound: an append that would exceed twice
+the budget is refused, so nothing grows without bound and nothing is dropped silently.
 """
 
 from __future__ import annotations
 
 
 class AppendBudget:
-    """`bytes_max`: what should be on its way at most. `refuse_bytes_max`: an append that would exceed it is refused."""
+    """`bytes_max`: the target for bytes on their way. `refuse_bytes_max`: an append that would exceed it is refused."""
 
     def __init__(self, bytes_max: int, refuse_bytes_max: int | None = None) -> None:
         self.bytes_max = bytes_max
@@ -16,7 +16,7 @@ class AppendBudget:
         self.bytes_used = 0
 
     def take(self, size_bytes: int) -> bool:
-        """Count them in; False, and nothing counted, when they must be refused. A lone append always fits."""
+        """Count the bytes in; False, and nothing counted, when they must be refused. A lone append always fits."""
         if self.bytes_used and self.bytes_used + size_bytes > self.refuse_bytes_max:
             return False
         self.bytes_used += size_bytes

@@ -1,10 +1,10 @@
-"""Start: make the epoch's directory ours, seal the older ones, close what their owners left open (rules 1, 3, 20 and 24).
+"""Start: claim the epoch's directory, seal older ones, close files their owners left open (rules 1, 3, 20 and 24).
 
-A step whose outcome is unknown (StorageUnavailable) may be called again. What each second call can meet:
+A step whose outcome is unknown (StorageUnavailable) may be called again. A second call can meet:
 
 mkdirs      It may find the directory of the first call, or make a new one after a newer owner renamed ours away. In the
-            second case the listing shows the newer epoch and the claim fails. The first call may also be carried out when
-            the claim is long over: the directory it makes has another file id than the one we keep, so no look passes.
+            second case the listing shows the newer epoch and the claim fails. The first call may also be carried out
+            long after the claim: the directory it makes has another file id than the one we keep, so no look passes.
 owner file  Its name is unique to this process, and nobody deletes it. A second call that finds it there has succeeded. It
             may stay open; the next owner closes it. In a start's first call it proves an earlier start at this epoch.
 rename      The target is an epoch that is sealed for good. A late rename finds it sealed, or seals it.
@@ -53,7 +53,7 @@ async def claim_directory(
 ) -> Claim:
     """Make our directory, write our name into it, and only then look at the partition (rule 1).
 
-    `holder` names this process incarnation. `is_repeated`: this start has called it before and does not know the outcome.
+    `holder` names this process incarnation. `is_repeated`: this start called it before and does not know the outcome.
     Raises FencedWriter when the epoch is, or was, somebody else's: every claimer writes its name and then looks for others,
     so of two claimers at most one passes. Also when an earlier start of this process has used the epoch (rule 24): its
     calls may still be under way, and its segments may hold acknowledged batches.
@@ -81,13 +81,13 @@ async def claim_directory(
     directory_id = next((entry.file_id for entry in listed if entry.name == name), None)
     if directory_id is None:
         raise FencedWriter(f"{paths.own} was sealed while it was being claimed")
-    # The listing shows no newer epoch, or the machine stops here. So nobody has renamed the directory that holds our name,
-    # and the id is its.
+    # The listing shows no newer epoch, or the state machine stops here. So nobody has renamed the directory that holds
+    # our name, and this is its id.
     return Claim(EpochListing.of(listed), directory_id)
 
 
 def owners_in(entries: Iterable[FileStatus]) -> set[str]:
-    """Whose names stand in an epoch's directory."""
+    """The holders named by the owner files in an epoch's directory."""
     return {holder for entry in entries if (holder := parse_owner(entry.name)) is not None}
 
 
@@ -102,10 +102,10 @@ async def seal_directories(
         try:
             await store.rename(source, target)
         except AlreadyExists:
-            # Sealed by its own owner or by another claimer since we looked, and made again by one that came too late.
+            # Its own owner or another claimer has sealed it since we looked, and a late claimer has made it again.
             await store.delete(source, recursive=True)
         except FileMissing as error:
-            # Renamed by an earlier try of ours, or by its own owner as its last act; anything else is news to us.
+            # An earlier try of ours or its own owner has renamed it; if there is no sealed directory, we are fenced.
             if await store.status(target) is None:
                 raise FencedWriter(f"{source} is gone") from error
 
@@ -138,7 +138,7 @@ async def find_open_files(
         try:
             entries = await store.list_directory(directory)
         except FileMissing:
-            continue  # retention of a former owner deleted it
+            continue  # a former owner's retention deleted it
         found += open_files_in(directory, entries)
         if is_synced:
             holder = _holder_in(entries)
@@ -156,7 +156,7 @@ async def find_open_files(
 
 
 def open_files_in(directory: str, entries: Sequence[FileStatus]) -> list[OpenFile]:
-    """What a sealed directory's listing shows as open."""
+    """The open files in a sealed directory's listing."""
     holder = _holder_in(entries)
     return [OpenFile(f"{directory}/{entry.name}", holder) for entry in entries if entry.is_open]
 

@@ -1,7 +1,7 @@
-"""All partitions this process may own: idle until somebody needs them, started once for all who wait, stopped in order.
+"""All partitions this process may own: idle until needed, started once for all waiting callers, stopped in order.
 
-A partition that was only assigned costs one small object. `ready` is the hot path: one look into a dict. One timer
-serves the upkeep of all partitions, another one their retention.
+A partition that was only assigned costs one small object. `ready` is the hot path: one dict lookup. One timer serves
+the upkeep of all partitions, another their retention.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _log = structlog.get_logger("bmq.broker")
 
 
 class _Assignment:
-    """What was assigned, and its runtime once somebody asked for it."""
+    """One assigned partition; `runtime` is created when it is first needed."""
 
     __slots__ = ("config", "floor", "leader_epoch", "runtime", "topic_name", "topic_partition")
 
@@ -53,7 +53,7 @@ def _nobody_listens() -> None:
 
 
 def _report_failure(event: str, runtime: PartitionRuntime, error: Exception) -> None:
-    """A bug in something that is done for one partition after the other, and that no acknowledgement rests on."""
+    """Log a bug in a round over all partitions. No acknowledgement depends on that work, so the round goes on."""
     _log.error(event, partition=partition_directory(runtime.topic_partition), reason=repr(error), exc_info=error)
 
 
@@ -82,7 +82,7 @@ class PartitionManager:
         self._assignments: dict[TopicPartition, _Assignment] = {}
         self._expected: dict[TopicPartition, tuple[int, asyncio.Future[None]]] = {}
         self._ready: dict[TopicPartition, PartitionRuntime] = {}
-        self._started: dict[PartitionRuntime, None] = {}  # every runtime that has not come to its end
+        self._started: dict[PartitionRuntime, None] = {}  # every runtime that has not ended
         self._unserved: dict[PartitionRuntime, None] = {}
         self._loop = asyncio.get_running_loop()
         self._starts = asyncio.Semaphore(self.settings.starts_max)
@@ -102,7 +102,7 @@ class PartitionManager:
         self._on_owned = tell
 
     def use_transactions(self, verifier: TransactionVerifier, retry: VerificationRetry = USUAL_RETRY) -> None:
-        """Take transactional batches from now on, and ask this about them."""
+        """Accept transactional batches from now on, and verify their transactions with `verifier`."""
         self.surroundings.transactions = verifier
         self.surroundings.verification_retry = retry
 
@@ -141,7 +141,8 @@ class PartitionManager:
             runtime.state, Offline
         ):  # else an operator may have accepted the loss
             high_watermark_floor = max(high_watermark_floor, runtime.high_watermark)
-        # Before the older one ends: it is nobody's assignment then, so nobody reports it as fenced.
+        # Replace it before the older runtime ends, so that one no longer counts as assigned and is not reported as
+        # fenced.
         self._assignments[topic_partition] = _Assignment(
             topic_partition, leader_epoch, topic_name, config, high_watermark_floor
         )
@@ -151,9 +152,9 @@ class PartitionManager:
         self.expect_no_more(topic_partition)
 
     async def unassign(self, topic_partition: TopicPartition, leader_epoch: int | None = None) -> None:
-        """Hand it over in order: drain, seal, save the checkpoint, release (rule 8). Returns when that is done.
+        """Hand the partition over in order: drain, seal, save the checkpoint, release (rule 8). Returns when done.
 
-        Ignored when it is assigned at another epoch than `leader_epoch` by now; None: whatever it is.
+        Ignored when it is now assigned at another epoch than `leader_epoch`; None: any epoch.
         """
         assignment = self._assignments.get(topic_partition)
         if assignment is None or leader_epoch not in (None, assignment.leader_epoch):
@@ -162,14 +163,14 @@ class PartitionManager:
         if assignment.runtime is None:
             return
         runtime = assignment.runtime
-        # It drains for nobody new: the partition may be assigned here again before it has ended.
+        # Nobody may find the draining runtime: the partition may be assigned here again before it has ended.
         self._let_go(runtime)
         runtime.stop()
         await asyncio.wait({runtime.ended}, timeout=self.settings.stop_wait_max_s)
         runtime.give_up()
 
     def drop(self, topic_partition: TopicPartition) -> None:
-        """The topic is deleted: close and let go. Its files are the controller's to delete."""
+        """The topic is deleted: close and let go. The controller deletes its files."""
         assignment = self._assignments.pop(topic_partition, None)
         if assignment is not None and assignment.runtime is not None:
             self._let_go(assignment.runtime)
@@ -189,21 +190,21 @@ class PartitionManager:
         if assignment.runtime is not None:
             try:
                 assignment.runtime.update_config(config)
-            except Exception as error:  # it goes on with the settings it had
+            except Exception as error:  # it keeps its old settings
                 _report_failure("partition_config_not_taken", assignment.runtime, error)
 
     def leader_epoch(self, topic_partition: TopicPartition) -> int | None:
-        """At which epoch it is assigned here; None: not at all."""
+        """The epoch it is assigned at here; None: not assigned."""
         assignment = self._assignments.get(topic_partition)
         return None if assignment is None else assignment.leader_epoch
 
     def high_watermark_floor(self, topic_partition: TopicPartition) -> int | None:
-        """What it was assigned with as acknowledged for certain (rule 5); None: it is not assigned here."""
+        """The high watermark floor it was assigned with (rule 5); None: it is not assigned here."""
         assignment = self._assignments.get(topic_partition)
         return None if assignment is None else assignment.floor
 
     def runtime(self, topic_partition: TopicPartition) -> PartitionRuntime | None:
-        """The partition's runtime, from the beginning of its start on; None before, or when it is not assigned here."""
+        """The partition's runtime, also while it starts; None before that, or when it is not assigned here."""
         assignment = self._assignments.get(topic_partition)
         return None if assignment is None else assignment.runtime
 
@@ -216,7 +217,7 @@ class PartitionManager:
         return self._ready.values()
 
     def high_watermarks(self) -> Mapping[TopicPartition, int]:
-        """Of the partitions owned here, for heartbeats (rule 5)."""
+        """High watermarks of partitions owned here; heartbeats report them to the controller (rule 5)."""
         return {key: runtime.high_watermark for key, runtime in self._ready.items()}
 
     # --- the way to a partition
@@ -226,7 +227,7 @@ class PartitionManager:
         return self._ready.get(topic_partition)
 
     async def leader_of(self, topic_partition: TopicPartition) -> PartitionRuntime:
-        """The log, started if it was idle; concurrent callers share one start. Waits for a partition that is expected.
+        """The log, started if it was idle; concurrent callers share one start. Waits for an expected partition.
 
         Raises KafkaError NOT_LEADER_OR_FOLLOWER (not assigned here, fenced), KAFKA_STORAGE_ERROR (offline), or
         PartitionStarting, which has that code too.
@@ -272,7 +273,7 @@ class PartitionManager:
         return runtime
 
     async def _begin(self, runtime: PartitionRuntime) -> None:
-        """Takes one of the places for starts, and gives it back when the start is over or takes too long."""
+        """Run the start in one of the start slots, and free the slot when the start is over or takes too long."""
         async with self._starts:
             if not runtime.state.is_final:
                 runtime.begin()
@@ -286,7 +287,7 @@ class PartitionManager:
                 self._ready[key] = runtime
                 try:
                     self._on_owned()
-                except Exception:  # the listener's bug; the partition is owned all the same
+                except Exception:  # the listener's bug; the partition is owned anyway
                     _log.exception("owned_callback_failed")
             return
         self._started.pop(runtime, None)
@@ -299,7 +300,7 @@ class PartitionManager:
     async def start_all(self, concurrency_max: int | None = None) -> int:
         """Start every assigned partition, those first whose last owner did not seal its directory; how many started.
 
-        One that cannot start now is reported and goes on trying by itself.
+        A partition that cannot start now is reported and keeps trying.
         """
         pending = [key for key, assignment in self._assignments.items() if assignment.runtime is None]
         listings = asyncio.Semaphore(LISTINGS_MAX)
@@ -330,7 +331,7 @@ class PartitionManager:
     # --- everything at once
 
     def states(self) -> Mapping[str, int]:
-        """How many partitions are in which state; `unopened`: assigned, never needed since."""
+        """Number of partitions in each state; `unopened`: assigned but never needed since."""
         return Counter(
             "unopened" if assignment.runtime is None else assignment.runtime.state_name
             for assignment in self._assignments.values()
@@ -392,7 +393,7 @@ class PartitionManager:
         for runtime in tuple(self._ready.values()):
             try:
                 runtime.upkeep(now_s, now_ms)
-            except Exception as error:  # what it had decided was fed to the machine; the others have their turn
+            except Exception as error:  # its state is consistent; go on with the others
                 _report_failure("partition_upkeep_failed", runtime, error)
 
     def _begin_retention(self) -> None:

@@ -1,4 +1,4 @@
-"""What the broker's partitions count. Plain ints on the hot path; prometheus reads them when it is asked."""
+"""Counters of the broker's partitions. Plain ints on the hot path; read when Prometheus scrapes."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _COUNTERS: Final = (
 
 
 class BrokerCollector(Collector):
-    """Register it with the process's registry. `states`: how many partitions are in which state."""
+    """Register it with the process's registry. `states`: the number of partitions in each state."""
 
     def __init__(
         self,

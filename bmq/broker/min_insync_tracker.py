@@ -1,4 +1,4 @@
-"""On how many nodes a partition's records lie: when to look for more of them, and what a repeated batch may be told."""
+"""How many nodes hold a partition's records: when to look for more, and how to answer a repeated batch."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from bmq.protocol.errors import BmqError
 from bmq.protocol.record_batch import BatchHeader
 
 UNCONFIRMED_S_MAX: Final = 900.0
-"""No producer with default settings still asks for a batch after that: librdkafka's message.timeout.ms is 5 minutes, Java's
-delivery.timeout.ms 2. Three times the longer one, since both count from when the record was handed to the client."""
+"""No producer with default settings still retries a batch after that: librdkafka's message.timeout.ms is 5 minutes,
+Java's delivery.timeout.ms 2. Three times the longer one, since both count from when the record was handed to the
+client."""
 
 
 def replicas_min(config: LogConfig, replicas_wanted: int) -> int:
-    """What acks=all needs: `min.insync.replicas`, but no more than the store makes (Partition.effectiveMinIsr)."""
+    """Replicas acks=all needs: `min.insync.replicas`, capped at those the store makes (Partition.effectiveMinIsr)."""
     return min(config.min_insync_replicas, replicas_wanted)
 
 
@@ -33,7 +34,7 @@ class _Unconfirmed(NamedTuple):
 
 
 class MinInsyncTracker:
-    """What one partition's runtime remembers of its replicas.
+    """What one partition's runtime remembers about its replicas.
 
     `assured_offset`: batches from here on were on enough nodes when this owner acknowledged them. `has_refused`:
     acks=all was refused since the open segment last had enough replicas. `looks`: retried batches whose replicas are
@@ -77,11 +78,11 @@ class MinInsyncTracker:
         if header.producer_id >= 0 and header.base_sequence >= 0:
             known = self.unconfirmed.get(header.producer_id)
             if known is None or known.base_offset <= base_offset or known.producer_epoch != header.producer_epoch:
-                self.unconfirmed.pop(header.producer_id, None)  # they stand in the order of their times
+                self.unconfirmed.pop(header.producer_id, None)  # re-added at the end, to keep the order by time
                 self.unconfirmed[header.producer_id] = _Unconfirmed(header.producer_epoch, base_offset, now_s)
 
     def forget_expired(self, now_s: float) -> None:
-        """Those of producers that have not come again: one that was started anew has another id."""
+        """Forget old entries of producers that have not retried: a restarted producer has another id."""
         unconfirmed = self.unconfirmed
         while unconfirmed:
             producer_id = next(iter(unconfirmed))
@@ -90,9 +91,9 @@ class MinInsyncTracker:
             del unconfirmed[producer_id]
 
     def is_unconfirmed(self, header: BatchHeader, now_s: float) -> bool:
-        """Whether the producer of this batch still has to hear of an earlier one.
+        """Whether the producer of this batch has an earlier, unconfirmed one.
 
-        What coordinators write for producers has no sequence, and nothing that is repeated has to be told from it.
+        Batches that coordinators write for producers have no sequence, so they cannot be mistaken for repeated ones.
         """
         if header.base_sequence < 0:
             return False

@@ -6,7 +6,7 @@ from bmq.log.store import FencedWriter, SegmentStore
 
 
 class OwnDirectory:
-    """`file_id`: of the directory that holds our name; None until the claim has ended."""
+    """`file_id`: of the directory that holds our owner file; None until the claim has ended."""
 
     def __init__(self, store: SegmentStore, path: str) -> None:
         self.path = path
@@ -16,9 +16,9 @@ class OwnDirectory:
     async def look(self) -> None:
         """Raises FencedWriter unless our directory is there, by a look that began now.
 
-        A path alone proves nothing: a mkdirs of ours that was given up may be carried out after a newer owner has renamed
-        our directory away. The new directory has another file id. And a plain read proves nothing where several servers
-        may answer: one that was replaced and does not know it shows the directory as it was (rule 15).
+        A path alone proves nothing: a mkdirs of ours that timed out may be carried out after a newer owner has renamed
+        our directory away. The new directory has another file id. A plain read proves nothing either where several
+        servers may answer: a replaced one that does not know it shows the directory as it was (rule 15).
         """
         found = await self._store.prove(self.path)
         if found is None:

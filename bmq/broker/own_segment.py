@@ -1,4 +1,4 @@
-"""One segment file of this leader epoch: its writer, how far it is written, and its index while it grows."""
+"""One segment file of this leader epoch: its writer, how much is written, and its growing index."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from bmq.protocol.record_batch import rewrite
 
 
 class OwnSegment:
-    """`written_bytes` were handed to the writer; what is durable is in `index`, which exists from the first write on.
+    """`written_bytes` were handed to the writer; `index`, made at the first write, covers the durable batches.
 
     `closed_bytes` is the file's length once it is closed (-1 before); more than the valid bytes if a torn batch or padding
-    lies behind the last whole one. `alignment_bytes`: appends are padded to a multiple of it (1: they are not); it and the
-    durability are the writer's for good, whatever the topic asks for later. `first_append_s`: None before the first one.
+    lies behind the last whole one. `alignment_bytes`: appends are padded to a multiple of it (1: not padded); it and
+    the durability never change, whatever the topic asks for later. `first_append_s`: None before the first append.
     Times: seconds of the event loop, milliseconds of the wall clock.
     """
 
@@ -63,7 +63,7 @@ class OwnSegment:
 
     @property
     def valid_bytes(self) -> int:
-        """Durable and acknowledged."""
+        """Bytes that are durable and acknowledged."""
         return 0 if self.index is None else self.index.valid_bytes
 
     def place(self, batches: Iterable[PendingBatch]) -> list[Buffer]:
@@ -82,7 +82,7 @@ class OwnSegment:
         return buffers
 
     def valid_end(self, length_bytes: int, written: Iterable[PendingBatch]) -> tuple[int, int | None]:
-        """(bytes, end offset) of the whole batches in a file of this length; None as offset when it holds none.
+        """(bytes, end offset) of the whole batches in a file of this length; the offset is None when it holds none.
 
         `written`: batches not durable yet. A file shorter than what is durable has the end offset -1.
         """

@@ -141,13 +141,13 @@ _SCHEDULE: Final[Effects] = (ScheduleWrite(),)
 
 
 def start(leader_epoch: int, limits: Limits, floor: int) -> Step:
-    """The first state and what to do first."""
+    """The first state and its effects."""
     return Claiming(leader_epoch, limits, floor), (ClaimDirectory(),)
 
 
 def step(state: State, event: Event) -> Step:
-    """What follows from `event`. When this raises, whatever it raises, `offline` says what to do."""
-    if type(state) is Writing:  # every batch comes through here twice: placed and synced
+    """The state and effects that follow from `event`. If it raises anything, `offline` gives the next step."""
+    if type(state) is Writing:  # the hot path: every batch comes through here twice, placed and synced
         if type(event) is ProduceArrived:
             log = state.log
             log.place(event.batch)
@@ -190,7 +190,7 @@ def offline(state: State) -> Step:
 
 
 def _fenced(state: State) -> Step:
-    # The outcome of what is on its way is unknown: the producer retries, and its sequence numbers remove a copy.
+    # The outcome of batches on their way is unknown: the producer retries, and its sequence numbers remove a copy.
     left = state.log.take_all() if isinstance(state, Owning) else ()
     return Fenced(state.leader_epoch, state.limits), (Reject(left, NOT_LEADER), Abandon())
 
@@ -317,7 +317,7 @@ def _awaits(state: WithSegment, roll: int) -> bool:
 
 
 def _without_following(state: _S) -> _S:
-    """The next segment could not be opened: what was done for it may still be carried out, so its roll is over (rule 21)."""
+    """The next segment could not be opened. Its creation may still be carried out late, so skip its roll (rule 21)."""
     return replace(state, following=Following.FAILED, skipped_rolls=state.skipped_rolls + 1)
 
 
@@ -357,11 +357,11 @@ def _synced(state: Writing, log: InFlightBatches, event: SegmentSynced) -> Step:
 
 
 def _write(state: Writing, outstanding: int = 0) -> Step:
-    """Write what waits, as far as it fits, and see to the next segment.
+    """Write waiting batches as far as they fit, and ask for the next segment if it is due.
 
-    With many appends of other partitions on their way, batches behind one of ours wait for that and share the next: an
-    append costs the same for one batch as for many. A partition with none on its way never waits, so the store always has
-    something of each.
+    While many appends of other partitions are outstanding, batches behind one of our own wait for it and share the
+    next: an append costs the same for one batch as for many. A partition with no append outstanding never waits, so
+    every partition always has one in the store.
     """
     log, limits = state.log, state.limits
     effects: list[Effect] = []
@@ -380,7 +380,7 @@ def _write(state: Writing, outstanding: int = 0) -> Step:
         if state.is_roll_due and not log.written:
             after, rolling = _roll(state)
             return after, (*effects, *rolling)
-        # Rule 4: segment n + 2 is not opened before index n is durable (those thrown away unused do not count).
+        # Rule 4: segment n + 2 is not opened before index n is durable (discarded unused segments do not count).
         if state.following is Following.ABSENT and not state.unindexed:
             state = replace(state, following=Following.ASKED)
             effects.append(OpenSegment(state.following_roll))
@@ -393,18 +393,18 @@ def _weigh(state: Writing) -> tuple[Writing, Effects]:
         return replace(state, is_roll_due=True, wish=Wish.NONE), ()
     state = replace(state, wish=Wish.NONE)
     if _is_nearly_full(state):
-        return state, ()  # it is needed soon anyway
+        return state, ()  # the next segment is needed soon anyway
     discard = DiscardSegment(state.following_roll)
     return replace(state, following=Following.ABSENT, skipped_rolls=state.skipped_rolls + 1), (discard,)
 
 
 def _segment_bytes_max(log: InFlightBatches, limits: Limits) -> int:
-    """What the topic's settings allow the current segment, and what it was opened for."""
+    """The current segment's size limit: by the topic's settings, and by the size it was opened for."""
     return min(limits.segment_bytes, log.segment_bytes_max)
 
 
 def _is_nearly_full(state: Writing) -> bool:
-    """Whether the next segment is to be opened ahead of need: at the same share of a short segment as of a long one."""
+    """Whether to open the next segment ahead of need: at the same share of a small segment as of a large one."""
     log, limits = state.log, state.limits
     return log.segment_bytes >= limits.preopen_bytes * _segment_bytes_max(log, limits) // limits.segment_bytes
 
@@ -429,7 +429,7 @@ def _take_fitting(log: InFlightBatches, limits: Limits) -> tuple[Batch, ...]:
 
 
 def _roll(state: Writing) -> Step:
-    """Everything in the segment is durable and it takes no more: on to the next one.
+    """Everything in the segment is durable and it takes no more: go on to the next one.
 
     Only then may the next one be written, or the high watermark would pass a gap if this one turned out shorter (rule 4).
     """
@@ -470,7 +470,7 @@ def _mended(state: Mending, end_offset: int, replicas: int) -> Step:
     else:
         effects.append(DiscardSegment(segment.roll))
     roll, is_ready = state.following_roll, state.following is Following.READY
-    # A node is lost, and most likely the next segment was opened on it too: one opened now avoids it.
+    # A node is lost, and the next segment was most likely opened on it too; one opened now avoids that node.
     if is_ready and (state.is_stopping or state.is_full or replicas < limits.replicas_wanted):
         effects.append(DiscardSegment(roll))
         roll, is_ready = roll + 1, False
@@ -483,7 +483,8 @@ def _mended(state: Mending, end_offset: int, replicas: int) -> Step:
         effects.append(Reject(log.take_waiting(), NOT_LEADER))
         after, more = _release(Closing(*common))
     elif state.is_full:
-        # A new file would not find more room. Nothing of the rest is in the log, so it can be refused for good.
+        # A new file would not find more room. The remaining batches are not in the log, so they can be refused for
+        # good.
         effects.append(Reject(log.take_waiting(), STORAGE_ERROR))
         after, more = Blocked(*common, roll, is_asked, skipped), () if is_asked else (RetryLater(),)
     elif is_ready:
@@ -524,7 +525,7 @@ def _step_between(state: State, event: Event) -> Step:
             state.log.following_bytes_max = bytes_max
             return _enter(state, state.unindexed, roll, replicas)
         case ((AwaitingSegment(roll=roll) | Blocked(roll=roll)), SegmentOpenFailed(failed, is_full)) if failed == roll:
-            # What was done for this roll may still be carried out: it is not used again (rule 21).
+            # The failed creation may still be carried out late, so this roll is not used again (rule 21).
             passed = replace(state, roll=roll + 1, is_asked=False, skipped_rolls=state.skipped_rolls + 1)
             return _block(passed) if is_full else _wait(passed)
         case AwaitingSegment(is_asked=False), SegmentSealFailed(_, True):
@@ -594,7 +595,7 @@ def _step_leave(state: State, event: Event) -> Step:
         case Closing(), SegmentOpened(roll):
             return state, (DiscardSegment(roll),)
         case Closing(), (SegmentSealed(roll) | SegmentSealFailed(roll)):
-            # Without the index the next owner walks the segment: slower, and nothing else.
+            # Without the index the next owner has to read the segment, which is only slower.
             return _release(replace(state, unindexed=state.unindexed - {roll}))
         case Releasing(epoch, limits), DirectoryReleased():
             return Released(epoch, limits), (Abandon(),)

@@ -1,4 +1,4 @@
-"""What the partition machine and its runtime say to each other: effects are orders, events are facts.
+"""Messages between the partition's state machine and its runtime: effects are orders, events are facts.
 
 Everything here is a plain value. A batch is the one exception: the machine writes its offset into it, so that the
 runtime's own record of the batch can pass through the queue without being copied.
@@ -43,12 +43,12 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the machine has to know of the topic's settings.
+    """The topic settings that the machine needs.
 
-    `segment_bytes`: no segment grows past it. `preopen_bytes`: from here on the next one is opened ahead of need.
-    `appends_outstanding_max`: appends of a process that are written but not yet durable; every partition may have one beyond
-    that. `replicas_wanted`: on how many nodes the store puts a
-    file when all are well. `replicas_min`: on how many acks=all needs it, never more than are wanted.
+    `segment_bytes`: no segment grows past it. `preopen_bytes`: at this size the next one is opened ahead of need.
+    `appends_outstanding_max`: appends of a process that are written but not yet durable; every partition may have one
+    beyond that. `replicas_wanted`: how many nodes get a file when all are healthy. `replicas_min`: how many acks=all
+    needs, never more than are wanted.
     `append_alignment_bytes`: appends are padded to a multiple of it.
     """
 
@@ -61,10 +61,10 @@ class Limits:
 
 
 ANY_BYTES: Final = 2**62
-"""The length of a segment that only the topic's settings limit."""
+"""The length limit of a segment that only the topic's settings limit."""
 
 RECOVERED: Final = -1
-"""In the place of a roll: the segments of earlier epochs whose index is rebuilt."""
+"""Used as a roll: stands for the segments of earlier epochs whose indexes were rebuilt."""
 
 
 # --- events: what happened
@@ -87,14 +87,14 @@ class ProduceArrived(Event):
 
 
 class Outcome(Event):
-    """News of an effect, or a hint from a timer. One that comes too late is ignored."""
+    """The result of an effect, or a hint from a timer. One that comes too late is ignored."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class DirectoryClaimed(Outcome):
-    """Our directory and its owner file exist, and this is what a listing begun after that shows (rule 1)."""
+    """Our directory and its owner file exist; carries a listing begun after that (rule 1)."""
 
     open_epochs: frozenset[int]
     sealed_epochs: frozenset[int]
@@ -102,7 +102,7 @@ class DirectoryClaimed(Outcome):
 
 @dataclass(frozen=True, slots=True)
 class DirectoriesSealed(Outcome):
-    """No older directory is in its open form any more; these files in them were never closed (rule 3)."""
+    """All older directories are sealed; `open_files` in them were never closed (rule 3)."""
 
     open_files: frozenset[str]
 
@@ -124,7 +124,7 @@ class LogWalked(Outcome):
 
 @dataclass(frozen=True, slots=True)
 class ManifestWritten(Outcome):
-    """The manifest of our epoch is durable: what lies before us, with its cuts, is settled."""
+    """The manifest of our epoch is durable, and with it all earlier segments and their cuts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class SegmentOpenFailed(Outcome):
 
 @dataclass(slots=True, unsafe_hash=True)  # made for every append: freezing would triple the cost
 class WriteDue(Outcome):
-    """The loop iteration that brought the waiting batches is over.
+    """The event loop turn in which the waiting batches arrived is over.
 
     `outstanding`, here and below: appends of all partitions of this process that are on their way now.
     """
@@ -168,7 +168,7 @@ class SegmentSynced(Outcome):
 
 @dataclass(frozen=True, slots=True)
 class WriterBroken(Outcome):
-    """Appends to this segment fail from now on, for another reason than fencing."""
+    """Appends to this segment fail from now on, for a reason other than fencing."""
 
     roll: int
     is_full: bool = False
@@ -195,7 +195,7 @@ class SegmentSealed(Outcome):
 
 @dataclass(frozen=True, slots=True)
 class SegmentSealFailed(Outcome):
-    """The segment's index could not be written for now (`is_full`: for want of room). The runtime goes on trying."""
+    """The segment's index could not be written yet (`is_full`: the store has no room). The runtime keeps trying."""
 
     roll: int
     is_full: bool = False
@@ -251,12 +251,12 @@ class LimitsChanged(Outcome):
 
 @dataclass(frozen=True, slots=True)
 class OwnershipLost(Outcome):
-    """Our directory or the right to write a file of ours is gone; by whom is not known."""
+    """We lost our directory or the lease on one of our files; we do not know to whom."""
 
 
 @dataclass(frozen=True, slots=True)
 class EffectFailed(Outcome):
-    """Something was performed half, or not at all, and nobody knows which: memory and file may differ (rule 23)."""
+    """An effect was performed in part or not at all, we do not know which: memory and file may differ (rule 23)."""
 
 
 # --- effects: what to do
@@ -309,7 +309,7 @@ class OpenSegment(Effect):
 
 @dataclass(frozen=True, slots=True)
 class ScheduleWrite(Effect):
-    """Report WriteDue once the current loop iteration is over."""
+    """Report WriteDue once the current event loop turn is over."""
 
 
 @dataclass(slots=True, unsafe_hash=True)  # made for every batch: freezing would triple the cost

@@ -1,10 +1,10 @@
-"""What one partition does, since it was started here: what a balancer weighs."""
+"""One partition's load since it was started here, for a balancer."""
 
 from __future__ import annotations
 
 
 class PartitionLoad:
-    """Counts that only grow. `bytes_out`: read from memory; what is read from the store costs its owner nothing."""
+    """Counts that only grow. `bytes_out`: read from memory; reads from the store cost the owner nothing."""
 
     __slots__ = ("bytes_in", "bytes_out", "requests")
 

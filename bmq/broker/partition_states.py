@@ -13,8 +13,8 @@ from bmq.broker.partition_events import ANY_BYTES, Batch, Limits, Segment
 class InFlightBatches:
     """Batches placed but not durable, oldest first: `written` to the current segment, `waiting` to be written.
 
-    `append_ends` has one end offset for each append that is on its way. `segment_bytes` have been written to the segment,
-    which may have `segment_bytes_max`; `following_bytes_max`: of the next one, once it is open.
+    `append_ends` has the end offset of each outstanding append. `segment_bytes` have been written to the current
+    segment, whose limit is `segment_bytes_max`; `following_bytes_max`: the limit of the next one, once it is open.
     `taken`: the batches removed last; if the step fails afterwards, they can still be answered from here (rule 23).
     """
 
@@ -47,7 +47,7 @@ class InFlightBatches:
         self.waiting.append(batch)
 
     def take_synced(self, end_offset: int) -> tuple[Batch, ...]:
-        """The batches below `end_offset`, now durable; the high watermark moves behind them."""
+        """Remove the batches below `end_offset`, now durable; the high watermark moves to their end."""
         ends = self.append_ends
         while ends and ends[0] <= end_offset:
             ends.popleft()
@@ -60,7 +60,7 @@ class InFlightBatches:
         return self.taken
 
     def write_again(self) -> None:
-        """The segment is closed: what was written behind its end has to go into the next one."""
+        """The segment is closed: batches written behind its end have to go into the next one."""
         self.waiting.extendleft(reversed(self.written))
         self.written.clear()
         self.append_ends.clear()
@@ -103,8 +103,8 @@ class Following(Enum):
 
 
 class Wish(Enum):
-    """Why to go on to the next segment before the current one is full, once it is open: for its own sake (age), or only
-    if it lies on more nodes."""
+    """Whether to switch to the next segment, once open, before the current one is full: always (age), or only if it is
+    on more nodes."""
 
     NONE = auto()
     ROLL = auto()
@@ -116,7 +116,7 @@ class Wish(Enum):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Base of all states. `is_final`: nothing more will happen. `is_leaving`: nothing new is taken, what was is finished."""
+    """Base of all states. `is_final`: nothing more happens. `is_leaving`: refuses new batches, finishes old ones."""
 
     is_final: ClassVar[bool] = False
     is_leaving: ClassVar[bool] = False
@@ -127,7 +127,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Claiming(State):
-    floor: int  # rule 5: the highest high watermark anybody reported
+    floor: int  # rule 5: the highest high watermark ever reported
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +137,9 @@ class Sealing(State):
 
 @dataclass(frozen=True, slots=True)
 class Recovering(State):
-    """`replicas`: on how many nodes our first segment, opened meanwhile as `first_roll`, is there already; 0: on none yet.
+    """`replicas`: how many nodes hold our first segment, opened meanwhile as `first_roll`; 0: not open yet.
 
-    The first segment has a roll above 0 when opening it did not work at once (rule 21).
+    The first segment has a roll above 0 when the first try to open it failed (rule 21).
     """
 
     floor: int
@@ -151,7 +151,7 @@ class Recovering(State):
 
 @dataclass(frozen=True, slots=True)
 class Opening(State):
-    """`unindexed`: as in `Owning`, of earlier epochs. `is_recorded`: our manifest is durable. The rest: as before."""
+    """`unindexed`: as in `Owning`, for earlier epochs. `is_recorded`: our manifest is durable. The rest: as before."""
 
     end_offset: int
     unindexed: frozenset[int] = frozenset()
@@ -173,9 +173,9 @@ class Owning(State):
 class WithSegment(Owning):
     """Base of the states with a current segment.
 
-    `following_replicas`: on how many nodes the next segment is open. `skipped_rolls`: next segments that were thrown away
-    unused or could not be opened; a name is not used twice, because what was done with the first may still be carried out
-    (rule 21).
+    `following_replicas`: how many nodes hold the next segment. `skipped_rolls`: next segments that were discarded
+    unused or could not be opened; a name is not used twice, because operations on the first file may be carried out
+    late (rule 21).
     """
 
     segment: Segment
@@ -210,7 +210,7 @@ class Mending(WithSegment):
 
 @dataclass(frozen=True, slots=True)
 class WithoutSegment(Owning):
-    """Base of the states without an open segment: `roll` is the next. `skipped_rolls`: those passed over before it."""
+    """Base of the states without an open segment. `roll`: of the next one. `skipped_rolls`: skipped before that."""
 
     roll: int
     is_asked: bool = False

@@ -1,4 +1,4 @@
-"""Everything of a PartitionLog that is not appending: reads, look-ups, snapshots, and what removes the log's head."""
+"""Everything of a PartitionLog except appending: reads, look-ups, snapshots, and deleting the log's head."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _log = structlog.get_logger("bmq.broker")
 
 
 class LogReader(ABC):
-    """Base of PartitionRuntime, which has the attributes named here."""
+    """Base of PartitionRuntime, which provides the attributes declared here."""
 
     config: LogConfig
     load: PartitionLoad
@@ -108,7 +108,7 @@ class LogReader(ABC):
             location = await files.locate(offset)
             found = await read_whole_batches(files.store, location, offset, length_bytes_max, self.high_watermark)
             if found is None or found[0] > offset:
-                # Offsets are dense, so a batch holds this one. A checksum does not cover a batch's own offset.
+                # Offsets are dense, so some batch must hold this one. A checksum does not cover a batch's own offset.
                 raise CorruptFile(f"{location.path} should hold offset {offset} and does not")
             return found
 
@@ -122,7 +122,7 @@ class LogReader(ABC):
             try:
                 await self._lifecycle.look()
             except FencedWriter as fenced:
-                # A newer owner has begun, and deletes what we read.
+                # A newer owner exists and deletes the files we read.
                 self._feed(OwnershipLost())
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, str(fenced)) from error
             self._fail(error)
@@ -139,7 +139,7 @@ class LogReader(ABC):
 
     @property
     def aborted(self) -> AbortedTransactions:
-        """All that the log knows of, also those whose marker is not durable yet."""
+        """All aborted transactions the log knows, including those whose marker is not durable yet."""
         return self._producers.aborted
 
     def aborted_transactions(self, from_offset: int, to_offset: int) -> Sequence[AbortedTransaction]:
@@ -157,7 +157,7 @@ class LogReader(ABC):
 
     @property
     def epoch_starts(self) -> Sequence[tuple[int, int]]:
-        """(leader epoch, first offset) of every epoch the log knows of, ascending; this leader's is the last one."""
+        """(leader epoch, first offset) of every epoch the log knows, ascending; this leader's is the last one."""
         return () if self._files is None else self._files.epochs.entries
 
     async def prove_ownership(self) -> None:
@@ -176,7 +176,7 @@ class LogReader(ABC):
                 except FencedWriter:
                     if self._open_segment_now() is segment:
                         raise
-                    # The segment was empty and was rolled meanwhile, and its writer given up.
+                    # The segment was empty and was rolled meanwhile, so its writer is gone.
                     await self._lifecycle.look()
         except FencedWriter:
             self._feed(OwnershipLost())
@@ -189,8 +189,8 @@ class LogReader(ABC):
         if snapshot.next_offset > self.high_watermark:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, "a snapshot of what is not durable yet")
         await self._change_past(lambda files: files.save_snapshot(snapshot))
-        # The snapshot bounds what the next owner replays. Without a new segment it would still walk all of this one first,
-        # and the records that the snapshot replaces could only be dropped once it is full.
+        # The snapshot limits what the next owner replays. But without a new segment the owner would still read all of
+        # this one first, and the records that the snapshot replaces could only be dropped once it is full.
         segment = self._open_segment_now()
         if segment is not None and segment.valid_bytes >= SNAPSHOT_ROLL_BYTES_MIN:
             self._feed(RollDue(segment.roll))
@@ -250,7 +250,7 @@ class LogReader(ABC):
                 self._feed(OwnershipLost())
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, str(error)) from error
             except FileMissing as error:
-                # Retention may have removed it since we looked; then the newer picture says so (rule 13).
+                # Retention may have removed the file since we looked; then the newer manifest shows that (rule 13).
                 tries += 1
                 if tries == READ_TRIES_MAX:
                     raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error

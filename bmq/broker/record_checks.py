@@ -1,6 +1,6 @@
-"""Which records of a batch a topic does not take, each named by its place, in Kafka's words (LogValidator, KIP-467).
+"""Finds the records of a batch that a topic refuses, each by its place, in Kafka's words (LogValidator, KIP-467).
 
-Asked only about a batch that is refused or has to be opened anyway: the good path looks at headers alone.
+Used only for a batch that is refused or has to be opened anyway: the usual path looks at headers alone.
 """
 
 from __future__ import annotations

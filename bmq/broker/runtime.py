@@ -1,11 +1,11 @@
-"""One partition at its owner: performs what partition.py decides, and is the PartitionLog that everybody uses.
+"""One partition at its owner: performs what partition.py decides, and implements PartitionLog for everybody else.
 
-The hot path has no task and no await: `append` checks a batch and lets the machine place it; what arrived in one loop
-iteration goes out as one append; when that is durable the batches enter the tail cache, the high watermark moves, and
-then the callbacks run. Callbacks always run after a step is complete, so they may append again.
+The hot path has no task and no await: `append` checks a batch and lets the machine place it; batches that arrive in one
+event loop turn go out as one append; when that is durable the batches enter the tail cache, the high watermark moves,
+and then the callbacks run. Callbacks always run after a step is complete, so they may append again.
 
-Rule 23: whatever is raised while an effect is performed takes the partition offline. Everything not answered yet is
-answered with an error, and news of appends made before is ignored: memory may be ahead of the file, or behind it.
+Rule 23: any exception while an effect is performed takes the partition offline. Everything not answered yet gets an
+error, and results of earlier appends are ignored: memory may be ahead of the file, or behind it.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.record_batch import TRANSACTIONAL, BatchHeader
 
 INDEX_ENTRIES_MAX: Final = 1_000_000
-PREOPEN_SHARE: Final = 0.75  # of a segment that is written when the next one is opened
+PREOPEN_SHARE: Final = 0.75  # the next segment is opened when this share of the current one is written
 
 _log = structlog.get_logger("bmq.broker")
 
 
 def limits_of(config: LogConfig, surroundings: Surroundings) -> ev.Limits:
-    """What the machine has to know of the topic's settings and of the store."""
+    """The machine's limits, from the topic's settings and the store."""
     segment_bytes, wanted = config.segment_bytes, surroundings.store.replicas_wanted
     return ev.Limits(
         segment_bytes,
@@ -90,7 +90,7 @@ class PartitionOffline(KafkaError):
 
 
 class RuntimeParts(NamedTuple):
-    """What a runtime is made of, for whoever looks at it from outside. `files`: None until it owns the partition."""
+    """A runtime's parts, for inspection from outside. `files`: None until it owns the partition."""
 
     paths: PartitionPaths
     start: Start
@@ -101,7 +101,7 @@ class RuntimeParts(NamedTuple):
 
 
 class PartitionRuntime(TransactionWriter):
-    """See the module's head. `on_change` is called when it begins to own the partition and when it comes to its end."""
+    """See the module's head. `on_change` is called when it begins to own the partition and when it ends."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class PartitionRuntime(TransactionWriter):
         self._guards = TransactionGuards()
         self._current: OwnSegment | None = None
         self._waiters = Waiters()
-        self._is_guarded = False  # acks=all may have to be refused for want of replicas
+        self._is_guarded = False  # acks=all may have to be refused for lack of replicas
         self._min_insync = MinInsyncTracker(surroundings)
         self._oldest_waiting: tuple[ev.Batch | None, float] = (None, 0.0)
         self._open_backoff = surroundings.backoff()
@@ -172,7 +172,7 @@ class PartitionRuntime(TransactionWriter):
         self._offline = Offline(leader_epoch, limits)
 
     def begin(self) -> None:
-        """Start. `started` says when it owns the partition, or why not."""
+        """Start. `started` resolves when it owns the partition, or fails with the reason."""
         self._started_s = self._loop.time()
         effects, self._first_effects = self._first_effects, ()
         try:
@@ -180,7 +180,7 @@ class PartitionRuntime(TransactionWriter):
         except Exception as error:
             self._fail(error)
 
-    # --- what it is
+    # --- its state
 
     def inspect(self) -> RuntimeParts:
         return RuntimeParts(self._paths, self._start, self._lifecycle, self._tail, self._min_insync, self._files)
@@ -222,7 +222,7 @@ class PartitionRuntime(TransactionWriter):
         return stable_offset if stable_offset == high_watermark else max(stable_offset, self.log_start_offset)
 
     def on_advance(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """As PartitionLog.on_advance; soon when it has ended: nothing of it moves any more."""
+        """As PartitionLog.on_advance; once the runtime has ended, `wake` is called soon, because nothing will move."""
         if self._state.is_final:
             self._loop.call_soon(self._waiters.wake_all)
         return self._waiters.add(wake)
@@ -241,8 +241,8 @@ class PartitionRuntime(TransactionWriter):
         """As PartitionLog.append."""
         state = self._state
         if self._files is None or state.is_final or state.is_leaving:
-            # Also while it hands over, and before a sequence is looked at: of two batches on their way the first is
-            # refused as moved, and the second must not be called out of order for that.
+            # Also while handing over, and before checking sequences: if the first of two batches is refused because the
+            # partition moves, the second must not be refused as out of order.
             call(done, AppendResult(self._closed_code()))
             return
         try:
@@ -278,7 +278,7 @@ class PartitionRuntime(TransactionWriter):
         if header.producer_id >= 0 and batch.base_offset >= 0:
             try:
                 self._producers.place(header, batch.base_offset)
-            except Exception as error:  # placed in the log only: sent again, it would be written twice
+            except Exception as error:  # in the log but not in the producer state: a retry would be written twice
                 self._fail(error)
 
     def _closed_code(self) -> ErrorCode:
@@ -289,7 +289,7 @@ class PartitionRuntime(TransactionWriter):
         return ErrorCode.NONE if is_open else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def _pending_internal(self, records: memoryview, done: AppendDone) -> list[PendingBatch]:
-        """Several batches may share one append; its answer is that of the last. Raises BmqError."""
+        """The checked batches of one internal append; only the last one answers it. Raises BmqError."""
         admitted = self._admission.admit_internal(records)
         for view, header in admitted:
             if header.producer_id >= 0:
@@ -396,7 +396,7 @@ class PartitionRuntime(TransactionWriter):
             self._open_backoff.reset()
         self._is_wake_due = True
         if self._log is not None:
-            self._log.taken = ()  # all of it is in the outbox
+            self._log.taken = ()  # all of them are in the outbox
         if segment.index.entry_count >= INDEX_ENTRIES_MAX:
             self._feed(ev.RollDue(segment.roll))
 
@@ -425,7 +425,7 @@ class PartitionRuntime(TransactionWriter):
     # --- the machine
 
     def _feed(self, event: ev.Event) -> None:
-        """Step, perform, and afterwards tell everybody. An event that comes up on the way waits for its turn."""
+        """Step, perform the effects, then run the callbacks. Events that come up meanwhile are queued."""
         if self._is_feeding:
             self._events.append(event)
             return
@@ -457,9 +457,10 @@ class PartitionRuntime(TransactionWriter):
                 raise
 
     def _break_off(self, error: BaseException, event: ev.Event, effects: tuple[ev.Effect, ...]) -> None:
-        """Rule 23: a step or its effects were carried out in part. Nothing more is acknowledged, what was not told either.
+        """Rule 23: a step or its effects were carried out in part. Nothing more is acknowledged, not even earlier
+        appends.
 
-        Each batch that anybody still waits for is put into the outbox once, so its bytes go back to the budget once too.
+        Each unanswered batch is put into the outbox exactly once, so its bytes go back to the budget exactly once.
         """
         state = self._state
         if not state.is_final:
@@ -531,7 +532,7 @@ class PartitionRuntime(TransactionWriter):
             if freed_bytes:
                 self._surroundings.budget.give_back(freed_bytes)
 
-    # --- effects with a life of their own
+    # --- effects that run as tasks
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         try:
@@ -545,19 +546,19 @@ class PartitionRuntime(TransactionWriter):
 
     def _task_done(self, task: asyncio.Task[None]) -> None:
         self.tasks.pop(task, None)
-        # One that was cancelled though nobody has given the partition up has not done its part either.
+        # A task cancelled while the partition lives on has not done its work either.
         error = asyncio.CancelledError("an effect was cancelled") if task.cancelled() else task.exception()
         if error is not None:
             self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
-        """Something no retry helps against: offline, loudly. Nothing happens when it is over anyway."""
+        """An error that no retry helps against: go offline, loudly. Does nothing once the state is final."""
         if not self._state.is_final:
             self._report_offline(error)
             self._feed(ev.EffectFailed())
 
     async def _persist(self, action: Callable[[], Awaitable[ev.Event | None]]) -> None:
-        """An effect of the start: tried again, with growing pauses, until it ends in an event or we have lost."""
+        """Perform an effect of the start, retrying with growing pauses until it ends in an event or we are fenced."""
         backoff = self._surroundings.backoff()
         while not self._state.is_final:
             try:
@@ -567,7 +568,7 @@ class PartitionRuntime(TransactionWriter):
             except CorruptFile:
                 raise
             except StoreError as error:
-                # Also what a store says for the first time: a partition that goes on trying can still be helped.
+                # Retry unknown store errors too: a partition that keeps trying can still recover.
                 if backoff.failures == 0:
                     _log.warning("partition_start_waits", **self._names(), reason=f"{type(error).__name__}: {error}")
                 await backoff.pause()
@@ -590,7 +591,7 @@ class PartitionRuntime(TransactionWriter):
         return False
 
     async def _walk(self) -> ev.Event:
-        """Raises FencedWriter rather than to report damage when a newer owner has begun: that one deletes what we read."""
+        """If a newer owner exists, missing files mean we are fenced, not damaged: raises FencedWriter then."""
         try:
             event = await self._start.walk()
         except CorruptFile:
@@ -638,7 +639,7 @@ class PartitionRuntime(TransactionWriter):
         self._retry = self._loop.call_later(self._open_backoff.next_s(), self._feed, ev.RetryDue())
 
     def _abandon(self, _: ev.Abandon) -> None:
-        """The machine has come to its end. Never raises: whatever fails here, the rest is let go of and everybody is told."""
+        """The machine has ended. Never raises: if one step fails, the others still release and answer everything."""
         self._current = None
         self._is_wake_due = True
         if self._retry is not None:
@@ -655,13 +656,13 @@ class PartitionRuntime(TransactionWriter):
             if isinstance(self._state, Offline):
                 error = self.offline_error()
             self.started.set_exception(error)
-            self.started.exception()  # whoever waits still gets it; nobody may
+            self.started.exception()  # waiting callers still get it; without any, asyncio would log a warning
         if not self.ended.done():
             self.ended.set_result(None)
         self._attempt(lambda: self._on_change(self))
 
     def _refuse_held(self) -> None:
-        """Batches that wait for a coordinator's word are the next owner's to ask about."""
+        """Refuse batches that wait for their coordinator's verdict: the next owner will ask again."""
         for batch, _ in self._guards.end_all():
             self._surroundings.counts.refused_batches += 1
             self._outbox.append((batch, ErrorCode.NOT_LEADER_OR_FOLLOWER))
@@ -676,7 +677,7 @@ class PartitionRuntime(TransactionWriter):
         try:
             self._lifecycle.abandon()
         except Exception:
-            # The first that fails keeps no other one: abandoning twice does no harm.
+            # Abandon each writer on its own, so one failure does not spare the others; abandoning twice is harmless.
             for segment in self._lifecycle.segments.values():
                 self._attempt(segment.writer.abandon)
             self._lifecycle.segments.clear()
@@ -685,12 +686,12 @@ class PartitionRuntime(TransactionWriter):
     # --- orders from the manager
 
     def stop(self) -> None:
-        """Drain, seal, save the checkpoint, seal the directory; `ended` says when."""
+        """Drain, seal, save the checkpoint, seal the directory; `ended` resolves when done."""
         self._refuse_held()
         self._feed(ev.StopRequested())
 
     def give_up(self) -> None:
-        """The topic is deleted or somebody else owns the partition: refuse what is on its way and let go."""
+        """The topic is deleted or somebody else owns the partition: refuse batches on their way and let go."""
         self._is_given_up = True
         self._feed(ev.OwnershipLost())
 
@@ -722,7 +723,8 @@ class PartitionRuntime(TransactionWriter):
             return
         index, config = segment.index, self.config
         if segment.durability is not config.durability:
-            # What is acknowledged from now on must be as durable as the topic asks for; also the next one, opened before.
+            # From now on acknowledged batches need the topic's new durability. The next segment may have the old one,
+            # too.
             has_bytes = index is not None and index.valid_bytes
             self._feed(ev.RollDue(segment.roll) if has_bytes else ev.IdleDue(segment.roll))
             return

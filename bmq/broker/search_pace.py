@@ -1,10 +1,10 @@
-"""How often the partitions of a process, all together, look for more replicas. Times in seconds of the event loop."""
+"""Limits how often all partitions of a process together look for more replicas. Times in seconds of the event loop."""
 
 from __future__ import annotations
 
 
 class SearchPace:
-    """At most `per_s` a second; what was not used is kept for a second.
+    """At most `per_s` a second; unused searches are kept for one second.
 
     Each search opens a segment and closes another. Hundreds of partitions that do so at once keep the DataNodes so busy that
     some answer too late, are left out, and give all these partitions a reason for the next search.
@@ -16,7 +16,7 @@ class SearchPace:
         self._counted_s = float("-inf")
 
     def take(self, now_s: float) -> bool:
-        """Whether one may begin now; it is counted then."""
+        """Whether a search may begin now; if so, counts it."""
         self._left = min(self._per_s, self._left + (now_s - self._counted_s) * self._per_s)
         self._counted_s = now_s
         if self._left < 1:

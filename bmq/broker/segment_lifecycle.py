@@ -1,6 +1,6 @@
 """Opens, mends, seals and discards the segment files of one leader epoch; reports to the machine through `report`.
 
-Everything but the appends themselves: those are on the hot path, in runtime.py.
+The appends themselves are on the hot path, in runtime.py.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class SegmentLifecycle:
     ) -> None:
         self.config = config
         self.segments: dict[int, OwnSegment] = {}
-        self.files: PartitionFiles | None = None  # there once the log was walked, so before anything is written
+        self.files: PartitionFiles | None = None  # set once the log was walked, so before anything is written
         self._surroundings = surroundings
         self._store = surroundings.store
         self._paths = paths
@@ -77,7 +77,7 @@ class SegmentLifecycle:
         self._cuts_due: dict[int, int] = {}
         self._next_first_roll = 0
         self._is_failing = False
-        self._is_full = False  # the store had no room for the segment that was asked for last
+        self._is_full = False  # the store had no room for the last segment we asked for
 
     async def look(self) -> None:
         """Rules 7 and 20: raises FencedWriter unless our directory is there, by a look that began now."""
@@ -96,7 +96,7 @@ class SegmentLifecycle:
         await self.open(roll)
 
     async def open(self, roll: int) -> None:
-        """Create the segment's file, then look at our directory. To be called once for each roll (rule 21).
+        """Create the segment's file, then look at our directory. Call it once per roll (rule 21).
 
         Raises StoreError when it did not work.
         """
@@ -129,7 +129,7 @@ class SegmentLifecycle:
             writer.abandon()
             raise
         except StoreError:
-            # Nobody can say whether it would count. It holds nothing, so it is removed in the background.
+            # We cannot tell whether it would count. It is empty, so remove it in the background.
             self.segments[roll] = segment
             self.throw_away(roll)
             raise
@@ -145,7 +145,7 @@ class SegmentLifecycle:
         self._report(SegmentOpened(roll, writer.replicas, segment_bytes))
 
     def _segment_bytes(self) -> int:
-        """How long the segment may become that is opened now."""
+        """The size limit of the segment being opened."""
         config, first_bytes = self.config, self._surroundings.settings.segment_first_bytes
         if not self._store.is_reserving:
             return config.segment_bytes
@@ -164,7 +164,7 @@ class SegmentLifecycle:
         except (FencedWriter, FileMissing):
             self._report(OwnershipLost())
         except StoreError as error:
-            if not self._is_failing:  # one line for all the tries of an outage
+            if not self._is_failing:  # log once per outage
                 _log.warning("segment_not_opened", partition=self._paths.partition, roll=roll, reason=str(error))
             self._is_failing = True
             self._report(SegmentOpenFailed(roll, is_full=isinstance(error, StorageFull)))
@@ -204,7 +204,7 @@ class SegmentLifecycle:
             return
 
     async def _settle_tail(self, own: OwnSegment, valid_bytes: int, *, is_full: bool) -> None:
-        """A torn batch behind the last whole one: say so durably before anything is written behind it (rule 4)."""
+        """If a torn batch lies behind the last whole one, record that durably before anything follows it (rule 4)."""
         if own.closed_bytes <= valid_bytes:
             return
         if valid_bytes == 0:
@@ -243,7 +243,7 @@ class SegmentLifecycle:
         await self._save(RECOVERED, self._paths.own, self.files.save_rebuilt)
 
     async def _save(self, roll: int, path: str, save: Callable[[], Awaitable[None]]) -> None:
-        """`save` until it has worked. `path`: for the log."""
+        """Call `save` until it succeeds. `path`: for log messages."""
         backoff = self._surroundings.backoff()
         while not self._is_over():
             try:
@@ -282,12 +282,12 @@ class SegmentLifecycle:
 
     async def discard(self, roll: int) -> None:
         """Remove a segment without a batch, open or not. Keeps trying while the store is away: an open file costs the
-        nodes that hold it. What is left behind when we end before does no harm."""
+        nodes that hold it. A file left behind when we end is harmless."""
         own = self.segments.pop(roll, None)
         if own is None:
             return
         if own.closed_bytes < 0:
-            # A NameNode goes on counting a block as being written for minutes when its file is deleted before it is closed.
+            # If an open file is deleted, the NameNode counts its block as being written for minutes. So close it first.
             try:
                 own.closed_bytes = await own.writer.close()
             except StoreError:

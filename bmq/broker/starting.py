@@ -1,7 +1,7 @@
 """Performs the first effects of a partition's machine: claim, seal, close, walk, record. The machine decides the order.
 
-Each method does one effect once and returns the event that reports it. Whoever calls tries again when the store does
-not answer; every step finds what an earlier try has done.
+Each method does one effect once and returns the event that reports it. The caller retries when the store does not
+answer; every step picks up what an earlier try has done.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from bmq.log.store import Durability, FileMissing
 
 @dataclass(slots=True)
 class Start:
-    """What one start has found so far. `files` is there once the log was walked."""
+    """The findings of one start so far. `files` is set once the log was walked."""
 
     surroundings: Surroundings
     paths: PartitionPaths
@@ -71,7 +71,7 @@ class Start:
         self.surroundings.counts.takeovers += 1
 
     async def walk(self) -> LogWalked:
-        """Raises FilesLeftOpen when it came to files that were not found before. They are closed: the next try passes."""
+        """Raises FilesLeftOpen after closing open files that were not found before: then the next try passes."""
         try:
             self.recovered = recovered = await recover_log(
                 self.surroundings.store,

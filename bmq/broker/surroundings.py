@@ -1,4 +1,4 @@
-"""What all partitions of a process share: the store, clocks and chance, budgets, and the broker's own settings."""
+"""Shared by all partitions of a process: the store, clocks, random numbers, budgets, and the broker's own settings."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class BrokerSettings:
     a store that does not answer before it is refused. `replicas_retry_s`: how often a segment on fewer nodes than the store
     wants looks for more of them while it is written to; `min_insync_retry_s` instead when acks=all is refused for it.
     `appends_outstanding_max`: of all partitions together; each may have one beyond that.
-    `segment_first_bytes`: a partition's first segment, where open segments keep room from others.
-    `*_searches_per_s`: how many of these all partitions together may begin.
+    `segment_first_bytes`: a partition's first segment, if open segments reserve space in the store.
+    `*_searches_per_s`: how many searches for replicas all partitions together may begin.
     `transaction_verification_wait_max_s`: how long a transaction coordinator may take to answer.
     """
 
@@ -57,7 +57,7 @@ class BrokerSettings:
 
 
 class VerificationRetry(NamedTuple):
-    """While markers of a producer's last transaction are on their way (`add.partitions.to.txn.retry.backoff.*`)."""
+    """Backoff while the last transaction's markers are on their way (`add.partitions.to.txn.retry.backoff.*`)."""
 
     backoff_ms: int = 20
     backoff_max_ms: int = 100
@@ -70,8 +70,8 @@ USUAL_RETRY: Final = VerificationRetry()
 class Surroundings:
     """Handed to every partition. `holder` names this process incarnation in the store.
 
-    `may_pad`: the root's format has padding between appends (log/padding.py). `transactions`: vouches for transactional
-    batches; None: they are refused. `verification_retry`: how often, and for how long, it is asked again.
+    `may_pad`: the root's format allows padding between appends (log/padding.py). `transactions`: verifies transactional
+    batches; None: they are refused. `verification_retry`: how often, and for how long, verification is retried.
     """
 
     store: SegmentStore
@@ -102,9 +102,9 @@ class Surroundings:
         self.trash = Trash(self.store, self.settings.deletions_max)
 
     def alignment_bytes(self, durability: Durability) -> int:
-        """What appends are padded to a multiple of (rule 27); 1: they are not."""
+        """Appends are padded to a multiple of this (rule 27); 1: no padding."""
         return self.store.append_alignment_bytes(durability) if self.may_pad else 1
 
     def backoff(self) -> Backoff:
-        """For one sequence of tries of the store."""
+        """A backoff for one sequence of tries."""
         return Backoff(self.random, first_s=self.settings.backoff_first_s, max_s=self.settings.backoff_max_s)

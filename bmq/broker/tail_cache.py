@@ -1,10 +1,10 @@
-"""The newest durable batches of every partition in memory, under one byte budget: what tail reads are served from.
+"""The newest durable batches of every partition in memory, under one byte budget; tail reads are served from here.
 
 A batch enters when it is acknowledged, so nothing at or past the high watermark is ever in here (rule 13). Each
 partition keeps one unbroken run of offsets. When the budget is used up, the batches that entered first leave first.
 
 Batches are kept as views of the receive buffer they came in; a buffer counts once, whole, for as long as one of its
-batches is here. Those came together and leave together, so little is pinned in vain, and nothing is copied.
+batches is here. These arrive together and leave together, so little memory is wasted, and nothing is copied.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 _TRIM_ENTRIES_MIN: Final = 256
-_ENTRY_OVERHEAD_BYTES: Final = 300  # what a view, its place in the lists and its offsets cost besides the bytes
+_ENTRY_OVERHEAD_BYTES: Final = 300  # cost of a view, its list entries and its offsets besides the bytes
 _NOTHING: Final[tuple[memoryview, ...]] = ()
 _EMPTY: Final = memoryview(b"")
 
 
 class TailCache:
-    """The budget all partitions share. `bytes_used` counts what is retained: whole receive buffers."""
+    """The budget all partitions share. `bytes_used` counts the retained receive buffers, whole."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
@@ -30,14 +30,14 @@ class TailCache:
         self.misses = 0
         self.evicted_bytes = 0
         self._order: deque[PartitionTail] = deque()  # one entry for each batch, oldest first
-        self._pins: dict[int, int] = {}  # batches that are kept of a buffer, by the buffer's id
+        self._pins: dict[int, int] = {}  # number of batches kept of a buffer, by the buffer's id
 
     def partition(self) -> PartitionTail:
         """An empty tail for a partition that begins to be written here."""
         return PartitionTail(self)
 
     def entered(self, tail: PartitionTail, buffer: Any) -> None:
-        """A batch of `tail` in `buffer` was kept: count it, and evict what is too much."""
+        """A batch of `tail` in `buffer` was added: count it, and evict the oldest if over budget."""
         self._order.append(tail)
         pins, key = self._pins, id(buffer)
         kept = pins.get(key)
@@ -76,8 +76,8 @@ def _size_of(buffer: Any) -> int:
 class PartitionTail:
     """One partition's run of batches: offsets in sorted lists, so that a reader finds its place by bisection.
 
-    `_first` is the list index of the oldest batch that is left; the lists are trimmed now and then. `_gone` batches have
-    left by themselves and still have their entries in the cache's order.
+    `_first` is the list index of the oldest batch still kept; the lists are trimmed now and then. `_gone` batches were
+    removed other than by eviction and still have their entries in the cache's order.
     """
 
     __slots__ = ("_cache", "_ends", "_first", "_gone", "_positions", "_start", "_views")
@@ -144,14 +144,14 @@ class PartitionTail:
         return self._positions[place]
 
     def drop_below(self, offset: int) -> None:
-        """Retention or DeleteRecords removed what ends at or below `offset`."""
+        """Retention or DeleteRecords removed the batches that end at or below `offset`."""
         while self._first < len(self._ends) and self._ends[self._first] <= offset:
             self._drop_first()
             self._gone += 1
         self._trim()
 
     def evict_first(self) -> None:
-        """The cache's order has come to this partition's oldest entry."""
+        """Eviction has reached this partition's oldest entry in the cache's order."""
         if self._gone:
             self._gone -= 1
         else:

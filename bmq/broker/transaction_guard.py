@@ -1,10 +1,10 @@
-"""Which transactional batches of a partition wait until the coordinator has vouched for their transaction. Decisions only.
+"""Decides which transactional batches of a partition wait until the coordinator has verified their transaction.
 
 The first batch of a producer's transaction in a partition waits while the coordinator is asked, and everything that
-producer sends meanwhile waits behind it, in order. A guard is made before each question; a marker drops it. An answer
-whose guard was dropped says nothing: it may be about the transaction that the marker ended, and a batch placed on its
-word would be in no transaction, or in the next one. Where each end of a transaction has a new epoch, that epoch tells:
-the batch has it, so the marker ended an earlier transaction and the question may be asked again; or the batch is stale.
+producer sends meanwhile waits behind it, in order. A guard is made before each question; a marker invalidates it. An
+answer whose guard is invalid proves nothing: it may be about the transaction that the marker ended, and a batch placed
+on its strength would be in no transaction, or in the next one. If each end of a transaction has a new epoch, the epoch
+decides: a batch with the new epoch means that the marker ended an earlier transaction, so ask again; else it is stale.
 
 Source: KIP-890, Kafka's VerificationStateEntry, AddPartitionsToTxnManager and ReplicaManager.
 """
@@ -32,14 +32,15 @@ _NOT_IN_TRANSACTION: Final = frozenset((ErrorCode.INVALID_TXN_STATE, ErrorCode.T
 
 
 class HeldBatch(NamedTuple):
-    """A checked batch that waits, and what its request said of its transaction."""
+    """A checked batch that waits, and its request's claim about its transaction."""
 
     batch: PendingBatch
     claim: TransactionClaim
 
 
 class Guard:
-    """A question about one producer at one epoch. `is_valid`: no marker came since it was asked last. `held`: in order.
+    """A pending question about one producer at one epoch. `is_valid`: no marker came since it was asked. `held`: in
+    order.
 
     `on_marker`: called when a marker comes.
     """
@@ -57,7 +58,7 @@ class Guard:
 
 
 class TransactionGuards:
-    """Of one partition, by producer id. False while no question is out."""
+    """The guards of one partition, by producer id. False while no question is pending."""
 
     __slots__ = ("_guards",)
 
@@ -68,7 +69,7 @@ class TransactionGuards:
         return len(self._guards)
 
     def hold(self, held: HeldBatch) -> Guard | None:
-        """Let a batch wait: behind the question about its producer, or as the first of a new one, which is returned."""
+        """Let a batch wait behind its producer's guard; if there is none, make one and return it."""
         producer_id = held.batch.header.producer_id
         guard = self._guards.get(producer_id)
         if guard is not None:
@@ -78,16 +79,16 @@ class TransactionGuards:
         return guard
 
     def is_asking(self, producer_id: int) -> bool:
-        """Whether batches of this producer have to wait behind others."""
+        """Whether batches of this producer have to wait."""
         return producer_id in self._guards
 
     def renew(self, guard: Guard) -> bool:
-        """Before the question is asked, again too: what was dropped until now does not matter. False: nobody waits for it."""
+        """Called before each question: makes the guard valid again. False: no batch waits for it any more."""
         guard.is_valid = True
         return self._guards.get(guard.producer_id) is guard
 
     def drop(self, producer_id: int) -> None:
-        """A marker of this producer is placed: the answer that is on its way says nothing any more."""
+        """A marker of this producer is placed: an answer that is on its way no longer counts."""
         guard = self._guards.get(producer_id)
         if guard is not None:
             guard.is_valid = False
@@ -95,28 +96,28 @@ class TransactionGuards:
                 guard.on_marker()
 
     def end(self, guard: Guard) -> tuple[HeldBatch, ...]:
-        """What waited for this question; nothing when it was given up meanwhile."""
+        """Remove the guard and return its batches; none if it was given up meanwhile."""
         if self._guards.get(guard.producer_id) is not guard:
             return ()
         del self._guards[guard.producer_id]
         return tuple(guard.held)
 
     def end_all(self) -> tuple[HeldBatch, ...]:
-        """Everything that waits; nobody waits for an answer any more."""
+        """Remove all guards and return their batches."""
         guards, self._guards = self._guards, {}
         return tuple(held for guard in guards.values() for held in guard.held)
 
 
 def must_ask(entry: ProducerEntry | None, producer_epoch: int) -> bool:
-    """Whether the coordinator has to vouch for a batch: the producer has no transaction open here at this epoch."""
+    """Whether the coordinator has to verify a batch: the producer has no transaction open here at this epoch."""
     return entry is None or entry.transaction_first_offset == NO_OFFSET or entry.epoch != producer_epoch
 
 
 def known_answer(entry: ProducerEntry | None, producer_epoch: int, claim: TransactionClaim) -> ErrorCode | None:
-    """The answer to a question that need not be asked now; None: ask.
+    """The answer if it is already known without asking the coordinator; None: ask.
 
-    While the marker of the producer's last transaction has still to come it is too early: it would overtake the answer
-    (KAFKA-18575).
+    While the marker of the producer's last transaction is still due it is too early to ask: the marker would overtake
+    the answer (KAFKA-18575).
     """
     if entry is None or entry.epoch == producer_epoch:
         return None
@@ -127,25 +128,25 @@ def known_answer(entry: ProducerEntry | None, producer_epoch: int, claim: Transa
 
 
 def overtaken(claim: TransactionClaim) -> ErrorCode:
-    """What an answer that a marker has overtaken stands for."""
+    """The error to use for an answer that a marker has overtaken."""
     return ErrorCode.CONCURRENT_TRANSACTIONS if claim.may_add else ErrorCode.TRANSACTION_ABORTABLE
 
 
 def is_asked_again(code: ErrorCode, claim: TransactionClaim) -> bool:
-    """Whether the same question may have another answer soon: the markers of the producer's last transaction are on their
-    way. Clients that know how to wait for that do not ask for the addition themselves (`may_add`)."""
+    """Whether to ask again, since markers of the producer's last transaction are on their way. Only with `may_add`:
+    other clients add the partition themselves before they produce, and wait for the markers then."""
     return code is ErrorCode.CONCURRENT_TRANSACTIONS and claim.may_add
 
 
 def refusal_of(code: ErrorCode, claim: TransactionClaim) -> ErrorCode:
-    """What the client hears instead of the coordinator's code."""
+    """The error code for the client in place of the coordinator's."""
     if code in _NOT_REACHED:
-        # Older clients do not retry these as they should. Theirs for this one is to wait and send again.
+        # Older clients do not retry these codes as they should, but they wait and retry after this one.
         return ErrorCode.NOT_ENOUGH_REPLICAS
     if code is ErrorCode.CONCURRENT_TRANSACTIONS:
         return code if claim.may_add else ErrorCode.NOT_ENOUGH_REPLICAS
     if code in _NOT_IN_TRANSACTION:
-        # The batch belongs to no transaction that is open: the client has to abort, if it knows that code.
+        # The batch belongs to no open transaction: the client has to abort, if it knows that code.
         return ErrorCode.TRANSACTION_ABORTABLE if claim.is_abortable_told else ErrorCode.INVALID_TXN_STATE
     if code is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH

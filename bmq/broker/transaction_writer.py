@@ -1,7 +1,8 @@
-"""What a partition's owner does for transactions: holds batches until they are vouched for, writes markers, lists producers.
+"""Transactions at a partition's owner: holds batches until they are verified, writes markers, lists producers.
 
-transaction_guard.py decides who waits and what a client hears. One question is out for each producer at a time; its answer
-comes back to a partition that may have moved, stopped or seen a marker meanwhile, so each batch is checked anew then.
+transaction_guard.py decides which batches wait and which error a client gets. At most one question per producer is
+pending. By the time of its answer the partition may have moved, stopped or seen a marker, so each batch is checked
+again.
 """
 
 from __future__ import annotations
@@ -39,14 +40,14 @@ _log = structlog.get_logger("bmq.broker")
 
 
 class TransactionWriter(UnwrittenBatches):
-    """Base of PartitionRuntime, which has the attributes named here."""
+    """Base of PartitionRuntime, which provides the attributes declared here."""
 
     topic_name: str
     _guards: TransactionGuards
 
     @abstractmethod
     def _closed_code(self) -> ErrorCode:
-        """Why nothing is taken now; NONE when something may be."""
+        """The error for appends while the partition takes none; NONE when it does."""
 
     @abstractmethod
     def _append_internal(self, batches: list[PendingBatch], size_bytes: int, done: AppendDone) -> None:
@@ -55,7 +56,7 @@ class TransactionWriter(UnwrittenBatches):
     # --- batches that wait
 
     def _is_held(self, batch: PendingBatch, claim: TransactionClaim | None) -> bool:
-        """Whether a client's transactional batch has to wait; else it goes the way of all batches. Raises BmqError."""
+        """Whether a client's transactional batch has to wait (or was answered); else append it. Raises BmqError."""
         surroundings, guards, header = self._surroundings, self._guards, batch.header
         if claim is None:
             raise KafkaError(
@@ -78,14 +79,14 @@ class TransactionWriter(UnwrittenBatches):
         if guard is not None:
             try:
                 self._spawn(self._verify(guard))
-            except BaseException:  # nobody would ever let go of it
+            except BaseException:  # without the task nothing would ever release the batch
                 guards.end(guard)
                 surroundings.budget.give_back(batch.size_bytes)
                 raise
         return True
 
     async def _verify(self, guard: Guard) -> None:
-        """Ask until there is an answer to go by, and let go of who waited for it."""
+        """Ask until there is a final answer, then release the batches that wait for it."""
         retry = self._surroundings.verification_retry
         pause_s = retry.backoff_ms / 1000
         until_s = self._loop.time() + retry.backoff_max_ms / 1000
@@ -102,7 +103,7 @@ class TransactionWriter(UnwrittenBatches):
         self._release(guard, code)
 
     async def _pause(self, guard: Guard, pause_s: float) -> None:
-        """Before the question is asked again; it ends with the marker that is nearly always what was missing."""
+        """Wait before asking again; ends early when a marker comes, nearly always the one that was missing."""
         if not guard.is_valid:
             return
         ended: asyncio.Future[None] = self._loop.create_future()
@@ -128,7 +129,7 @@ class TransactionWriter(UnwrittenBatches):
                 )
         except TimeoutError:
             return ErrorCode.NETWORK_EXCEPTION
-        except Exception as error:  # the verifier's bug: its batches are refused, the partition goes on
+        except Exception as error:  # the verifier's bug: the batches are refused, the partition goes on
             _log.error("transaction_not_verified", **self._names(), reason=repr(error), exc_info=error)
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return code
@@ -146,7 +147,7 @@ class TransactionWriter(UnwrittenBatches):
             self._append_again(batch, claim, verdict)
 
     def _append_again(self, batch: PendingBatch, claim: TransactionClaim, verdict: ErrorCode | None) -> None:
-        """A batch that has waited. `verdict` None: the question was about another epoch."""
+        """Append a batch that has waited. `verdict` None: the question was about another epoch or transaction."""
         assert batch.done is not None
         closed = self._closed_code()
         try:
@@ -172,7 +173,7 @@ class TransactionWriter(UnwrittenBatches):
     async def write_marker(self, marker: TransactionMarker) -> None:
         """End a producer's transaction in this partition; durable when this returns, and visible to readers.
 
-        Raises KafkaError INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, and what an append fails with.
+        Raises KafkaError INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, and the errors of an append.
         """
         answer: asyncio.Future[AppendResult] = self._loop.create_future()
 

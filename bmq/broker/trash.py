@@ -17,7 +17,7 @@ _log = structlog.get_logger("bmq.broker")
 
 
 class Trash:
-    """`deletions_max`: under way at once."""
+    """`deletions_max`: deletions under way at once."""
 
     def __init__(self, store: SegmentStore, deletions_max: int) -> None:
         self.deleted = 0
@@ -60,7 +60,7 @@ class Trash:
             _log.info("not_deleted", path=path, reason=str(error))
 
     async def close(self) -> None:
-        """Forget what is not due, and wait for what is under way."""
+        """Forget deletions that are not due, and wait for those under way."""
         self._is_closed = True
         for timer in self._timers:
             timer.cancel()

@@ -1,7 +1,6 @@
-"""Batches that are answered and not written: repeated ones, and refused ones.
+"""Batches that are answered without being written: repeated ones, and refused ones.
 
-`append` goes this way only for the few batches that something is the matter with; a batch that waited for its transaction
-is checked here anew.
+`append` comes here only for the few unusual batches; a batch that waited for its transaction is checked again here.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ _log = structlog.get_logger("bmq.broker")
 
 
 class UnwrittenBatches(LogReader):
-    """Base of PartitionRuntime, which has the attributes named here.
+    """Base of PartitionRuntime, which provides the attributes declared here.
 
-    `_is_guarded`: acks=all may have to be refused for want of replicas.
+    `_is_guarded`: acks=all may have to be refused for lack of replicas.
     """
 
     topic_partition: TopicPartition
@@ -56,7 +55,7 @@ class UnwrittenBatches(LogReader):
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]: ...
 
     def _check(self, batch: PendingBatch) -> bool:
-        """Whether the batch may be placed now; else it was answered. Raises BmqError."""
+        """Whether the batch may be placed now; if not, it has been answered. Raises BmqError."""
         done, header, records = batch.done, batch.header, batch.view
         assert done is not None
         if self._is_guarded and batch.is_acks_all and self._has_too_few_replicas(records):
@@ -72,7 +71,7 @@ class UnwrittenBatches(LogReader):
         return True
 
     def _answer_repeated(self, header: BatchHeader, repeated: PlacedBatch, done: AppendDone, is_acks_all: bool) -> None:
-        """A duplicate: answered with the first one's offset, once that is durable (rule 11)."""
+        """Answer a duplicate with the original's offset, once that is durable (rule 11)."""
         self._surroundings.counts.duplicates += 1
         log = self._log
         assert log is not None
@@ -87,7 +86,7 @@ class UnwrittenBatches(LogReader):
         if not is_acks_all or minimum == 1 or repeated.base_offset >= self._min_insync.assured_offset:
             call(done, answer)
             return
-        # Its original was acknowledged to nobody, or by another owner: it may still lie on too few nodes.
+        # The original was never acknowledged, or by another owner: it may be on too few nodes.
         assert self._files is not None
         self._min_insync.note_unconfirmed(header, repeated.base_offset, self._loop.time())
         self._is_guarded = True
@@ -138,7 +137,7 @@ class UnwrittenBatches(LogReader):
         call(done, AppendResult(ErrorCode.REQUEST_TIMED_OUT, message=message))
 
     def _note_refused(self, records: memoryview, code: ErrorCode) -> None:
-        """Remember the refusal, so that an unknown producer's next batch is not taken for its first one."""
+        """Remember the refusal, so that an unknown producer's next batch is not mistaken for its first."""
         producer = producer_of(records)
         if producer is not None and self._producers.entry(producer[0]) is None:
             self._refused.add(self.topic_partition, records, self._loop.time(), code)
@@ -153,7 +152,7 @@ class UnwrittenBatches(LogReader):
     # --- too few replicas
 
     def _is_short(self) -> bool:
-        """Whether the open segment lies on too few nodes for acks=all."""
+        """Whether the open segment is on too few nodes for acks=all."""
         return isinstance(self._state, Writing) and self._state.is_short
 
     def _has_too_few_replicas(self, records: memoryview) -> bool:
@@ -170,13 +169,13 @@ class UnwrittenBatches(LogReader):
         try:
             header = BatchHeader.parse(records)
         except BmqError:
-            return False  # the usual checks say why
+            return False  # the usual checks will refuse it with the right error
         if not self._min_insync.is_unconfirmed(header, self._loop.time()):
             return False
         try:
             return self._producers.check(header) is None
         except BmqError:
-            return True  # out of order, as the one before it was refused
+            return True  # out of order, because the one before it was refused
 
     def _refuse_for_want_of_replicas(self, records: memoryview, done: AppendDone) -> None:
         """Nothing was written. A new segment is tried until there are nodes again."""

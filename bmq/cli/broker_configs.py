@@ -1,4 +1,4 @@
-"""Kafka's own config names between the settings and the roles."""
+"""Translates between settings, Kafka's config names, and the roles' configs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bmq.metadata.broker_configs import BrokerConfigs
 from bmq.metadata.config_keys import split_list
 
 STANDALONE_DEFAULTS: Final = {
-    # What Kafka's own server.properties for one node say: nobody else will join a group of one node's developer.
+    # As in Kafka's own server.properties for one node: a developer's group need not wait for further members.
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
@@ -23,7 +23,7 @@ STANDALONE_DEFAULTS: Final = {
 
 
 def kafka_configs(settings: Settings, defaults: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What the settings say under Kafka's names; `defaults` where they differ from Kafka's."""
+    """The settings under Kafka's names; `defaults`: defaults that differ from Kafka's."""
     own = {
         "log.dirs": settings.store or str(settings.data),
         "socket.request.max.bytes": str(settings.proxy.request_bytes_max),
@@ -62,7 +62,7 @@ def coordinator_config(configs: BrokerConfigs) -> CoordinatorConfig:
 
 
 def _intervals(configs: BrokerConfigs, kind: str) -> dict[str, int]:
-    """What the groups of the new protocols have alike, by NewGroupConfig's names."""
+    """Settings common to the groups of the new protocols, by NewGroupConfig's names."""
     return {each.name: configs.number(f"group.{kind}.{each.name.replace('_', '.')}") for each in fields(NewGroupConfig)}
 
 
@@ -78,7 +78,7 @@ def transaction_config(configs: BrokerConfigs) -> TransactionConfig:
 
 
 def verification_retry(configs: BrokerConfigs) -> VerificationRetry:
-    """How owners of partitions ask again."""
+    """How owners of partitions retry the verification of transactions."""
     return VerificationRetry(
         configs.number("add.partitions.to.txn.retry.backoff.ms"),
         configs.number("add.partitions.to.txn.retry.backoff.max.ms"),
@@ -86,5 +86,5 @@ def verification_retry(configs: BrokerConfigs) -> VerificationRetry:
 
 
 def is_verifying(configs: BrokerConfigs) -> bool:
-    """Whether partitions' owners ask the transaction coordinators what clients say they have added."""
+    """Whether partitions' owners verify with the transaction coordinator that clients have added the partition."""
     return configs.value_of("transaction.partition.verification.enable") == "true"

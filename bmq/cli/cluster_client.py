@@ -1,4 +1,4 @@
-"""Speaks with the REST API of a cluster: every failure is one sentence."""
+"""A client of a cluster's REST API: every failure is one sentence."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ POLL_WAIT_MS: Final = 10_000
 _SENTENCE_CHARACTERS_MAX: Final = 500
 
 TRANSPORT: httpx.BaseTransport | None = None
-"""What requests go through instead of sockets; tests set it."""
+"""Transport of requests in place of sockets; tests set it."""
 
 
 class ClusterUnreachable(BmqError):
-    """Nobody answers at the URL, or not as a bmq does."""
+    """Nothing answers at the URL, or the answer is not bmq's."""
 
 
 class ClusterRefused(BmqError):
-    """The cluster's answer is a problem; its sentence is the message."""
+    """The cluster answered with a problem document; its sentence is the message."""
 
 
 class TaskFailed(BmqError):
@@ -36,7 +36,7 @@ class ClusterClient:
     """Follows redirections to the active controller."""
 
     def __init__(self, url: str, transport: httpx.BaseTransport | None = None) -> None:
-        """Raises ClusterUnreachable for what is no URL."""
+        """Raises ClusterUnreachable for an invalid URL."""
         self._url = url if "://" in url else f"http://{url}"
         timeout = httpx.Timeout(WAIT_S, connect=CONNECT_WAIT_S)
         try:
@@ -63,17 +63,17 @@ class ClusterClient:
         return self._ask("GET", path, query)
 
     def order(self, path: str, body: Mapping[str, Any] | None = None, *, is_dry_run: bool = False) -> Any:
-        """A plan with `is_dry_run`, else a task. An answer that was lost is asked for again under the same key."""
+        """A plan with `is_dry_run`, else a task. If the answer is lost, the order is repeated under the same key."""
         query = {"dry_run": "true"} if is_dry_run else {}
         headers = {} if is_dry_run else {"Idempotency-Key": str(uuid4())}
         return self._ask("POST", path, query, body, headers)
 
     def change(self, method: str, path: str, body: Mapping[str, Any] | None = None, *, is_dry_run: bool = False) -> Any:
-        """What is done at once and may be repeated: no task, no key."""
+        """A change that is done at once and may be repeated: it has no task and no key."""
         return self._ask(method, path, {"dry_run": "true"} if is_dry_run else {}, body)
 
     def follow(self, task: Any) -> Iterator[Any]:
-        """The task now and whenever something of it changed, up to its end."""
+        """The task now and after each change, up to its end."""
         yield task
         while task["state"] == "running":
             task = self.get(f"/v1/tasks/{task['id']}/events", after=task["version"], wait_ms=POLL_WAIT_MS)
@@ -107,7 +107,7 @@ class ClusterClient:
         return _document(response)
 
     def _at(self, error: httpx.RequestError) -> str:
-        """Who was asked last: perhaps the controller we were sent to."""
+        """The server asked last: perhaps the controller we were redirected to."""
         url = error.request.url
         return f"{url.scheme}://{url.netloc.decode()}"
 

@@ -1,4 +1,4 @@
-"""How `bmq cluster` shows what the REST API says: tables, JSON, and tasks as they go on."""
+"""How `bmq cluster` shows the REST API's answers: tables, JSON, and tasks while they run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOVES_SHOWN_MAX: Final = 20
 
 
 def follow(client: ClusterClient, begun: Any, *, as_json: bool) -> None:
-    """Show what happens until the task has ended. Raises TaskFailed with its sentence."""
+    """Show the task's steps until it has ended. Raises TaskFailed with its sentence."""
     if as_json:
         ended = last_of(client.follow(begun))
         print_json(ended)
@@ -103,7 +103,7 @@ def state_text(task: Any) -> str:
 
 
 def when_text(at: str) -> str:
-    """UTC, to the millisecond."""
+    """The time in UTC, to the millisecond."""
     moment = datetime.fromisoformat(at).astimezone(UTC)
     return f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03}Z"
 
@@ -127,7 +127,7 @@ def rate_text(bytes_s: float | None) -> str:
 
 
 def add_row(table: Table, *cells: str) -> None:
-    """As they are: what others wrote may look like markup."""
+    """Add cells as plain text: content from elsewhere may look like markup."""
     table.add_row(*(Text(cell) for cell in cells))
 
 
@@ -140,7 +140,7 @@ def print_table(table: Table) -> None:
 
 
 def console() -> Console:
-    # A line belongs to a node or a file, however narrow the terminal is; a pipe has no width at all.
+    # Each node or file keeps its own line, however narrow the terminal is; a pipe has no width at all.
     return Console(soft_wrap=True) if is_terminal() else Console(width=_LINE_CHARACTERS_MAX, soft_wrap=True)
 
 

@@ -1,4 +1,4 @@
-"""The commands of `bmq`; those that run a server stand here, and what a server does not need is imported late."""
+"""The commands of `bmq`; those that run a server are here, and modules a server does not need are imported late."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def up(
         asyncio.run(supervise(cluster, say, lambda: _print_up(cluster, data)))
 
 
-# A restarted NameNode would refuse writes for 30 s more, so that DataNodes far away can report; here none is.
+# A restarted NameNode would refuse writes for 30 s more, to let distant DataNodes report; here all are local.
 _UP_PROPERTIES: Final = {"dfs.namenode.safemode.extension": "0"}
 
 

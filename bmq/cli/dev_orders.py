@@ -1,4 +1,4 @@
-"""What the `bmq dev …` commands share: they find the cluster of a directory and have its process carry orders out."""
+"""Shared by the `bmq dev …` commands: they find the cluster of a directory and have its process carry orders out."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PlanT = TypeVar("PlanT", bound=Plan)
 
 
 class StillRunning(BmqError):
-    """A cluster that was told to end has not."""
+    """A cluster that was told to end still runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,15 @@ class DevOrders(Generic[PlanT]):
     plan_class: type[PlanT]
 
     def before(self, data: Path) -> PlanT | None:
-        """The plan of the last time; None when there was none. Raises BadClusterFile."""
+        """The plan of the last run; None without one. Raises BadClusterFile."""
         found = ClusterFile.read(data, self.plan_class)
         return None if found is None else found.plan
 
     def give(self, data: Path, order: str, node: str = "", *, as_json: bool = False) -> None:
-        """Have it done and print what the nodes are then. Raises NoCluster, OrderFailed, ClusterSilent."""
+        """Have the order carried out and print the nodes' states after it.
+
+        Raises NoCluster, OrderFailed, ClusterSilent.
+        """
         running = self._running(data)
         if node:
             _check_node(running, node)

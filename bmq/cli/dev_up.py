@@ -28,7 +28,7 @@ from bmq.dev.zookeeper import ZooKeeperPlan, ZooKeeperServer
 DATANODES_MAX: Final = 20
 _DEFAULT_DATA: Final = Path("data/cluster")
 _ORDERS: Final = DevOrders("bmq dev", "cluster", "what it is", WholePlan)
-# A restarted NameNode would refuse writes for 30 s more, so that DataNodes far away can report; here none is.
+# A restarted NameNode would refuse writes for 30 s more, to let distant DataNodes report; here all are local.
 _HDFS_PROPERTIES: Final = {"dfs.namenode.safemode.extension": "0"}
 
 Data = Annotated[Path, typer.Option("--data", metavar="DIR", help="Directory of the cluster")]

@@ -1,4 +1,4 @@
-"""What a person sees of a running development cluster: a table on a terminal, else a line for each change."""
+"""Shows a running development cluster: a table on a terminal, else a line for each change."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class ClusterWatch:
 
 
 def changes(servers: tuple[ServerPlan, ...], before: dict[str, NodeReport], now: dict[str, NodeReport]) -> list[str]:
-    """A line for each node that is not what it was: its state, its role, how much it owns."""
+    """A line for each node that has changed: its state, its role, how much it owns."""
     return [
         f"{server.name}: {_summary(server, now[server.name])}"
         for server in servers

@@ -1,4 +1,4 @@
-"""A worker tells its supervisor that its event loop goes round, and its session; without a supervisor it leaves."""
+"""A worker tells its supervisor that its event loop runs, and its session; without a supervisor it stops."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _log = structlog.get_logger("bmq.cli")
 
 
 class Heartbeat:
-    """From `start` on, a message each BEAT_INTERVAL_S. `on_alone` is called once when nobody is there to hear it."""
+    """From `start` on, sends a message each BEAT_INTERVAL_S. `on_alone` is called once when the supervisor is gone."""
 
     def __init__(self, supervisor: Connection, on_alone: Callable[[], None]) -> None:
         os.set_blocking(supervisor.fileno(), False)
@@ -36,10 +36,10 @@ class Heartbeat:
         self._supervisor.close()
 
     def tell_session(self, key: SessionKey) -> None:
-        """The session that the supervisor is to end when this process has died; before or after `start`."""
-        # A password that is none of ZooKeeper's could fill the pipe: its session has to time out.
+        """Set the session that the supervisor ends when this process has died; before or after `start`."""
+        # A password longer than any of ZooKeeper's could fill the pipe, so that session has to time out.
         self._untold = key if len(key.password) <= PASSWORD_BYTES_MAX else None
-        with suppress(OSError):  # said again with the next beat, which finds out as well that nobody is there
+        with suppress(OSError):  # sent again with the next beat, which also notices when the supervisor is gone
             self._tell()
 
     def _tell(self) -> None:
@@ -52,7 +52,7 @@ class Heartbeat:
             self._tell()
             self._supervisor.send_bytes(BEAT)
         except BlockingIOError:
-            pass  # the supervisor stands still; what it has not read yet is enough
+            pass  # the supervisor stands still; it has enough unread messages
         except OSError:
             _log.error("supervisor_gone")
             self._on_alone()

@@ -1,4 +1,4 @@
-"""Groups of commands that are imported when one of them is asked for: a server needs none, and starts the sooner."""
+"""Groups of commands that are imported only when one of them is used: a server needs none, and starts sooner."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ LATE_GROUPS: Final = {
     "dev": ("bmq.cli.dev", "dev_app"),
     "spark": ("bmq.cli.spark", "spark_app"),
 }
-"""Module and variable of each."""
+"""Module and variable of each group."""
 
 
 class WithLateGroups(TyperGroup):
-    """The group of all commands. A list of them needs all late groups, and so does a name that none has (a typing error)."""
+    """The group of all commands. Listing them imports all late groups, and so does an unknown name (a typing error)."""
 
-    # `Any`: the classes of click, which older releases of typer import and newer ones have a copy of.
+    # `Any`: click's classes, which older releases of typer import and newer ones copy.
     def list_commands(self, ctx: Any) -> list[str]:
         self._load(LATE_GROUPS)
         return super().list_commands(ctx)

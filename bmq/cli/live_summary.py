@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from bmq.proxy.stats import ProxyStats
 
-if TYPE_CHECKING:  # rich is imported where there is a terminal: a server that has none starts the sooner
+if TYPE_CHECKING:  # rich is imported only for a terminal, so that a server without one starts sooner
     from rich.live import Live
     from rich.table import Table
 

@@ -1,4 +1,4 @@
-"""`bmq log`: what lies in the store, looked at without a server."""
+"""`bmq log`: shows the content of the store, without a server."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ log_app = typer.Typer(
     help="Look at the log in the store, with or without a server; accept the loss of damaged files.",
 )
 
-_LINE_CHARACTERS_MAX = 200  # a line belongs to a segment, however narrow the terminal is
+_LINE_CHARACTERS_MAX = 200  # each segment keeps its own line, however narrow the terminal is
 
 
 class UnknownTopic(BmqError):
@@ -89,7 +89,7 @@ def accept_loss(
     """Go on without damaged files of a partition that is offline for their sake (rule 25 of docs/FENCING.md)."""
     given = {name: value for name, value in (("data", data), ("store", store)) if value is not None}
     settings = load_settings(given, config).settings
-    configure_logs("error", settings.log_format)  # what is found is in the report
+    configure_logs("error", settings.log_format)  # findings are in the report
     for line in asyncio.run(_accept_loss(settings, partition.strip("/"), end, is_dry_run=dry_run)):
         typer.echo(line)
 
@@ -135,7 +135,7 @@ async def _segments(settings: Settings, name: str, partition: int | None) -> lis
             try:
                 view = await view_partition(store, directory)
             except FileMissing:
-                continue  # assigned, and never written
+                continue  # assigned but never written
             rows += await _rows(store, number, view.segments)
         return rows
 

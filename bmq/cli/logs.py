@@ -28,7 +28,7 @@ def configure_logs(level: str, form: str) -> None:
         logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=True,
     )
-    # Libraries (asyncio, uvicorn) log through the standard module: only what an operator should see.
+    # Libraries (asyncio, uvicorn) log through the standard module: show only what an operator should see.
     logging.basicConfig(
         stream=sys.stderr, level=max(threshold, logging.WARNING), format="%(levelname)s %(name)s: %(message)s"
     )

@@ -1,4 +1,4 @@
-"""What an operator reads before accepting a loss: the damaged files, and what is left of the log and its state."""
+"""Describes a loss before an operator accepts it: the damaged files, and what is left of the log and its state."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NAMES_SHOWN_MAX: Final = 20
 
 
 class NoSuchPartition(BmqError):
-    """The directory is not there, or is no partition's."""
+    """The directory does not exist, or is not a partition's."""
 
 
 class NoSuchEnd(BmqError):
@@ -43,21 +43,21 @@ class NoSuchEnd(BmqError):
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """`damages`: what has to be accepted. `lines`: what that means."""
+    """`damages`: the damages to accept. `lines`: their consequences, for the operator."""
 
     damages: tuple[Damage, ...]
     lines: list[str]
 
 
 async def describe_loss(store: SegmentStore, partition: str, end_offset: int | None = None) -> Loss:
-    """Of the partition in that directory; changes nothing. Raises NoSuchPartition, BmqError.
+    """Describe the loss of the partition in that directory; changes nothing. Raises NoSuchPartition, BmqError.
 
-    `end_offset`: where the log ends too early, as an error said: that is to be accepted as well.
+    `end_offset`: where the log ends too early, according to an error: include that in the loss.
     """
     topic_id, topic_name = await _topic_of(store, partition)
     is_state = topic_name in (METADATA_TOPIC_NAME, OFFSETS_TOPIC_NAME, TRANSACTIONS_TOPIC_NAME)
     try:
-        # Without the metadata nobody knows a topic's name; a snapshot among the files says enough.
+        # Without the metadata the topic's name is unknown; a snapshot among the files also shows a state machine.
         report = await report_damage(store, partition, is_state=is_state or await _has_snapshots(store, partition))
     except FileMissing as error:
         raise NoSuchPartition(f"there is no partition in {partition} of the store") from error
@@ -85,7 +85,7 @@ async def describe_loss(store: SegmentStore, partition: str, end_offset: int | N
 
 
 async def _topic_of(store: SegmentStore, partition: str) -> tuple[UUID, str]:
-    """The name is empty when the metadata does not say."""
+    """The topic's id and name; the name is empty if the metadata does not have it."""
     top, _, rest = partition.partition("/")
     identity, _, number = rest.partition("/")
     try:
@@ -115,7 +115,7 @@ async def _has_snapshots(store: SegmentStore, partition: str) -> bool:
 
 
 async def _records(store: SegmentStore, report: DamageReport) -> list[Record]:
-    """All that are left, in order."""
+    """All records that are left, in order."""
     records: list[Record] = []
     first = report.log_start_offset if report.snapshot is None else report.snapshot.next_offset
     for extent in report.files.extents:
@@ -135,7 +135,7 @@ async def _topics_left(store: SegmentStore, report: DamageReport) -> list[str]:
     if report.snapshot is not None:
         state.replay_snapshot(report.snapshot.data)
     for record in await _records(store, report):
-        # Records that change what was lost cannot be applied.
+        # Records that change lost state cannot be applied.
         with suppress(BmqError):
             state.replay(decode_record(record.value or b""))
     return sorted(state.image_at(report.end_offset).topics)
@@ -149,7 +149,7 @@ async def _groups_left(store: SegmentStore, report: DamageReport) -> list[str]:
                 case PackedOffsets(group=group):
                     groups[group] = None
                 case OpenTransaction():
-                    pass  # what is not committed is of no group yet
+                    pass  # uncommitted records do not belong to a group yet
                 case key, _:
                     groups |= dict.fromkeys(_group_of(key))
     for record in await _records(store, report):

@@ -1,4 +1,4 @@
-"""How much memory this process may count on, and the share of it that is a cache's when nobody says how much it may take."""
+"""The memory this process can use, and the default size of a cache as a share of it."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ def cache_bytes(memory_bytes: int) -> int:
 
 
 def memory_bytes(root: Path = Path("/")) -> int:
-    """Of the machine, or what the control groups of this process leave it (cgroups(7), both versions)."""
+    """The machine's memory, or the limit of this process's control groups (cgroups(7), both versions)."""
     limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for path in _limit_files(root):
-        with suppress(OSError, ValueError):  # no such group here, or "max"
+        with suppress(OSError, ValueError):  # no such file, or "max"
             limits.append(int(path.read_text()))
     return min(limit for limit in limits if limit > 0)
 
 
 def _limit_files(root: Path) -> list[Path]:
-    """Those of every group around this process: the strictest one counts."""
+    """The limit files of every group around this process; the strictest limit counts."""
     files = []
     with suppress(OSError):
         for line in (root / "proc/self/cgroup").read_text().splitlines():

@@ -1,4 +1,4 @@
-"""Where the `bmq` command begins: what has to be settled before its modules are imported."""
+"""The start of the `bmq` command: everything that must happen before its modules are imported."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import sys
 
 
 def main() -> None:
-    """Entry point. A failure that has a name is one sentence on standard error and exit code 1, never a traceback."""
-    # Frames and batches die by reference count; a full collection over a million live objects only costs latency. Set
-    # before anything is imported: what modules are made of lives on, and looking at it again and again took a tenth of a start.
+    """Entry point. A known failure is one sentence on standard error and exit code 1, never a traceback."""
+    # Frames and batches are freed by reference counting; a full collection over a million live objects only costs
+    # latency. Set before any import: objects of modules stay alive, and scanning them again and again took a tenth of a
+    # start.
     gc.set_threshold(100_000, 20, 100)
 
     from bmq.cli.commands import app

@@ -1,7 +1,7 @@
 """One cluster node: binds its listeners, joins the election, runs its roles, and leaves in order.
 
-As with the standalone server nothing here knows a socket, a clock or chance of its own: the simulation runs this class,
-with a fake in place of ZooKeeper.
+As in the standalone server, sockets, clocks and random numbers are injected: the simulation runs this class, with a
+fake in place of ZooKeeper.
 """
 
 from __future__ import annotations
@@ -39,8 +39,7 @@ class NodeServer:
     """`start` joins the cluster and serves, `stop` leaves it in order. One event loop.
 
     `rest`: where this node's REST API listens. `election`: not started yet. After `start`, `failed` gets the sentence that
-    ends the process. `elapsed_s`: a clock for durations that goes on while the machine sleeps; the event loop's if there is
-    none.
+    ends the process. `elapsed_s`: a clock for durations that includes time asleep; the event loop's if there is none.
     """
 
     def __init__(
@@ -80,10 +79,10 @@ class NodeServer:
         self._is_started = False
         self.failed: asyncio.Future[None] = self._loop.create_future()
 
-    # --- what others look at
+    # --- for inspection
 
     def inspect(self) -> NodeRoles | None:
-        """Everything this node is made of; None until it has joined the election."""
+        """This node's roles; None until it has joined the election."""
         return self._roles
 
     @property
@@ -97,17 +96,17 @@ class NodeServer:
 
     @property
     def history(self) -> StateChangeHistory | None:
-        """Who led which partition when, as this node's metadata has it."""
+        """The partitions' leader history in this node's metadata."""
         return None if self._roles is None else self._roles.replica.history
 
     def high_watermark(self, topic_partition: TopicPartition) -> int | None:
-        """Of a partition that is owned here, or followed."""
+        """The high watermark of a partition owned or followed here; None for others."""
         log = None if self._roles is None else self._roles.router.ready(topic_partition)
         return None if log is None else log.high_watermark
 
     @property
     def is_serving(self) -> bool:
-        """Whether it is registered, let in, and accepts what its roles accept."""
+        """Whether it is registered and unfenced, and its roles serve."""
         return self._is_started and self._roles is not None and self._roles.registration.is_unfenced
 
     def partition_states(self) -> Mapping[str, int]:
@@ -117,14 +116,14 @@ class NodeServer:
         return Summary.of(self._ground.stats, len(self.image.topics), self.partition_states())
 
     def register_metrics(self, registry: CollectorRegistry) -> None:
-        """Show everything this node counts on /metrics; after `start`."""
+        """Export all counters of this node on /metrics; call after `start`."""
         assert self._roles is not None
         self._roles.register_metrics(registry)
 
     # --- start
 
     async def start(self) -> tuple[tuple[str, int] | None, tuple[str, int]]:
-        """Serve; where clients (None without a proxy) and other nodes reach this node.
+        """Serve; returns where clients (None without a proxy) and other nodes reach this node.
 
         Raises OSError (a port), RootError, StoreError, ElectionError, RegistrationRefused.
         """
@@ -191,12 +190,12 @@ class NodeServer:
     # --- stop
 
     async def stop(self) -> None:
-        """Have the partitions moved, answer what has begun, leave. Fine after a start that failed half-way."""
+        """Have the partitions moved, answer requests under way, leave. Fine after a start that failed half-way."""
         roles, timeout_s = self._roles, self._settings.stop_timeout_ms / 1000
         if roles is not None:
             if self._is_started and not self.failed.done():
                 await roles.registration.shut_down()
-            roles.fetcher.stop_waiting()  # a long max_wait must not hold the stop up
+            roles.fetcher.stop_waiting()  # a long max_wait must not delay the stop
         self._is_started = False
         if self._proxy is not None:
             await self._proxy.stop(timeout_s / 4)

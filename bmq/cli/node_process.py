@@ -45,7 +45,7 @@ log = structlog.get_logger("bmq.cli")
 
 
 class NodeSettingsIncomplete(BmqError):
-    """A node cannot be one of a cluster with these settings."""
+    """A node cannot join a cluster with these settings."""
 
 
 def run_node(settings: Settings) -> None:
@@ -55,7 +55,7 @@ def run_node(settings: Settings) -> None:
     """
     _check(settings)
     if settings.workers:
-        load_all()  # once for all of them
+        load_all()  # once for all workers
         run_workers(settings, _run)
     else:
         _run(settings)
@@ -159,7 +159,7 @@ async def _stop(server: NodeServer, settings: Settings) -> None:
     wait_ms = settings.cluster.shutdown_wait_max_ms + settings.stop_timeout_ms
     _, late = await asyncio.wait({stopping}, timeout=wait_ms / 1000 + _STOP_GRACE_S)
     if late:
-        # Everything acknowledged is durable already; the next owner recovers what was not sealed.
+        # Everything acknowledged is durable already; the next owner recovers unsealed partitions.
         log.warning("stop_timed_out", stop_timeout_ms=settings.stop_timeout_ms)
         stopping.cancel()
         await asyncio.wait({stopping})

@@ -20,7 +20,7 @@ from bmq.operations.rest.sources import RestSources
 
 
 class NodeRest:
-    """`pages` are there at once and say "not ready" until the node serves. Close it before the node is stopped."""
+    """`pages` exist at once and say "not ready" until the node serves. Close it before the node is stopped."""
 
     def __init__(
         self,
@@ -65,5 +65,5 @@ class NodeRest:
         return None if controller is None else controller.loads()
 
     async def close(self) -> None:
-        """End what the operators asked for; whoever is the active controller next can be asked again."""
+        """End operators' tasks; they can be ordered again from the next active controller."""
         await self.operations.close()

@@ -1,4 +1,4 @@
-"""Everything a cluster node is made of, put together: metadata, partitions, coordinators, controller, and who hears of what.
+"""Wires the parts of a cluster node: metadata, partitions, coordinators, controller, and their notifications.
 
 Complete as soon as it is made; nothing runs before `node.py` runs it.
 """
@@ -78,7 +78,7 @@ ImageChanged = Callable[[MetadataImage, MetadataImage], None]
 
 
 def _nothing(*_: Any) -> None:
-    """Nobody listens."""
+    """The default for hooks that are not set."""
 
 
 _UNREACHABLE: Final = "cannot be reached"  # by the links between nodes
@@ -86,10 +86,11 @@ _UNREACHABLE: Final = "cannot be reached"  # by the links between nodes
 
 @dataclass(frozen=True, slots=True)
 class NodeHooks:
-    """What somebody outside hears of a node, and may have otherwise; all of it optional.
+    """Optional hooks into a node, for observers outside.
 
-    `on_image(old, new)`: the node has acted on a new image. `on_controller_image`: the same of the active controller here,
-    before its answers leave. `on_elected`: a controller was made here. `on_controller_ended`: it is not here any more.
+    `on_image(old, new)`: the node has acted on a new image. `on_controller_image`: the same for the active controller
+    here, before its answers leave. `on_elected`: a controller was made here. `on_controller_ended`: it is no longer
+    here.
     """
 
     on_image: ImageChanged = _nothing
@@ -103,7 +104,7 @@ class NodeHooks:
 
 @dataclass(frozen=True, slots=True)
 class NodeGround:
-    """What a node stands on: handed in from outside, and there before its roles are.
+    """A node's dependencies, handed in from outside before its roles are made.
 
     `stats`: of the listener for clients; `internal_stats`: of the one between nodes. `rest`: where this node's REST API
     listens.
@@ -126,7 +127,7 @@ class NodeGround:
 
 
 class NodeRoles:
-    """`address`: where clients reach this node, None without a proxy. `member`: what the election shows of it."""
+    """`address`: where clients reach this node, None without a proxy. `member`: its entry in the election."""
 
     def __init__(self, ground: NodeGround, root: ClusterRoot, address: tuple[str, int] | None, member: Member) -> None:
         settings, rng, clock = ground.settings, ground.rng, ground.clock
@@ -263,7 +264,7 @@ class NodeRoles:
         return self.leadership.active
 
     def register_metrics(self, registry: CollectorRegistry) -> None:
-        """Show everything this node counts on /metrics."""
+        """Export all counters of this node on /metrics."""
         registry.register(self._ground.stats)
         registry.register(self.manager.collector)
         registry.register(self.fetcher.collector)
@@ -331,7 +332,7 @@ class NodeRoles:
             ground.clock,
             ground.rng,
             ground.hooks.controller_config(config),
-            ground.hooks.on_controller_image,  # this node itself hears of it as all others do
+            ground.hooks.on_controller_image,  # the node itself gets the image through its replica, as all others do
             epoch=epoch,
             is_cluster=True,
         )
@@ -359,7 +360,7 @@ class NodeRoles:
             roles=sorted(self._ground.roles),
         )
 
-    # --- what changes
+    # --- changes
 
     def leader_changed(self, claim: ControllerClaim | None) -> None:
         """The election shows another controller."""
@@ -381,7 +382,7 @@ class NodeRoles:
                     controller.node_gone(node_id, "lost its session with the election")
 
     def stood_still(self) -> None:
-        """What others sent meanwhile is about to be dropped, so their silence says nothing."""
+        """This process stood still and is about to drop what others sent meanwhile, so their silence proves nothing."""
         if self.controller is not None:
             self.controller.stood_still()
         self.groups.stood_still()
@@ -395,13 +396,13 @@ class NodeRoles:
         if leader is not None and leader.node_id == node_id:
             return leader.host, leader.port
         node = self._image().nodes.get(node_id)
-        if node is None:  # not in our metadata yet; the election knows everybody who is alive
+        if node is None:  # not in our metadata yet; the election knows all live nodes
             member = self._election.members.get(node_id)
             return None if member is None else (member.host, member.port)
         return node.internal
 
     def _image_changed(self, old: MetadataImage, new: MetadataImage) -> None:
-        """In this order: what we own, then who waits for a partition, then what depends on topics and nodes."""
+        """In this order: assignments, callers that wait for a partition, then parts that follow topics and nodes."""
         is_registered = self.registration.incarnation_id == self.replica.incarnation
         self.assignments.image_changed(old, new, is_registered=is_registered)
         if new.nodes is not old.nodes:

@@ -1,4 +1,4 @@
-"""What this node owns in the shared store, as the proxy tells it to those who ask for log directories."""
+"""This node's partitions in the shared store, for answers about log directories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The beginning of every server: a name of its own in the store, and a root that is its cluster's."""
+"""The first steps of every server: choose a unique name in the store, and open its cluster's root."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def new_holder(node_id: int, rng: Random) -> str:
 async def open_own_root(
     store: SegmentStore, settings: Settings, holder: str, rng: Random, patience: Patience
 ) -> ClusterRoot:
-    """Made if there is none. Raises RootError, StoreError."""
+    """Open the root; an empty one is initialised first. Raises RootError, StoreError."""
     return await patience.until_done(
         lambda: open_root(
             store,

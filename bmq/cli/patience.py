@@ -1,4 +1,4 @@
-"""A start that waits for its store: try again, say what is missing, and give up after a while."""
+"""Waiting for the store at the start: retry, log what is missing, and give up after a while."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class StoreNotReady(StorageUnavailable):
 
 
 class Patience:
-    """One start's. `wait_ms`: for everything together, counted from now."""
+    """The retries of one start. `wait_ms`: for everything together, counted from now."""
 
     def __init__(self, wait_ms: int) -> None:
         self._wait_s = wait_ms / 1000
         self._deadline_s = asyncio.get_running_loop().time() + self._wait_s
 
     async def until_done(self, attempt: Callable[[], Awaitable[T]], *, may_pass: Callable[[BmqError], bool]) -> T:
-        """What `attempt` gives; it is made again, every few seconds, while it fails with an error that may pass.
+        """The result of `attempt`, retried every few seconds while it fails with an error that may pass.
 
         Raises StoreNotReady when the time is up, and every other error at once.
         """
@@ -56,12 +56,12 @@ class Patience:
 
 
 def is_store_silent(error: BmqError) -> bool:
-    """The store does not answer now, whatever was asked of it."""
+    """Whether the error means that the store does not answer now."""
     return isinstance(error, StorageUnavailable)
 
 
 def is_log_silent(error: BmqError) -> bool:
-    """The same, as a log says it. What is damaged does not mend itself."""
+    """The same for a log's errors. Damage does not count: it does not go away."""
     if isinstance(error, CorruptFile | PartitionOffline):
         return False
     return isinstance(error, StorageUnavailable) or error.code in _MAY_PASS

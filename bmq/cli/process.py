@@ -37,23 +37,23 @@ T = TypeVar("T")
 
 log = structlog.get_logger("bmq.cli")
 
-_ASKED_AGAIN_S: Final = 0.5  # a signal sooner than this is the same one, sent to the process and to its group
+_ASKED_AGAIN_S: Final = 0.5  # a second signal within this time is the same one, sent to the process and to its group
 _M_TRIM_THRESHOLD: Final = -1  # malloc.h
 _M_MMAP_THRESHOLD: Final = -3
 
 
 class AddressInUse(BmqError):
-    """A port we should listen on is taken, or the address is not ours."""
+    """A port we should listen on is taken, or the address is not this machine's."""
 
 
 class Replaced(BmqError):
-    """A newer server owns what this one owned."""
+    """A newer server has taken over this one's partitions."""
 
 
 elapsed_s: Final[Callable[[], float]] = (
     partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
 )
-"""A clock to detect that the process stood still; where CLOCK_BOOTTIME exists it includes time asleep."""
+"""A clock to detect that the process stood still; if CLOCK_BOOTTIME exists, it includes time asleep."""
 
 
 class SystemClock:
@@ -64,7 +64,7 @@ class SystemClock:
 
 
 def _reuse_memory() -> None:
-    """Let glibc keep what is freed: frames and chunks come and go by the megabyte, and new pages cost more than they do."""
+    """Let glibc keep freed memory: megabytes of frames and chunks come and go, and new pages cost more than they do."""
     with contextlib.suppress(OSError, AttributeError):
         libc = ctypes.CDLL(None)
         libc.mallopt(_M_MMAP_THRESHOLD, 32 * 1024 * 1024)
@@ -72,11 +72,11 @@ def _reuse_memory() -> None:
 
 
 def prepare_process(settings: Settings) -> None:
-    """Logs, limits, memory and turns on the processors, as every server of ours wants them; before it has threads."""
+    """Set up logs, limits, memory and scheduling, as for all our servers; call before the process has threads."""
     configure_logs(settings.log_level, settings.log_format)
     if settings.scheduling == "batch" or (settings.scheduling == "auto" and is_hdfs(settings.store)):
         run_in_batches()
-    # Each open segment and each connection is a descriptor: use all we may have.
+    # Each open segment and each connection needs a descriptor, so raise the limit to the maximum.
     raise_open_files_limit()
     _reuse_memory()
 
@@ -142,14 +142,14 @@ async def _serve(settings: Settings) -> None:
 
 
 def build_pages(sources: RestSources) -> Application:
-    """Takes long, with all that it imports (see rest_pages.py)."""
+    """Build the REST application; slow, because of its imports (see rest_pages.py)."""
     from bmq.operations.rest.application import rest_application
 
     return rest_application(sources)
 
 
 async def unless_stopped(starting: Coroutine[Any, Any, T], stop: asyncio.Future[Any]) -> T | None:
-    """What `starting` gives; None when a stop signal came first (a store that does not answer may keep it for long)."""
+    """The result of `starting`; None when a stop signal came first (an unreachable store may delay it for long)."""
     task = asyncio.ensure_future(starting)
     await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
     if not task.done():
@@ -170,7 +170,7 @@ async def _stop_server(server: StandaloneServer, settings: Settings) -> None:
     try:
         await asyncio.wait_for(server.stop(), settings.stop_timeout_ms / 1000)
     except TimeoutError:
-        # Everything acknowledged is durable already; the next start recovers what was not sealed.
+        # Everything acknowledged is durable already; the next start recovers unsealed partitions.
         log.warning("stop_timed_out", stop_timeout_ms=settings.stop_timeout_ms)
 
 
@@ -198,7 +198,7 @@ def stop_on_signals() -> asyncio.Event:
             asked_s = loop.time()
             stop.set()
         elif loop.time() - asked_s > _ASKED_AGAIN_S:
-            os._exit(130)  # asked twice: the person means it
+            os._exit(130)  # a second signal: stop at once
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ask)

@@ -1,7 +1,7 @@
-"""The REST pages, built behind a start: importing what they are made of takes as long as starting all the rest.
+"""The REST pages, built after the start: their imports take as long as starting everything else.
 
-A server is ready without them: the health of a process is answered here until they are there, every other request waits
-for them. They are imported in a thread, so that clients of Kafka are served meanwhile.
+A server is ready without them: until they are built, health is answered here and every other request waits. They are
+imported in a thread, so that Kafka clients are served meanwhile.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _HEALTH: Final = "/v1/health"
 
 
 class RestPages:
-    """An ASGI application that is there at once. `build` makes the whole one; it runs in a thread, once.
+    """An ASGI application that exists at once. `build` makes the whole one; it runs in a thread, once.
 
-    `is_ready`: what the health says, as the built pages say it.
+    `is_ready`: the health, as in the built pages.
     """
 
     def __init__(self, build: Callable[[], Application], is_ready: Callable[[], bool]) -> None:
@@ -32,7 +32,7 @@ class RestPages:
         self._building: asyncio.Task[Application] | None = None
 
     def begin(self) -> asyncio.Task[Application]:
-        """Have the pages built, if nobody asked for them yet."""
+        """Start building the pages, unless that has begun."""
         if self._building is None:
             self._building = asyncio.create_task(self._built())
         return self._building
@@ -46,7 +46,7 @@ class RestPages:
         await pages(scope, receive, send)
 
     async def close(self) -> None:
-        """Wait for the thread: an interpreter that ends under an import says so in a traceback."""
+        """Wait for the thread: an interpreter that ends during an import prints a traceback."""
         if self._building is not None:
             await asyncio.wait({self._building})
 

@@ -1,4 +1,4 @@
-"""How the kernel lets this process run when the processors are busy (sched(7))."""
+"""Sets the kernel's scheduling of this process, which matters when the processors are busy (sched(7))."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def run_in_batches() -> None:
     On idle processors that is no wait at all. On busy ones a server that is woken for each request handles them one by
     one; woken a little later it finds several, and they share a packet to the DataNodes, a reply, a turn of the loop.
 
-    For this thread and all that it starts. A policy that somebody gave this process on purpose (`chrt`, systemd's
-    `CPUSchedulingPolicy`) is left alone, and so is a system that knows none.
+    For this thread and all that it starts. A policy set on purpose (`chrt`, systemd's `CPUSchedulingPolicy`) is kept.
+    Does nothing on systems without scheduling policies.
     """
     if not hasattr(os, "SCHED_BATCH"):
         return

@@ -1,4 +1,4 @@
-"""What a short-lived process does for a worker that died: end its session in ZooKeeper."""
+"""Ends a dead worker's session in ZooKeeper; runs in a short-lived process."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from bmq.election.zookeeper_address import ZooKeeperAddress
 from bmq.election.zookeeper_session_end import end_session
 from bmq.election.zookeeper_wire import SessionKey
 
-# Beyond the session's timeout. Only a name server that hangs takes it: nothing else can interrupt that.
+# Added to the session's timeout. Only a hanging name server takes that long: the lookup cannot be interrupted
+# otherwise.
 ALARM_S: Final = 1.0
 
 _log = structlog.get_logger("bmq.cli")
 
 
 def end_worker_session(settings: Settings, key: SessionKey) -> None:
-    """Tried for one session timeout: then it has ended by itself, unless ZooKeeper was away."""
+    """Tries for one session timeout: by then the session has expired anyway, unless ZooKeeper was away."""
     wait_s = settings.cluster.zookeeper_session_ms / 1000
     signal.setitimer(signal.ITIMER_REAL, wait_s + ALARM_S)
     try:

@@ -61,7 +61,7 @@ def _known_roles(value: str) -> str:
 
 
 def split_roles(value: str) -> frozenset[str]:
-    """{"proxy", "broker"} of "proxy,broker"."""
+    """Splits "proxy,broker" into {"proxy", "broker"}."""
     return frozenset(role for role in (part.strip() for part in value.split(",")) if role)
 
 
@@ -165,7 +165,7 @@ def load_settings(command_line: dict[str, Any], file: Path | None) -> LoadedSett
     for _, layer in reversed(layers):
         merged = _merge(merged, layer)
     if is_hdfs(str(merged.get("store", ""))):
-        # A store in this machine's files has the page cache in front of it already.
+        # A store in local files already has the page cache.
         share_bytes = cache_bytes(memory_bytes())
         share = {
             "fetch": {"read_cache_bytes_max": share_bytes},

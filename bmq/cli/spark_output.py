@@ -1,4 +1,4 @@
-"""How `bmq spark` shows what jobs do and find: bars on a terminal, lines elsewhere, tables."""
+"""How `bmq spark` shows progress and results: bars on a terminal, lines elsewhere, tables."""
 
 from __future__ import annotations
 

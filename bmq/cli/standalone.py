@@ -1,6 +1,6 @@
 """Puts all roles together in one process: store, broker, controller, coordinator, proxy. The same for every store.
 
-Nothing here knows a socket, a clock or chance of its own: the simulation runs this very class.
+Sockets, clocks and random numbers are injected: the simulation runs this very class.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _SUCCESSOR_CHECK_S: Final = 1.0
 
 
 class MetadataOffline(BmqError):
-    """No topic can be changed here any more. Nothing is lost: the next start recovers the metadata from its log."""
+    """This server can no longer change topics. Nothing is lost: the next start recovers the metadata from its log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class StandaloneRoles:
     services: Services
 
     async def close(self) -> None:
-        """Save what is worth it, and take nothing more to the partitions."""
+        """Save snapshots if they are worth it, and send nothing more to the partitions."""
         self.services.appender.stop()
         await self.fetcher.close()
         await self.transactions.close()
@@ -95,7 +95,7 @@ class StandaloneRoles:
 class StandaloneServer:
     """`start` takes everything over and serves, `stop` hands everything back. One event loop.
 
-    `elapsed_s`: a clock for durations that goes on while the machine sleeps; the event loop's if there is none.
+    `elapsed_s`: a clock for durations that includes time asleep; the event loop's if there is none.
     """
 
     def __init__(
@@ -122,23 +122,23 @@ class StandaloneServer:
         self._tasks: tuple[asyncio.Task[Any], ...] = ()
         self._started_s = asyncio.get_running_loop().time()
         self.replaced: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when a newer server has fenced this one: nothing is left for it to do."""
+        """Done when a newer server has fenced this one, which then has nothing left to do."""
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Gets MetadataOffline when only a new start helps."""
+        """Gets MetadataOffline when only a restart helps."""
 
-    # --- what others look at
+    # --- for inspection
     def inspect(self) -> StandaloneRoles | None:
         """Everything that serves here; None until the metadata is there."""
         return self._roles
 
     @property
     def manager(self) -> PartitionManager | None:
-        """The partitions that are owned here; None until any can be."""
+        """The partitions owned here; None until the store is open."""
         return self._manager
 
     @property
     def in_flight_bytes(self) -> int:
-        """Of requests that are not answered yet."""
+        """Bytes of requests that are not answered yet."""
         return self._stats.in_flight_bytes
 
     @property
@@ -152,11 +152,11 @@ class StandaloneServer:
 
     @property
     def history(self) -> StateChangeHistory | None:
-        """When this server, or one before it, took which partition, and why."""
+        """When, and why, this server or an earlier one took each partition."""
         return None if self._roles is None else self._roles.controller.history
 
     def high_watermark(self, topic_partition: TopicPartition) -> int | None:
-        """Of a partition that is started."""
+        """The high watermark of a partition that is started; None for others."""
         log = None if self._manager is None else self._manager.ready(topic_partition)
         return None if log is None else log.high_watermark
 
@@ -167,7 +167,7 @@ class StandaloneServer:
         return Summary.of(self._stats, len(self.image.topics), self.partition_states())
 
     def register_metrics(self, registry: CollectorRegistry) -> None:
-        """Show everything this server counts on /metrics; after `start`."""
+        """Export all counters of this server on /metrics; call after `start`."""
         assert self._manager is not None and self._roles is not None
         registry.register(self._stats)
         registry.register(self._manager.collector)
@@ -198,7 +198,7 @@ class StandaloneServer:
         self._stalls.start()
         await self._proxy.serve(roles.services)
         roles.transactions.shards_changed()
-        # Whoever asks for a partition starts it; the others follow behind, those that were not sealed cleanly first.
+        # A request for a partition starts it at once; the others start in the background, unsealed ones first.
         self._tasks = (
             loop.create_task(self._watch_metadata(manager, metadata_log, controller)),
             loop.create_task(manager.start_all()),
@@ -265,11 +265,11 @@ class StandaloneServer:
     async def _watch_metadata(
         self, manager: PartitionManager, metadata_log: ReplayableLog, controller: Controller
     ) -> None:
-        """Ends when this server cannot decide anything any more: nobody here assigns its metadata log anew.
+        """Ends when this server can no longer decide anything: nothing here assigns its metadata log again.
 
-        A fenced partition was taken by another server of the same root. A server at rest writes nothing that could fail,
-        so it asks whether the metadata log is still its own. In a cluster the next controller recovers a metadata log that
-        went offline; here a start does (rule 23).
+        A fenced partition was taken by another server of the same root. An idle server has no writes that could fail,
+        so it checks whether it still owns the metadata log. In a cluster the next controller recovers a metadata log
+        that went offline; here only a restart does (rule 23).
         """
         fenced_before = 0
         while True:
@@ -277,7 +277,7 @@ class StandaloneServer:
             with contextlib.suppress(BmqError):
                 await metadata_log.prove_ownership()
             fenced = manager.counts.fenced
-            # Deleted topics are given up the same way, so the count only says when it is worth looking.
+            # Partitions of deleted topics count as fenced too, so the count only says when to look closer.
             if fenced != fenced_before and manager.fenced():
                 log.error("replaced_by_another_server", partitions=len(manager.fenced()))
                 self.replaced.set_result(None)
@@ -286,7 +286,7 @@ class StandaloneServer:
             if (reason := _metadata_failure(manager, controller)) is not None:
                 log.error("metadata_offline", reason=reason)
                 self.failed.set_exception(MetadataOffline(f"{reason}; start the server again, which recovers it"))
-                self.failed.exception()  # whoever waits still gets it; nobody may
+                self.failed.exception()  # waiting callers still get it; without any, asyncio would log a warning
                 return
 
     def _advertised(self, host: str, port: int) -> tuple[str, int]:
@@ -312,7 +312,7 @@ class StandaloneServer:
         return controller
 
     async def _assign_metadata(self, partitions: PartitionManager) -> None:
-        """Own `__cluster_metadata` at an epoch above every one its directory shows."""
+        """Own `__cluster_metadata` at an epoch above all in its directory."""
         directory = partition_directory(METADATA)
         await self._store.make_directories(directory)
         listing = EpochListing.of(await self._store.list_directory(directory))
@@ -320,7 +320,7 @@ class StandaloneServer:
         partitions.assign(METADATA, epoch, METADATA_TOPIC_NAME, METADATA_LOG)
 
     def _image_changed(self, manager: PartitionManager, old: MetadataImage, new: MetadataImage) -> None:
-        """Hand the broker what it owns now. Called for each new image, before anybody is told of it."""
+        """Tell the broker what it owns now. Called for each new image, before anybody else gets it."""
         for topic_id, topic in new.topics_by_id.items():
             before = old.topics_by_id.get(topic_id)
             if before is not topic:
@@ -347,13 +347,13 @@ class StandaloneServer:
 
     # --- stop
     async def stop(self) -> None:
-        """Answer what has begun, save checkpoints, seal every epoch. Fine after a start that failed half-way."""
+        """Answer requests under way, save checkpoints, seal every epoch. Fine after a start that failed half-way."""
         self._stalls.close()
         for task in self._tasks:
             task.cancel()
             await asyncio.wait({task})
         if self._roles is not None:
-            self._roles.fetcher.stop_waiting()  # a long max_wait must not hold the stop up
+            self._roles.fetcher.stop_waiting()  # a long max_wait must not delay the stop
         await self._proxy.stop(self._settings.stop_timeout_ms / 1000 / 2)
         if self._roles is not None:
             await self._roles.close()
@@ -362,7 +362,7 @@ class StandaloneServer:
 
 
 def _metadata_failure(manager: PartitionManager, controller: Controller) -> str | None:
-    """Why no decision can be written here; None: it can. The server is not fenced."""
+    """Why no decision can be written here; None: decisions can be written. For a server that is not fenced."""
     for runtime in manager.unserved():
         if runtime.topic_partition == METADATA and isinstance(runtime.state, Offline):
             return f"the metadata log failed ({runtime.offline_error()})"

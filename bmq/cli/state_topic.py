@@ -1,4 +1,4 @@
-"""The partitions of an internal topic that a state machine lives in, in one process that owns them all."""
+"""The partitions of a state machine's internal topic, in one process that owns them all."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class StateTopic:
         return [] if topic is None else [each.partition for each in topic.partitions if each.leader_epoch > 0]
 
     def is_known(self, shard: int, leader_epoch: int) -> bool:
-        """The image is the controller's own: nothing is decided that it does not show."""
+        """The image is the controller's own, so it shows every decision."""
         return True
 
     async def open(self, shard: int) -> ReplayableLog:

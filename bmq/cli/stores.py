@@ -1,4 +1,4 @@
-"""The store that the settings name, opened; patiently, since an HDFS may not be up yet."""
+"""Opens the store that the settings name, with retries, since HDFS may not be up yet."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from bmq.protocol.errors import BmqError
 
 @runtime_checkable
 class Counting(Protocol):
-    """A store with figures of its own."""
+    """A store with counters of its own."""
 
     @property
     def collector(self) -> Collector: ...
 
 
 class UnknownStore(BmqError):
-    """A store URL nobody here understands."""
+    """A store URL with an unknown scheme."""
 
 
 async def open_store(settings: Settings, random: Random) -> SegmentStore:
     """Raises UnknownStore, BadLocation, StoreNotReady, RootError or another StoreError, each one sentence."""
     if is_hdfs(settings.store):
-        # Only the store that is used is imported: the other one takes its share of a start.
+        # Import only the store in use: the other one would slow down the start.
         from bmq.hdfs.store import HdfsStore
 
         config = located(settings.store, settings.hdfs, system_user=system_user())
@@ -48,7 +48,7 @@ async def open_store(settings: Settings, random: Random) -> SegmentStore:
 
 
 async def open_store_beside(settings: Settings, random: Random) -> SegmentStore:
-    """As `open_store`, for a reader that may run beside a server: it takes no lock and makes nothing."""
+    """As `open_store`, for a reader that may run beside a server: takes no lock and creates nothing."""
     if is_hdfs(settings.store) or (settings.store and not settings.store.startswith("file:")):
         return await open_store(settings, random)
     path = _local_path(settings)
@@ -60,7 +60,7 @@ async def open_store_beside(settings: Settings, random: Random) -> SegmentStore:
 
 
 def register_metrics(store: SegmentStore, registry: CollectorRegistry) -> None:
-    """Show what the store counts on /metrics."""
+    """Export the store's counters on /metrics."""
     if isinstance(store, Counting):
         registry.register(store.collector)
 

@@ -1,7 +1,7 @@
-"""What a worker tells its supervisor through their pipe. Pure.
+"""A worker's messages to its supervisor through their pipe. Pure.
 
-`.` is a heartbeat; `s`, a session's id in ZooKeeper and its password: the session this worker has from now on. Each fits
-into one write that a pipe takes whole or not at all.
+`.` is a heartbeat; `s` with an id and a password names the worker's ZooKeeper session from now on. Each message fits
+into one atomic write to a pipe.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 from bmq.election.zookeeper_wire import SessionKey
 
 BEAT: Final = b"."
-# ZooKeeper's have 16.
+# ZooKeeper's passwords have 16 bytes.
 PASSWORD_BYTES_MAX: Final = 256
 _SESSION: Final = struct.Struct(">cq")
 _SESSION_KIND: Final = b"s"
@@ -24,7 +24,7 @@ def session_message(key: SessionKey) -> bytes:
 
 
 def session_of(message: bytes) -> SessionKey | None:
-    """None when it tells of none."""
+    """The session in the message; None if it has none."""
     if len(message) < _SESSION.size or not message.startswith(_SESSION_KIND):
         return None
     return SessionKey(_SESSION.unpack_from(message)[1], message[_SESSION.size :])

@@ -2,9 +2,9 @@
 
 Each worker is a node of the cluster, with the node id and the ports that follow those of the one before. A worker that
 ended is started again. One whose event loop stands still is killed first: its connections end with it, so its clients
-look for another leader at once instead of after their own timeout (30 s by default). The session that a worker had in
-ZooKeeper is ended once the process is dead, so that the cluster need not wait for it to time out: a process of its own
-does that, with what the worker has told of its session.
+look for another leader at once instead of after their own timeout (30 s by default). A dead worker's session in
+ZooKeeper is ended by a separate process, with the id and password the worker has sent, so that the cluster need not
+wait for it to time out.
 
 The supervisor has neither an event loop nor threads of its own, so that it may fork: a worker that is started again has
 everything imported already.
@@ -35,10 +35,10 @@ from bmq.protocol.errors import BmqError
 
 BEAT_INTERVAL_S: Final = 0.25
 LOOK_INTERVAL_S: Final = 0.25
-OWN_PAUSE_S_MAX: Final = 1.0  # after a longer one nobody's silence counts: the whole machine may have stood still
+OWN_PAUSE_S_MAX: Final = 1.0  # after a longer pause of ours, silence proves nothing: the machine may have stood still
 RESTART_FIRST_S: Final = 0.05
 RESTART_MAX_S: Final = 5.0
-STEADY_S: Final = 10.0  # a worker that ran for so long is started again without a pause
+STEADY_S: Final = 10.0  # a worker that ran this long is restarted without a pause
 _ADDRESSES: Final = ("listen", "advertised", "internal", "internal_advertised", "rest", "rest_advertised")
 _ENDING_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _PORT_MAX: Final = 65_535
@@ -50,15 +50,18 @@ _log = structlog.get_logger("bmq.cli")
 
 
 class WorkerSettingsWrong(BmqError):
-    """There cannot be so many workers with these settings."""
+    """These settings do not allow that many workers."""
 
 
 class WorkerNotStarted(BmqError):
-    """A worker ended before it was ready for the first time; it has said why."""
+    """A worker ended before it was ready for the first time; it has logged why."""
 
 
 def worker_settings(settings: Settings, number: int) -> Settings:
-    """Of worker `number` (from 0 on): ids and ports that follow those that were given. Port 0 stays 0: any free one."""
+    """Settings of worker `number` (from 0 on): its ids and ports follow the given ones.
+
+    Port 0 stays 0: any free one.
+    """
     changes: dict[str, Any] = {"node_id": settings.node_id + number}
     for name in _ADDRESSES:
         host, _, port = getattr(settings, name).rpartition(":")
@@ -75,7 +78,7 @@ class _Worker:
     process: Process | None = None
     beats: Connection | None = None
     heard_s: float | None = None  # the last beat; None before the first
-    session: SessionKey | None = None  # what its process told last
+    session: SessionKey | None = None  # the last one its process reported
     started_s: float = 0.0
     due_s: float | None = None  # when it is started again
     backoff: Backoff = field(default_factory=lambda: Backoff(None, first_s=RESTART_FIRST_S, max_s=RESTART_MAX_S))
@@ -84,8 +87,8 @@ class _Worker:
 class Workers:
     """`run` returns after SIGTERM or SIGINT, when all workers have left in order.
 
-    `run_worker` is what a worker's process does: it beats over the connection every `BEAT_INTERVAL_S` once it is ready
-    (cli/heartbeat), and leaves in order when the other end is gone.
+    `run_worker` runs in a worker's process: it sends a heartbeat over the connection every `BEAT_INTERVAL_S` once it is
+    ready (cli/heartbeat), and leaves in order when the other end is gone.
     """
 
     def __init__(self, settings: Settings, run_worker: RunWorker) -> None:
@@ -128,7 +131,7 @@ class Workers:
         return are_workers or bool(self._session_ends)
 
     def _pause_s(self) -> float:
-        """Until the next look, if nothing happens before."""
+        """Time until the next look, if nothing happens before."""
         now_s = time.monotonic()
         due = [worker.due_s - now_s for worker in self._workers if worker.due_s is not None]
         return max(0.0, min([LOOK_INTERVAL_S, *due]))
@@ -152,7 +155,7 @@ class Workers:
 
     def _spawn(self, work: Callable[..., None], *arguments: Any) -> Process:
         process = _fork.Process(target=self._be_child, args=(work, arguments))
-        # A signal that came to the child before it has let go of our handlers would be lost.
+        # Block signals: one that reached the child before it has reset our handlers would be lost.
         signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING_SIGNALS)
         try:
             process.start()
@@ -161,12 +164,12 @@ class Workers:
         return process
 
     def _be_child(self, work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-        """In the child's process: let go of the supervisor's things, then work."""
+        """In the child's process: release the supervisor's resources, then work."""
         for number in _ENDING_SIGNALS:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING_SIGNALS)
         for connection in [worker.beats for worker in self._workers if worker.beats is not None]:
-            with suppress(OSError):  # closed before
+            with suppress(OSError):  # already closed
                 connection.close()
         work(*arguments)
 
@@ -210,12 +213,12 @@ class Workers:
             if worker.heard_s is not None and now_s - worker.heard_s > self._hang_s:
                 _log.error("worker_stands_still", node_id=worker.settings.node_id, pid=process.pid)
                 process.kill()
-                worker.heard_s = now_s  # it may take a while: ask and tell once in so long
+                worker.heard_s = now_s  # dying may take a while: do not log and kill again before `_hang_s` is over
             return None
         return self._ended(worker, process, now_s)
 
     def _ended(self, worker: _Worker, process: Process, now_s: float) -> str | None:
-        self._hear(worker, now_s)  # its last words
+        self._hear(worker, now_s)  # read its last messages
         exit_code, was_ready = process.exitcode, worker.heard_s is not None or worker.backoff.failures > 0
         process.join()
         process.close()
@@ -223,7 +226,7 @@ class Workers:
         if worker.beats is not None:
             worker.beats.close()
             worker.beats = None
-        if exit_code != 0:  # otherwise it has done that itself
+        if exit_code != 0:  # otherwise it has ended its session itself
             self._end_session(worker)
         if self._is_ending:
             return None
@@ -237,19 +240,19 @@ class Workers:
         return None
 
     def _end_session(self, worker: _Worker) -> None:
-        """Only of a process that is known to be dead: nothing that lives may lose its session like that."""
+        """End a dead worker's session. Only for processes known to be dead: a living one must not lose its session."""
         if worker.session is None:
             return
         try:
             self._session_ends.append(self._spawn(end_worker_session, worker.settings, worker.session))
-        except OSError as error:  # no memory, no process to be had: it ends when its time is up
+        except OSError as error:  # no memory or no process available: the session will time out
             _log.warning("session_not_ended", node_id=worker.settings.node_id, reason=str(error))
         worker.session = None
 
     def _collect_session_ends(self) -> None:
         for process in [process for process in self._session_ends if process.exitcode is not None]:
             self._session_ends.remove(process)
-            if process.exitcode:  # it says itself what it could not do
+            if process.exitcode:  # that process logs its failure itself
                 _log.warning("session_end_failed", exit_code=process.exitcode)
             process.join()
             process.close()

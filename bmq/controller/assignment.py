@@ -1,9 +1,9 @@
-"""Where partitions are placed, and who owns them where one process is the whole cluster. Decisions only.
+"""Places partitions on nodes, and chooses their owners if one process is the whole cluster. Decisions only.
 
 A partition's replicas are the nodes that may own it, the preferred one first; none of them holds data, so any node can
-take any partition over at once. The first owner is the first replica that lives. A node's new incarnation is a new owner:
-its partitions get a new leader epoch even when nothing else changes, because an epoch is never used twice. Who follows an
-owner among many nodes is in failover.py.
+take any partition over at once. The first owner is the first live replica. A node's new incarnation is a new owner: its
+partitions get a new leader epoch even when nothing else changes, because an epoch is never used twice. failover.py
+chooses the next owner in a cluster of many nodes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bmq.protocol.metadata_records import LEADER_UNCHANGED, NO_TIMESTAMP_MS, Par
 
 
 def owner_nodes(nodes: Mapping[int, Node]) -> dict[int, Node]:
-    """The live nodes that may own partitions; those without the broker role serve clients and decide, no more."""
+    """The live nodes that may own partitions: those with the broker role."""
     return {node_id: node for node_id, node in nodes.items() if ROLE_BROKER in node.roles}
 
 
@@ -27,10 +27,10 @@ def willing_nodes(owners: Mapping[int, Node]) -> dict[int, Node]:
 
 
 def place(nodes: Mapping[int, Node], count: int, replication_factor: int, shift: int) -> list[tuple[int, ...]]:
-    """Replicas for `count` partitions over live nodes: the first ones in turn, a partition's spread over racks.
+    """Replicas for `count` partitions over live nodes: first replicas in turn, each partition's spread over racks.
 
-    `shift` turns the circle, so that the first partitions of many small topics do not share a node. The replication
-    factor must not exceed the number of nodes. Nodes that are being emptied come last, and only where there are too few
+    `shift` rotates the order of nodes, so that the first partitions of many small topics do not share a node. The
+    replication factor must not exceed the number of nodes. Draining nodes come last, and only if there are too few
     others.
     """
     if not 0 < replication_factor <= len(nodes):
@@ -43,7 +43,8 @@ def place(nodes: Mapping[int, Node], count: int, replication_factor: int, shift:
     placed = []
     for partition in range(count):
         first = (shift + partition) % size
-        # The later replicas start one further with every full turn: a dead node's partitions then go to many others.
+        # With every full turn the later replicas start one node further, so that a dead node's partitions go to many
+        # others.
         skip = (shift + partition) // size % max(size - 1, 1)
         others = [circle[(first + 1 + (skip + n) % (size - 1)) % size] for n in range(size - 1)] if size > 1 else []
         placed.append(_spread(nodes, [circle[first], *others, *last], replication_factor))
@@ -72,7 +73,7 @@ def replicas_including(
 
 
 def replicas_anew(replicas: tuple[int, ...], owner: int, nodes: Mapping[int, Node]) -> tuple[int, ...]:
-    """`owner` and other live nodes for a partition none of whose replicas lives; as many as before, old ones if need be."""
+    """New replicas for a partition without a live one: `owner`, other live nodes, and old ones if too few live."""
     circle = _by_turns_of_rack(willing_nodes(nodes))
     start = circle.index(owner) if owner in circle else 0
     others = [node for node in (*circle[start:], *circle[:start]) if node != owner]
@@ -82,7 +83,7 @@ def replicas_anew(replicas: tuple[int, ...], owner: int, nodes: Mapping[int, Nod
 
 
 def first_live(replicas: Iterable[int], live: Collection[int]) -> int:
-    """Who owns a partition with these replicas; NO_LEADER when none of them lives."""
+    """The owner of a partition with these replicas: the first live one; NO_LEADER when none lives."""
     return next((node for node in replicas if node in live), NO_LEADER)
 
 
@@ -101,10 +102,10 @@ def leader_changes(
     reason: str = "",
     now_ms: int = NO_TIMESTAMP_MS,
 ) -> list[PartitionChangeRecord]:
-    """What changes when `live` are the nodes that live now and `incarnation_of` is one that has just come up.
+    """The changes when the nodes in `live` live now and `incarnation_of` is one that has just started.
 
-    A partition without any live replica is placed anew: waiting for its old nodes would keep nothing that is not in the
-    store. With no live node at all nothing changes.
+    A partition without any live replica is placed anew: all its data is in the store, so waiting for its old nodes
+    would gain nothing. With no live node at all nothing changes.
     """
     if not live:
         return []
@@ -157,7 +158,7 @@ def _by_turns_of_rack(nodes: Mapping[int, Node]) -> list[int]:
 
 
 def _spread(nodes: Mapping[int, Node], candidates: list[int], count: int) -> tuple[int, ...]:
-    """The first candidate, then those in racks that are not taken yet, then the rest, each in the order given."""
+    """The first candidate, then those in racks not used yet, then the rest, each in the order given."""
     chosen: list[int] = []
     taken: set[str | None] = set()
     for node_id in candidates:

@@ -1,4 +1,4 @@
-"""The controller's background loops: one that ends with an exception begins again, loudly."""
+"""The controller's background loops: one that fails is logged and restarted."""
 
 from __future__ import annotations
 

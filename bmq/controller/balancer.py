@@ -1,10 +1,10 @@
-"""Which partitions should move so that every node does its share, and why. Decisions only; times are the loop's, in seconds.
+"""Decides which partitions should move so that every node does its share, and why. Times are the loop's, in seconds.
 
-First the numbers: live nodes that take partitions on own as many as each other, give or take one, by as few moves as that
-takes. A partition goes back to its preferred node if it can, else to one of its replicas, and those of one topic stay
-spread. Then the load: when a node carries much more than the average, hot partitions change places with quiet ones, until
-it is only a little more (so that it does not go back and forth around one limit). Nothing moves twice within a cooldown,
-and only so much at a time.
+First the numbers: with as few moves as possible, live nodes that accept partitions own equally many, give or take one.
+A partition goes back to its preferred node if it can, else to one of its replicas, and those of one topic stay spread.
+Then the load: when a node carries much more than the average, hot partitions swap places with quiet ones until it is
+only a little above (two limits, so that partitions do not go back and forth). Nothing moves twice within a cooldown,
+and the number of moves at a time is limited.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ IsMovable = Callable[[Key], bool]
 RatesOf = Callable[[UUID, int], Rates]
 
 REQUEST_WEIGHT_BYTES: Final = 2_000
-"""What a request costs beside its bytes, in bytes: small ones are not free."""
+"""The cost of a request besides its bytes, in bytes: small requests are not free."""
 
 
 @dataclass(frozen=True, slots=True)
 class BalancerLimits:
-    """`*_share`: relief begins when a node carries this many times the average, and ends at the lower one."""
+    """`*_share`: relief begins when a node carries this many times the average, and ends at the lower value."""
 
     cooldown_s: float = 30.0
-    operator_cooldown_s: float = 600.0  # where an operator put it, a partition stays for so long
+    operator_cooldown_s: float = 600.0  # a partition stays where an operator put it for this long
     moves_min: int = 50
-    moves_share: float = 0.05  # of all partitions, in one round, when that is more than `moves_min`
+    moves_share: float = 0.05  # of all partitions, per round, if that is more than `moves_min`
     relief_from_share: float = 1.3
     relief_to_share: float = 1.1
     relief_bytes_s_min: float = 1_000_000.0  # above the average; less is not worth a move
     relief_moves_max: int = 4
     relief_interval_s: float = 5.0
-    relief_pause_s: float = 10.0  # after a relief: the fading averages need time to show it
+    relief_pause_s: float = 10.0  # after a relief, until the fading averages show its effect
 
 
 class Balancer:
-    """Remembers what it moved and whether it is relieving somebody; everything else is asked anew each round."""
+    """Remembers its moves and whether it is relieving a node; everything else is computed anew each round."""
 
     def __init__(self, limits: BalancerLimits) -> None:
         self._limits = limits
@@ -54,7 +54,7 @@ class Balancer:
         self._next_relief_s: float | None = None
 
     def plan(self, image: MetadataImage, nodes: Mapping[int, Node], rates_of: RatesOf, now_s: float) -> Sequence[Move]:
-        """The moves of this round, `nodes` being those that take partitions on. Call `moved` with what was carried out."""
+        """The moves of this round; `nodes` are those that accept partitions. Call `moved` with moves carried out."""
         limits = self._limits
         self._cooldown_until_s = {key: until_s for key, until_s in self._cooldown_until_s.items() if now_s < until_s}
         moves_max = max(limits.moves_min, int(image.partition_count * limits.moves_share))
@@ -74,12 +74,12 @@ class Balancer:
         return moves
 
     def moved(self, moves: Sequence[Move], now_s: float) -> None:
-        """These were carried out."""
+        """These moves were carried out."""
         for move in moves:
             self._cooldown_until_s[move.topic_id, move.partition] = now_s + self._limits.cooldown_s
 
     def placed(self, keys: Iterable[Key], now_s: float) -> None:
-        """An operator wants these where they are now."""
+        """An operator has placed these partitions where they are now."""
         self._cooldown_until_s.update((key, now_s + self._limits.operator_cooldown_s) for key in keys)
 
 
@@ -87,7 +87,7 @@ class Balancer:
 
 
 def equalize(image: MetadataImage, nodes: Mapping[int, Node], is_movable: IsMovable, moves_max: int) -> Sequence[Move]:
-    """At most `moves_max` of the moves after which the nodes' numbers of partitions differ by one at most."""
+    """The first `moves_max` of the moves that make the nodes' numbers of partitions differ by one at most."""
     counts = dict.fromkeys(nodes, 0)
     for topic in image.topics_by_id.values():
         for partition in topic.partitions:
@@ -112,7 +112,10 @@ def equalize(image: MetadataImage, nodes: Mapping[int, Node], is_movable: IsMova
 
 
 def _excess(counts: Mapping[int, int]) -> dict[int, int]:
-    """How many each node has too many (negative: too few). The fullest ones keep the odd one: that takes the fewest moves."""
+    """Surplus partitions of each node (negative: too few).
+
+    The fullest nodes keep the remainder: that needs fewest moves.
+    """
     share, odd = divmod(sum(counts.values()), len(counts))
     by_count = sorted(counts, key=lambda node: (-counts[node], node))
     return {node: counts[node] - share - (rank < odd) for rank, node in enumerate(by_count)}
@@ -126,7 +129,7 @@ def _exchanges(
     spread: _TopicSpread,
     taken: set[Key],
 ) -> Iterator[Move]:
-    """One move after the other, each from whoever has most too many to whoever has most too few."""
+    """Moves one by one, each from the node with the largest surplus to the one with the largest deficit."""
     exhausted = set[tuple[int, int]]()
     while givers:
         giver = max(givers, key=lambda node: (givers[node], -node))
@@ -153,7 +156,7 @@ def _partitions(count: int) -> str:
 
 
 class _TopicSpread:
-    """How many partitions of each topic each node owns, with the moves planned so far."""
+    """How many partitions of each topic each node owns, including the moves planned so far."""
 
     def __init__(self, image: MetadataImage, nodes: Mapping[int, Node]) -> None:
         self._counts: dict[tuple[UUID, int], int] = {}
@@ -189,8 +192,8 @@ def _by_fitness(
     is_movable: IsMovable,
     taken: set[Key],
 ) -> Iterator[tuple[TopicImage, PartitionImage]]:
-    """What `giver` owns, best move to `taker` first: `taker` is the preferred replica, then any replica, then neither.
-    Among equals come topics of which `giver` owns many more partitions than `taker`; every move changes that order."""
+    """Partitions of `giver`, best moves first: `taker` is the preferred replica, then any replica, then neither. Among
+    equals, topics of which `giver` owns many more partitions than `taker` come first; every move changes that order."""
     groups: dict[tuple[int, UUID], list[tuple[TopicImage, PartitionImage]]] = {}
     for topic, partition in reversed(owned):
         if is_movable((topic.topic_id, partition.partition)):
@@ -226,7 +229,7 @@ def relieve(
     share: float,
     limits: BalancerLimits,
 ) -> Sequence[Move]:
-    """Moves that take load from nodes that carry more than `share` times the average; the numbers stay as even as they are."""
+    """Moves that relieve nodes that carry more than `share` times the average, without making the numbers less even."""
     weights: dict[int, dict[Key, float]] = {node: {} for node in nodes}
     topics: dict[UUID, TopicImage] = {}
     for topic in image.topics_by_id.values():
@@ -271,8 +274,8 @@ def _weight(rates: Rates) -> float:
 def _best_swap(
     hot: Mapping[Key, float], cold: Mapping[Key, float], gap: float, is_movable: IsMovable, moved: set[Key]
 ) -> tuple[Key, Key | None] | None:
-    """The partition whose move brings the two nodes closest together, and the quietest one to give in return where the hot
-    node does not own more than the cold one. None when nothing brings them closer."""
+    """The partition whose move brings the two nodes' loads closest together, and the cold node's quietest partition in
+    return if the hot node does not own more. None when no move helps."""
 
     def movable(of_node: Mapping[Key, float]) -> list[Key]:
         return [key for key in of_node if is_movable(key) and key not in moved]

@@ -1,6 +1,6 @@
-"""What clients ask of the active controller: topics, configs, owners, producer ids. Every change is decided in turn.
+"""Clients' requests to the active controller: topics, configs, owners, producer ids. Every change is decided in turn.
 
-The deciding is in pure modules, one for each kind of request; a request that only asks waits for nobody.
+Pure modules decide, one for each kind of request; read-only requests do not wait for a turn.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _RESERVED_IDS: Final = frozenset({UUID(int=0), METADATA_TOPIC_ID})
 
 
 class ClientRequests:
-    """The part of bmq.proxy.services.Controller that clients ask for; Controller is the rest."""
+    """The part of bmq.proxy.services.Controller for clients' requests; Controller adds the rest."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class ClientRequests:
     async def handle(self, api_key: ApiKey, request: Any, context: RequestContext) -> Any:
         """Answer a request of the CONTROLLER route; errors are in the response.
 
-        Raises ControllerGone: nothing was decided, or it is not known whether it was. The next controller is to be asked.
+        Raises ControllerGone: nothing was decided, or we cannot tell whether it was. Ask the next controller.
         """
         return await self._handlers[api_key](request, context)
 
@@ -125,7 +125,7 @@ class ClientRequests:
 
     @property
     def broker_configs(self) -> BrokerConfigs:
-        """What holds for this node now."""
+        """The broker configs in force for this node now."""
         return self._decisions.broker_configs
 
     def _decision_context(self) -> DecisionContext:
@@ -193,7 +193,7 @@ class ClientRequests:
     async def describe_configs(
         self, request: DescribeConfigsRequest, context: RequestContext
     ) -> DescribeConfigsResponse:
-        """DescribeConfigs 1-4: what was altered a moment ago is in it."""
+        """DescribeConfigs 1-4: includes changes made a moment ago."""
         return describe_configs(
             self.image,
             request,
@@ -222,7 +222,7 @@ class ClientRequests:
         )
 
     async def alter_configs(self, request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
-        """AlterConfigs 0-2: what is not named goes back to its default."""
+        """AlterConfigs 0-2: configs that are not named go back to their defaults."""
 
         def decide(image: MetadataImage, broker: BrokerConfigs) -> Decision[AlterConfigsResponse]:
             return decide_alter_configs(image, request, broker, self._node.node_id, self._other_brokers())
@@ -268,7 +268,7 @@ class ClientRequests:
         return describe_quorum(self.image, state, self._followers, request, context.api_version)
 
     async def update_features(self, request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
-        """UpdateFeatures 0-2 (KIP-584, KIP-1022): all of it, or an error for the whole request."""
+        """UpdateFeatures 0-2 (KIP-584, KIP-1022): all updates, or an error for the whole request."""
 
         def decide(image: MetadataImage, broker: BrokerConfigs) -> Decision[UpdateFeaturesResponse]:
             return decide_update_features(self._decision_context(), request, context.api_version, self._node.node_id)
@@ -314,14 +314,14 @@ class ClientRequests:
             raise KafkaError(ErrorCode(result.error_code), result.error_message or "")
 
     def _with_own_settings(self, topic: CreatableTopic) -> CreatableTopic:
-        """An internal topic that is asked for with defaults, as other nodes do, gets those of its kind."""
+        """An internal topic requested with defaults, as other nodes do, gets the settings of its kind."""
         has_defaults = topic.num_partitions == topic.replication_factor == NO_VALUE and not (
             topic.assignments or topic.configs
         )
         return self._internal_topic(topic.name) if topic.name in INTERNAL_TOPICS and has_defaults else topic
 
     def _internal_topic(self, name: str) -> CreatableTopic:
-        """Compacted, in smaller segments, on as many nodes as wanted or as there are: replicas hold no data."""
+        """Compacted, with smaller segments and as many replicas as wanted or as there are nodes: they hold no data."""
         prefix = INTERNAL_TOPIC_CONFIGS[name]
         segment_bytes = self.broker_configs.value_of(f"{prefix}.segment.bytes") or ""
         configs = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": segment_bytes}
@@ -338,7 +338,7 @@ class ClientRequests:
         )
 
     def _other_brokers(self) -> dict[int, BrokerConfigs]:
-        """Configs of the cluster's other nodes. What their own settings say is taken to be what ours do."""
+        """Configs of the cluster's other nodes. Their own settings are assumed to equal ours."""
         image, own = self.image, self._node.node_id
         return {
             node_id: BrokerConfigs(
@@ -351,7 +351,7 @@ class ClientRequests:
         }
 
     def _new_uuid(self) -> UUID:
-        """Random (version 4), never one that a topic has or had while its files are still there."""
+        """Random (version 4), never the id of a topic, or of a deleted one whose files still exist."""
         image = self.image
         while True:
             new = UUID(int=self._rng.getrandbits(128), version=4)

@@ -1,7 +1,7 @@
-"""The nodes of a cluster as the active controller performs it: registrations, heartbeats, fencing, draining.
+"""The active controller's work on a cluster's nodes: registrations, heartbeats, fencing, draining.
 
-node_sessions.py says who is to be fenced, node_registration.py what that takes; here are the timer, the connections and
-the metadata log.
+node_sessions.py decides which nodes to fence, node_registration.py which records that takes; this module handles the
+timer, the connections and the metadata log.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _log = structlog.get_logger("bmq.controller")
 
 
 class ClusterNodes:
-    """`context` is asked within each decision. `on_stopping(node_id)`: a node will be drained because it stops.
+    """`context` is called within each decision. `on_stopping(node_id)`: a node will be drained because it stops.
 
     `is_handing_over(node_id)`: moves away from the node are still under way.
     """
@@ -69,8 +69,8 @@ class ClusterNodes:
         self._watch: asyncio.Task[None] | None = None
         self._fencing: asyncio.Task[None] | None = None
         self._failover: asyncio.Task[None] | None = None
-        self._is_failover_due = True  # the controller before this one may have died over it
-        self._started_until_s = -math.inf  # when those that took over from dead nodes have begun to serve
+        self._is_failover_due = True  # the previous controller may have died before it finished one
+        self._started_until_s = -math.inf  # until then new owners are assumed to be still starting
         self._fenced_for: dict[int, str] = {}
         """Fencing reasons by node id, kept until every partition of these nodes has a new owner."""
 
@@ -92,13 +92,13 @@ class ClusterNodes:
     def are_settled(self) -> bool:
         """Whether every session has had a heartbeat and none is in doubt, and no failover is due, running, or just over.
 
-        What a new owner is about to start is not moved again: where the dead node is back at once, it would get it back
-        in the middle of that, and clients would wait for a second takeover.
+        Partitions that a new owner is about to start are not moved again: if the dead node came back at once, they
+        would return to it in the middle of their start, and clients would wait for a second takeover.
         """
         is_failover_over = not self._is_failover_due and not self._is_succeeding
         return self._sessions.are_settled and is_failover_over and self._now_s() >= self._started_until_s
 
-    # --- what nodes say
+    # --- messages from nodes
 
     async def register(self, request: BrokerRegistrationRequest, peer: Peer | None) -> BrokerRegistrationResponse:
         """The node's epoch, or an error code with a sentence."""
@@ -123,7 +123,7 @@ class ClusterNodes:
         return BrokerRegistrationResponse(broker_epoch=registration.broker_epoch)
 
     async def heartbeat(self, request: BrokerHeartbeatRequest, peer: Peer | None) -> BrokerHeartbeatResponse:
-        """A sign of life. It waits for the metadata log only when something changes for the node."""
+        """Handle a heartbeat. It waits for the metadata log only when something changes for the node."""
         if not self._decisions.is_active:
             return BrokerHeartbeatResponse(error_code=ErrorCode.NOT_CONTROLLER)
         seen = decide_heartbeat(self._decision_context(), request)
@@ -138,8 +138,8 @@ class ClusterNodes:
         registration = self._decisions.state.registrations[node_id]
         is_let_go = seen.response.should_shut_down and not registration.fenced
         if node_id in self._changing or (is_let_go and self._is_handing_over(node_id)):
-            # An earlier heartbeat's records are being written, or the node's partitions are being handed over: answer
-            # with the present state until that is done.
+            # An earlier heartbeat's records are being written, or the node's partitions are being handed over: until
+            # that is done, answer with the present state.
             return BrokerHeartbeatResponse(is_caught_up=seen.response.is_caught_up, is_fenced=registration.fenced)
         self._changing.add(node_id)
         try:
@@ -158,12 +158,12 @@ class ClusterNodes:
         return response
 
     def gone(self, node_id: int, why: str) -> None:
-        """The election or the peer links think that this node is dead."""
+        """The election or the peer links consider this node dead."""
         self._sessions.gone(node_id, why, self._now_s())
         self._look_now.set()
 
     def stood_still(self) -> None:
-        """To be called when this process stood still, before the nodes' connections are dropped."""
+        """Call it when this process stood still, before the nodes' connections are dropped."""
         self._sessions.stood_still(self._now_s())
 
     async def set_draining(self, node_id: int, is_draining: bool) -> None:
@@ -181,7 +181,7 @@ class ClusterNodes:
         self._sessions.lost(node_id, peer, self._now_s())
         self._look_now.set()
 
-    # --- what silence says
+    # --- silent nodes
 
     async def _watch_sessions(self) -> None:
         while True:
@@ -191,7 +191,7 @@ class ClusterNodes:
             if self._is_failover_due and not self._is_succeeding:
                 self._failover = self._decisions.spawn(self._succeed())
             self._look_now.clear()
-            # In a task of its own: a slow metadata log must not look like a late look.
+            # Fencing and failover run as tasks: a slow metadata log must not delay the next look.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(self._sessions.next_look_s(now_s)):
                     await self._look_now.wait()

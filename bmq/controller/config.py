@@ -12,7 +12,7 @@ from bmq.controller.topics import TopicLimits
 
 @dataclass(frozen=True, slots=True)
 class ControllerConfig:
-    """`broker_configs`: what the server's settings say under Kafka's names (num.partitions, log.retention.hours, …)."""
+    """`broker_configs`: the server's settings under Kafka's names (num.partitions, log.retention.hours, …)."""
 
     cluster_id: str = ""
     broker_configs: Mapping[str, str] = field(default_factory=dict)
@@ -21,39 +21,39 @@ class ControllerConfig:
     requests_waiting_max: int = 1_000
     """Requests that wait for their turn to decide; more are answered with REQUEST_TIMED_OUT at once."""
     request_wait_min_ms: int = 1_000
-    """How long a request is waited for at least: clients that say 0 mean "do not wait for others", not "do not do it"."""
+    """The least time for a request: clients that say 0 mean "do not wait for others", not "do not do it"."""
     request_wait_max_ms: int = 120_000
     internal_request_wait_max_ms: int = 30_000
-    """For what has no timeout of its own: configs, producer ids, automatic topics."""
+    """For requests without a timeout of their own: configs, producer ids, automatic topics."""
     close_wait_max_ms: int = 3_000
     """How long `close` waits for writes that have begun."""
     log_level: str = "INFO"
     """Shown as the level of the root logger."""
 
     node_session_timeout_ms: int = 2_000
-    """A node that is not heard of for so long is fenced."""
+    """A node that is silent for this long is fenced."""
     node_link_grace_ms: int = 100
-    """A node whose connection was lost has so long to be back."""
+    """A node whose connection was lost has this long to come back."""
     node_look_interval_ms: int = 250
     """Longest pause between two checks for overdue nodes."""
     failovers_at_first: int = FAILOVERS_AT_FIRST
-    """So many of a dead node's partitions get their next owners at once, those in use before others."""
+    """This many of a dead node's partitions get their next owners at once, those in use before others."""
     idle_failover_delay_ms: int = IDLE_FAILOVER_DELAY_MS
     """Pause after one more batch of that size, before the remaining partitions get theirs."""
     failover_rest_ms: int = 2_000
-    """After a failover nothing is balanced for so long: the new owners have yet to start what they took over."""
+    """After a failover nothing is balanced for this long: the new owners still have to start the partitions."""
 
     balancer_enabled: bool = True
     balancer_interval_ms: int = 1_000
     balancer: BalancerLimits = field(default_factory=BalancerLimits)
     moves_at_once: int = 50
-    """Planned moves go in parts of so many, or of a twentieth of them all: idle partitions cost metadata only."""
+    """Planned moves go in parts of this many, or of a twentieth of them all: idle partitions cost metadata only."""
     moves_in_use_at_once: int = 2
     """How many partitions of one part may be in use; the next part waits until these are served again."""
     move_pause_max_ms: int = 1_000
-    """The next part goes when what was in use is served by its new owners, or after this long."""
+    """The next part goes when partitions in use are served by their new owners, or after this long."""
     replica_changes_at_once: int = 1_000
-    """Of partitions that keep their owners: these are not urgent, and written in parts."""
+    """Changes to replicas of partitions that keep their owners are not urgent, so they are written in parts."""
 
     snapshot_records_max: int = 50_000
     """A snapshot of the metadata is due when this many records follow the last one."""
@@ -62,10 +62,10 @@ class ControllerConfig:
     metadata_fetches_max: int = 10_000
     """Metadata fetches that may wait in a long poll; further ones get REQUEST_TIMED_OUT."""
     snapshot_age_records_max: int = 5_000
-    """An encoded snapshot is handed out again while this many records at most have followed it."""
+    """An encoded snapshot is reused while at most this many records have followed it."""
 
     topic_deletion_delay_ms: int = 1_000
-    """Between a topic's deletion and that of its files: its owners stop and readers finish."""
+    """From a topic's deletion to that of its files: lets owners stop and readers finish."""
     topic_deletion_retry_ms: int = 1_000
     topic_deletion_retry_max_ms: int = 60_000
     topic_deletions_parallel_max: int = 2

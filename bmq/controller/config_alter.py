@@ -1,4 +1,4 @@
-"""AlterConfigs and IncrementalAlterConfigs: which changes are allowed and which records they take. Decisions only.
+"""AlterConfigs and IncrementalAlterConfigs: decides which changes are allowed and which records they take.
 
 Every resource succeeds or fails as a whole and by itself. Codes and words are those of Kafka's ConfigAdminManager,
 ConfigurationControlManager and DynamicBrokerConfig (4.3).
@@ -71,7 +71,10 @@ def decide_incremental_alter_configs(
     node_id: int,
     others: Mapping[int, BrokerConfigs] = NO_OTHERS,
 ) -> Decision[IncrementalAlterConfigsResponse]:
-    """Single changes on top of what is set. `broker`: the configs of this node, `node_id`; `others`: of other nodes."""
+    """Single changes on top of the set configs.
+
+    `broker`: the configs of this node, `node_id`; `others`: of other nodes.
+    """
     counts = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     results, records = [], list[MetadataRecord]()
     for resource in request.resources:
@@ -101,7 +104,7 @@ def decide_alter_configs(
     node_id: int,
     others: Mapping[int, BrokerConfigs] = NO_OTHERS,
 ) -> Decision[AlterConfigsResponse]:
-    """All configs of a resource at once: what is not named goes back to its default."""
+    """All configs of a resource at once: configs that are not named go back to their defaults."""
     counts = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     results, records = [], list[MetadataRecord]()
     for resource in request.resources:
@@ -130,9 +133,9 @@ def _current(
     node_id: int,
     others: Mapping[int, BrokerConfigs],
 ) -> tuple[Mapping[str, str], BrokerConfigs]:
-    """What is set for the resource now, and the broker configs behind it.
+    """The configs set for the resource now, and the broker configs behind it.
 
-    Raises KafkaError when it is none that can be altered.
+    Raises KafkaError for a resource that cannot be altered.
     """
     resource_type, name = resource.resource_type, resource.resource_name
     if counts[resource_type, name] > 1:
@@ -227,7 +230,7 @@ def _apply(
         return
     if key is None or key.type is not ConfigType.LIST:
         raise InvalidConfig(f"Can't {operation.name} to key {config.name} because its type is not LIST.")
-    # The list starts from what is in force, not only from what was set.
+    # A list change starts from the value in force, not only from the one that was set.
     start = target.get(config.name)
     if start is None:
         is_topic = resource_type == ResourceType.TOPIC
@@ -293,7 +296,7 @@ def _validate_broker(
                 )
             if name in BROKER_CONFIGS:
                 BROKER_CONFIGS[name].parse(text)
-        # What topics inherit has to be a value that a topic config may have, wherever it comes from.
+        # A value that topics inherit has to be valid as a topic config, wherever it is set.
         dynamic, default = (target, broker.dynamic_default) if resource_name else (broker.dynamic, target)
         effective_values({}, BrokerConfigs(dynamic, default, broker.static).topic_defaults)
     except InvalidConfig as error:

@@ -1,4 +1,4 @@
-"""DescribeConfigs: every config of a topic, a broker or its loggers, with its value, where that comes from, and why.
+"""DescribeConfigs: every config of a topic, a broker or its loggers, with its value, its source and its synonyms.
 
 Resource types, sources, codes and words are those of Kafka's ConfigHelper (4.3).
 """
@@ -104,7 +104,7 @@ def _describe(
 
 
 def require_node(name: str, node_id: int, not_integer: str, unexpected: str, others: Container[int] = NO_OTHERS) -> int:
-    """A broker resource has to name the node that answers, or one of `others`; which. Raises KafkaError INVALID_REQUEST."""
+    """The node a broker resource names: the one that answers, or one of `others`. Raises KafkaError INVALID_REQUEST."""
     try:
         given = int(name) if name.isascii() else None
     except ValueError:
@@ -118,7 +118,7 @@ def require_node(name: str, node_id: int, not_integer: str, unexpected: str, oth
 
 def _topic_config(key: ConfigKey, configs: Mapping[str, str], broker: BrokerConfigs) -> DescribeConfigsResourceResult:
     own = configs.get(key.name)
-    # Only the strongest synonym's own places decide the source: Kafka looks no further.
+    # Only the strongest synonym's own sources count, as in Kafka.
     behind = _broker_places(key.synonyms[0].name, broker) or [] if key.synonyms else []
     source = behind[0][2] if behind else ConfigSource.DEFAULT
     text = inherited(key, broker.topic_defaults)
@@ -152,12 +152,12 @@ def _group_config(key: ConfigKey, configs: Mapping[str, str], broker: BrokerConf
 
 
 def _broker_places(name: str, broker: BrokerConfigs) -> list[Given] | None:
-    """Where a broker config has a value, its own name first. None: it is shown only where it is set, and is not."""
+    """The places where a broker config has a value, its own name first. None: it is not set, and shown only if set."""
     own = [(name, text, source) for source, text in broker.sources_of(name)]
     if name in HIDDEN_BY_DEFAULT and (not own or own[0][2] is ConfigSource.DEFAULT):
         return None
     if not own:
-        # As Kafka: a config that nobody gave under its own name is shown without those it would fall back to.
+        # As in Kafka: a config that is not set under its own name is shown without its fallbacks.
         return []
     others = (other for other in BROKER_SYNONYMS.get(name, ()) if other != name)
     return own + [(other, text, source) for other in others for source, text in broker.sources_of(other)]
@@ -166,7 +166,7 @@ def _broker_places(name: str, broker: BrokerConfigs) -> list[Given] | None:
 def _broker_config(name: str, places: Sequence[Given]) -> DescribeConfigsResourceResult:
     key = BROKER_CONFIGS.get(name)
     if key is None:
-        # Kafka takes configs it does not know, for plug-ins, and shows of them only that they are set.
+        # Kafka accepts unknown configs, for plug-ins, and shows only that they are set.
         key = ConfigKey(name, ConfigType.PASSWORD, None, "")
     value = places[0][1] if places else None
     return DescribeConfigsResourceResult(

@@ -1,4 +1,4 @@
-"""ListConfigResources: what there is that has configs (KIP-1000, KIP-1142)."""
+"""ListConfigResources: the resources that have configs (KIP-1000, KIP-1142)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TYPES_FROM_VERSION: Final = 1
 def list_config_resources(
     image: MetadataImage, request: ListConfigResourcesRequest, api_version: int
 ) -> ListConfigResourcesResponse:
-    """No types ask for every type that the version knows; one that it does not know is UNSUPPORTED_VERSION, as in Kafka."""
+    """Without types, every type the version knows; a type it does not know is UNSUPPORTED_VERSION, as in Kafka."""
     names = {
         ResourceType.GROUP: tuple(image.group_configs),
         ResourceType.CLIENT_METRICS: (),

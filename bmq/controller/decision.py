@@ -1,4 +1,4 @@
-"""What deciding yields: the answer, and the records that make it true. Nothing has changed until they are replayed."""
+"""A decision: the answer, and the records that make it true. Nothing has changed until they are replayed."""
 
 from __future__ import annotations
 

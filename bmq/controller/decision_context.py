@@ -1,4 +1,4 @@
-"""What deciding about nodes and owners rests on, at one moment."""
+"""The inputs for decisions about nodes and owners, at one moment."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from bmq.metadata.image import MetadataImage, Node, PartitionImage
 from bmq.protocol.metadata_records import PartitionChangeRecord, RegisterBrokerRecord
 
 FloorOf = Callable[[UUID, PartitionImage], int]
-"""The greatest high watermark of a partition that is known (rule 5)."""
+"""The greatest known high watermark of a partition (rule 5)."""
 IsInUse = Callable[[UUID, PartitionImage], bool]
-"""Whether somebody wrote to a partition or read from it a moment ago."""
+"""Whether a client wrote to a partition or read from it a moment ago."""
 
 
 @dataclass(frozen=True)
 class DecisionContext:
-    """`registrations`: of all nodes, fenced ones too. `next_offset`: of the first record that is decided now."""
+    """`registrations`: of all nodes, fenced ones too. `next_offset`: of the first record this decision writes."""
 
     image: MetadataImage
     registrations: Mapping[int, RegisterBrokerRecord]
@@ -45,9 +45,9 @@ class DecisionContext:
         *,
         floor: int | None = None,
     ) -> PartitionChangeRecord:
-        """`leader` (NO_LEADER: nobody) leads from now on, above everything that is known to be acknowledged.
+        """`leader` (NO_LEADER: nobody) leads from now on, with all data known to be acknowledged as its floor.
 
-        `floor`: another one than that, when an operator accepts a loss.
+        `floor`: replaces that floor when an operator accepts a loss.
         """
         isr = tuple(node for node in replicas if node in live)
         known = self.floor_of(topic_id, partition) if floor is None else floor

@@ -1,7 +1,7 @@
-"""The metadata log with the state it adds up to: decisions in turn, records written, images published.
+"""The metadata log and its state: takes decisions in turn, writes their records, publishes images.
 
-One request decides at a time, against a state with everything decided before it: the turn ends when its records are
-durable and applied, or refused. So a decision never rests on something that may still fail, and nothing above the
+One request decides at a time, on a state that includes everything decided before it: a turn ends when its records are
+durable and applied, or refused. So a decision never depends on records that may still fail, and nothing above the
 metadata log's high watermark is acted on, answered or published (rule 17).
 """
 
@@ -41,7 +41,7 @@ class ControllerGone(KafkaError):
 class DecisionLog:
     """`replay` first, then `activate`; `close` ends it. `on_image(old, new)` must not raise.
 
-    `gone` is set once this is found not to be the active controller any more.
+    `gone` is set once we find that this is no longer the active controller.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class DecisionLog:
         self._turn = asyncio.Lock()
         self._waiting = 0
         self._is_activated = False
-        self._skipped = 0  # records that an accepted loss left without what they change
+        self._skipped = 0  # records skipped because an accepted loss removed what they change
         self._is_closed = False
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -83,11 +83,11 @@ class DecisionLog:
 
     @property
     def applied_offset(self) -> int:
-        """What follows the last record that the state has; the next record gets this offset."""
+        """The offset that follows the last applied record; the next record gets it."""
         return self._state_log.applied_offset
 
     async def replay(self) -> int:
-        """Bring the state up to the high watermark; how many records that took besides a snapshot.
+        """Bring the state up to the high watermark; the number of records replayed, besides a snapshot.
 
         Raises KafkaError, StoreError when the log cannot be read, ImpossibleRecord, MalformedMessage or UnsupportedVersion
         when it cannot be understood.
@@ -111,7 +111,7 @@ class DecisionLog:
             raise ControllerGone
 
     async def close(self) -> None:
-        """Let what is being written finish, and save a snapshot if one is worth it."""
+        """Wait for writes under way, and save a snapshot if one is worth it."""
         was_active = self.is_active
         self._is_closed = True
         if self._tasks:
@@ -122,7 +122,10 @@ class DecisionLog:
     # --- deciding in turn
 
     async def answer(self, decide: Decide[R], timeout_ms: int, results_of: Callable[[R], Iterable[Any]]) -> R:
-        """Decide and write. When writing fails, whatever had succeeded carries that error instead. Raises ControllerGone."""
+        """Decide and write.
+
+        If writing fails, results that had succeeded get that error instead. Raises ControllerGone.
+        """
         decided: list[R] = []
 
         def remember(image: MetadataImage, broker: BrokerConfigs) -> Decision[R]:
@@ -135,13 +138,13 @@ class DecisionLog:
         except ControllerGone:
             raise
         except BmqError as error:
-            # It never got its turn: decide on the present image only to see which results would have succeeded.
+            # If it never got its turn, decide on the present image only to see which results would have succeeded.
             response = decided[-1] if decided else decide(self.image, self.broker_configs).response
             refuse_all(results_of(response), error.code, str(error))
             return response
 
     async def decide(self, decide: Decide[R], timeout_ms: int) -> R:
-        """Decide when our turn comes; the answer, once its records are applied.
+        """Decide when our turn comes; returns the answer once its records are applied.
 
         Raises KafkaError: REQUEST_TIMED_OUT after `timeout_ms` (nothing is decided after that, but what was being
         written goes on), NOT_CONTROLLER, or the code of the failed write; and whatever `decide` raises.
@@ -181,7 +184,7 @@ class DecisionLog:
             self._waiting -= 1
 
     async def _append(self, records: Iterable[MetadataRecord]) -> None:
-        """Write records as one batch, all or none, and publish what comes of them. Raises KafkaError."""
+        """Write records as one batch, all or none, and publish the new image. Raises KafkaError."""
         values = [(b"", encode_record(record)) for record in records]
         try:
             await self._state_log.append(values)
@@ -192,7 +195,7 @@ class DecisionLog:
                 self.gone.set()
                 raise ControllerGone from error
             if error.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
-                self._publish()  # it is in the log, and so in the state
+                self._publish()  # the records are in the log, and so in the state
             raise
         self.metrics.records_written += len(values)
         self._publish()
@@ -229,7 +232,7 @@ class DecisionLog:
             await self._state_log.save_snapshot(self.state.snapshot, force=True)
             await self.log.delete_records(offset)
         except BmqError as error:
-            _log.warning("metadata_snapshot_failed", error=str(error))  # the next controller begins with the gap again
+            _log.warning("metadata_snapshot_failed", error=str(error))  # the next controller will try to close the gap
 
     async def _save_snapshot(self, *, force: bool = False) -> None:
         try:
@@ -241,7 +244,7 @@ class DecisionLog:
 
 
 def _report(task: asyncio.Task[Any]) -> None:
-    """Whoever waits still gets the exception; nobody may be waiting any more after a timeout."""
+    """Retrieve and log the exception, since after a timeout nobody may be waiting. A waiting caller still gets it."""
     error = None if task.cancelled() else task.exception()
     if error is not None and not isinstance(error, BmqError):
         _log.error("controller_task_failed", task=task.get_name(), exc_info=error)

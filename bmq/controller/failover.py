@@ -1,12 +1,12 @@
-"""Who owns a partition next when its owner does not live any more, in a cluster of many nodes. Decisions only.
+"""Chooses a partition's next owner when its owner is dead, in a cluster of many nodes. Decisions only.
 
-An owner stays for as long as it lives: a preferred replica that comes back takes nothing over by itself, the balancer
-moves what it wants moved. The next owner is the live replica that owns least; without one the partition is placed anew,
-since waiting for its old nodes would keep nothing that is not in the store. While nobody lives who could own it, a
-partition stays with the owner it has: cut off from the controller, it may well go on serving.
+An owner stays for as long as it lives: a preferred replica that comes back takes nothing over by itself; only the
+balancer moves partitions. The next owner is the live replica that owns least; without a live replica the partition is
+placed anew: all its data is in the store, so waiting for its old nodes would gain nothing. While no node lives that
+could own it, a partition keeps its owner: that node may only be cut off from the controller, and still serve.
 
-A dead node may have owned thousands. Every process of the cluster has to take note of each of them, so the first batch of
-records names the next owners of what is in use, and those of idle partitions follow.
+A dead node may have owned thousands of partitions. Every process of the cluster has to apply the change of each, so the
+first batch of records names the next owners of partitions in use, and idle partitions follow.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bmq.metadata.image import INTERNAL_TOPICS, NO_LEADER, MetadataImage, Node, 
 from bmq.protocol.metadata_records import PartitionChangeRecord
 
 FAILOVERS_AT_FIRST: Final = 200
-"""So many partitions get their next owners together with the record that fences the one they had."""
+"""This many partitions get their next owners together with the record that fences their old one."""
 IDLE_FAILOVER_DELAY_MS: Final = 300
 """Pause after one more batch of that size, before the remaining partitions get theirs."""
 
@@ -38,7 +38,7 @@ def owner_counts(image: MetadataImage, nodes: Mapping[int, Node]) -> dict[int, i
 
 
 class NextOwners:
-    """Chooses owners one after the other, each time the one that owns least. `nodes`: all that live and may own."""
+    """Chooses owners one after the other, each time the node that owns least. `nodes`: live nodes that may own."""
 
     def __init__(self, image: MetadataImage, nodes: Mapping[int, Node]) -> None:
         self._nodes = nodes
@@ -46,7 +46,7 @@ class NextOwners:
         self._counts = owner_counts(image, nodes)
 
     def choose(self, partition: PartitionImage) -> tuple[int, tuple[int, ...]]:
-        """The next owner and the replicas; NO_LEADER when there is nobody."""
+        """The next owner and the replicas; NO_LEADER when no node can own it."""
         counts, replicas = self._counts, partition.replicas
         able = [node for node in replicas if node in self._willing and node != partition.leader]
         others = able or [node for node in self._willing if node != partition.leader]
@@ -67,7 +67,7 @@ class NextOwners:
 def failovers(
     context: DecisionContext, live: Mapping[int, Node], reasons: Mapping[int, str], count_max: int | None = None
 ) -> list[PartitionChangeRecord]:
-    """New owners among `live` for every partition whose owner is not one of them; `reasons` by its node.
+    """New owners among `live` for every partition whose owner is not one of them; `reasons` by old owner.
 
     `count_max` limits how many: internal topics come first, then partitions in use. Empty when `live` is.
     """
@@ -92,7 +92,7 @@ def failovers(
 
 
 def decide_failovers(context: DecisionContext, reasons: Mapping[int, str], count_max: int) -> Decision[bool]:
-    """New owners for at most `count_max` partitions without a live one; True when there can be no more of them."""
+    """New owners for at most `count_max` partitions without a live one; True when none are left."""
     changes = failovers(context, context.owners, reasons, count_max)
     return Decision(len(changes) < count_max, changes)
 
@@ -106,7 +106,7 @@ def abandonments(context: DecisionContext, node_id: int, reason: str) -> list[Pa
 
 
 def owned_by(image: MetadataImage, node_id: int) -> list[tuple[UUID, PartitionImage]]:
-    """(topic id, partition) of everything that a node owns."""
+    """(topic id, partition) of all partitions that a node owns."""
     return [
         (topic.topic_id, partition)
         for topic in image.topics_by_id.values()
@@ -116,12 +116,12 @@ def owned_by(image: MetadataImage, node_id: int) -> list[tuple[UUID, PartitionIm
 
 
 def owns_any(image: MetadataImage, node_id: int) -> bool:
-    """Whether a node owns anything."""
+    """Whether a node owns any partition."""
     return any(partition.leader == node_id for topic in image.topics_by_id.values() for partition in topic.partitions)
 
 
 def replica_changes(context: DecisionContext, count_max: int) -> list[PartitionChangeRecord]:
-    """Brings `isr` up to date where the owner stays: at most so many at a time, since nobody waits for them."""
+    """Brings `isr` up to date without changing owners: a limited number at a time, since nobody waits for that."""
     live = context.owners
     changes = []
     for topic in context.image.topics_by_id.values():

@@ -1,8 +1,8 @@
-"""UpdateFeatures: which levels of features are in force (KIP-584, KIP-1022). Decisions only.
+"""UpdateFeatures: sets the feature levels in force (KIP-584, KIP-1022). Decisions only.
 
-Checks, codes and words are those of Kafka's FeatureControlManager (4.3). A feature that clients are told of may be lowered
-again: its level says what they may use, and no record of the metadata log depends on it. What the servers write there
-follows `bmq.metadata.version`, which is never lowered, as Kafka's metadata.version.
+Checks, codes and words are those of Kafka's FeatureControlManager (4.3). A feature advertised to clients may be lowered
+again: its level limits what they may use, and no record of the metadata log depends on it. The format of those records
+follows `bmq.metadata.version`, which is never lowered, like Kafka's metadata.version.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class UpgradeType(IntEnum):
 def decide_update_features(
     context: DecisionContext, request: UpdateFeaturesRequest, api_version: int, node_id: int
 ) -> Decision[UpdateFeaturesResponse]:
-    """All of it or nothing; `node_id` is the controller's. Versions up to 1 have one result for each feature."""
+    """All updates or none; `node_id` is the controller's. Versions up to 1 have one result for each feature."""
     names = [update.feature for update in request.feature_updates]
     try:
         if len(set(names)) != len(names):
@@ -68,7 +68,7 @@ def _upgrade_type(update: FeatureUpdateKey, api_version: int) -> UpgradeType | N
 def _require_allowed(
     context: DecisionContext, update: FeatureUpdateKey, upgrade_type: UpgradeType | None, node_id: int
 ) -> bool:
-    """Whether it changes anything. Raises KafkaError INVALID_UPDATE_VERSION."""
+    """Whether the update changes anything. Raises KafkaError INVALID_UPDATE_VERSION."""
     name, level = update.feature, update.max_version_level
 
     def refuse(why: str) -> KafkaError:
@@ -99,7 +99,7 @@ def _require_allowed(
 
 
 def _not_supported(context: DecisionContext, name: str, level: int, node_id: int) -> str:
-    """Why; empty when every node can do with it."""
+    """Why the level is not supported; empty when every node supports it."""
     own = _OWN_RANGES.get(name)
     if own is None:
         return f"Local controller {node_id} does not support this feature."
@@ -112,7 +112,7 @@ def _not_supported(context: DecisionContext, name: str, level: int, node_id: int
             one.name: (one.min_supported_version, one.max_supported_version) for one in registration.features
         }
         if not registration.features:
-            continue  # the only node of its cluster, which says nothing of itself
+            continue  # the only node of its cluster, which registers no features
         if name not in ranges:
             return f"Broker {broker_id} does not support this feature."
         low, high = ranges[name]

@@ -1,8 +1,9 @@
-"""ElectLeaders: back to preferred owners, and accepting the loss of a partition that cannot be served. Decisions only.
+"""ElectLeaders: moves partitions back to preferred owners, or accepts the loss of one that cannot be served.
 
-Checks, codes and words are those of Kafka's ReplicationControlManager.electLeaders (4.3). Any node can serve any partition
-here, so the one thing an unclean election can decide is rule 5's: the present owner found less in the store than was
-acknowledged and stays offline, until an operator accepts that loss, by name: a new leader epoch starts without the floor.
+Decisions only. Checks, codes and words are those of Kafka's ReplicationControlManager.electLeaders (4.3). Any node can
+serve any partition here, so an unclean election matters only for rule 5: the present owner found less in the store than
+was acknowledged and stays offline until an operator accepts that loss by name. Then a new leader epoch starts without
+the floor.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class ElectionType(IntEnum):
 def decide_elect_leaders(
     context: DecisionContext, request: ElectLeadersRequest, is_offline: Callable[[UUID, PartitionImage], bool]
 ) -> Decision[ElectLeadersResponse]:
-    """Every partition by itself; with no topics named, all of them, and only what was done or failed is answered.
+    """Each partition by itself. With no topics named: all partitions, and the answer has only elected and failed ones.
 
     `is_offline`: whether the owner refuses to serve. Raises KafkaError INVALID_REQUEST for an unknown type of election.
     """
@@ -124,7 +125,7 @@ class _Elections:
                 ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "Eligible topic partition leaders are not available."
             )
         if partition.leader not in live:
-            # Nobody has looked yet at what is in the store, so there is no loss to accept.
+            # No live owner has looked into the store yet, so there is no known loss to accept.
             self._next_owners = self._next_owners or NextOwners(self._decision_context.image, live)
             owner, replicas = self._next_owners.choose(partition)
             return self._decision_context.new_leader_epoch(topic_id, partition, owner, replicas, live, UNCLEAN_ELECTION)

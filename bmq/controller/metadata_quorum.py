@@ -1,8 +1,8 @@
-"""DescribeQuorum: the metadata log, who owns it, and how far the nodes follow it (KIP-595, KIP-836).
+"""DescribeQuorum: the metadata log, its owner, and how far the nodes follow it (KIP-595, KIP-836).
 
-There is no quorum: the log lies in the store, its one owner is the active controller, and any node with the role may be
-the next. So these nodes are shown as the voters, with the owner as their leader, and all other nodes as observers. What a
-node has is what it last asked to go on from.
+There is no quorum: the log is in the store, its one owner is the active controller, and any node with that role may be
+the next. So these nodes are shown as voters, with the owner as their leader, and all other nodes as observers. A node's
+end offset is the one it last asked to continue from.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _UNKNOWN: Final = -1
 
 
 class Follower(NamedTuple):
-    """`end_offset`: what follows the last record a node has. Times are milliseconds since 1970; -1: never."""
+    """`end_offset`: the offset after the last record a node has. Times are milliseconds since 1970; -1: never."""
 
     end_offset: int = _UNKNOWN
     fetched_ms: int = _UNKNOWN
@@ -37,19 +37,19 @@ class Follower(NamedTuple):
 
 
 class MetadataFollowers:
-    """What the nodes have of the metadata log, by node id. Kept by the active controller for as long as it is that."""
+    """How far each node follows the metadata log, by node id. Kept by the active controller while it is active."""
 
     def __init__(self) -> None:
         self._followers: dict[int, Follower] = {}
 
     def fetched(self, node_id: int, offset: int, log_end_offset: int, now_ms: int) -> None:
-        """A registered node asks for what follows `offset`."""
+        """A registered node asked for records from `offset` on."""
         before = self._followers.get(node_id, Follower())
         caught_up_ms = now_ms if offset >= log_end_offset else before.caught_up_ms
         self._followers[node_id] = Follower(offset, now_ms, caught_up_ms)
 
     def of(self, node_id: int) -> Follower:
-        """All unknown for a node that has not asked yet."""
+        """The node's progress; all values unknown if it has not asked yet."""
         return self._followers.get(node_id, Follower())
 
 

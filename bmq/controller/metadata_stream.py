@@ -27,10 +27,10 @@ NOTHING: Final = -1
 
 
 class MetadataStream:
-    """What the active controller of this epoch sends. `close` answers everybody who waits."""
+    """Answers metadata fetches at the active controller of this epoch. `close` answers all waiting fetches."""
 
     def __init__(self, decisions: DecisionLog, controller_id: int, epoch: int, config: ControllerConfig) -> None:
-        self.newer_epoch = -1  # the highest above ours that a node has seen
+        self.newer_epoch = -1  # the highest epoch above ours that a node has seen
         self._decisions = decisions
         self._controller_id = controller_id
         self._epoch = epoch
@@ -40,7 +40,7 @@ class MetadataStream:
         self._snapshot: tuple[int, bytes] | None = None
 
     async def fetch(self, request: MetadataFetchRequest) -> MetadataFetchResponse:
-        """What follows the offset asked for; nothing, when nothing has come within `max_wait_ms`.
+        """The records from the given offset on; empty if none came within `max_wait_ms`.
 
         NOT_CONTROLLER, REQUEST_TIMED_OUT (too many wait) and storage errors are in the response.
         """
@@ -76,7 +76,7 @@ class MetadataStream:
         log = self._decisions.log
         offset = request.offset
         if self._is_other_history(request):
-            # What it has was never in this log, or is not any more: it must not go on from there.
+            # The node has records that were never in this log, or no longer are: it must not continue from there.
             _log.error(
                 "node_is_ahead_of_the_metadata_log",
                 node_id=request.node_id,
@@ -86,7 +86,7 @@ class MetadataStream:
             )
             offset = NOTHING
         elif self._decisions.has_gap and 0 <= request.offset_epoch < self._epoch:
-            offset = NOTHING  # the node's state may have a beginning that an operator gave up as lost here
+            offset = NOTHING  # the node's state may include records whose loss an operator has accepted here
         if offset >= max(log.log_start_offset, 0):
             if offset >= log.high_watermark:
                 await self._until_more(offset, request.max_wait_ms)
@@ -101,7 +101,7 @@ class MetadataStream:
                 chunk = await log.read(offset, size)
             except KafkaError as error:
                 if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
-                    raise  # else it was dropped meanwhile, and a snapshot replaces it
+                    raise  # otherwise the records were dropped meanwhile, and a snapshot replaces them
             else:
                 if chunk is not None:
                     response.data = chunk.data
@@ -112,7 +112,7 @@ class MetadataStream:
         response.is_snapshot = True
 
     def _is_other_history(self, request: MetadataFetchRequest) -> bool:
-        """Whether the node has records that this log has not: past its end, or past that of the epoch they came from."""
+        """Whether the node has records this log lacks: past its end, or past the end of the epoch they came from."""
         log = self._decisions.log
         _, end_offset = log.epoch_end_offset(request.offset_epoch)
         return request.offset > (log.log_end_offset if end_offset < 0 else end_offset)
@@ -135,7 +135,7 @@ class MetadataStream:
                 withdraw()
                 self._waiting.discard(waiting)
             if log.high_watermark <= offset:
-                # A log that has ended wakes us at once every time: do not spin until we learn of its new owner.
+                # A log that has ended wakes us at once every time, so pause instead of spinning until we are closed.
                 await asyncio.sleep(min(_PAUSE_S, max(end_s - loop.time(), 0)))
 
     @property
@@ -143,7 +143,7 @@ class MetadataStream:
         return self._decisions.is_active and not self._is_closed
 
     def _encoded_state(self) -> tuple[int, bytes]:
-        """(offset, all of the state below it); one that was made a little earlier, if the log still has what followed."""
+        """(offset, the state at that offset); reuses a recent snapshot while the log still has the records after it."""
         applied = self._decisions.applied_offset
         if self._snapshot is not None:
             offset, _ = self._snapshot

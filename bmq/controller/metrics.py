@@ -23,7 +23,7 @@ class ControllerMetrics(Collector):
         self._is_active = is_active
 
     def register(self, registry: CollectorRegistry) -> None:
-        """Show these on /metrics."""
+        """Export these on /metrics."""
         registry.register(self)
 
     def describe(self) -> Iterable[Metric]:

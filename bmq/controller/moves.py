@@ -17,7 +17,7 @@ from bmq.protocol.metadata_records import PartitionChangeRecord
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A partition that is to change its owner. `reason` is for operators and for the partition's history."""
+    """A planned change of a partition's owner. `reason` is for operators and for the partition's history."""
 
     topic_id: UUID
     topic_name: str
@@ -28,8 +28,8 @@ class Move:
 
 
 def move_records(context: DecisionContext, moves: Iterable[Move]) -> list[PartitionChangeRecord]:
-    """What carries these moves out. Those that the cluster has left behind (topic gone, other owner, a target that died or is
-    drained by now) are left out, and so is a second move of one partition."""
+    """The records for these moves. Outdated ones (topic gone, other owner, a target that died or is being drained) are
+    left out, and so is a second move of one partition."""
     live = context.owners
     seen = set[tuple[UUID, int]]()
     changes = []
@@ -48,7 +48,7 @@ def move_records(context: DecisionContext, moves: Iterable[Move]) -> list[Partit
 
 
 def next_part(moves: Sequence[Move], is_in_use: Callable[[Move], bool], *, at_once: int, in_use_at_once: int) -> int:
-    """How many of the moves, from the first on, go together: at least one if there is any."""
+    """How many moves, from the first on, go together: at least one if there is any."""
     in_use = 0
     for count, move in enumerate(moves[:at_once]):
         in_use += is_in_use(move)
@@ -58,8 +58,8 @@ def next_part(moves: Sequence[Move], is_in_use: Callable[[Move], bool], *, at_on
 
 
 def drain_moves(context: DecisionContext, node_id: int, reason: str) -> list[Move]:
-    """Moves that leave the node nothing; to live replicas where there are any, evenly. Empty when nobody else would take
-    anything on."""
+    """Moves of all the node's partitions, evenly, to live replicas where there are any. Empty when no other node
+    accepts partitions."""
     others = {other: node for other, node in context.owners.items() if other != node_id and not node.is_draining}
     if not others:
         return []

@@ -1,4 +1,4 @@
-"""Nodes register, come to take part, are fenced and leave: what is allowed, and which records it takes. Decisions only.
+"""Nodes register, are unfenced, fenced, and leave: decides what is allowed and which records it takes.
 
 As in KIP-631: a process registers once (an *incarnation* of its node id), gets the metadata log's offset as its epoch, is
 fenced at first, and takes part from the heartbeat on that says it knows of its own registration. Registrations are in the
@@ -58,7 +58,7 @@ class _FencedNode(Protocol):
 def decide_registration(
     context: DecisionContext, request: BrokerRegistrationRequest, *, is_alive: bool
 ) -> Decision[RegisterBrokerRecord]:
-    """The registration that holds then. `is_alive`: whether this controller hears of the incarnation it knows.
+    """The registration after the request. `is_alive`: whether this controller still hears from the known incarnation.
 
     Raises KafkaError INCONSISTENT_CLUSTER_ID, INVALID_REGISTRATION, DUPLICATE_BROKER_REGISTRATION, and UnsupportedVersion.
     """
@@ -93,10 +93,10 @@ def decide_registration(
 
 
 def decide_heartbeat(context: DecisionContext, request: BrokerHeartbeatRequest) -> Decision[BrokerHeartbeatResponse]:
-    """What follows from what a node says of itself, and what it is told.
+    """The records and the answer that follow from a node's heartbeat.
 
-    A node that wants to stop is told to once it leads nothing, and is fenced then; at once when nobody could take
-    anything over. STALE_BROKER_EPOCH: it has to register (again).
+    A node that wants to stop is told to, and fenced, once it leads nothing; or at once when no other node could take
+    over. STALE_BROKER_EPOCH: it has to register (again).
     """
     known = context.registrations.get(request.broker_id)
     if known is None or known.broker_epoch != request.broker_epoch:
@@ -128,9 +128,9 @@ def decide_heartbeat(context: DecisionContext, request: BrokerHeartbeatRequest) 
 def decide_fencing(
     context: DecisionContext, overdue: Sequence[_FencedNode], failovers_max: int = FAILOVERS_AT_FIRST
 ) -> Decision[list[int]]:
-    """Fence those that are not fenced yet, all at once, and name the next owners of what they owned; which they are.
+    """Fence the overdue nodes that are not fenced yet, all at once, and name next owners; the ids of the fenced nodes.
 
-    Of more than `failovers_max` partitions the idle ones are left to `decide_failovers`.
+    Beyond `failovers_max` partitions, the idle ones are left to `decide_failovers`.
     """
     reasons = {}
     for node in overdue:
@@ -141,7 +141,7 @@ def decide_fencing(
 
 
 def decide_draining(context: DecisionContext, node_id: int, is_draining: bool) -> Decision[None]:
-    """Whether a node gives away what it owns and takes nothing on. Raises KafkaError BROKER_ID_NOT_REGISTERED."""
+    """Start or end draining: a draining node gives its partitions away. Raises KafkaError BROKER_ID_NOT_REGISTERED."""
     known = context.registrations.get(node_id)
     if known is None:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no node {node_id}")
@@ -167,14 +167,17 @@ def _unfence(context: DecisionContext, known: RegisterBrokerRecord) -> tuple[Met
 
 
 def _end_of_incarnation(context: DecisionContext, node_id: int) -> Sequence[MetadataRecord]:
-    """What the node owned belongs to a process that is gone; nothing must go on under its epochs (rule 1)."""
+    """The node's partitions belonged to a process that is gone; nobody may continue under their epochs (rule 1)."""
     reason = f"node {node_id} was started again"
     live = {other: node for other, node in context.owners.items() if other != node_id}
     return failovers(context, live, {node_id: reason}) if live else abandonments(context, node_id, reason)
 
 
 def _can_stop(context: DecisionContext, node_id: int) -> bool:
-    """Whether it owns nothing or nobody could take over. Draining nodes do not count, so a whole cluster can stop."""
+    """Whether it owns nothing or no other node could take over.
+
+    Draining ones do not count, so a whole cluster can stop.
+    """
     others = [node for other, node in context.owners.items() if other != node_id and not node.is_draining]
     return not others or not owns_any(context.image, node_id)
 
@@ -191,7 +194,7 @@ def _change(
 
 
 def _registration(request: BrokerRegistrationRequest, broker_epoch: int) -> RegisterBrokerRecord:
-    """Raises KafkaError INVALID_REGISTRATION for what cannot be."""
+    """The registration record. Raises KafkaError INVALID_REGISTRATION for impossible values."""
     roles = frozenset(request.roles) or ALL_ROLES
     names = [listener.name for listener in request.listeners]
     hosts = [listener.host for listener in request.listeners]

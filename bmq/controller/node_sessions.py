@@ -1,8 +1,8 @@
-"""Which nodes are heard of: who lives, who is to be fenced, and why. Decisions only; times are the event loop's, in seconds.
+"""Node sessions: decides which nodes are alive, which to fence, and why. Times are the event loop's, in seconds.
 
-A node is heard of with every heartbeat. When the connection that its heartbeats come over is lost, it has a short grace to
-be back on another; when it is merely silent, the session timeout. Both can guess wrong (a hung switch, a paused process):
-fencing a living node costs its partitions a move, and no record (rules 1 and 7).
+Every heartbeat is a sign of life. When the connection of a node's heartbeats is lost, the node has a short grace period
+to come back on another; when it is only silent, it has the session timeout. Both can guess wrong (a hung switch, a
+paused process): fencing a living node costs its partitions a move, but no records (rules 1 and 7).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ class Peer(Protocol):
     """The connection that a request came over."""
 
     def on_lost(self, lost: Callable[[], None]) -> None:
-        """Call once when it is closed, from whichever side; at once if it is."""
+        """Call `lost` once when the connection is closed by either side; at once if it already is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Overdue:
-    """A node that is to be fenced. `why` is half a sentence."""
+    """A node that is to be fenced. `why` is a clause that follows the node's name."""
 
     node_id: int
     broker_epoch: int
@@ -43,7 +43,10 @@ class _Session:
 
 
 class NodeSessions:
-    """All nodes that are, or ought to be, heard of. `look` often, and at `next_look_s` at the latest."""
+    """Sessions of all nodes that send, or should send, heartbeats.
+
+    Call `look` often, at `next_look_s` at the latest.
+    """
 
     def __init__(self, timeout_s: float, link_grace_s: float, looks_every_s: float) -> None:
         self._timeout_s = timeout_s
@@ -51,16 +54,16 @@ class NodeSessions:
         self._looks_every_s = looks_every_s
         self._sessions: dict[int, _Session] = {}
         self._looked_s: float | None = None
-        self._believed_until_s = -math.inf  # this process stood still: what others say of nodes comes from that
+        self._believed_until_s = -math.inf  # we stood still: until then ignore others' claims that nodes are dead
 
     def expect(self, node_id: int, broker_epoch: int, now_s: float) -> None:
-        """Nobody has heard of this node yet: it has the session timeout to be heard of."""
+        """A node that has not sent a heartbeat here yet has the session timeout to send one."""
         self._sessions[node_id] = _Session(
             broker_epoch, now_s + self._timeout_s, f"was not heard of for {self._timeout_s:g} s", is_heard=False
         )
 
     def heard(self, node_id: int, broker_epoch: int, peer: Peer | None, now_s: float) -> bool:
-        """A sign of life; whether it came over a connection that is new here, and is to be watched from now on."""
+        """A sign of life; True if its connection is new here and has to be watched from now on."""
         old = self._sessions.get(node_id)
         self._sessions[node_id] = _Session(
             broker_epoch, now_s + self._timeout_s, f"was silent for {self._timeout_s:g} s", is_heard=True, peer=peer
@@ -68,21 +71,21 @@ class NodeSessions:
         return peer is not None and (old is None or old.peer is not peer)
 
     def lost(self, node_id: int, peer: Peer, now_s: float) -> None:
-        """A connection was lost. It says nothing about a node that has come over another one since."""
+        """A connection was lost. Ignored if the node has used another one since."""
         session = self._sessions.get(node_id)
         if session is not None and session.peer is peer:
             session.peer = None
             self._hasten(session, now_s + self._link_grace_s, "lost its connection to the controller")
 
     def gone(self, node_id: int, why: str, now_s: float) -> None:
-        """Another source thinks that the node is dead; ignored while the node's connection here is open, and while it may be
-        missing because we stood still: other nodes may have, too, and drop connections as we do."""
+        """Another source considers the node dead. Ignored while the node's connection here is open, and for a while
+        after we stood still: other nodes may have stood still too, and drop connections as we do."""
         session = self._sessions.get(node_id)
         if session is not None and session.peer is None and now_s >= self._believed_until_s:
             self._hasten(session, now_s, why)
 
     def stood_still(self, now_s: float) -> None:
-        """This process stood still and drops what nodes sent meanwhile, with their connections: that says nothing about them."""
+        """This process stood still and drops the nodes' connections and requests; that says nothing about the nodes."""
         self._believed_until_s = now_s + self._timeout_s
         for session in self._sessions.values():
             session.peer = None
@@ -90,13 +93,13 @@ class NodeSessions:
                 session.deadline_s = max(session.deadline_s, now_s + self._timeout_s)
 
     def forget(self, overdue: Overdue, now_s: float) -> None:
-        """Drop the session of a node that was fenced, unless a heartbeat came while that was being written."""
+        """Drop the session of a node that was fenced, unless a heartbeat came while the records were being written."""
         session = self._sessions.get(overdue.node_id)
         if session is not None and session.broker_epoch == overdue.broker_epoch and session.deadline_s <= now_s:
             del self._sessions[overdue.node_id]
 
     def is_alive(self, node_id: int, now_s: float) -> bool:
-        """Whether the node was heard of by this controller, and lately enough."""
+        """Whether this controller has heard from the node recently enough."""
         session = self._sessions.get(node_id)
         return session is not None and session.is_heard and now_s < session.deadline_s
 
@@ -106,8 +109,8 @@ class NodeSessions:
         return all(session.is_heard and not session.is_doubted for session in self._sessions.values())
 
     def look(self, now_s: float) -> list[Overdue]:
-        """Who is to be fenced now. After a look that comes much too late silence says nothing yet: the nodes get half the
-        timeout to be heard of."""
+        """The nodes to fence now. If this look is much too late, silence proves nothing yet: nodes get half the timeout
+        to send a heartbeat."""
         late_s = 0.0 if self._looked_s is None else now_s - self._looked_s - self._looks_every_s
         self._looked_s = now_s
         if late_s > LATE_LOOK_S:
@@ -117,7 +120,7 @@ class NodeSessions:
         return self.overdue(now_s)
 
     def overdue(self, now_s: float) -> list[Overdue]:
-        """Who is to be fenced now."""
+        """The nodes whose time is over."""
         return [
             Overdue(node_id, session.broker_epoch, session.why)
             for node_id, session in self._sessions.items()

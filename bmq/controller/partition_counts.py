@@ -1,4 +1,4 @@
-"""Adding partitions to a topic: what is allowed and which records it takes. Decisions only.
+"""Adding partitions to a topic: decides what is allowed and which records it takes.
 
 Checks, codes and words are those of Kafka's ReplicationControlManager.createPartitions (4.3).
 """
@@ -22,7 +22,7 @@ from bmq.protocol.metadata_records import MetadataRecord
 def decide_create_partitions(
     image: MetadataImage, request: CreatePartitionsRequest, limits: TopicLimits
 ) -> Decision[CreatePartitionsResponse]:
-    """New partitions behind the existing ones; those keep their owners."""
+    """New partitions after the existing ones, which keep their owners."""
     names = Counter(topic.name for topic in request.topics)
     results, records = [], list[MetadataRecord]()
     seen = set[str]()

@@ -1,8 +1,8 @@
-"""Planned moves as the active controller performs them: draining nodes, balancing, what operators ask for.
+"""Performs planned moves at the active controller: draining nodes, balancing, operators' requests.
 
-Moves go in parts, one part at a time, so that new owners start a bounded number of partitions together and each of those
-waits a moment only. Partitions that nobody uses are not started by being moved, so many of them go at once. Behind them go
-the changes nobody waits for: which replicas live.
+Moves go in parts, one part at a time, so that new owners start a limited number of partitions together and each is down
+only for a moment. Moving an unused partition does not start it, so many of them go at once. Changes that nobody waits
+for (which replicas live) come last.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _RETRY_S: Final = 1.0
 
 
 class PartitionMover:
-    """`is_settled`: whether it is known which nodes live; nothing is balanced before."""
+    """`is_settled`: whether we know which nodes live; nothing is balanced before that."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class PartitionMover:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Go on with what another controller began, and balance."""
+        """Continue drains that another controller began, and balance."""
         loop = asyncio.get_running_loop()
         self._tasks.append(loop.create_task(keep_running("follow_replicas", self._follow_replicas)))
         if self._config.balancer_enabled:
@@ -68,7 +68,7 @@ class PartitionMover:
         self.nodes_changed()
 
     async def close(self) -> None:
-        tasks = [*self._tasks, *self._draining.values()]  # in order: what follows is the same each time
+        tasks = [*self._tasks, *self._draining.values()]  # in a fixed order, so that runs are reproducible
         for task in tasks:
             task.cancel()
         if tasks:
@@ -90,10 +90,10 @@ class PartitionMover:
         self._reported.set()
 
     async def apply(self, moves: Sequence[Move], *, is_gentle: bool = False) -> Sequence[Move]:
-        """Carry these out, part by part; those that still made sense when their turn came. Raises KafkaError.
+        """Carry these moves out, part by part; returns those still valid when their turn came. Raises KafkaError.
 
-        `is_gentle`: nobody waits for it. Clients get as much time between two parts as these take, and a node that is to be
-        drained comes first: what is left then is not carried out.
+        `is_gentle`: nobody waits for them. Each part is followed by a pause as long as the part took, and once a node
+        has to be drained the remaining moves are dropped.
         """
         loop = asyncio.get_running_loop()
         made: list[Move] = []
@@ -108,7 +108,7 @@ class PartitionMover:
         return made
 
     def placed(self, before: MetadataImage, after: MetadataImage) -> None:
-        """What has another owner in `after` is where an operator wants it: the balancer leaves it there for a while."""
+        """An operator has moved the partitions whose owner differs in `after`: the balancer leaves them for a while."""
         if after.topics_by_id is before.topics_by_id:
             return
         changed = [
@@ -121,11 +121,14 @@ class PartitionMover:
         self._balancer.placed(changed, asyncio.get_running_loop().time())
 
     def is_handing_over(self, node_id: int) -> bool:
-        """Whether the node's drain still runs; it waits, for a bounded time, until new owners serve what is in use."""
+        """Whether the node's drain still runs.
+
+        It waits, for a limited time, until new owners serve partitions in use.
+        """
         return node_id in self._draining
 
     def explain_drain(self, node_id: int, reason: str) -> None:
-        """Why a node is drained, or is about to be: for the history of what it owns."""
+        """Set the reason for a node's drain, for the history of its partitions."""
         self._drain_reasons[node_id] = reason
 
     # --- parts
@@ -190,7 +193,7 @@ class PartitionMover:
         node = self._decisions.image.nodes.get(node_id)
         return self._decisions.is_active and node is not None and node.is_draining
 
-    # --- by itself
+    # --- background work
 
     async def _balance(self) -> None:
         loop = asyncio.get_running_loop()
@@ -232,7 +235,7 @@ class PartitionMover:
                 if self._decisions.is_active:
                     self._replicas_changed.set()
             except Exception:
-                self._replicas_changed.set()  # the next round has it to do
+                self._replicas_changed.set()  # the next round has to do it
                 raise
 
     def _replica_changes(self, image: MetadataImage, broker: BrokerConfigs) -> Decision[bool]:

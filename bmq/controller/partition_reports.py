@@ -1,8 +1,8 @@
-"""What owners report of their partitions: high watermarks (rule 5) and how busy they are. Decisions only.
+"""Owners' reports on their partitions: high watermarks (rule 5) and how busy they are. Decisions only.
 
-Kept in the active controller's memory: a new one knows the floors that were written with the last owners, and hears the
-rest within a report's interval. Rates are averages that fade, so a partition that is not reported any more comes to rest.
-Times are the event loop's, in seconds.
+Kept in the active controller's memory: a new controller knows the floors that were written with the last owners, and
+gets the rest within one report interval. Rates are fading averages, so those of a partition that is no longer reported
+go to zero. Times are the event loop's, in seconds.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from bmq.metadata.image import MetadataImage, PartitionImage
 from bmq.protocol.internal_messages import PartitionReport
 
 FADING_S: Final = 10.0
-"""After this long without anything new a rate is down to 37%."""
+"""After this long without new traffic a rate is down to 37%."""
 IN_USE_PER_S: Final = 0.02
-"""Requests or bytes: a single request, some 15 s ago."""
+"""A rate of requests or bytes; this is what a single request of some 15 s ago leaves."""
 OFFLINE: Final = -2
-"""The high watermark that an owner reports of a partition it cannot serve: its log ends below the floor (rule 5)."""
+"""Reported as the high watermark of a partition that the owner cannot serve: its log ends below the floor (rule 5)."""
 FENCED: Final = -3
-"""The same of one whose directory an epoch above its own has taken: it needs a new leader epoch."""
+"""Reported for a partition whose directory a higher epoch has taken: it needs a new leader epoch."""
 UNKNOWN: Final = -1
-"""The high watermark of an owner that has not begun to write."""
+"""Reported by an owner that has not begun to write."""
 _TROUBLES: Final = (OFFLINE, FENCED)
 _INTERVAL_MIN_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class NodeLoad:
-    """What a node owns, and what it does for it."""
+    """How much a node owns, and its load."""
 
     partitions: int = 0
     bytes_in_s: float = 0.0
@@ -42,7 +42,7 @@ class NodeLoad:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Of one partition, per second."""
+    """One partition's traffic per second."""
 
     bytes_in: float = 0.0
     bytes_out: float = 0.0
@@ -51,7 +51,7 @@ class Rates:
 
 @dataclass(slots=True)
 class _Report:
-    """`high_watermark`: the highest that this leader epoch reported. `trouble`: OFFLINE, FENCED, or UNKNOWN for none."""
+    """`high_watermark`: the highest reported in this leader epoch. `trouble`: OFFLINE, FENCED, or UNKNOWN for none."""
 
     leader_epoch: int
     high_watermark: int
@@ -69,7 +69,10 @@ class PartitionReports:
     def take(
         self, image: MetadataImage, node_id: int, interval_ms: int, reports: Iterable[PartitionReport], now_s: float
     ) -> None:
-        """A report of what this node owns. Parts about another leader epoch than the present one are late: ignored."""
+        """Take a report of this node's partitions.
+
+        Parts about another leader epoch than the present one are ignored.
+        """
         interval_s = max(interval_ms / 1000, _INTERVAL_MIN_S)
         share = 1 - exp(-interval_s / FADING_S)
         for report in reports:
@@ -93,13 +96,13 @@ class PartitionReports:
             known[report.partition] = _Report(report.leader_epoch, high_watermark, now_s, rates, trouble)
 
     def forget(self, topic_id: UUID) -> None:
-        """The topic is gone."""
+        """Drop the reports of a deleted topic."""
         self._reports.pop(topic_id, None)
 
     def floor_of(self, topic_id: UUID, partition: PartitionImage) -> int:
-        """What the partition's owners are known to have acknowledged.
+        """The offset up to which the partition's owners are known to have acknowledged records.
 
-        What the owners before the present one reported went into its floor when it was named.
+        Reports of owners before the present one went into its floor when it was named.
         """
         report = self._present(topic_id, partition)
         return max(partition.high_watermark_floor, 0, UNKNOWN if report is None else report.high_watermark)
@@ -110,12 +113,12 @@ class PartitionReports:
         return report is not None and report.high_watermark > UNKNOWN and report.trouble == UNKNOWN
 
     def is_offline(self, topic_id: UUID, partition: PartitionImage) -> bool:
-        """Whether the present owner found less than was acknowledged, and serves nothing (rule 5)."""
+        """Whether the present owner found less than was acknowledged, and so does not serve (rule 5)."""
         report = self._present(topic_id, partition)
         return report is not None and report.trouble == OFFLINE
 
     def fenced(self, image: MetadataImage, reports: Iterable[PartitionReport]) -> list[tuple[UUID, PartitionImage]]:
-        """The partitions among these whose present owner found itself fenced."""
+        """The reported partitions whose present owner found itself fenced."""
         found = []
         for report in reports:
             partition = image.partition(report.topic_id, report.partition)
@@ -128,7 +131,7 @@ class PartitionReports:
         return found
 
     def is_in_use(self, topic_id: UUID, partition: PartitionImage, now_s: float) -> bool:
-        """Whether somebody wrote to it or read from it a moment ago, so that its next owner is asked for it at once."""
+        """Whether a client wrote to it or read from it a moment ago, so that its next owner has to start it at once."""
         if not self.is_served(topic_id, partition):
             return False
         rates = self.rates(topic_id, partition.partition, now_s)
@@ -139,7 +142,7 @@ class PartitionReports:
         return Rates() if report is None else _faded(report, now_s)
 
     def loads(self, image: MetadataImage, now_s: float) -> Mapping[int, NodeLoad]:
-        """Of every live node, what it owns counted by the present image."""
+        """The load of every live node; partitions are counted by the present image."""
         sums: dict[int, list[float]] = {node_id: [0, 0, 0, 0] for node_id in image.nodes}
         for topic in image.topics_by_id.values():
             reports = self._reports.get(topic.topic_id, {})

@@ -37,7 +37,7 @@ REASSIGNED: Final = "partition reassignment"
 def decide_alter_partition_reassignments(
     context: DecisionContext, request: AlterPartitionReassignmentsRequest
 ) -> Decision[AlterPartitionReassignmentsResponse]:
-    """Every partition succeeds or fails by itself. The owner stays when it is among the new replicas."""
+    """Each partition succeeds or fails by itself. The owner stays if it is among the new replicas."""
     records: list[PartitionChangeRecord] = []
     seen = set[tuple[str, int]]()
     topics = []

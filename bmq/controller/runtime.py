@@ -1,7 +1,7 @@
 """The active controller: replays the metadata log, lets the pure modules decide, writes their records, publishes images.
 
-What takes a decision waits for its turn (decision_log.py); requests that only ask do not. In a process that is the whole
-cluster its one node is registered by `start`; in a cluster nodes register by themselves (cluster_nodes.py), follow the
+Requests that need a decision wait for their turn (decision_log.py); read-only ones do not. If this process is the whole
+cluster, `start` registers its one node; in a cluster nodes register by themselves (cluster_nodes.py), follow the
 metadata (metadata_stream.py), and their partitions are moved and balanced (partition_mover.py).
 """
 
@@ -74,11 +74,11 @@ _FENCED: Final = 1
 
 
 class Controller(ClientRequests):
-    """Implements bmq.proxy.services.Controller. `start` first, once; `close` stops what runs in the background.
+    """Implements bmq.proxy.services.Controller. Call `start` first, once; `close` stops the background work.
 
-    `log`: the metadata log, this node being its owner. `on_image(old, new)` is called with every new image, before the
-    answers that rest on it leave; it must not raise. `epoch`: the controller's, when it was elected. Without `is_cluster`
-    this node is the only one and is registered by `start`.
+    `log`: the metadata log, owned by this node. `on_image(old, new)` is called with every new image, before the answers
+    that depend on it leave; it must not raise. `epoch`: the controller epoch of its election. Without `is_cluster` this
+    node is the only one and is registered by `start`.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Controller(ClientRequests):
         epoch: int = 0,
         is_cluster: bool = False,
     ) -> None:
-        """Raises InvalidConfig when the settings hold broker configs that do not exist or cannot have their values."""
+        """Raises InvalidConfig when the settings have unknown broker configs or invalid values."""
         state = MetadataState(config.cluster_id, node.node_id, static_configs(node, config.broker_configs))
         decisions = DecisionLog(log, state, clock, config, self._image_changed)
         super().__init__(decisions, node, clock, rng, config)
@@ -141,7 +141,7 @@ class Controller(ClientRequests):
         )
 
     async def close(self) -> None:
-        """Let what is being written finish, save a snapshot if one is worth it, stop the background work."""
+        """Wait for writes under way, save a snapshot if one is worth it, stop the background work."""
         self._stream.close()
         if self._looking is not None:
             self._looking.cancel()
@@ -156,7 +156,7 @@ class Controller(ClientRequests):
 
     @property
     def gone(self) -> asyncio.Event:
-        """Set once this is found not to be the active controller any more."""
+        """Set once we find that this is no longer the active controller."""
         return self._decisions.gone
 
     @property
@@ -169,14 +169,14 @@ class Controller(ClientRequests):
         return self._decisions.metrics
 
     def _incarnation(self) -> Sequence[MetadataRecord]:
-        """This node comes up anew and nobody else lives: its partitions get new leader epochs, all at once."""
+        """This node has restarted and no other lives: its partitions get new leader epochs, all at once."""
         state, offset = self._decisions.state, self._decisions.applied_offset
         live = {self._node.node_id: self._node}
         reason = f"node {self._node.node_id} was started"
         before = state.image_at(offset)
         return [
             registration_record(self._node, self._new_uuid(), offset),
-            # Nobody else has a session with this controller yet; whoever lives registers again.
+            # No other node has a session with this controller yet; live nodes will register again.
             *(
                 BrokerRegistrationChangeRecord(broker_id=node_id, fenced=_FENCED)
                 for node_id, registration in sorted(state.registrations.items())
@@ -188,7 +188,7 @@ class Controller(ClientRequests):
     # --- nodes
 
     async def register_node(self, request: BrokerRegistrationRequest, peer: Peer | None) -> BrokerRegistrationResponse:
-        """BrokerRegistration (KIP-631); `peer` is the connection whose end says that the node died."""
+        """BrokerRegistration (KIP-631); the end of the connection `peer` is a sign that the node died."""
         return await self._nodes.register(request, peer)
 
     async def heartbeat(self, request: BrokerHeartbeatRequest, peer: Peer | None) -> BrokerHeartbeatResponse:
@@ -196,7 +196,7 @@ class Controller(ClientRequests):
         return await self._nodes.heartbeat(request, peer)
 
     def node_gone(self, node_id: int, why: str) -> None:
-        """Another source than its heartbeats says so: it is fenced, unless its connection here is alive.
+        """A source other than its heartbeats says that the node is gone: fence it, unless its connection here is open.
 
         `why`: for the log, behind the node's name ("lost its session with the election").
         """
@@ -207,7 +207,7 @@ class Controller(ClientRequests):
         self._nodes.stood_still()
 
     async def report_partitions(self, request: ReportPartitionsRequest) -> ReportPartitionsResponse:
-        """What a node's partitions have acknowledged, and how busy they are."""
+        """Take a node's report: its partitions' high watermarks, and how busy they are."""
         try:
             self._decisions.require_active()
             self._require_epoch(request.node_id, request.node_epoch)
@@ -217,7 +217,7 @@ class Controller(ClientRequests):
         self._reports.take(self.image, request.node_id, request.interval_ms, request.partitions, now_s)
         self._mover.reported()
         if any(report.high_watermark == FENCED for report in request.partitions) and self._beginning is None:
-            # Not waited for: a report that is slow would make its node think that we hang. It comes again.
+            # Do not wait for it: after a slow answer the node would think that we hang. The report will be repeated.
             self._beginning = self._decisions.spawn(self._begin_anew(request))
             self._beginning.add_done_callback(self._begun_anew)
         return ReportPartitionsResponse()
@@ -247,7 +247,7 @@ class Controller(ClientRequests):
         await self._decisions.decide(decide, self._config.internal_request_wait_max_ms)
 
     async def metadata_fetch(self, request: MetadataFetchRequest) -> MetadataFetchResponse:
-        """What follows an offset of the metadata log, by long poll; a snapshot for a node that cannot go on from its own."""
+        """Records of the metadata log from an offset on, by long poll; a snapshot if the node cannot continue there."""
         if request.node_id in self._decisions.state.registrations:
             end_offset = self._decisions.log.log_end_offset
             self._followers.fetched(request.node_id, request.offset, end_offset, self._clock.now_ms())
@@ -269,7 +269,7 @@ class Controller(ClientRequests):
                 ErrorCode.STALE_BROKER_EPOCH, f"node {node_id} is not registered under epoch {broker_epoch}"
             )
 
-    # --- where partitions are
+    # --- placement of partitions
 
     async def elect_leaders(self, request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
         """Elect leaders as in ClientRequests; the balancer leaves them in place for a while."""
@@ -288,24 +288,24 @@ class Controller(ClientRequests):
         return response
 
     async def set_draining(self, node_id: int, is_draining: bool, reason: str) -> None:
-        """Have a node give away what it owns and take nothing on; or end that. Returns when it is written, not when it is
-        empty. A node that is started again takes part again. Raises KafkaError.
+        """Start draining a node (it gives its partitions away and gets no new ones), or stop it. Returns when that is
+        written, not when the node is empty. A restart of the node ends it too. Raises KafkaError.
         """
         if is_draining:
             self._mover.explain_drain(node_id, reason)
         await self._nodes.set_draining(node_id, is_draining)
 
     def drain_plan(self, node_id: int) -> Sequence[Move]:
-        """What draining the node would move now."""
+        """The moves that draining the node would need now."""
         return drain_moves(self._decision_context(), node_id, f"node {node_id} is being drained")
 
     def rebalance_plan(self) -> Sequence[Move]:
-        """What would make the nodes' numbers of partitions even now, all at once."""
+        """The moves that would even out the nodes' numbers of partitions now, all at once."""
         takers = {node_id: node for node_id, node in self._decision_context().owners.items() if not node.is_draining}
         return equalize(self.image, takers, lambda key: True, self.image.partition_count)
 
     async def apply_moves(self, moves: Sequence[Move], reason: str) -> None:
-        """Carry a plan out; moves that make no sense any more are left out. `reason` goes before their own in the history.
+        """Carry a plan out; outdated moves are left out. `reason` precedes each move's own in the history.
 
         Raises KafkaError.
         """
@@ -314,16 +314,16 @@ class Controller(ClientRequests):
         self._mover.placed(before, self.image)
 
     def loads(self) -> Mapping[int, NodeLoad]:
-        """By live node: what it owns, and its measured rates."""
+        """By live node: its number of partitions, and its measured rates."""
         return self._reports.loads(self.image, asyncio.get_running_loop().time())
 
-    # --- what operators order
+    # --- operators' orders
 
     def now_ms(self) -> int:
         return self._clock.now_ms()
 
     async def decide_with_id(self, decide: Callable[[MetadataImage, UUID, int], Decision[R]]) -> R:
-        """Decide in turn, with an id that was never used and the present time; the answer, once its records are applied.
+        """Decide in turn, with an unused id and the present time; returns the answer once its records are applied.
 
         Raises KafkaError, and whatever `decide` raises.
         """
@@ -333,13 +333,13 @@ class Controller(ClientRequests):
         )
 
     def end_offset(self, topic_id: UUID, number: int) -> int:
-        """What a partition is known to hold at least, from its owner's last report; 0 when nothing is known."""
+        """The least end offset a partition is known to have, from its owner's last report; 0 when unknown."""
         partition = self.image.partition(topic_id, number)
         return 0 if partition is None else self._reports.floor_of(topic_id, partition)
 
     @property
     def history(self) -> StateChangeHistory:
-        """Who led which partition since when, and why."""
+        """Past and present leaders of each partition: since when, and why."""
         return self._decisions.state.history
 
     # --- in the background

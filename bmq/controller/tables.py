@@ -1,7 +1,7 @@
 """Tables made of topics: creating, altering, dropping. Decisions only.
 
-A table is a definition and nothing else here: its rows are in Iceberg, where the job that fills it puts them, and
-dropping the table leaves them there.
+Here a table is only a definition: the job that fills it writes its rows to Iceberg, and dropping the table leaves them
+there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bmq.tables.progress import TABLES_MAX
 from bmq.tables.stored import StoredTable, UnreadableTable, stored_table
 
 TABLES_CHARACTERS_MAX: Final = 16 * 1024 * 1024
-"""Of all tables in the metadata log, which every node holds in memory."""
+"""Total size of all tables in the metadata log, which every node holds in memory."""
 
 
 class UnknownTable(BmqError):
@@ -31,14 +31,14 @@ class UnknownTable(BmqError):
 
 
 class TableRefused(BmqError):
-    """What is there does not allow it."""
+    """Existing tables or topics do not allow the change."""
 
     code = ErrorCode.INVALID_REQUEST
 
 
 @dataclass(frozen=True, slots=True)
 class TableChange:
-    """What becomes of a table: one sentence in all, and one for each change. `is_new`: it was not there before."""
+    """The outcome for a table: one sentence overall, and one for each change. `is_new`: it did not exist before."""
 
     summary: str
     table: StoredTable
@@ -57,7 +57,7 @@ def find_table(image: MetadataImage, name: str) -> StoredTable:
 def decide_create_table(
     image: MetadataImage, definition: TableDefinition, table_id: UUID, now_ms: int
 ) -> Decision[TableChange]:
-    """An equal table that is there already is as good as a new one: an answer may have been lost.
+    """Create a table. An equal existing one counts as success: the first answer may have been lost.
 
     `table_id`: never used before. Raises TableRefused, UnreadableTable, InvalidDefinition.
     """
@@ -91,7 +91,7 @@ def decide_create_table(
 def decide_alter_table(
     image: MetadataImage, name: str, definition: TableDefinition, now_ms: int
 ) -> Decision[TableChange]:
-    """The whole definition as it shall be. One that means the same changes nothing.
+    """Replace the whole definition. An equivalent one changes nothing.
 
     Raises UnknownTable, UnreadableTable, TableRefused, InvalidDefinition, and AlterationRefused for what may not change.
     """
@@ -106,7 +106,7 @@ def decide_alter_table(
 
 
 def decide_drop_table(image: MetadataImage, name: str) -> Decision[str]:
-    """The answer is a sentence. A table that this release cannot read can be dropped, too. Raises UnknownTable."""
+    """Drop a table, even one that this release cannot read; answers with a sentence. Raises UnknownTable."""
     if name not in image.tables:
         raise UnknownTable(f"there is no table {name}")
     record = ConfigRecord(resource_type=RESOURCE_TYPE_TABLE, resource_name=name, name=TABLE_CONFIG, value=None)
@@ -114,7 +114,7 @@ def decide_drop_table(image: MetadataImage, name: str) -> Decision[str]:
 
 
 def _require_free_names(image: MetadataImage, definition: TableDefinition) -> None:
-    """Neither the table nor its dead letters may be another table's. Raises TableRefused."""
+    """Neither the table's name nor that of its dead letters may belong to another table. Raises TableRefused."""
     wanted = {definition.name, definition.dead_letter_table}
     for name, used in _names_in_use(image):
         if name != definition.name and used in wanted:

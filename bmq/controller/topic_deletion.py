@@ -1,6 +1,6 @@
-"""Removes the files of deleted topics in the background, a bounded number at a time, until the store says they are gone.
+"""Removes the files of deleted topics in the background, a limited number at a time, until the store confirms.
 
-What is left to do is in the metadata image (`deleted_topics`), so a restart goes on where this process stopped.
+The metadata image lists what is left to do (`deleted_topics`), so a restart continues where this process stopped.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _log = structlog.get_logger("bmq.controller")
 
 
 class TopicDeletions:
-    """One task for each deleted topic; `topic_deletions_parallel_max` of them work, the others wait.
+    """One task for each deleted topic; `topic_deletions_parallel_max` of them run, the others wait.
 
     `forget(topic_id)` records that the files are gone; it may fail with BmqError and is then called again.
     """
@@ -37,7 +37,7 @@ class TopicDeletions:
         self._tasks: dict[UUID, asyncio.Task[None]] = {}
 
     def start(self, topic_ids: Iterable[UUID]) -> None:
-        """Begin with those that are not being removed yet."""
+        """Start removing the topics that are not being removed yet."""
         for topic_id in topic_ids:
             if topic_id not in self._tasks:
                 removal = keep_running("remove_topic_files", partial(self._remove, topic_id))
@@ -46,7 +46,7 @@ class TopicDeletions:
                 task.add_done_callback(lambda _, topic_id=topic_id: self._tasks.pop(topic_id, None))  # type: ignore[misc]
 
     async def close(self) -> None:
-        """Stop; the next start goes on."""
+        """Stop; the next start continues."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()

@@ -1,10 +1,10 @@
-"""Creating and deleting topics: what is allowed and which records it takes. Decisions only.
+"""Creating and deleting topics: decides what is allowed and which records it takes.
 
 Every topic of a request succeeds or fails by itself. Checks, their order, codes and words are those of Kafka's
 ReplicationControlManager and ControllerApis (4.3), as far as a client can see them.
 
-A topic's directories are not made here: the owner of a partition makes its own when it claims it, and may do so again
-after a crash, so a topic is there as soon as its records are and an unused partition costs the store nothing.
+A topic's directories are not made here: a partition's owner makes them when it claims the partition, and may do so
+again after a crash. So a topic exists as soon as its records do, and an unused partition costs the store nothing.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ NO_VALUE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class TopicLimits:
-    """What one request and the whole cluster may have."""
+    """Limits of one request and of the whole cluster."""
 
     partitions_per_request_max: int = 10_000
     partitions_max: int = 200_000
@@ -60,7 +60,7 @@ def decide_create_topics(
     """`new_topic_ids`: one for each topic of the request, never used before."""
     names = Counter(topic.name for topic in request.topics)
     results, records = [], list[MetadataRecord]()
-    # Names that collide have a dot or an underscore, both of them: most requests need not look at all topics.
+    # Two colliding names both contain a dot or an underscore, so most requests need not look at all topics.
     can_collide = any("." in name or "_" in name for name in names)
     collisions = {collision_key(name): name for name in image.topics} if can_collide else {}
     wanted = sum(_partitions_wanted(topic) for topic in request.topics)
@@ -110,7 +110,7 @@ def decide_create_topics(
 def topic_records(
     name: str, topic_id: UUID, configs: Mapping[str, str], partitions: Sequence[PartitionImage]
 ) -> list[MetadataRecord]:
-    """What makes a topic."""
+    """The records that create a topic."""
     return [
         TopicRecord(name=name, topic_id=topic_id),
         *(

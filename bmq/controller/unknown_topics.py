@@ -20,7 +20,7 @@ _log = structlog.get_logger("bmq.controller")
 
 
 async def unknown_topics(store: SegmentStore, image: Callable[[], MetadataImage]) -> list[UUID]:
-    """Of topics whose files are there and that are neither in the metadata nor being deleted. Raises StoreError."""
+    """Ids of topics with files in the store that are neither in the metadata nor being deleted. Raises StoreError."""
     try:
         entries = await store.list_directory(TOPICS_DIRECTORY)
     except FileMissing:
@@ -28,7 +28,7 @@ async def unknown_topics(store: SegmentStore, image: Callable[[], MetadataImage]
     found = [topic_id for entry in entries if (topic_id := _topic_id(entry.name)) is not None]
     known = image()
     strange = [topic_id for topic_id in found if topic_id not in known.topics_by_id]
-    # One whose deletion has ended since was listed before.
+    # Check again: a topic's deletion may have ended since the listing.
     return [
         topic_id
         for topic_id in strange
@@ -37,7 +37,7 @@ async def unknown_topics(store: SegmentStore, image: Callable[[], MetadataImage]
 
 
 async def require_no_topics(store: SegmentStore) -> None:
-    """Before the first record of a metadata log is written. Raises StateDamaged when the store has topics: it was lost."""
+    """Call before the first record of a metadata log. Raises StateDamaged if the store has topics: the log was lost."""
     strange = await unknown_topics(store, MetadataImage)
     if strange:
         partition = partition_directory(TopicPartition(METADATA_TOPIC_ID, 0))
@@ -45,7 +45,7 @@ async def require_no_topics(store: SegmentStore) -> None:
 
 
 async def report_unknown_topics(store: SegmentStore, image: Callable[[], MetadataImage]) -> None:
-    """One error line; nothing is deleted: what the metadata forgot can still be read."""
+    """Log one error line. Nothing is deleted: files that the metadata lost can still be read."""
     try:
         strange = await unknown_topics(store, image)
     except StoreError as error:

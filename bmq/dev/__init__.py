@@ -1,1 +1,1 @@
-"""What development and tests need and a server never does: clusters started on this machine."""
+"""Clusters started on this machine, for development and tests; servers never need them."""

@@ -1,7 +1,7 @@
-"""A whole cluster of bmq on this machine: ZooKeeper, HDFS and nodes over them, each a process that can be hurt.
+"""A whole cluster of bmq on this machine: ZooKeeper, HDFS and nodes over them, each a process that can be broken.
 
-Everything lies in one directory: the files of ZooKeeper and HDFS, which stay for the next time, and `log`. The nodes of
-bmq hold no data, so the next time there may be other ones. When the cluster is scaled the active controller starts and
+Everything is in one directory: the files of ZooKeeper and HDFS, which are kept for the next run, and `log`. The nodes
+of bmq hold no data, so the next run may have other nodes. When the cluster is scaled, the active controller starts and
 stops further ones, in `scaled`; those end with the cluster too.
 """
 
@@ -58,7 +58,7 @@ class BmqCluster:
         check_free(address for server in self.plan.servers for address in server.addresses)
         self.directory.mkdir(parents=True, exist_ok=True)
         (self.directory / SETTINGS_FILE).write_text(self._settings())
-        # What an `up` that was killed has left behind.
+        # Nodes left behind by an `up` that was killed.
         await self._stop_scaled()
         try:
             await together((self.zookeeper.start(), self.hdfs.start()))
@@ -68,7 +68,7 @@ class BmqCluster:
             raise
 
     async def stop(self) -> None:
-        """End everything in order: what clients see first, what the others need last. The files stay."""
+        """End everything in order: first the nodes that clients use, last the services others need. The files stay."""
         await self._stop_scaled()
         for role in STEPS:
             await together(
@@ -80,7 +80,7 @@ class BmqCluster:
         await self.hdfs.stop()
 
     def _settings(self) -> str:
-        """What the nodes have in common, over which `BMQ_…` variables still win."""
+        """Settings common to all nodes; `BMQ_…` variables still override them."""
         roles = next(server.roles for server in self.plan.servers if "broker" in server.roles)
         return (
             f"[hdfs]\nreplication = {min(3, len(self.plan.hdfs.datanodes))}\n"
@@ -127,12 +127,12 @@ class BmqCluster:
     # -- Watching ----------------------------------------------------------------------------------------------------
 
     async def reports(self) -> dict[str, NodeReport]:
-        """What every node of bmq says about itself, by name."""
+        """Every bmq node's report about itself, by name."""
         found = await asyncio.gather(*(node.report() for node in self.nodes))
         return {node.plan.name: report for node, report in zip(self.nodes, found, strict=True)}
 
     async def roles(self) -> Mapping[str, str]:
-        """By daemon; of a node of bmq its roles, whether it is the active controller, and how much it owns."""
+        """By daemon; for a bmq node its roles, whether it is the active controller, and how much it owns."""
         reports, zookeeper, hdfs = await asyncio.gather(self.reports(), self.zookeeper.roles(), self.hdfs.roles())
         servers = {}
         for server in self.plan.servers:
@@ -146,5 +146,5 @@ class BmqCluster:
 
 
 def _never_asked(spec: NodeSpec) -> Sequence[str]:
-    """The nodes' own driver starts; this one only knows what it started, and stops it."""
+    """Never called: the nodes' own driver starts nodes; this one only finds and stops them."""
     raise AssertionError(f"node {spec.node_id} is not to be started here")

@@ -1,4 +1,4 @@
-"""One node of bmq on this machine as a daemon: how it is started, when it is ready, what it says about itself."""
+"""One bmq node on this machine as a daemon: starts it, tells when it is ready, and reads its report about itself."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from bmq.dev.daemon import Daemon, DaemonFailed
 from bmq.dev.http_get import http_get
 
 ANSWER_WAIT_S: Final = 1.0
-# Where bmq looks for the name of its settings file.
+# The variable that names bmq's settings file.
 FILE_VARIABLE: Final = "BMQ_CONFIG"
 _OWN_SENTENCE: Final = "bmq: "
 
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """A node as it is now. `state`: running, paused, stopped (and how it ended), silent, or not registered.
+    """A node's present state. `state`: running, paused, stopped (and how it ended), silent, or not registered.
 
-    `controller_id` and `nodes`, as `GET /v1/cluster` shows them, are what this node believes. `partitions`: how many it
-    has in each state of the partition machine.
+    `controller_id` and `nodes`: this node's view, as in `GET /v1/cluster`. `partitions`: how many it has in each state
+    of the partition's state machine.
     """
 
     state: str
@@ -55,7 +55,7 @@ class BmqNode:
         self.daemon = Daemon(plan.name, command, log_file, self._probe, {FILE_VARIABLE: str(settings)})
 
     async def start(self) -> None:
-        """Return once it serves. Raises DaemonFailed with one sentence, its own where it said one."""
+        """Return once it serves. Raises DaemonFailed with one sentence, the node's own if it printed one."""
         self.daemon.spawn()
         try:
             await self.daemon.wait_ready()
@@ -67,7 +67,7 @@ class BmqNode:
             raise DaemonFailed(f"{self.plan.name} did not start: {sentence}") from error
 
     async def report(self) -> NodeReport:
-        """What it says about itself; a node that does not answer in time is silent."""
+        """The node's report about itself; a node that does not answer in time is silent."""
         if self.daemon.state == "stopped":
             return NodeReport(f"stopped ({self.daemon.exit_text})")
         if self.daemon.state == "paused":

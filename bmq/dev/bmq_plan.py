@@ -1,4 +1,4 @@
-"""Who runs where in a whole development cluster: ZooKeeper, HDFS and the nodes of bmq. Pure."""
+"""The plan of a whole development cluster: ports and files of ZooKeeper, HDFS and the nodes of bmq. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bmq.hdfs.config import Address
 BROKER_IDS: Final = range(1, 100)
 PROXY_IDS: Final = range(101, 200)
 CONTROLLER_IDS: Final = range(201, 300)
-# For those that are started later, when the cluster is scaled.
+# For nodes that are started later, when the cluster is scaled.
 SCALED_IDS: Final = range(301, 400)
 
 
@@ -48,7 +48,8 @@ class ServerPlan:
 def plan_servers(
     *, brokers: int, proxies: int, controllers: int, kafka_port: int, rest_port: int, internal_ports: Sequence[int]
 ) -> tuple[ServerPlan, ...]:
-    """Brokers, which are coordinators too, then proxies, then controllers. A role that has no node of its own is theirs.
+    """Brokers, which are coordinators too, then proxies, then controllers. Brokers take roles without nodes of their
+    own.
 
     The n-th node that clients reach has Kafka port `kafka_port` + n, the n-th of all REST port `rest_port` + n and the
     n-th of `internal_ports`. Raises ValueError when there is no broker or there are more nodes than ids.
@@ -82,7 +83,10 @@ def plan_servers(
 
 @dataclass(frozen=True, slots=True)
 class WholePlan:
-    """`servers`: the nodes of bmq. They hold no data, so there may be others the next time; HDFS stays what it is."""
+    """`servers`: the nodes of bmq.
+
+    They hold no data, so the next run may have others; the plan of HDFS never changes.
+    """
 
     hdfs: ClusterPlan
     zookeeper: ZooKeeperPlan

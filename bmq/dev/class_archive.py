@@ -1,7 +1,7 @@
-"""Hadoop's classes in the form in which a JVM maps them (class data sharing): a third less CPU for every start.
+"""An archive of Hadoop's classes for class data sharing in the JVM: a third less CPU for every start.
 
 The first cluster that runs without an archive lists the classes its daemons load, and leaves an archive beside the jars
-when it stops; `make jars` takes it away together with them. A JVM that the archive does not fit starts without it.
+when it stops; `make jars` removes it together with them. A JVM that cannot use the archive starts without it.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ class ClassArchive:
         return self.path.exists()
 
     def options(self) -> tuple[str, ...]:
-        """For a daemon that is to use it."""
+        """JVM options for a daemon that uses the archive."""
         return (f"-XX:SharedArchiveFile={self.path}",)
 
     def listing_options(self, class_list: Path) -> tuple[str, ...]:
-        """For a daemon that is to list what it loads."""
+        """JVM options for a daemon that lists the classes it loads."""
         return (f"-XX:DumpLoadedClassList={class_list}",)
 
     async def make(self, class_lists: Iterable[Path], directory: Path) -> None:
-        """Write the archive, of all the classes listed. Without one everything works as well: a failure is logged."""
+        """Write the archive of all the classes listed. The archive is optional, so a failure is only logged."""
         merged = directory / "classes.txt"
         fresh = self.path.with_suffix(f".{os.getpid()}")
         _log.info("making_class_archive", path=str(self.path))

@@ -1,4 +1,4 @@
-"""A development cluster as seen by whoever keeps it up and passes orders on to it, whatever its daemons are."""
+"""A development cluster's interface for its supervisor and for orders, whatever its daemons are."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, ClassVar, Protocol, Self
 from bmq.dev.daemon import Daemon
 from bmq.hdfs.config import Address
 
-# What an order does to the daemon it names.
+# An order's effect on the daemon it names.
 Order = Callable[[Daemon], Awaitable[None]]
 
 
 class NodePlan(Protocol):
-    """One daemon: its name, and where it listens; the address that clients use comes first."""
+    """One daemon: its name and its addresses, the one for clients first."""
 
     @property
     def name(self) -> str: ...
@@ -24,7 +24,7 @@ class NodePlan(Protocol):
 
 
 class Plan(Protocol):
-    """Which daemons there are, on which ports. A dataclass that `asdict` turns into JSON; it outlives the processes."""
+    """The daemons and their ports. A dataclass that `asdict` turns into JSON; it outlives the processes."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
@@ -33,7 +33,7 @@ class Plan(Protocol):
 
     @classmethod
     def of_json(cls, found: Any) -> Self:
-        """From what `asdict` gave. Raises ValueError, KeyError, TypeError or AttributeError when it is anything else."""
+        """The inverse of `asdict`. Raises ValueError, KeyError, TypeError or AttributeError for anything else."""
 
 
 class DevCluster(Protocol):
@@ -57,8 +57,8 @@ class DevCluster(Protocol):
         """End all daemons in order; the files stay."""
 
     async def roles(self) -> Mapping[str, str]:
-        """By daemon: what it is in the cluster just now (`active`, `live`); `?` when nobody can say."""
+        """By daemon: its present role in the cluster (`active`, `live`); `?` if unknown."""
 
     @property
     def special_orders(self) -> Mapping[str, Order]:
-        """Beyond those that every daemon takes (start, stop, kill, pause, resume, restart)."""
+        """Orders in addition to those that every daemon takes (start, stop, kill, pause, resume, restart)."""

@@ -1,4 +1,4 @@
-"""The file in which a development cluster's directory says what it holds, and where a running one takes orders."""
+"""The file that describes the cluster in a development directory, and says where a running one takes orders."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class ClusterBusy(BmqError):
 
 
 class BadClusterFile(BmqError):
-    """The file is there and is not what this program wrote."""
+    """The file exists but was not written by this program."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterFile(Generic[PlanT]):
-    """`control`: where the process that runs the cluster takes orders, `pid` that process; None while nobody runs it."""
+    """`control`: where the process that runs the cluster takes orders; `pid`: its id. None while it does not run."""
 
     plan: PlanT
     control: Address | None = None
@@ -66,7 +66,7 @@ class ClusterFile(Generic[PlanT]):
 
 @contextmanager
 def exclusive(directory: Path) -> Iterator[None]:
-    """The directory is this process' alone, until it ends in whatever way. Raises ClusterBusy."""
+    """Lock the directory for this process, until it ends in whatever way. Raises ClusterBusy."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -23,16 +23,16 @@ ORDER_WAIT_S: Final = 240.0
 
 
 class OrderFailed(BmqError):
-    """The cluster did not do what it was told; why, in its own words."""
+    """The cluster did not carry the order out; the message is its reason."""
 
 
 class ClusterSilent(BmqError):
-    """Nobody takes orders where the cluster should."""
+    """Nothing takes orders at the cluster's address."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """`role`: what it is in the cluster (of HDFS: `active`, `standby`, `live`, `not live`); `?` when nobody can say."""
+    """`role`: its role in the cluster (for HDFS: `active`, `standby`, `live`, `not live`); `?` if unknown."""
 
     name: str
     state: str
@@ -73,12 +73,12 @@ class ControlServer:
         }
 
     async def open(self) -> Address:
-        """Where it listens."""
+        """Listen; returns the address."""
         self._server = await asyncio.start_server(self._accept, HOST, 0, limit=LINE_BYTES_MAX)
         return Address(*self._server.sockets[0].getsockname()[:2])
 
     async def close(self) -> None:
-        """Take no more orders; the one under way is given up, so that nothing is started behind the caller's back."""
+        """Take no more orders; the one under way is cancelled, so that it cannot start anything after this."""
         if self._server is not None:
             self._server.close()
         for task in self._tasks:
@@ -106,7 +106,7 @@ class ControlServer:
         except BmqError as error:
             answer = {"error": str(error)}
         except OSError:
-            return  # whoever asked is gone
+            return  # the caller is gone
         writer.write(json.dumps(answer).encode() + b"\n")
 
     async def _answer(self, order: str, node: str) -> dict[str, Any]:
@@ -122,7 +122,7 @@ class ControlServer:
 
 
 async def give_order(control: Address, order: str, node: str = "") -> list[NodeStatus]:
-    """Have it done and return what the nodes are then. Raises OrderFailed, ClusterSilent."""
+    """Have the order carried out; returns the nodes' states after it. Raises OrderFailed, ClusterSilent."""
     try:
         async with asyncio.timeout(ORDER_WAIT_S):
             reader, writer = await asyncio.open_connection(control.host, control.port, limit=LINE_BYTES_MAX)

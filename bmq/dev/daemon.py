@@ -24,9 +24,9 @@ LOG_TAIL_LINES: Final = 40
 LOG_TAIL_BYTES: Final = 64 * 1024
 LOG_HEAD_BYTES: Final = 1024 * 1024
 
-# The kernel is asked to kill the daemon together with whoever started it. Asked by the child itself before it becomes
-# the daemon: a parent that died before that is noticed by the changed parent id. Where the system is not Linux nobody
-# can be asked, and a daemon outlives a parent that was killed.
+# Asks the kernel to kill the daemon when its parent dies. The child asks before it becomes the daemon; if the parent
+# has died before that, the parent id has changed. Other systems than Linux cannot do this, and there a daemon outlives
+# a parent that was killed.
 _DIE_WITH_PARENT: Final = """
 import ctypes, os, signal, sys
 signal.signal(signal.SIGPIPE, signal.SIG_DFL)
@@ -37,7 +37,7 @@ if os.getppid() != int(sys.argv[1]):
 os.execv(sys.argv[2], sys.argv[2:])
 """
 
-# What still keeps a daemon from being ready, in a few words; None when it is.
+# Why a daemon is not ready yet, in a few words; None when it is.
 Probe = Callable[[], Awaitable[str | None]]
 
 
@@ -46,14 +46,14 @@ class DaemonFailed(BmqError):
 
 
 class WrongDaemonState(BmqError):
-    """An order that does not fit: starting what runs, pausing what does not."""
+    """An order that does not fit the state: starting a running daemon, pausing a stopped one."""
 
 
 class Daemon:
     """One process. Both its output streams go to the end of `log_file`. `environment`: over that of this process.
 
-    The process dies with the *thread* that started it (that is what Linux offers): start it from one that lives on, as
-    the main thread does; a worker of `asyncio.to_thread` would be the wrong one.
+    The process dies with the *thread* that started it (a limit of Linux): start it from a thread that lives on, such as
+    the main thread, not from a worker of `asyncio.to_thread`.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class Daemon:
         return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
 
     def log_head(self) -> str:
-        """What the present process logged first; empty before it logged anything."""
+        """The first lines logged by the present process; empty before it logged anything."""
         try:
             with self.log_file.open("rb") as log:
                 log.seek(self._log_start_bytes)
@@ -180,7 +180,7 @@ class Daemon:
             return ""
 
     def log_tail(self, lines: int = LOG_TAIL_LINES) -> str:
-        """The last lines this process logged, to be put behind the first line of a failure."""
+        """The last lines logged by this process, to follow the first line of a failure."""
         try:
             with self.log_file.open("rb") as log:
                 end = log.seek(0, os.SEEK_END)
@@ -202,7 +202,7 @@ class Daemon:
         if process is None or process.poll() is not None:
             return
         process.send_signal(number)
-        # A stopped process takes no signal but SIGKILL until it goes on.
+        # A paused process handles no signal but SIGKILL until it is resumed.
         process.send_signal(signal.SIGCONT)
         if not await _ended_within(process, timeout_s):
             process.kill()

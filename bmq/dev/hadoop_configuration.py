@@ -18,8 +18,8 @@ SHARED_EDITS: Final = "shared-edits"
 _DATANODE_RETRY_MS: Final = 100
 _DATANODE_RETRIES: Final = 600
 
-# Everything goes to the standard output, which is a file of its own for each daemon. What is filtered out is a thousand
-# lines, one for each directory of a new DataNode.
+# Everything goes to the standard output, a separate file for each daemon. The filter drops a thousand lines, one for
+# each directory of a new DataNode.
 LOGGING: Final = """\
 log4j.rootLogger=INFO,out
 log4j.appender.out=org.apache.log4j.ConsoleAppender
@@ -30,7 +30,7 @@ log4j.appender.out.filter.1.StringToMatch=Added DIR lock
 log4j.appender.out.filter.1.AcceptOnMatch=false
 """
 
-# What daemons count is up to date whenever it is asked for over HTTP, not up to 10 s old.
+# Metrics over HTTP are up to date, not up to 10 s old.
 METRICS: Final = "*.periodMillis=1\n"
 
 # For tests that wait until the NameNode notices something: a silent DataNode is stale after 3 s and dead after 12 s
@@ -45,7 +45,7 @@ QUICK_PROPERTIES: Final[Mapping[str, str]] = {
     "dfs.namenode.safemode.extension": "0",
     "dfs.namenode.redundancy.interval.seconds": "1s",
     "dfs.ha.tail-edits.period": "200ms",
-    # With so few DataNodes any of them is soon twice as busy as the average, and is then left out of new blocks.
+    # With so few DataNodes, one soon counts as twice as busy as the average and would get no new blocks.
     "dfs.namenode.redundancy.considerLoad": "false",
 }
 
@@ -79,7 +79,7 @@ class DataNodePlan:
 
 @dataclass(frozen=True, slots=True)
 class ClusterPlan:
-    """Who runs where. One NameNode, or two that share a directory of edits (HA). It outlives the processes."""
+    """Names and addresses. One NameNode, or two that share a directory of edits (HA). It outlives the processes."""
 
     namenodes: tuple[NameNodePlan, ...]
     datanodes: tuple[DataNodePlan, ...]
@@ -147,15 +147,15 @@ def client_properties(plan: ClusterPlan) -> dict[str, str]:
 def daemon_properties(
     plan: ClusterPlan, node: NameNodePlan | DataNodePlan, directory: Path, properties: Mapping[str, str]
 ) -> dict[str, str]:
-    """All properties of one daemon whose files lie under `directory`/NAME. What the caller gives wins."""
+    """All properties of one daemon with files under `directory`/NAME. The caller's properties win."""
     own = directory / node.name
     found = {
         **client_properties(plan),
         "hadoop.tmp.dir": str(own / "tmp"),
         "dfs.replication": str(min(3, max(1, len(plan.datanodes)))),
-        # The web interfaces' cookies are signed with a secret that is not looked for in the home directory.
+        # Without this, the web interfaces look in the home directory for a secret to sign cookies with.
         "hadoop.http.filter.initializers": "org.apache.hadoop.http.lib.StaticUserWebFilter",
-        # All DataNodes have one address, and there may be no name for it.
+        # All DataNodes have the same address, which may have no host name.
         "dfs.namenode.datanode.registration.ip-hostname-check": "false",
     }
     match node:
@@ -178,13 +178,13 @@ def daemon_properties(
             "dfs.ha.fencing.methods": "shell(/bin/true)",
         }
         if isinstance(node, NameNodePlan):
-            # Both NameNodes have one host, so neither could tell from its address which of the two it is.
+            # Both NameNodes are on one host, so neither could tell from its address which of the two it is.
             found["dfs.ha.namenode.id"] = node.name
     return {**found, **properties}
 
 
 def configuration_xml(properties: Mapping[str, str]) -> str:
-    """The file that holds these properties, in the order of their names."""
+    """The XML file with these properties, in the order of their names."""
     lines = [
         f"  <property><name>{escape(name)}</name><value>{escape(value)}</value></property>"
         for name, value in sorted(properties.items())

@@ -1,11 +1,11 @@
-"""A real HDFS on this machine: one NameNode, or two (HA), and DataNodes, each a process that can be hurt.
+"""A real HDFS on this machine: one NameNode, or two (HA), and DataNodes, each a process that can be broken.
 
     async with HdfsCluster(directory, jars) as cluster:
         cluster.namenodes[0]                  # Address, to be put into HdfsConfig or a store URL
         await cluster.datanode(0).kill()
         await cluster.datanode(0).restart()
 
-Everything a cluster writes lies in its directory: `nn0`, `dn0`, … with each daemon's files, `log` with what they print,
+Everything a cluster writes is in its directory: `nn0`, `dn0`, … with each daemon's files, `log` with their output,
 `conf` with a configuration for Hadoop's own clients. Daemons keep their ports and files over a restart, and a cluster
 started again on its directory has its files back.
 """
@@ -62,7 +62,7 @@ _log = structlog.get_logger("bmq.dev")
 
 
 class ClusterFailed(BmqError):
-    """The cluster as a whole is not what it should be: too few DataNodes, no active NameNode."""
+    """The cluster as a whole is not usable: too few DataNodes, no active NameNode."""
 
 
 class UnknownNode(BmqError):
@@ -104,7 +104,7 @@ class HdfsCluster:
         self._java = partial(java_command, jars=jars, heap_mb=heap_mb)
         self._jvm_options = tuple(jvm_options)
         self._archive = ClassArchive(jars, jvm_options)
-        # One daemon of each kind lists the classes for the archive, when there is none.
+        # Without an archive, one daemon of each kind lists the classes for it.
         self._listing: tuple[str, ...] = ()
         if not self._archive.is_there:
             self._listing = (plan.namenodes[0].name, plan.datanodes[0].name)
@@ -122,7 +122,7 @@ class HdfsCluster:
         check_free(self.plan.addresses)
         self._write_configuration()
         try:
-            # DataNodes wait for the NameNode by themselves, and a JVM takes its time to start.
+            # Start DataNodes right away: they wait for the NameNode by themselves, and a JVM is slow to start.
             for daemon in self._datanodes:
                 daemon.spawn()
             if not is_formatted:
@@ -131,7 +131,7 @@ class HdfsCluster:
                 daemon.spawn()
             await together(daemon.wait_ready() for daemon in self._namenodes)
             if self.is_ha:
-                # Every NameNode of a pair starts as a standby: none has to step back, or to be killed if it is slow to.
+                # Both NameNodes start as standby, so none has to step back first, or be killed if it is slow to.
                 await become_active(self.plan.namenodes[0].rpc, ACTIVE_WAIT_S)
             await together(daemon.wait_ready() for daemon in self._datanodes)
             await self.wait_live(len(self._datanodes))
@@ -180,9 +180,9 @@ class HdfsCluster:
     async def transition_to_active(self, index: int, timeout_s: float = ACTIVE_WAIT_S) -> None:
         """Make one NameNode of an HA cluster the active one, as an operator's failover does.
 
-        The other steps back first. When it is paused or does not answer it is killed: two that write the shared edits
-        would ruin them, and nothing but its death keeps it from going on where it was stopped. Raises ClusterFailed
-        (no HA cluster, not running), TransitionFailed.
+        The other steps back first. If it is paused or does not answer it is killed: two writers would ruin the shared
+        edits, and only its death keeps a paused one from continuing where it stopped. Raises ClusterFailed (no HA
+        cluster, not running), TransitionFailed.
         """
         if not self.is_ha:
             raise ClusterFailed("this cluster has a single NameNode; HA was not asked for")
@@ -202,7 +202,7 @@ class HdfsCluster:
         await become_active(self.plan.namenodes[index].rpc, timeout_s)
 
     async def active_index(self) -> int | None:
-        """Which NameNode says it is active; None when none that runs and answers does."""
+        """The index of the NameNode that says it is active; None when no running one does."""
         statuses = await self.statuses()
         for index, node in enumerate(self.plan.namenodes):
             if node.name in statuses and statuses[node.name].role == "active":
@@ -315,7 +315,7 @@ class HdfsCluster:
     def _write_configuration(self) -> None:
         for node in self.plan.nodes:
             directory = self._configuration_of(node.name)
-            # The web servers insist on a directory of pages; they serve their status without one.
+            # The web servers insist on a directory of pages, though they serve their status without any.
             (directory / "webapps" / "hdfs").mkdir(parents=True, exist_ok=True)
             (directory / "webapps" / "datanode").mkdir(parents=True, exist_ok=True)
             found = daemon_properties(self.plan, node, self.directory, self._properties)
@@ -334,7 +334,7 @@ class HdfsCluster:
     async def _format(self) -> None:
         """Make the first NameNode's empty image; a second one begins with a copy of it, as bootstrapStandby would."""
         first, *others = self.plan.namenodes
-        # What a format left behind that was interrupted: no NameNode ever ran on it.
+        # Remove leftovers of an interrupted format: no NameNode ever ran on them.
         for left in (*(self.directory / node.name / "name" for node in self.plan.namenodes), self._shared_edits):
             shutil.rmtree(left, ignore_errors=True)
         formatter = Daemon(
@@ -376,7 +376,7 @@ class HdfsCluster:
     # -- Watching ----------------------------------------------------------------------------------------------------
 
     async def statuses(self) -> dict[str, NameNodeStatus]:
-        """What the NameNodes say that run and answer, by name."""
+        """The status of NameNodes that run and answer, by name."""
         found: dict[str, NameNodeStatus] = {}
 
         async def ask(node: NameNodePlan) -> None:
@@ -393,7 +393,7 @@ class HdfsCluster:
     async def roles(self) -> Mapping[str, str]:
         """By daemon: `active`, `standby`, `live`, `not live`; `?` when no NameNode answers."""
         namenodes = await self.statuses()
-        # A NameNode that was promoted a moment ago has heard from all DataNodes; so has any other that answers.
+        # DataNodes report to every NameNode, so any that answers knows the live ones, even one just promoted.
         live = {address for status in namenodes.values() for address in status.live}
         found = {
             node.name: namenodes[node.name].role if node.name in namenodes else "?" for node in self.plan.namenodes
@@ -403,7 +403,7 @@ class HdfsCluster:
         return found
 
     async def _missing_for(self, count: int) -> str:
-        """What keeps `count` DataNodes from being usable, in a few words; empty when nothing does."""
+        """Why fewer than `count` DataNodes are usable, in a few words; empty when that many are."""
         statuses = await self.statuses()
         if not statuses:
             return "no NameNode answers"

@@ -36,7 +36,7 @@ class JarsMissing(BmqError):
 
 
 def java_executable() -> str:
-    """JAVA_HOME's, else the one on the path. Raises JavaMissing."""
+    """The `java` of JAVA_HOME, else the one on the path. Raises JavaMissing."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
     if found is None:
@@ -58,13 +58,13 @@ def java_command(
 ) -> list[str]:
     """The command line of one JVM; `configuration` is a directory of the class path. Raises JavaMissing, JarsMissing.
 
-    The jars stand first: a class archive fits as long as the class path begins as it did when the archive was made.
+    The jars come first: a class archive is usable while the class path begins as it did when the archive was made.
     """
     return [
         java_executable(),
         *options,
         f"-Xmx{heap_mb}m",
-        "-XX:+ExitOnOutOfMemoryError",  # a daemon that is gone is noticed; one that limps on is not
+        "-XX:+ExitOnOutOfMemoryError",  # a daemon that exits is noticed; one that limps on is not
         "-Djava.net.preferIPv4Stack=true",
         "-cp",
         f"{class_path(jars)}:{configuration}",

@@ -1,4 +1,4 @@
-"""What an administrator may tell a NameNode of an HA pair: to become active, to step back."""
+"""Administrator's commands to a NameNode of an HA pair: become active, become standby."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TransitionFailed(BmqError):
 
 
 async def become_active(rpc: Address, timeout_s: float) -> None:
-    """It reads the edits to their end first. Raises TransitionFailed, after `timeout_s` at the latest."""
+    """The NameNode first reads the edits to their end. Raises TransitionFailed, after `timeout_s` at the latest."""
     await _transition(rpc, "transitionToActive", timeout_s)
 
 
@@ -47,7 +47,7 @@ async def _transition(rpc: Address, method: str, timeout_s: float) -> None:
             await _call(rpc, method, max(0.0, deadline_s - time.monotonic()))
             return
         except (RemoteError, StoreError) as error:
-            # It names its role a moment before it takes calls; until then it answers that it is still not started.
+            # It shows its role a moment before it takes calls; until then it answers that it has not started.
             is_starting = isinstance(error, RemoteError) and error.name == "RetriableException"
             if not is_starting or time.monotonic() + RETRY_PAUSE_S > deadline_s:
                 raise TransitionFailed(f"{method} of the NameNode at {rpc} failed: {error}") from error
@@ -57,7 +57,7 @@ async def _transition(rpc: Address, method: str, timeout_s: float) -> None:
 async def _call(rpc: Address, method: str, timeout_s: float) -> None:
     # Only the user who runs the NameNode may do this; daemons take their user's name from the same two places.
     user = os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
-    # Stepping back is asked for with a message of the same shape.
+    # The request to become standby has the same form.
     request = TransitionToActiveRequest(
         req_info=StateChangeRequestInfo(req_source=StateChangeRequestInfo.REQUEST_BY_USER)
     )

@@ -1,4 +1,4 @@
-"""What a NameNode says about itself and its DataNodes over HTTP (JMX as JSON)."""
+"""A NameNode's status and that of its DataNodes, over HTTP (JMX as JSON)."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ ANSWER_WAIT_S: Final = 2.0
 
 
 class NoStatus(Exception):
-    """The daemon did not answer, or not with what was asked; why, in a few words."""
+    """The daemon did not answer, or without the requested bean; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class NameNodeStatus:
     """`role`: `active`, `standby` or, while it starts, `initializing`.
 
-    `live`: transfer addresses of the DataNodes that can be written to. A DataNode counts as live for the NameNode as soon
-    as it has registered, but blocks are placed on it only after a heartbeat told of its volumes.
+    `live`: transfer addresses of the DataNodes that can be written to. The NameNode counts a DataNode as live as soon
+    as it has registered, but places blocks on it only after a heartbeat has reported its volumes.
     """
 
     role: str

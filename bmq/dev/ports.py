@@ -10,7 +10,7 @@ from typing import Final
 from bmq.hdfs.config import Address
 from bmq.protocol.errors import BmqError
 
-# Below the range that systems give to outgoing connections: one of those may not take the port of a server that is down.
+# Below the range for outgoing connections, so that none of those takes the port of a server that is down.
 PORTS: Final = range(15_000, 32_000)
 TRIES_MAX: Final = 1_000
 # Where all development daemons listen.
@@ -18,7 +18,7 @@ HOST: Final = "127.0.0.1"
 
 
 class PortTaken(BmqError):
-    """Somebody else listens where a daemon is to listen."""
+    """Another process listens on a daemon's port."""
 
 
 def pick_ports(host: str, count: int, random: Random, exclude: Sequence[int] = ()) -> tuple[int, ...]:
@@ -42,7 +42,7 @@ def check_free(addresses: Iterable[Address]) -> None:
 
 def _is_free(address: Address) -> bool:
     with socket.socket() as probe:
-        # As the servers do: connections that are winding down are no obstacle.
+        # As the servers do, so that connections in TIME_WAIT do not count.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(address)

@@ -20,7 +20,7 @@ _ENDING_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 async def supervise(cluster: DevCluster, say: Callable[[str], None], on_up: Callable[[], None]) -> None:
     """Run `cluster` until an ending signal or the order to go down. `on_up` is called once it is usable.
 
-    Raises what the cluster's start does. Nothing is left running however this ends.
+    Raises the errors of the cluster's start. Nothing is left running however this ends.
     """
     loop = asyncio.get_running_loop()
     ending = asyncio.Event()

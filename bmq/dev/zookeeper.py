@@ -1,11 +1,11 @@
-"""A real ZooKeeper server on this machine, a process that can be hurt.
+"""A real ZooKeeper server on this machine, a process that can be broken.
 
     async with ZooKeeperServer(directory) as zookeeper:
         zookeeper.address                 # for `--zookeeper`, with or without a /chroot behind it
         await zookeeper.pause()
 
-Everything it writes lies in its directory: `data`, `log`, and its configuration. It keeps its port and its data over a
-restart. Sessions may be as short as one second, so that nobody waits long for the death of a process to be noticed.
+Everything it writes is in its directory: `data`, `log`, and its configuration. It keeps its port and its data over a
+restart. Sessions may be as short as one second, so that the death of a process is noticed soon.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class UnknownServer(BmqError):
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperNodePlan:
-    """`client`: where sessions are made."""
+    """`client`: the address for clients."""
 
     name: str
     client: Address
@@ -81,7 +81,7 @@ def configuration(plan: ZooKeeperPlan, directory: Path) -> str:
         "clientPort": plan.server.client.port,
         "clientPortAddress": plan.server.client.host,
         "maxClientCnxns": 0,  # unlimited: all clients have one address here
-        # What is written survives a killed process; only a lost machine would lose it.
+        # Writes survive a killed process without this; only a machine crash would lose them.
         "forceSync": "no",
         "admin.enableServer": "false",
         "4lw.commands.whitelist": "",
@@ -94,7 +94,7 @@ def configuration(plan: ZooKeeperPlan, directory: Path) -> str:
 class ZooKeeperServer:
     """Implements bmq.dev.cluster.DevCluster. Raises JavaMissing, JarsMissing, PortTaken.
 
-    `plan`: its port, instead of one that is free. All orders raise WrongDaemonState when they do not fit, and
+    `plan`: its port, instead of a free one. All orders raise WrongDaemonState when they do not fit the state, and
     DaemonFailed, with the end of its log, when it does not come up.
     """
 
@@ -122,7 +122,7 @@ class ZooKeeperServer:
 
     @property
     def address(self) -> Address:
-        """Where sessions are made."""
+        """The address for clients."""
         return self.plan.server.client
 
     @property
@@ -151,7 +151,7 @@ class ZooKeeperServer:
             raise
 
     async def stop(self) -> None:
-        """SIGTERM; sessions live on until their time is up, if it is started again by then."""
+        """SIGTERM; sessions survive if it is started again before they expire."""
         await self.process.stop()
 
     async def kill(self) -> None:
@@ -159,7 +159,7 @@ class ZooKeeperServer:
         await self.process.kill()
 
     async def pause(self) -> None:
-        """SIGSTOP: connections stay and nothing is answered. Sessions that ran out meanwhile end when it goes on."""
+        """SIGSTOP: connections stay and nothing is answered. Sessions that expire meanwhile end when it is resumed."""
         await self.process.pause()
 
     async def resume(self) -> None:

@@ -1,4 +1,4 @@
-"""Whether a ZooKeeper server serves: a session is made with it and ended again, as a client would."""
+"""Probes whether a ZooKeeper server serves: makes a session and ends it, as a client would."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SESSION_MS: Final = 4_000
 
 
 async def zookeeper_trouble(address: Address, wait_s: float = PROBE_WAIT_S) -> str | None:
-    """What keeps the server from serving, in a few words; None when it serves."""
+    """Why the server does not serve, in a few words; None when it serves."""
     try:
         async with asyncio.timeout(wait_s):
             return await _session_trouble(address)
@@ -40,7 +40,7 @@ async def _session_trouble(address: Address) -> str | None:
         if not is_session_given(await reader.readexactly(length)):
             return f"{address} refuses a session"
         writer.write(close_request())
-        await reader.read(ANSWER_BYTES_MAX)  # its answer: the session is gone by then
+        await reader.read(ANSWER_BYTES_MAX)  # wait for the answer: the session has ended by then
         return None
     except NoZooKeeper:
         return f"{address} is no ZooKeeper"

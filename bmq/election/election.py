@@ -1,7 +1,7 @@
-"""Who is alive and who is the active controller: the port that ZooKeeper implements, and a fake in tests.
+"""Live nodes and the active controller: a port that ZooKeeper implements, and a fake in tests.
 
-All methods are called on the event loop. Losing the service behind it stops elections, never traffic: the last known
-leader and members remain visible, and sessions are re-established when it is back.
+All methods are called on the event loop. Losing the service stops elections, never traffic: the last known leader and
+members remain visible, and sessions are re-established when it is back.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bmq.protocol.errors import BmqError
 
 
 class ElectionError(BmqError):
-    """Base of what an election raises, each one a sentence that says what to do."""
+    """Base of an election's errors; each message is a sentence that says what to do."""
 
 
 class ElectionUnavailable(ElectionError):
@@ -41,7 +41,7 @@ class ControllerClaim:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A process that is alive as far as the service knows. `incarnation`: unique for every start of a process."""
+    """A process that the service considers alive. `incarnation`: unique for every start of a process."""
 
     node_id: int
     incarnation: str
@@ -51,7 +51,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True, order=True)
 class MetadataMark:
-    """Everything below `offset` of the metadata log was durable under the controller of `epoch`. -1: nothing is known."""
+    """Everything below `offset` of the metadata log was durable under the controller of `epoch`. -1: unknown."""
 
     epoch: int
     offset: int
@@ -64,21 +64,22 @@ class Election(Protocol):
         """Connect, and bind the root to this cluster. Raises ElectionUnavailable, ForeignElection."""
 
     async def join(self, member: Member) -> None:
-        """Be seen as alive until `close` or death; kept up over lost sessions. Raises DuplicateNode, ElectionUnavailable.
+        """Be visible as alive until `close` or death, over lost sessions too. Raises DuplicateNode,
+        ElectionUnavailable.
 
         The entry of an earlier, dead process of this node may take a session timeout to expire; this waits for it.
         """
 
     @property
     def leader(self) -> ControllerClaim | None:
-        """The newest claim that was seen and not given up; also while the service is away."""
+        """The newest claim seen that was not given up; kept while the service is away."""
 
     def on_leader(self, changed: Callable[[ControllerClaim | None], None]) -> None:
-        """Call at every change of `leader`, a moment after it."""
+        """Call `changed` shortly after every change of `leader`."""
 
     @property
     def members(self) -> Mapping[int, Member]:
-        """By node id; the last known while the service is away."""
+        """Live processes by node id; the last known ones while the service is away."""
 
     def on_members(self, changed: Callable[[Mapping[int, Member]], None]) -> None: ...
 
@@ -86,22 +87,22 @@ class Election(Protocol):
         """Wait until nobody leads, take the leadership under an epoch never used before, and return it. Cancellable."""
 
     def on_lost(self, claim: ControllerClaim, lost: Callable[[], None]) -> None:
-        """Call once when the claim is known to be gone (session expired, deposed). Not called while it is only doubtful."""
+        """Call `lost` once the claim is known to be gone (session expired, deposed), not while it is only in doubt."""
 
     async def resign(self, claim: ControllerClaim) -> None:
         """Give the leadership up if it is still ours."""
 
     async def depose(self, claim: ControllerClaim) -> None:
-        """Take the leadership from a controller that is thought dead, if it is still this claim. A wrong guess does no harm:
-        the next one has a higher epoch (rule 17)."""
+        """End the leadership of a controller that seems dead, if it still has this claim. A wrong guess is harmless:
+        the next controller has a higher epoch (rule 17)."""
 
     async def raise_epoch(self, minimum: int) -> int:
-        """Make the counter at least this, after the service lost its data; the counter now."""
+        """Raise the epoch counter to at least this, after the service lost its data; the new value."""
 
     async def metadata_mark(self) -> MetadataMark | None:
-        """The highest mark a controller has left; None: none has. Raises ElectionUnavailable."""
+        """The highest mark any controller has left; None: there is none. Raises ElectionUnavailable."""
 
     async def raise_metadata_mark(self, mark: MetadataMark) -> None:
-        """Leave this one unless there is a higher one, by epoch and then by offset. Raises ElectionUnavailable."""
+        """Store this mark unless a higher one exists, by epoch and then by offset. Raises ElectionUnavailable."""
 
     async def close(self) -> None: ...

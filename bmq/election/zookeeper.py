@@ -1,9 +1,8 @@
 """The election in ZooKeeper: implements bmq.election.election.Election over kazoo.
 
 While ZooKeeper is away the last known leader and members remain visible. When it is back the root and this process's
-entry are checked and all watches set again, whether the session survived or not. One task, the keeper, does that;
-zookeeper_leadership.py and zookeeper_members.py say what it looks at, zookeeper_session.py keeps kazoo's threads off
-the loop.
+entry are checked and all watches set again, whether the session survived or not. One task, the keeper, does that. It
+calls zookeeper_leadership.py and zookeeper_members.py; zookeeper_session.py keeps kazoo's threads off the loop.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ from bmq.election.zookeeper_wire import SessionKey
 
 SESSION_TIMEOUT_S: Final = 6.0
 START_WAIT_S: Final = 15.0
-# A start that waits for longer says what for.
+# A start that waits longer logs what it waits for.
 TOLD_AFTER_S: Final = 1.0
-# Before an order is given again; the keeper looks at the root first.
+# Pause before an order is retried; the keeper looks at the root first.
 INTERRUPTED_PAUSE_S: Final = 0.02
 # Pause after ZooKeeper refused a request: an immediate retry would not help.
 REFUSED_PAUSE_S: Final = 1.0
@@ -48,9 +47,9 @@ class ZooKeeperElection:
     """One process's session; made on the loop it is used on. Raises BadZooKeeperAddress.
 
     `hosts`: `HOST:PORT[,HOST:PORT][/chroot]`; the chroot is created if it is missing. `session_timeout_s`: how long after
-    its last sign of life a process counts as dead; ZooKeeper holds it between 2 and 20 of its ticks (2 s by default).
+    its last sign of life a process counts as dead; ZooKeeper limits it to 2 to 20 of its ticks (2 s by default).
     `start_wait_s`: how long an order waits for ZooKeeper before ElectionUnavailable; `campaign` waits for ever.
-    `on_session`: called with each session that is established, so that somebody else can end it when this process is dead.
+    `on_session`: called with each new session, so that another process can end it when this one is dead.
     """
 
     def __init__(
@@ -73,7 +72,7 @@ class ZooKeeperElection:
         self._leadership = ZooKeeperLeadership(self._session, self._layout, self._stale.set)
         self._members = ZooKeeperMembers(self._session, self._layout, session_timeout_s, self._stale.set)
         self._session_number = 0
-        # The connection and the session in which the root was last seen to be ours.
+        # The connection and the session in which we last verified that the root is ours.
         self._bound_connection = 0
         self._bound_number = 0
         self._lifecycle: asyncio.Task[None] | None = None
@@ -82,7 +81,10 @@ class ZooKeeperElection:
     # -- A session's life --------------------------------------------------------------------------------------------
 
     async def start(self, cluster_id: str) -> None:
-        """Returns with `leader` and `members` known. On failure it is closed. Raises ElectionUnavailable, ForeignElection."""
+        """Returns once `leader` and `members` are known; closes on failure.
+
+        Raises ElectionUnavailable, ForeignElection.
+        """
         self._cluster_id = cluster_id
         self._session.open()
         told = asyncio.get_running_loop().call_later(TOLD_AFTER_S, self._tell_of_waiting)
@@ -96,7 +98,7 @@ class ZooKeeperElection:
         self._lifecycle = asyncio.create_task(self._keep(), name="zookeeper-keeper")
 
     async def close(self) -> None:
-        """The own entry and the leadership end with the session: at once, or when its time is up if ZooKeeper is away."""
+        """Our entry and leadership end with the session: at once, or after its timeout if ZooKeeper is away."""
         keeper, self._lifecycle = self._lifecycle, None
         self._leadership.close_for(ElectionUnavailable("the session with ZooKeeper was closed"))
         self._members.close()
@@ -112,7 +114,7 @@ class ZooKeeperElection:
     # -- The port ----------------------------------------------------------------------------------------------------
 
     async def join(self, member: Member) -> None:
-        wait_s = self._start_wait_s + 2 * self._session_timeout_s  # an entry may be waited for
+        wait_s = self._start_wait_s + 2 * self._session_timeout_s  # an old entry may have to expire first
         await self._ordered(lambda: self._members.join(member), wait_s)
 
     @property
@@ -137,7 +139,7 @@ class ZooKeeperElection:
         self._leadership.on_lost(claim, lost)
 
     async def resign(self, claim: ControllerClaim) -> None:
-        """While ZooKeeper is away: given up as soon as it is back."""
+        """As the port says. While ZooKeeper is away, we resign as soon as it is back."""
         with self._said_in_a_sentence():
             await self._leadership.resign(claim)
 
@@ -174,12 +176,12 @@ class ZooKeeperElection:
             except SessionClosed:
                 return
             except ForeignElection as error:
-                # It lost its data and another cluster was quicker. Nothing is done there until it is ours again.
+                # ZooKeeper lost its data and another cluster has taken the root. We do nothing until it is ours again.
                 self._leadership.close_for(error)
                 self._complain(str(error))
                 await self._pause()
             except ZookeeperError as error:
-                # NoNodeError: its data was taken away, so it is made again.
+                # NoNodeError: our nodes were deleted, so the next round creates them again.
                 self._complain(_named(error))
                 await self._pause()
 
@@ -201,7 +203,7 @@ class ZooKeeperElection:
         await self._members.look(self._bound_number)
 
     async def _bind(self) -> None:
-        """The root is there and belongs to this cluster. Raises ForeignElection."""
+        """Create the root if need be, and check that it belongs to this cluster. Raises ForeignElection."""
         await self._session.connected()
         connection_number, number = self._session.connection_number, self._session.number
 
@@ -212,7 +214,7 @@ class ZooKeeperElection:
             with suppress(NodeExistsError):
                 await ask(lambda zookeeper: zookeeper.create_async(path, data))
 
-        # Another server than before may be behind it: whatever is read from here on is not older than this moment.
+        # The new connection may lead to another server. After a sync no read is older than this moment.
         await ask(lambda zookeeper: zookeeper.sync_async("/"))
         await ask(lambda zookeeper: zookeeper.ensure_path_async(self._layout.top))
         await create(self._layout.cluster_id, self._cluster_id.encode())
@@ -228,10 +230,10 @@ class ZooKeeperElection:
         self._leadership.close_for(None)
         self._bound_connection, self._bound_number = connection_number, number
 
-    # -- Patience ----------------------------------------------------------------------------------------------------
+    # -- Retries -----------------------------------------------------------------------------------------------------
 
     async def _ordered(self, order: Callable[[], Awaitable[T]], wait_s: float | None = None) -> T:
-        """The result of `order`, which is repeated when the connection is lost. Raises ElectionError."""
+        """The result of `order`, retried when the connection is lost. Raises ElectionError."""
         wait_s = self._start_wait_s if wait_s is None else wait_s
         with self._said_in_a_sentence():
             try:

@@ -1,4 +1,4 @@
-"""Where the election of a cluster lies in ZooKeeper: `HOST:PORT[,HOST:PORT][/chroot]`. Pure."""
+"""The address of a cluster's election in ZooKeeper: `HOST:PORT[,HOST:PORT][/chroot]`. Pure."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from bmq.election.election import ElectionError
 ZOOKEEPER_PORT: Final = 2181
 _FORM: Final = "HOST:PORT[,HOST:PORT][/CHROOT]"
 _SHOWN_MAX: Final = 100
-# Names whose labels a name server can be asked for, and addresses.
+# Names that a name server can resolve, and addresses.
 _HOST: Final = re.compile(r"[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63}){0,20}\.?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%\w+)?")
 
 
 class BadZooKeeperAddress(ElectionError):
-    """Text that names no place in ZooKeeper."""
+    """Text that is not an address in ZooKeeper."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,10 @@
-"""What lies where in ZooKeeper, and how it is written: JSON, so that an operator can read it. Pure.
+"""The nodes of an election in ZooKeeper, and their content: JSON, so that an operator can read it. Pure.
 
-<root>/cluster_id          whose root this is
+<root>/cluster_id          the cluster that owns the root
 <root>/controller_epoch    the counter: the epoch of the newest controller
-<root>/metadata_mark       how far the metadata log went, as its controller noted it last
+<root>/metadata_mark       the metadata log's end, as its controller noted it last
 <root>/controller          ephemeral: the active controller
-<root>/nodes/<node id>     ephemeral: one for each process that is alive
+<root>/nodes/<node id>     ephemeral: one for each live process
 """
 
 from __future__ import annotations

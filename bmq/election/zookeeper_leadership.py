@@ -1,8 +1,8 @@
-"""The active controller's leadership in ZooKeeper: who has it, taking it under a new epoch, giving it up.
+"""The active controller's leadership in ZooKeeper: watching it, taking it under a new epoch, giving it up.
 
-Who takes it raises the counter and makes the ephemeral node in one transaction, so that no epoch is used twice and nobody
-leads under an old one. Every change of holder changes the counter's version: a deletion that names the
-version it has seen can never hit a successor. (The node's own version would not do: it is 0 in each of its lives.)
+A candidate raises the counter and makes the ephemeral node in one transaction, so that no epoch is used twice and
+nobody leads under an old one. Every change of holder changes the counter's version: a deletion that names the version
+it has seen can never hit a successor. (The node's own version would not do: it is 0 each time the node is created.)
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Fill = Callable[[Any], None]
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """What `/controller` holds. `claim` is None when nobody can read it; `session_id` is the session it lives with."""
+    """The content of `/controller`. `claim` is None if it cannot be read; `session_id`: the session that holds it."""
 
     claim: ControllerClaim | None
     session_id: int | None
@@ -44,15 +44,15 @@ class ZooKeeperLeadership:
         self._look_again = look_again
         self._loop = asyncio.get_running_loop()
         self._watch = session.watch(lambda _: look_again())
-        # One look or change of it at a time, so that what is seen is never older than what was done.
+        # One look or change at a time, so that a look never returns a state older than our last change.
         self._turn = asyncio.Lock()
         self._vacant = asyncio.Event()
-        # The session in which the root was last seen to be ours; nothing is done there in another one.
+        # The session in which we last verified that the root is ours; we do nothing there in another one.
         self._number = 0
         self._held: ControllerClaim | None = None
         self._lost: list[Callable[[], None]] = []
         self._changed: list[Changed] = []
-        # ZooKeeper may lose its data; this process remembers which epochs there were.
+        # ZooKeeper may lose its data, so this process remembers the highest epoch it has seen.
         self._epoch_seen = 0
         self._closed_for: ElectionError | None = None
 
@@ -66,7 +66,7 @@ class ZooKeeperLeadership:
             self._loop.call_soon(lost)
 
     def session_lost(self) -> None:
-        """What was held lived with the session."""
+        """The leadership, if we had it, ended with the session."""
         if self._held is not None:
             is_told = self.leader == self._held
             self._lose()
@@ -74,7 +74,7 @@ class ZooKeeperLeadership:
                 self._tell(None)
 
     def close_for(self, error: ElectionError | None) -> None:
-        """Whoever campaigns gets this error, until it is taken back with None."""
+        """Campaigns fail with this error, until None clears it."""
         self._closed_for = error
         if error is not None:
             self._vacant.set()
@@ -82,21 +82,22 @@ class ZooKeeperLeadership:
     # -- Looking -----------------------------------------------------------------------------------------------------
 
     async def look(self, number: int) -> None:
-        """See who leads, and be told of the next change.
+        """Read the present leader, and watch for the next change.
 
-        `number`: of the session in which the root was seen to be ours. Raises Interrupted, SessionClosed, ZookeeperError.
+        `number`: of the session in which the root was verified. Raises Interrupted, SessionClosed, ZookeeperError.
         """
         async with self._turn:
             self._number = number
-            # The watch covers a node that is not there too, so it comes first.
+            # Set the watch first: `exists` also watches for a node that is not there yet.
             stat = await self._ask(lambda zookeeper, path: zookeeper.exists_async(path, watch=self._watch))
             seat = None if stat is None else await self._seat()
             if seat is not None and seat.session_id == self._session.id and seat.claim != self._held:
-                # From a campaign that was cancelled before it learned of its success, or an unfinished resignation.
+                # Left by a campaign that was cancelled before it learned of its success, or by an unfinished
+                # resignation.
                 await self._remove(seat)
                 seat = await self._seat()
             self._see(seat)
-            await self._counter()  # without it nothing can be taken or given up: the root has to be made again
+            await self._counter()  # raises if the counter is gone: then the root has to be made again
 
     async def _seat(self) -> Seat | None:
         try:
@@ -147,12 +148,12 @@ class ZooKeeperLeadership:
             self._look_again()
 
     async def _take(self, member: Member) -> ControllerClaim | None:
-        """None: somebody else was quicker, or the connection was lost. Knows the outcome when it returns."""
+        """Try once; None: somebody else was quicker, or the connection was lost. The outcome is certain either way."""
         session_number = self._number
         try:
             counter, version = await self._counter()
         except (Interrupted, NoNodeError):
-            # NoNodeError: somebody took the data away. The look that follows finds that out as well.
+            # NoNodeError: somebody deleted the data. The following look will find that too.
             self._vacant.clear()
             self._look_again()
             return None
@@ -180,14 +181,14 @@ class ZooKeeperLeadership:
         return fill
 
     async def _was_taken(self, claim: ControllerClaim, session_number: int) -> bool:
-        """Whether a transaction was done of which no answer came.
+        """Whether a transaction without an answer was carried out.
 
-        Nothing of it can be done later: ZooKeeper closes the old connection of a session before it accepts a new one.
+        It cannot be carried out later: ZooKeeper closes a session's old connection before it accepts a new one.
         """
         while True:
             await self._session.connected()
             if self._session.number != session_number:
-                return False  # whatever it made is gone with its session
+                return False  # the ephemeral node is gone with its session
             try:
                 await self._session.ask(lambda zookeeper: zookeeper.sync_async("/"), number=session_number)
                 return await self._seat() == Seat(claim, self._session.id)
@@ -197,7 +198,7 @@ class ZooKeeperLeadership:
     # -- Ending it ---------------------------------------------------------------------------------------------------
 
     async def resign(self, claim: ControllerClaim) -> None:
-        """While ZooKeeper is away it is noted, and done when it is back. Raises ZookeeperError."""
+        """Give the leadership up, now or once ZooKeeper is back. Raises ZookeeperError."""
         if claim != self._held:
             return
         self._held = None
@@ -208,7 +209,7 @@ class ZooKeeperLeadership:
             async with asyncio.timeout(RESIGN_WAIT_S), self._turn:
                 await self._remove(Seat(claim, self._session.id))
         except (TimeoutError, Interrupted, SessionClosed):
-            pass  # a session that is closed gives it up as well
+            pass  # closing the session gives it up too
         finally:
             self._look_again()
 
@@ -225,7 +226,7 @@ class ZooKeeperLeadership:
             try:
                 _, version = await self._counter()
             except NoNodeError:
-                return  # ZooKeeper lost its data, and the leadership with it
+                return  # ZooKeeper lost its data, including the leadership
             seat = await self._seat()
             if seat is None or seat.claim != unwanted.claim:
                 return
@@ -261,7 +262,7 @@ class ZooKeeperLeadership:
         return fill
 
     async def _counter(self) -> tuple[int, int]:
-        """Its value and its version in ZooKeeper."""
+        """The counter's value, and its version in ZooKeeper."""
         data, stat = await self._session.ask(
             lambda zookeeper: zookeeper.get_async(self._layout.controller_epoch), number=self._number
         )
@@ -297,7 +298,7 @@ class ZooKeeperLeadership:
                 return
 
     async def _mark(self) -> tuple[MetadataMark | None, int | None]:
-        """And its version in ZooKeeper; None: it is not there."""
+        """The mark, and its node's version in ZooKeeper; None: it does not exist."""
         try:
             data, stat = await self._session.ask(
                 lambda zookeeper: zookeeper.get_async(self._layout.metadata_mark), number=self._number
@@ -312,7 +313,7 @@ class ZooKeeperLeadership:
         return await self._session.ask(lambda zookeeper: order(zookeeper, self._layout.controller), number=self._number)
 
     async def _commit(self, fill: Fill) -> bool:
-        """One transaction; False when ZooKeeper refused it because something is not as it was."""
+        """Commit one transaction; False when ZooKeeper refused it because something has changed."""
 
         def order(zookeeper: Any) -> Any:
             transaction = zookeeper.transaction()

@@ -1,4 +1,4 @@
-"""Who is alive, in ZooKeeper: an ephemeral node for each process, and this process's own, made again when it is lost."""
+"""Live processes in ZooKeeper: an ephemeral node for each; this process makes its own again when it is lost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _log = structlog.get_logger("bmq.election")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One node; `member` is None when it cannot be read, `session_id` is the session it lives with."""
+    """One node; `member` is None if it cannot be read, `session_id` is the session that holds it."""
 
     member: Member | None
     session_id: int
@@ -45,7 +45,7 @@ class ZooKeeperMembers:
         self._look_again = look_again
         self._loop = asyncio.get_running_loop()
         self._changed: list[Changed] = []
-        # What was read and has a watch on it; a name that is not here has to be read.
+        # Nodes that were read and are watched; a name missing here has to be read.
         self._entries: dict[str, Entry] = {}
         self._changed_paths: set[str] = set()
         self._list_watch = session.watch(lambda _: look_again())
@@ -64,9 +64,9 @@ class ZooKeeperMembers:
     # -- Looking -----------------------------------------------------------------------------------------------------
 
     async def look(self, number: int) -> None:
-        """See who is there, and be told of the next change.
+        """Read the live processes, and watch for the next change.
 
-        `number`: of the session in which the root was seen to be ours. Raises Interrupted, SessionClosed, ZookeeperError.
+        `number`: of the session in which the root was verified. Raises Interrupted, SessionClosed, ZookeeperError.
         """
         self._number = number
         self._forget_earlier_connection()
@@ -81,8 +81,8 @@ class ZooKeeperMembers:
         if self._connection_number == self._session.connection_number:
             return
         if self._connection_number:
-            # ZooKeeper was away, perhaps for everybody. Those whose sessions it ended meanwhile are back in a moment,
-            # and are not to be taken for dead.
+            # ZooKeeper was away, perhaps for everybody. Processes whose sessions it ended meanwhile will be back in a
+            # moment, so do not take them for dead.
             self._settled_at_s = self._loop.time() + self._session_timeout_s
             self._loop.call_later(self._session_timeout_s, self._look_again)
         self._connection_number = self._session.connection_number
@@ -101,7 +101,7 @@ class ZooKeeperMembers:
         await asyncio.gather(*(self._read(name) for name in unread))
 
     async def _read(self, name: str) -> None:
-        """A name whose node was made anew looks unchanged in the list, so every node has a watch of its own."""
+        """Read one node and watch it: in the list of names, a node that was made anew looks unchanged."""
         self._changed_paths.discard(path := f"{self._layout.nodes}/{name}")
         try:
             data, stat = await self._session.ask(
@@ -109,7 +109,7 @@ class ZooKeeperMembers:
             )
         except NoNodeError:
             return
-        # Watches and answers come from two threads: news of a change may overtake what was read before it.
+        # Watches and answers come from two threads: a change notice may overtake the answer of an earlier read.
         if path not in self._changed_paths:
             self._entries[name] = Entry(decode_member(data), stat.ephemeralOwner)
 
@@ -132,10 +132,10 @@ class ZooKeeperMembers:
             for changed in self._changed:
                 self._loop.call_soon(changed, self.members)
 
-    # -- The own entry -----------------------------------------------------------------------------------------------
+    # -- Our own entry -----------------------------------------------------------------------------------------------
 
     async def join(self, member: Member) -> None:
-        """Returns once the entry is there; it is kept up from then on. Raises DuplicateNode.
+        """Returns once our entry exists; it is maintained from then on. Raises DuplicateNode.
 
         Each connection restarts the wait for an old entry: a restarted server gives sessions their full timeout again.
         """
@@ -161,7 +161,7 @@ class ZooKeeperMembers:
             raise
 
     def close(self) -> None:
-        """Whoever is in `join` gets SessionClosed."""
+        """Callers in `join` get SessionClosed."""
         self._is_closed = True
         self._looked.set()
 
@@ -179,7 +179,7 @@ class ZooKeeperMembers:
                 )
             else:
                 self._log_taken(member)
-                return  # its watch says when it is gone
+                return  # its watch will tell when it is gone
         except (NodeExistsError, NoNodeError):
             pass
         self._entries.pop(str(member.node_id), None)
@@ -206,7 +206,7 @@ class ZooKeeperMembers:
         return f"another live process{where} has node id {member.node_id}: give each node an id of its own"
 
     def _where(self, member: Member) -> str:
-        """Of whoever has the entry."""
+        """A description of the process that has the entry."""
         entry = self._entries.get(str(member.node_id))
         other = None if entry is None else entry.member
         return "" if other is None else f" at {other.host}:{other.port}"

@@ -1,8 +1,8 @@
-"""kazoo on an event loop: one session with ZooKeeper, made anew when it is lost, and ended in time.
+"""kazoo on an event loop: one session with ZooKeeper, renewed when it is lost, and ended within a time limit.
 
 kazoo works in threads of its own. Requests go to it from the loop and its answers come back through
-`call_soon_threadsafe`, in the order in which ZooKeeper gave them (watches in theirs); the loop never waits for a thread.
-While ZooKeeper is away no request is queued: who wants something waits for `connected`.
+`call_soon_threadsafe`, in ZooKeeper's order (and so do watches among themselves); the loop never waits for a thread.
+While ZooKeeper is away no request is queued: callers wait for `connected`.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from kazoo.retry import KazooRetry
 from bmq.election.zookeeper_threads import ZooKeeperThreads
 from bmq.election.zookeeper_wire import SessionKey
 
-# Between tries to reach a server. Short enough to keep a session whose server was away for a while.
+# Between tries to reach a server. Short enough to keep a session over a short outage of its server.
 RETRY_FIRST_S: Final = 0.05
 RETRY_LONGEST_S: Final = 0.5
-# A server that is there ends a session in milliseconds; one that does not answer may end it when its time is up.
+# A healthy server ends a session in milliseconds; otherwise the session ends by its timeout.
 CLOSE_WAIT_S: Final = 1.0
-# Only a name server that hangs keeps a thread longer than that: nothing can interrupt it.
+# Only a hanging name server keeps a thread longer than that: the lookup cannot be interrupted.
 THREADS_WAIT_S: Final = 5.0
 # kazoo's thread is woken through a socket for each request, which would fill up if many were made at once.
 REQUESTS_MAX: Final = 64
@@ -39,7 +39,7 @@ _log = structlog.get_logger("bmq.election")
 
 
 class Interrupted(Exception):
-    """The connection or the session was lost before the answer came: whether ZooKeeper did it has to be looked up."""
+    """The connection or the session was lost before the answer: check whether ZooKeeper carried the request out."""
 
 
 class SessionClosed(Exception):
@@ -59,11 +59,11 @@ class ZooKeeperSession:
         established: Callable[[SessionKey], None] | None = None,
     ) -> None:
         self.is_connected = False
-        # Of this session in ZooKeeper, as it stands in the nodes that live with it; None before the first.
+        # The session's id in ZooKeeper, as shown by its ephemeral nodes; None before the first session.
         self.id: int | None = None
-        # Counts the sessions that were lost: what lived with an earlier one is gone.
+        # Counts lost sessions: ephemeral nodes of an earlier one are gone.
         self.number = 0
-        # Counts connections: with each, what was seen before may be out of date and no watch is left.
+        # Counts connections: after each new one, earlier reads may be out of date and all watches are gone.
         self.connection_number = 0
         self._servers = servers
         self._timeout_s = timeout_s
@@ -80,11 +80,11 @@ class ZooKeeperSession:
 
     @property
     def trouble(self) -> str:
-        """Why the last try to reach a server failed; empty when none did."""
+        """Why the last try to reach a server failed; empty if none failed."""
         return "" if self._threads is None else self._threads.trouble
 
     def open(self) -> None:
-        """Begin to connect; it is tried until `close`."""
+        """Begin to connect; retried until `close`."""
         self._threads = ZooKeeperThreads(connect_wait_s=self._timeout_s / (len(self._servers) + 1))
         self._client = self._new_client(self._threads)
         self._client.start_async()
@@ -98,11 +98,11 @@ class ZooKeeperSession:
         raise SessionClosed
 
     async def ask(self, order: Callable[[Any], Any], *, number: int | None = None) -> Any:
-        """What kazoo's asynchronous call answers: `ask(lambda zookeeper: zookeeper.get_async(path))`.
+        """The answer of an asynchronous call of kazoo's: `ask(lambda zookeeper: zookeeper.get_async(path))`.
 
-        Waits for a connection first. `number`: only in this session, for the root may be another cluster's in the next.
-        Raises Interrupted (done or not: unknown), SessionClosed, and kazoo's ZookeeperError for what ZooKeeper refuses
-        (NoNodeError, NodeExistsError, BadVersionError, …).
+        Waits for a connection first. `number`: only in this session, since in the next one the root may be another
+        cluster's. Raises Interrupted (outcome unknown), SessionClosed, and kazoo's ZookeeperError when ZooKeeper
+        refuses (NoNodeError, NodeExistsError, BadVersionError, …).
         """
         async with self._slots:
             await self.connected()
@@ -120,9 +120,9 @@ class ZooKeeperSession:
                 raise Interrupted(str(error) or type(error).__name__) from None
 
     def watch(self, seen: Callable[[str | None], None]) -> Callable[[Any], None]:
-        """For a `watch` argument. `seen` is called on the loop with the path that changed, with None at a lost connection.
+        """Makes a `watch` argument. `seen` is called on the loop with the changed path, or None at a lost connection.
 
-        Make one and keep it: kazoo remembers each one it was given until there is a change.
+        Make one and keep it: kazoo holds each one it was given until there is a change.
         """
         return lambda event: self._on_loop(seen, event.path)
 
@@ -158,8 +158,8 @@ class ZooKeeperSession:
             if state == KazooState.CONNECTED:
                 self._on_loop(self._on_connected, SessionKey(*client.client_id))
                 return
-            # A server that lost its data would reject us for ever, because we have seen a higher zxid than it has. What
-            # that check prevents, reading an older state than before, `sync` prevents after each connection.
+            # A server that lost its data would reject us for ever, because we have seen a higher zxid than it has. That
+            # check prevents reading an older state than before; a `sync` after each connection does that here.
             client.last_zxid = 0
             self._on_loop(self._on_lost, client, state == KazooState.LOST)
 
@@ -192,13 +192,13 @@ class ZooKeeperSession:
             executor.shutdown(wait=ended.done())
 
     async def _revive(self) -> None:
-        """kazoo's connection thread ended for a reason nobody foresaw: begin again with new ones."""
+        """kazoo's connection thread ended unexpectedly: start again with new threads."""
         await self._end_client(patience_s=0.0)
         await asyncio.sleep(RETRY_LONGEST_S)
         if not self._is_closing:
             self.open()
 
-    # -- What its threads say ----------------------------------------------------------------------------------------
+    # -- Calls from kazoo's threads ----------------------------------------------------------------------------------
 
     def _on_connected(self, key: SessionKey) -> None:
         if self._is_closing:
@@ -229,7 +229,7 @@ class ZooKeeperSession:
 
     def _on_loop(self, callback: Callable[..., None], *arguments: Any) -> None:
         """From any thread."""
-        with suppress(RuntimeError):  # the loop was closed: nobody is there to hear it
+        with suppress(RuntimeError):  # the loop is closed: nobody listens
             self._loop.call_soon_threadsafe(callback, *arguments)
 
 
@@ -243,7 +243,7 @@ def _settle(answer: asyncio.Future[Any], result: Any) -> None:
 
 
 def _silent_logger() -> logging.Logger:
-    """kazoo logs every failed try; what an operator should know is logged here, once."""
+    """kazoo logs every failed try, so silence it; we log what an operator should know, once."""
     logger = logging.Logger("kazoo")
     logger.disabled = True
     return logger

@@ -1,7 +1,7 @@
-"""End the session of a process that is dead: what lived with it goes at once, and not when its time is up.
+"""Ends the session of a dead process, so that its ephemeral nodes go at once instead of after the timeout.
 
-ZooKeeper takes whoever knows a session's id and password for its holder. kazoo is not asked: it works in threads, and makes a
-new session when it hears that the old one is over. Blocking, for a process that does nothing else.
+ZooKeeper lets anybody with a session's id and password act as its holder. kazoo does not fit: it works in threads, and
+makes a new session when it hears that the old one is over. Blocking, for a process that does nothing else.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from bmq.election.zookeeper_wire import (
 )
 
 RETRY_PAUSE_S: Final = 0.1
-# As short as the server allows: should the end fail half-way, the session is soon over by itself.
+# As short as the server allows: if this fails half-way, the session soon expires by itself.
 _ASKED_TIMEOUT_MS: Final = 1
 
 
 def end_session(servers: Sequence[str], key: SessionKey, wait_s: float) -> bool:
-    """Whether there was a session to end; false as well when the password is not its own. No other is left behind.
+    """End the session; False if it did not exist or the password is wrong. Leaves no other session behind.
 
     `servers`: each `HOST:PORT`; the first that answers is enough. Raises ElectionUnavailable when none did for `wait_s`.
     """

@@ -1,4 +1,4 @@
-"""kazoo's threads and sockets, which let go of a server that does not answer when they are told to."""
+"""kazoo's threads and sockets, with a way to interrupt them while a server does not answer."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _log = structlog.get_logger("bmq.election")
 class ZooKeeperThreads(SequentialThreadingHandler):  # type: ignore[misc]
     """A handler for one kazoo client; `release` it when that is closed.
 
-    kazoo's connection thread waits in `select` and `create_connection` alone, but for name servers and short sleeps.
-    `connect_wait_s`: for one server to accept a connection, and then to give a session, so that it is tried again and the
-    others are tried before the session's time is up. `trouble`: why the last try failed.
+    Apart from name servers and short sleeps, kazoo's connection thread waits only in `select` and `create_connection`.
+    `connect_wait_s`: time for one server to accept a connection, and again to give a session, so that all servers are
+    tried before the session expires. `trouble`: why the last try failed.
     """
 
     def __init__(self, connect_wait_s: float) -> None:
@@ -31,12 +31,12 @@ class ZooKeeperThreads(SequentialThreadingHandler):  # type: ignore[misc]
         self._interrupt, self._interrupted = socket.socketpair()
 
     def interrupt(self) -> None:
-        """From any thread: whatever waits for a socket fails, now and later."""
-        with suppress(OSError):  # released: nobody waits any more
+        """Make all waits for a socket fail, now and later. Callable from any thread."""
+        with suppress(OSError):  # already released: nobody waits any more
             self._interrupt.shutdown(socket.SHUT_RDWR)
 
     def release(self) -> None:
-        """When all threads have ended."""
+        """Call it when all threads have ended."""
         self._interrupt.close()
         self._interrupted.close()
 
@@ -85,7 +85,7 @@ class ZooKeeperThreads(SequentialThreadingHandler):  # type: ignore[misc]
         return connection
 
     def spawn(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """As kazoo's. What a thread dies of is logged in a line."""
+        """As kazoo's, but logs the exception that ends a thread in one line."""
 
         def run() -> None:
             try:

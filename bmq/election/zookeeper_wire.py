@@ -1,4 +1,4 @@
-"""The little of ZooKeeper's protocol with which a session is made, gone on with, and closed, without a client library. Pure.
+"""The small part of ZooKeeper's protocol that makes, resumes and closes a session, without a client library. Pure.
 
 Each request and each answer is a jute record behind its length.
 """
@@ -22,12 +22,12 @@ _REPLY: Final = struct.Struct(">iqi")
 
 
 class NoZooKeeper(Exception):
-    """An answer that ZooKeeper would not give."""
+    """An answer that is not ZooKeeper's."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionKey:
-    """What it takes to go on with a session. The password is a secret: no log and no command line may show it."""
+    """Identifies a session to resume it. The password is a secret: no log and no command line may show it."""
 
     id: int
     password: bytes = field(repr=False)
@@ -37,7 +37,7 @@ NEW_SESSION: Final = SessionKey(0, bytes(16))
 
 
 def connect_request(key: SessionKey, timeout_ms: int) -> bytes:
-    """The first request of a connection. The server brings `timeout_ms` into its own bounds."""
+    """The first request of a connection. The server adjusts `timeout_ms` to its own limits."""
     return _framed(_CONNECT.pack(0, 0, timeout_ms, key.id, len(key.password)) + key.password + _NO_READ_ONLY_SERVER)
 
 
@@ -46,7 +46,7 @@ def close_request() -> bytes:
 
 
 def answer_bytes(length: bytes) -> int:
-    """How much follows. Raises NoZooKeeper."""
+    """The length of the answer that follows. Raises NoZooKeeper."""
     (count,) = LENGTH.unpack(length)
     if not 0 <= count <= ANSWER_BYTES_MAX:
         raise NoZooKeeper("it speaks another protocol")
@@ -54,7 +54,7 @@ def answer_bytes(length: bytes) -> int:
 
 
 def is_session_given(answer: bytes) -> bool:
-    """What is said to `connect_request`; false: that session is over, or the password another. Raises NoZooKeeper."""
+    """Parse the answer to `connect_request`; False: the session is over, or the password wrong. Raises NoZooKeeper."""
     if len(answer) < _CONNECTED.size:
         raise NoZooKeeper("it speaks another protocol")
     _, timeout_ms, session_id = _CONNECTED.unpack_from(answer)
@@ -62,7 +62,7 @@ def is_session_given(answer: bytes) -> bool:
 
 
 def is_closed(answer: bytes) -> bool:
-    """What is said to `close_request`. Raises NoZooKeeper."""
+    """Parse the answer to `close_request`. Raises NoZooKeeper."""
     if len(answer) < _REPLY.size:
         raise NoZooKeeper("it speaks another protocol")
     xid, _, error = _REPLY.unpack_from(answer)

@@ -1,8 +1,8 @@
-"""How a client says who it is. Today by name alone (SIMPLE); a SASL mechanism would be one more class here.
+"""How a client authenticates. Today by name alone (SIMPLE); a SASL mechanism would be one more class here.
 
-A connection begins with a byte that says which of the two it will be. SIMPLE sends nothing else: the user's name stands in
-the connection's context. With SASL both sides then exchange RpcSasl messages until the server says SUCCESS, and only then
-comes the context. A server that does not take SIMPLE says so with its first answer.
+The first byte of a connection says which of the two it uses. SIMPLE sends nothing else: the user's name is part of the
+connection's context. With SASL both sides then exchange RpcSasl messages until the server says SUCCESS, and only then
+is the context sent. A server that refuses SIMPLE says so in its first answer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bmq.log.store import StoreError
 NO_NEGOTIATION: Final = 0
 SASL_NEGOTIATION: Final = 0xDF
 
-# Call ids that are no calls.
+# Reserved call ids, used by other messages than calls.
 SASL_CALL_ID: Final = -33
 CONTEXT_CALL_ID: Final = -3
 
@@ -25,10 +25,10 @@ FATAL_UNAUTHORIZED: Final = 15  # RpcErrorCodeProto
 
 
 class Negotiation(Protocol):
-    """The connection as far as SASL needs it."""
+    """The part of a connection that SASL needs."""
 
     async def exchange(self, message: RpcSasl) -> RpcSasl:
-        """Send a message and wait for the server's. Raises StorageUnavailable, and what `refusal` says."""
+        """Send a message and wait for the server's. Raises StorageUnavailable, and the errors of `refusal`."""
 
 
 class Authentication(Protocol):
@@ -59,11 +59,11 @@ class SimpleAuthentication:
         return UserInformation(effective_user=self.user)
 
     async def negotiate(self, negotiation: Negotiation) -> None:
-        """Nothing to say."""
+        """SIMPLE negotiates nothing."""
 
 
 def sasl_demanded(server: str, message: RpcSasl) -> AuthenticationRequired:
-    """The error for a SASL message that nobody asked for."""
+    """The error for a server that sends SASL messages although we chose SIMPLE."""
     methods = ", ".join(dict.fromkeys(auth.method for auth in message.auths))
     state = RpcSasl.State.Name(message.state)
     return AuthenticationRequired(

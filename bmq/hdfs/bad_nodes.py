@@ -1,4 +1,4 @@
-"""DataNodes that hung or could not be reached a short while ago: the NameNode goes on naming them for minutes."""
+"""DataNodes that hung or could not be reached a short while ago: the NameNode keeps naming them for minutes."""
 
 from __future__ import annotations
 

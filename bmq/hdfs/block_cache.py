@@ -21,7 +21,7 @@ class BlockRange(NamedTuple):
 
 
 class FileExtents:
-    """One look at a file's blocks. What grows meanwhile is its last block, while the file is open."""
+    """A file's blocks at one moment. Afterwards only the last block of an open file can grow."""
 
     __slots__ = ("_blocks", "_offsets", "_visible_bytes", "is_open", "length_bytes")
 
@@ -67,7 +67,7 @@ class FileExtents:
 
 
 class BlockCache:
-    """The FILES_MAX files used last."""
+    """Keeps the FILES_MAX most recently used files."""
 
     def __init__(self, files_max: int = FILES_MAX) -> None:
         self._files_max = files_max

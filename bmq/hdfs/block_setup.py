@@ -1,4 +1,4 @@
-"""Setting up a block on its DataNodes: what they are told, and what their answers come to. Pure."""
+"""Setting up a block on its DataNodes: builds the requests and judges the answers. Pure."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def open_failure(
 
 
 def chain_of(nodes: Sequence[DataNode]) -> str:
-    """Where a failure was when no single node can be blamed."""
+    """Names the whole pipeline, for a failure that no single node can be blamed for."""
     return "somewhere in the chain " + " -> ".join(str(node.transfer) for node in nodes)
 
 

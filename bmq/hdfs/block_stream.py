@@ -47,7 +47,7 @@ class _Sent:
 class BlockStream:
     """Calls come from one event loop. `position`: end of what was handed in; `acked`: what every node has of it.
 
-    `failed`: why each failed node did, as far as the culprit is known. `failure`: what every later call gets.
+    `failed`: the reason for each node known to have failed. `failure`: the error every later call gets.
     """
 
     __slots__ = (
@@ -116,7 +116,7 @@ class BlockStream:
         chain_nodes = 1 if is_fanout else len(located.nodes)
         self._connections = tuple(DataNodeConnection(node, self, loop, chain_nodes=chain_nodes) for node in ends)
         self._sent: deque[_Sent] = deque()
-        self._first_seqno = 0  # of what is in _sent
+        self._first_seqno = 0  # of the first packet in _sent
         self._pending: list[Buffer] = []  # handed in, not encoded yet
         self._pending_bytes = 0
         self._pending_answers: list[Answer] = []
@@ -193,7 +193,7 @@ class BlockStream:
 
     @property
     def unacked_bytes(self) -> int:
-        """Held in memory: handed in and not acknowledged by every node."""
+        """Bytes held in memory because not every node has acknowledged them."""
         return self.position - self.acked
 
     # --- writing
@@ -443,7 +443,7 @@ class BlockStream:
     # --- watching
 
     def _arm(self, delay_s: float, *, is_lax: bool) -> None:
-        """`is_lax`: nothing is on its way, the timer is about the next idle heartbeat."""
+        """`is_lax`: nothing is on its way, so the timer is for the next idle heartbeat."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer_is_lax = is_lax
@@ -456,7 +456,7 @@ class BlockStream:
         grace_s = self._ack_timeout_s * LATE_TIMER_SHARE
         is_late = now_s - self._timer_due_s > grace_s
         if is_late and not self._is_grace_given:
-            # This process stood still: what the nodes answered meanwhile has not been read yet.
+            # This process stood still: the nodes' answers may be waiting unread.
             self._is_grace_given = True
             self._arm(grace_s, is_lax=False)
             return

@@ -84,7 +84,7 @@ class LocatedBlock:
 
 @dataclass(frozen=True, slots=True)
 class FileBlocks:
-    """What getBlockLocations says. `length_bytes` counts complete blocks; the last one of an open file is in `last`."""
+    """The answer of getBlockLocations. `length_bytes` counts complete blocks only; `last` is the last block."""
 
     length_bytes: int
     is_open: bool

@@ -50,10 +50,10 @@ class Listener(Protocol):
         """Another heartbeat was answered."""
 
     def refused(self, connection: DataNodeConnection, ack: Ack) -> None:
-        """An acknowledgement that is no success, or not the next one."""
+        """An acknowledgement reports a failure, or is out of order."""
 
     def lost(self, connection: DataNodeConnection, reason: str) -> None:
-        """Closed by the other side, or it sent what makes no sense."""
+        """The DataNode closed the connection or broke the protocol."""
 
 
 class DataNodeConnection(asyncio.Protocol):
@@ -131,7 +131,7 @@ class DataNodeConnection(asyncio.Protocol):
             transport.writelines(pieces)
 
     def abort(self) -> None:
-        """Close at once, unsent bytes are dropped; nothing is told any more."""
+        """Close at once and drop unsent bytes; the listener hears nothing more."""
         self._is_closed = True
         if self._ready is not None and not self._ready.cancel() and not self._ready.cancelled():
             self._ready.exception()  # nobody waits for it any more

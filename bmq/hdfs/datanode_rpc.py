@@ -1,4 +1,4 @@
-"""What is asked of a DataNode's IPC port: how much of a replica can be read."""
+"""Calls to a DataNode's IPC port: how much of a replica can be read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bmq.hdfs.rpc_endpoint import Call, Endpoint
 from bmq.log.store import StorageUnavailable
 
 CLIENT_DATANODE_PROTOCOL: Final = "org.apache.hadoop.hdfs.protocol.ClientDatanodeProtocol"
-CONNECTIONS_MAX: Final = 256  # those used last are kept
+CONNECTIONS_MAX: Final = 256  # the most recently used are kept
 
 _CALL_ID_MAX: Final = (1 << 31) - 1
 

@@ -1,4 +1,4 @@
-"""Makes the replicas of one block equally long, after a new generation stamp has cut off whoever wrote them."""
+"""Makes the replicas of one block equally long, after a new generation stamp has cut off their writer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class SourceFailed(WriterBroken):
     """The longest replica cannot be read."""
 
 
-PIECE_BYTES_MAX: Final = 1024 * 1024  # read and sent at once; two of them are in memory
+PIECE_BYTES_MAX: Final = 1024 * 1024  # of one read and send; two pieces are in memory at a time
 
 
 async def equalize(

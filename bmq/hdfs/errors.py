@@ -1,7 +1,8 @@
-"""What NameNodes and DataNodes refuse, as errors of the store, each with a sentence an operator can act on.
+"""Turns refusals of NameNodes and DataNodes into store errors, each with a sentence an operator can act on.
 
-A caller above the store needs to know four things apart: try again (StorageUnavailable), make space (StorageFull), somebody
-else owns the file (FencedWriter), set something right (the rest). The exception's own name stays in the text.
+A caller above the store has to tell four cases apart: try again (StorageUnavailable), make space (StorageFull),
+somebody else owns the file (FencedWriter), an operator has to fix something (the rest). The text keeps the Java
+exception's name.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class NoDataNodes(StorageUnavailable):
 
 
 class LeaseLost(FencedWriter):
-    """The NameNode no longer takes this holder for the writer of this block. What that means, the caller decides."""
+    """The NameNode no longer accepts this holder as the writer of this block. The caller decides what that means."""
 
 
 class ReplicaMissing(StoreError):
@@ -82,7 +83,7 @@ class ReplicaMissing(StoreError):
 
 
 def store_error(error: RemoteError, path: str) -> StoreError:
-    """The error of the store for `error`, which a call about `path` was answered with."""
+    """The store error for `error`, the server's answer to a call about `path`."""
     kind = _KINDS.get(error.name)
     if kind is AlreadyExists and _FILE_IN_THE_WAY in error.message:
         kind = NotADirectory  # making a directory where a file is; every other target that exists has another text
@@ -105,7 +106,7 @@ def is_safe_mode(error: RemoteError) -> bool:
 
 
 def is_retriable(error: RemoteError) -> bool:
-    """The server itself says: the same call again, a little later."""
+    """The server asks for the same call again, a little later."""
     return error.name in _RETRIABLE
 
 
@@ -137,8 +138,8 @@ _KINDS: Final[dict[str, _Kind]] = {
     **dict.fromkeys((_STANDBY | _RETRIABLE), StorageUnavailable),
 }
 
-# What NameNodes say with a plain IOException. The texts of 3.x; each of the first group means that the block has a newer
-# writer or is closed.
+# Texts of plain IOExceptions from NameNodes (3.x). Each of the first group means that the block has a newer writer or
+# is closed.
 _KINDS_BY_TEXT: Final[tuple[tuple[str, _Kind], ...]] = (
     ("not the lease owner", LeaseLost),
     ("Unexpected BlockUCState", LeaseLost),

@@ -1,9 +1,9 @@
-"""One logical call to the NameNodes of a cluster: which of them is asked, and when the call is tried again.
+"""One logical call to the NameNodes of a cluster: chooses which one to ask and when to try again.
 
 A call keeps its client id and call id on every retry, also on another connection and at another NameNode: the NameNodes'
 retry cache (kept in their edit log) then answers a `create`, `rename2` or `delete` that was carried out although its
-answer was lost. One that is not active, or cannot be reached, is left for the next at once; after a round over all of them
-there is a pause.
+answer was lost. If a NameNode is not active or cannot be reached, the next one is tried at once; after each round over
+all of them there is a pause.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ log = structlog.get_logger("bmq.hdfs")
 CLIENT_PROTOCOL: Final = "org.apache.hadoop.hdfs.protocol.ClientProtocol"
 CALLS_IN_FLIGHT_MAX: Final = 256  # more wait here: a NameNode's own queue is short, and it turns callers away
 CALLS_WAITING_MAX: Final = 16_384
-# LOGGED calls always write to the edit log, which a NameNode that was replaced cannot. It still answers READS.
+# LOGGED calls always write to the edit log. A replaced NameNode cannot do that, but it still answers READS.
 LOGGED: Final = frozenset({"setTimes", "create", "append", "rename2", "addBlock", "updateBlockForPipeline"})
 READS: Final = frozenset({"getLocatedFileInfo", "getListing", "getBlockLocations", "isFileClosed"})
 UNCHANGED: Final = (1 << 64) - 1  # a time that `setTimes` leaves as it is: -1 as an unsigned number
-TRY_LEAST_S: Final = 0.02  # with less time than this left, another try would only blur why the others failed
+TRY_LEAST_S: Final = 0.02  # with less time left, another try would only hide why the earlier ones failed
 
 _CALL_ID_MAX: Final = (1 << 31) - 1
 
@@ -42,8 +42,8 @@ _CALL_ID_MAX: Final = (1 << 31) - 1
 def new_client_id() -> bytes:
     """16 bytes that no other client has.
 
-    From the operating system and not from a generator handed in: two clients with one seed would have one id, and a
-    NameNode would answer the calls of one with what it remembers of the other.
+    Taken from the operating system, not from an injected generator: two clients with one seed would share an id, and a
+    NameNode's retry cache would answer one client's calls with the other's results.
     """
     return uuid.uuid4().bytes
 
@@ -62,14 +62,15 @@ class Failover:
                 authentication,
                 client_id=client_id,
                 connect_timeout_s=config.connect_timeout_s,
-                # A little less, or a call that waited rpc_timeout_s in vain would find the silence a moment too short.
+                # A little less than rpc_timeout_s: when a call times out after that long, the silence must already
+                # count.
                 silence_max_s=0.9 * config.rpc_timeout_s,
             )
             for address in config.namenodes
         )
         self._active = 0
         self._answered_last = 0
-        self._proven: int | None = None  # which NameNode has changed something for us since we turned to it
+        self._proven: int | None = None  # the NameNode that has logged a change for us since we switched to it
         self._is_troubled = False
         self._is_closed = False
         self._last_call_id = -1
@@ -132,7 +133,7 @@ class Failover:
                 elif is_safe_mode(error):
                     tries = len(self._endpoints)  # only time helps
                 elif is_retriable(error):
-                    # One that is still starting says this, too, and then the other may be active.
+                    # A NameNode that is still starting says this, too, and then the other may be active.
                     tries = len(self._endpoints)
                     self._leave(index, str(error))
                 else:
@@ -198,7 +199,7 @@ class Failover:
         except RemoteError as error:
             if is_standby(error) or (is_retriable(error) and not is_safe_mode(error)):
                 raise
-            return  # in safe mode, or the root is not made yet: nobody can own anything by what is read there
+            return  # in safe mode, or the root does not exist yet: reads there cannot prove anybody's ownership
         if self._active == index:
             self._proven = index
 

@@ -6,9 +6,9 @@ updatePipeline, finish, complete; then look again, because a successful complete
 writer's name alone, so rivals (the old writer itself, another taker) can interfere at any point; each interference makes
 the try fail, and the next one starts from a fresh look under a still newer stamp. Nothing here ever abandons a block.
 
-A file that has to be on disk (rule 26) gets there with the last packet, which asks each DataNode to sync its whole replica.
-Where no such packet was sent (the replicas were finalized, lease recovery closed the file, somebody else did), the closed
-file is synced by resync.py.
+To put a file on disk (rule 26), the last packet asks each DataNode to sync its whole replica. If no such packet was
+sent (the replicas were finalized already, or lease recovery or somebody else closed the file), resync.py syncs the
+closed file.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class LeaseRecoveryNeeded(StoreError):
 
 
 class AcknowledgedBytesGone(CorruptFile):
-    """What was acknowledged is in no replica. Nothing was closed. `length_bytes`: of the longest replica, as the DataNodes
-    say, or of the block, as the NameNode does where it is complete."""
+    """No replica holds all acknowledged bytes. Nothing was closed. `length_bytes`: of the longest replica, according to
+    the DataNodes, or of the block, according to the NameNode if the block is complete."""
 
     def __init__(self, reason: str, length_bytes: int) -> None:
         super().__init__(reason)
@@ -85,7 +85,7 @@ class ClosingTools:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """`nodes`: those that hold all of the last block, as far as this closing saw to it; else empty."""
+    """`nodes`: those that hold all of the last block, if this closing completed or synced it; else empty."""
 
     length_bytes: int
     last: LocatedBlock | None
@@ -201,7 +201,7 @@ class FileClosing:
         return replace(self._verified(await self.look()), nodes=nodes)
 
     def _verified(self, blocks: FileBlocks) -> Closed:
-        """The second look at the lengths: what the NameNode says now is what counts (rules 3 and 10)."""
+        """The second look at the lengths: only the NameNode's answer now counts (rules 3 and 10)."""
         length_bytes = blocks.length_bytes
         if self._expected_bytes is not None and length_bytes != self._expected_bytes:
             raise CorruptFile(
@@ -212,7 +212,7 @@ class FileClosing:
     # --- one try
 
     async def _try(self, blocks: FileBlocks) -> None:
-        """Raises StoreError when it did not work; what was found out stays for the next try."""
+        """Raises StoreError when it did not work; the next try keeps what this one learned."""
         self._expected_bytes = None
         self._nodes = ()
         last = blocks.last
@@ -264,7 +264,7 @@ class FileClosing:
                 reason = f"{self._path}: none of its DataNodes ({nodes_text}) that may hold all of it answers"
                 if self._is_forgiven:
                     raise StorageUnavailable(reason)
-                # When all are silent at once it may be this machine that stood still.
+                # If all are silent at once, this machine may have stood still.
                 self._is_forgiven = True
                 self.survey.forgive()
                 raise WriterBroken(reason)

@@ -1,8 +1,8 @@
 """When to ask a second DataNode, and how often that may be done. Pure.
 
 A replica on a busy disk or in a paused process answers late; a second one asked in the meantime usually answers at once.
-The delay follows what is normal now, so that only the slowest reads pay for two; a budget keeps a cluster that is slow as
-a whole from being asked everything twice.
+The delay follows current latencies, so that only the slowest reads ask twice; a budget keeps a cluster that is slow as
+a whole from getting every read twice.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ SAMPLES_LEAST: Final = 16
 SAMPLES_PER_UPDATE: Final = 16
 PERCENTILE: Final = 0.95
 DELAY_FACTOR: Final = 1.5
-FIRST_DELAY_S: Final = 0.1  # while too little is known
+FIRST_DELAY_S: Final = 0.1  # until enough latencies were observed
 SHARE_MAX: Final = 0.05
 SAVED_UP_MAX: Final = 10.0
 AT_ONCE_MAX: Final = 16
 
 
 class HedgeDelay:
-    """How long a first answer may take: above most of the recent ones. `least_s` is its lower bound."""
+    """How long to wait for a first answer: longer than most recent ones took. `least_s` is the lower bound."""
 
     __slots__ = ("_least_s", "_samples", "_until_update", "delay_s")
 

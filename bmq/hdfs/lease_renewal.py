@@ -1,6 +1,6 @@
 """Keeps the leases of this process's holder names alive: one call renews all files of a name.
 
-That a lease is renewed says nothing about the files: a takeover leaves the name's lease in place.
+A renewed lease proves nothing about the files: a takeover leaves the name's lease in place.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _log = structlog.get_logger("bmq.hdfs")
 
 
 class Renewing(Protocol):
-    """The NameNode as far as it is needed here."""
+    """The NameNode call used here."""
 
     async def renew_lease(self, holder: str) -> None: ...
 
 
 class LeaseRenewal:
-    """Holders are counted: each `add` has its `remove`. The one task lives while there are any."""
+    """Holders are counted: each `add` needs its `remove`. One task runs while there are any."""
 
     def __init__(self, namenode: Renewing, interval_s: float) -> None:
         self._namenode = namenode

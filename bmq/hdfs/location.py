@@ -44,7 +44,7 @@ def located(url: str, settings: HdfsSettings, *, system_user: str) -> HdfsConfig
 
 
 def system_user() -> str:
-    """Whom HDFS takes us for when no settings say it."""
+    """The HDFS user when the settings name none."""
     return os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
 
 

@@ -40,8 +40,8 @@ class SegmentMender:
             is_sync=broken.is_synced,
             nodes=broken.located.nodes,
         )
-        # `broken.failed` is not looked at: a closed connection says nothing about its node, and those that hung are
-        # known as bad nodes already.
+        # `broken.failed` is ignored: a closed connection says nothing about its node, and nodes that hung are known as
+        # bad nodes already.
         try:
             closed = await closing.close()
         except FileMissing as error:
@@ -55,8 +55,8 @@ class SegmentMender:
 async def _replicas(closing: FileClosing, closed: Closed, broken: BrokenSegment) -> int:
     """How many nodes hold the whole file.
 
-    Right after a close the NameNode lists fewer than there are, so where an earlier call closed the file, or lease
-    recovery did, all nodes that had it are asked.
+    Right after a close the NameNode may list too few, so if an earlier call or lease recovery closed the file, we ask
+    all nodes that had it.
     """
     if closed.nodes or closed.last is None:
         return len(closed.nodes)

@@ -1,4 +1,4 @@
-"""What the HDFS store counts, as Prometheus sees it."""
+"""The HDFS store's counters for Prometheus."""
 
 from __future__ import annotations
 

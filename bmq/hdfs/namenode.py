@@ -1,15 +1,15 @@
-"""The NameNode's side of HDFS: names, leases, and where blocks lie. One method for each call of ClientProtocol made here.
+"""The NameNode's side of HDFS: names, leases and block locations. One method for each call of ClientProtocol we use.
 
 Paths are absolute. Every method takes `retry_max_s`, how long to go on trying (None: as configured), and may raise
 StorageUnavailable, AuthenticationRequired, PermissionRefused, NotADirectory, and if it changes anything SafeMode and
 QuotaExceeded. Calls about a file being written take its `file_id`: they then find it although its directory was renamed.
 
 `complete`, `recover_lease`, `renew_lease`, `fsync`, `bump`, `add_block`, `make_directory` and `prove` may be carried out
-twice without harm. `create`, `append`, `rename`, `delete` and `update_pipeline` may not: a retry is answered by the
-NameNode's retry cache, which outlives a restart and a failover but not its expiry (10 minutes), a checkpoint followed by
-a restart, or `dfs.namenode.enable.retrycache=false`. Where it was lost, the retry sees what the first try did: `create`
-raises AlreadyExists (a file without data whose holder is the caller), `append` AlreadyExists (the caller writes it),
-`rename` FileMissing, `delete` returns False.
+twice without harm. `create`, `append`, `rename`, `delete` and `update_pipeline` may not: the NameNode's retry cache
+answers a retry. It outlives a restart and a failover but not its expiry (10 minutes), a checkpoint followed by a
+restart, or `dfs.namenode.enable.retrycache=false`. If the cache entry is lost, the retry meets the first try's result:
+`create` raises AlreadyExists (a file without data whose holder is the caller), `append` AlreadyExists (the caller
+writes it), `rename` FileMissing, `delete` returns False.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ _WHOLE_FILE: Final = (1 << 63) - 1
 
 
 class NameNode:
-    """The active NameNode, whichever it is now."""
+    """Calls to whichever NameNode is active now."""
 
     def __init__(self, config: HdfsConfig, random: Random) -> None:
         self._failover = Failover(config, SimpleAuthentication(config.user), random)
@@ -85,20 +85,21 @@ class NameNode:
     async def file_info(self, path: str, *, retry_max_s: float | None = None) -> HdfsFileStatus | None:
         """A look that began after the call; None when nothing is there. See `is_open`.
 
-        Of a file that is closed, `.locations` is what `locations` would say.
+        For a closed file, `.locations` is the same as the answer of `locations`.
         """
-        # The answer to this method carries the locations, and with them whether the file is open, at the same price.
+        # This call's answer includes the locations, and so whether the file is open, at the same cost.
         request = GetLocatedFileInfoRequest(src=path, need_block_token=True)
         response = await self._call("getLocatedFileInfo", request, GetFileInfoResponse, path, retry_max_s)
         return response.fs if response.HasField("fs") else None
 
     async def prove(self, path: str, *, retry_max_s: float | None = None) -> HdfsFileStatus | None:
-        """As `file_info`, by a NameNode that nobody had replaced when it was asked. Also raises SafeMode.
+        """As `file_info`, from a NameNode that had not been replaced when it was asked. Also raises SafeMode.
 
-        One that was replaced and does not know it yet (it stood still) answers every read from its old state. So it has
-        to change something first: a modification time goes into the edit log, and with a quorum journal the log of a
-        replaced NameNode takes no more entries; it exits instead of answering. What the same NameNode reads afterwards is
-        at least as new as that entry. `renewLease` and a `mkdirs` of what exists are no proof: neither is logged.
+        A replaced NameNode that does not know it yet (it stood still) answers every read from its old state. So we make
+        it change something first: a modification time goes into the edit log, and a quorum journal takes no more
+        entries from a replaced NameNode, which exits instead of answering. Later reads from the same NameNode are at
+        least as new as that entry. `renewLease` and a `mkdirs` of an existing directory prove nothing: neither is
+        logged.
         """
         request = SetTimesRequest(src=path, mtime=time.time_ns() // 1_000_000, atime=UNCHANGED)
         try:
@@ -114,8 +115,8 @@ class NameNode:
     async def listing(self, path: str, *, retry_max_s: float | None = None) -> list[HdfsFileStatus]:
         """The entries of a directory in the byte order of their names, which are in `.path`. See `is_open`.
 
-        Of a file: the file itself, with an empty name. A long directory is read page by page, and what is renamed or
-        made meanwhile may be missed or seen twice. Raises FileMissing.
+        For a file: the file itself, with an empty name. A long directory is read page by page, so entries made or
+        renamed meanwhile may be missed or seen twice. Raises FileMissing.
         """
         entries: list[HdfsFileStatus] = []
         start_after = b""
@@ -205,7 +206,7 @@ class NameNode:
     async def fsync(
         self, path: str, *, holder: str, file_id: int, length_bytes: int, retry_max_s: float | None = None
     ) -> None:
-        """Make the last block's length known to those who ask for the file's. Raises LeaseLost, FileMissing."""
+        """Publish the last block's length as part of the file's. Raises LeaseLost, FileMissing."""
         request = FsyncRequest(src=path, client=holder, last_block_length=length_bytes, file_id=file_id)
         await self._call("fsync", request, FsyncResponse, path, retry_max_s)
 
@@ -244,7 +245,7 @@ class NameNode:
 
     # --- leases
     async def renew_lease(self, holder: str, *, retry_max_s: float | None = None) -> None:
-        """For all files of this holder. No proof that any of them is still its own."""
+        """Renew the lease on all files of this holder. This does not prove that it still owns any of them."""
         request = RenewLeaseRequest(client_name=holder)
         await self._call("renewLease", request, RenewLeaseResponse, f"lease of {holder}", retry_max_s)
 
@@ -281,7 +282,7 @@ class NameNode:
 
 
 def is_open(status: HdfsFileStatus) -> bool:
-    """Whether somebody writes the file, or did and never closed it. Its length then counts nothing of its last block."""
+    """Whether somebody writes the file, or did and never closed it. Its length then leaves out the last block."""
     return status.locations.under_construction
 
 

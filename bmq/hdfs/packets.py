@@ -220,11 +220,11 @@ class Ack:
     statuses: tuple[int, ...]
 
     def is_success(self, node_count: int) -> bool:
-        """Every node says so. A status that is not known to the protocol is not in `statuses`."""
+        """Whether every node reports success. Statuses unknown to the protocol are missing from `statuses`."""
         return len(self.statuses) == node_count and self.bad_index() is None
 
     def bad_index(self) -> int | None:
-        """Which node of the pipeline failed. The last one, as the nodes before it only pass on what they heard."""
+        """Which node of the pipeline failed: the last one with an error, as nodes before it only pass errors on."""
         bad = [index for index, status in enumerate(self.statuses) if status != TransferStatus.SUCCESS]
         return bad[-1] if bad else None
 
@@ -237,7 +237,7 @@ def read_ack(data: bytes, start: int, node_count: int) -> tuple[int, int]:
     """The length-prefixed acknowledgement at `start`: where it ends, and its seqno if `node_count` nodes say SUCCESS.
 
     (INCOMPLETE, 0) when it is not all there; (end, UNUSUAL) when it is not a plain success. Raises BadAck for a length
-    that cannot be. A hand-laid PipelineAck: there are a few of these for every packet.
+    that cannot be. PipelineAck is decoded by hand because several arrive for every packet.
     """
     size_bytes = len(data)
     try:

@@ -1,7 +1,7 @@
 """Connections to DataNodes for reading, kept for the next read: a small read then costs one round trip, not four.
 
-A connection carries one read at a time. It puts itself back among the idle ones when its read is complete, and is closed
-by whatever else ends the read; a DataNode keeps an idle one about 4 s (dfs.datanode.socket.reuse.keepalive).
+A connection carries one read at a time. When its read completes it returns to the idle ones; if the read ends in any
+other way it is closed. A DataNode keeps an idle connection about 4 s (dfs.datanode.socket.reuse.keepalive).
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class ReadConnection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def close(self) -> None:
-        """Close an idle connection once the last word of its read is sent."""
+        """Close an idle connection once the ClientReadStatus of its last read is sent."""
         if self._transport is not None:
             self._transport.close()
 
@@ -141,7 +141,7 @@ class ReadConnection(asyncio.BufferedProtocol):
 
 
 class ReadConnections:
-    """The idle ones, by DataNode, and the making of new ones. At most IDLE_MAX are kept."""
+    """Keeps idle connections by DataNode, at most IDLE_MAX, and opens new ones."""
 
     def __init__(self, config: HdfsConfig, counts: ReadCounts) -> None:
         self._connect_timeout_s = config.connect_timeout_s

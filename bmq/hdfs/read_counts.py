@@ -1,4 +1,4 @@
-"""What the read path has done since it was made."""
+"""Counters of the read path."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ _CRC: Final[dict[int, Callable[[memoryview], int]]] = {
     ChecksumType.CHECKSUM_CRC32: zlib.crc32,
     ChecksumType.CHECKSUM_CRC32C: crc32c,
 }
-# What a DataNode says of a replica that is shorter than what was asked for, being written or complete.
+# Texts with which a DataNode refuses a range because its replica, open or complete, is too short.
 _SHORT_SIGNS: Final = ("bytes, but only", "don't match block")
 
 
@@ -64,7 +64,7 @@ class ReplicaRefused(ReplicaError):
 
 
 class ReplicaMalformed(ReplicaError):
-    """What came is not the protocol."""
+    """The answer does not follow the protocol."""
 
 
 class ReplicaCorrupt(ReplicaError):

@@ -1,8 +1,8 @@
-"""Reading files: which blocks lie under a range, where, and what to believe when no replica gives it.
+"""Reading files: which blocks cover a range, where they are, and which error to report when no replica gives it.
 
-Locations are kept by file id (block_cache.py), so reads of known files go on while the NameNode is unreachable. What is
-kept may be outdated: replicas move, a writer repairs its block under a new stamp, an open file grows or is closed. So a
-failed read looks once more before its failure is believed.
+Locations are cached by file id (block_cache.py), so reads of known files go on while the NameNode is unreachable. The
+cache may be outdated: replicas move, a writer repairs its block under a new stamp, an open file grows or is closed. So
+a failed read refreshes the locations and tries once more before its failure is reported.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BY_FILE_ID: Final = "/.reserved/.inodes/"  # a file by its id, whatever its pat
 
 
 class Locations(Protocol):
-    """What reading needs of the NameNode."""
+    """The NameNode calls that reading needs."""
 
     async def locations(self, path: str) -> FileBlocks: ...
 

@@ -1,8 +1,9 @@
 """One range of one block, from whichever of its DataNodes gives it first and whole.
 
 Usually one is asked and answers. A second one is asked at once when the first fails, soon when it is late (a hedge, see
-hedge.py), and in any case when it has been silent for a quarter of `read_timeout_s`. Who is late stays in the race: when
-every disk is busy, a late answer is better than none. The first good answer wins and the other connections are closed.
+hedge.py), and in any case when it has been silent for a quarter of `read_timeout_s`. A late DataNode stays in the race:
+when every disk is busy, a late answer is better than none. The first good answer wins, the other connections are
+closed.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ BLOCK_BYTES_MAX: Final = (1 << 63) - 1
 
 
 class VisibleLengths(Protocol):
-    """What a DataNode says about the length of an open block."""
+    """Asks a DataNode how long its replica of an open block is."""
 
     async def visible_length(self, node: DataNode, block: Block) -> int: ...
 
@@ -170,7 +171,7 @@ class _Attempt:
         """Close what is under way; a read that is complete has given its connection back already."""
         if not self.answer.done():
             self.answer.cancel()
-            # Its read may be through although nobody has noticed yet; then the connection is another read's by now.
+            # Its read may have completed unnoticed; then the connection may already carry another read.
             if self.connection is not None and self.connection.carries(self.receiver):
                 self.connection.abort()
 
@@ -271,7 +272,7 @@ class _Race:
         )
 
     async def _check_length(self, node: DataNode) -> None:
-        """Ask how long the replica is. A DataNode from which more is read than it has waits 3 s for it, then refuses."""
+        """Ask how long the replica is: asked for more bytes than it has, a DataNode waits 3 s and then refuses."""
         wanted = self._wanted
         end = wanted.position + wanted.length_bytes
         try:
@@ -279,7 +280,7 @@ class _Race:
         except StoreError as error:
             raise ReplicaLost(f"it does not say how long its replica is: {error}") from error
         if visible_bytes > BLOCK_BYTES_MAX:
-            # That is -1: the DataNode was restarted, and what it has waits for the block's recovery.
+            # -1 as an unsigned number: the DataNode was restarted, and its replica waits for the block's recovery.
             raise ReplicaRefused("its replica cannot be read before the block is recovered")
         if self._extents is not None:
             self._extents.note_visible(node.uuid, visible_bytes)
@@ -367,7 +368,7 @@ class _Race:
     def _go_on_after(self, attempt: _Attempt, error: ReplicaError) -> None:
         counts, now_s = self._reads.counts, self._loop.time()
         if attempt.is_reused and isinstance(error, ReplicaLost) and not attempt.receiver.received_bytes:
-            # The DataNode closed a connection that it had kept long enough: this says nothing about it.
+            # The DataNode closed an idle connection after its keepalive: no sign of a problem.
             counts.stale_connections += 1
             self._start(attempt.node, now_s, is_hedge=False, is_fresh=True)
             return

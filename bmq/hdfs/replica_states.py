@@ -14,7 +14,7 @@ from typing import Final
 from bmq.hdfs.blocks import DataNode
 
 NODES_LEAST: Final = 2  # to close a block on, while there may be more
-LENGTH_BYTES_MAX: Final = (1 << 63) - 1  # a DataNode says -1, as an unsigned number, of a replica that nobody may read
+LENGTH_BYTES_MAX: Final = (1 << 63) - 1  # a DataNode gives -1 (unsigned) as the length of a replica nobody may read
 
 
 class ReplicaState(StrEnum):
@@ -129,8 +129,8 @@ def plan(replicas: Sequence[Replica], *, least_bytes: int = 0) -> Plan:
     # asked, most of the nodes have to say so.
     if 2 * len(absent) > len(listed):
         return SetUpEmpty(tuple(replica.node for replica in absent))
-    # Lease recovery closes at what the nodes have that answer it, and deletes the block when none of them has any: a node
-    # that is merely down would lose what it holds when it comes back.
+    # Lease recovery closes at the length that answering nodes have, and deletes the block when none of them has any. A
+    # node that is only down would then lose its bytes when it comes back.
     if by_state[ReplicaState.UNREACHABLE] and (least_bytes or not by_state[ReplicaState.WAITING]):
         return WaitForNodes()
     counts = ", ".join(f"{len(found)} {state}" for state, found in by_state.items() if found) or "none listed"

@@ -1,7 +1,7 @@
-"""What is known about the replicas of one open block, from its DataNodes' answers.
+"""Collects what DataNodes answer about the replicas of one open block.
 
-They are not asked in advance: every replica is presumed WRITABLE, as nearly all are, until its node refuses a new
-generation stamp.
+We do not ask in advance: every replica is presumed WRITABLE, as nearly all are, until its node refuses a new generation
+stamp.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from bmq.hdfs.replica_states import LENGTH_BYTES_MAX, Replica, ReplicaState, can
 from bmq.log.store import StorageUnavailable, StoreError, WriterBroken
 
 SIGHTINGS: Final = 2
-# A writer finalizes its replicas only once they are equal. Where they are not, it is a rival that makes them refuse, and
-# lease recovery, the only other way, would cost seconds and the bytes that only some of them have.
+# A writer finalizes its replicas only once they are equal. If they refuse and are not equal, a rival is at work on
+# them. Lease recovery, the only other way, would cost seconds and the bytes that only some of them have.
 SIGHTINGS_IF_UNEQUAL: Final = 4
 
 _log = structlog.get_logger("bmq.hdfs")
 
 
 class ReplicaSurvey:
-    """`oldest`: the block as it was listed first. `has_learned`: something since it was last set to False."""
+    """`oldest`: the block as first listed. `has_learned`: set when anything new is learned; the caller resets it."""
 
     def __init__(self, path: str, *, datanodes: DataNodeRpc, bad_nodes: BadNodes, config: HdfsConfig) -> None:
         self.oldest: LocatedBlock | None = None
@@ -39,8 +39,8 @@ class ReplicaSurvey:
         self._datanodes = datanodes
         self._bad_nodes = bad_nodes
         self._timeout_s = config.connect_timeout_s
-        # By uuid and the stamp the NameNode knew then: what the last try found out. Good for the next one only, and only
-        # while nobody else has moved the block on.
+        # What the last try learned, by uuid and the stamp the NameNode knew then. Valid for the next try only, and only
+        # while nobody else has given the block a newer stamp.
         self._known: dict[tuple[str, int], Replica] = {}
         # By uuid: the stamp the NameNode knew, what was seen under it, and how often in a row.
         self._sightings: dict[str, tuple[int, Replica, int]] = {}
@@ -48,7 +48,7 @@ class ReplicaSurvey:
         self._is_forgiving = False
 
     def replicas(self, last: LocatedBlock) -> list[Replica]:
-        """Those to decide about: the nodes that are listed now, reachable or not, and others listed earlier."""
+        """The replicas to decide about: on the nodes listed now, reachable or not, and on others listed earlier."""
         if self.oldest is None:
             self.oldest = last
         suspected = () if self._is_forgiving else self._bad_nodes.current()
@@ -64,7 +64,7 @@ class ReplicaSurvey:
         return [*replicas, *(Replica(node, ReplicaState.UNREACHABLE) for node in missing)]
 
     def answering(self, last: LocatedBlock) -> tuple[DataNode, ...]:
-        """The listed nodes that nobody found unreachable."""
+        """The listed nodes that are not known to be unreachable."""
         return tuple(
             replica.node
             for replica in self.replicas(last)
@@ -72,21 +72,22 @@ class ReplicaSurvey:
         )
 
     def lost(self, node: DataNode, reason: str) -> None:
-        """The node hangs, is dead or fails: it is left out from here on, by others too for a while."""
+        """The node hangs, is dead or fails: leave it out from here on, and elsewhere for a while."""
         _log.warning("datanode_left_out", path=self._path, node=str(node.transfer), reason=reason)
         self._dead.add(node)
         self._bad_nodes.add(node)
         self.has_learned = True
 
     def forgive(self) -> None:
-        """Try all nodes once more, those that others suspect as well: the ones that answer are not enough."""
+        """Try all nodes once more, even those others suspect: the nodes that answer are not enough."""
         self._dead.clear()
         self._is_forgiving = True
 
     async def refused(self, nodes: Sequence[DataNode], block: Block) -> None:
         """These nodes answered and did not take a new stamp on `block` (the NameNode's newest): find out why.
 
-        A rival at work on a replica makes it refuse, too. So only one that refuses repeatedly in the same state is settled.
+        A rival at work on a replica makes it refuse, too. So a replica counts as settled only after it has refused
+        several times in the same state.
         """
         stamp = block.generation_stamp
         replicas = await asyncio.gather(*(self._ask(node, block) for node in nodes))
@@ -101,7 +102,7 @@ class ReplicaSurvey:
                 self.has_learned = True
 
     def _seen(self, replica: Replica, stamp: int, wanted: int) -> bool:
-        """Count a sighting; whether the replica was now seen unchanged under this stamp `wanted` times in a row."""
+        """Count a sighting; True once the replica was seen unchanged under this stamp `wanted` times in a row."""
         uuid = replica.node.uuid
         seen_stamp, seen, times = self._sightings.get(uuid, (0, replica, 0))
         times = times + 1 if (seen_stamp, seen) == (stamp, replica) else 1
@@ -109,7 +110,7 @@ class ReplicaSurvey:
         return times >= wanted
 
     async def lengths(self, nodes: Sequence[DataNode], block: Block) -> dict[DataNode, int]:
-        """Of the replicas with the stamp of `block`. Raises WriterBroken when one of them cannot tell."""
+        """Lengths of the nodes' replicas under the stamp of `block`. Raises WriterBroken when a node cannot tell."""
         answers = await asyncio.gather(*(self._visible_bytes(node, block) for node in nodes), return_exceptions=True)
         lengths: dict[DataNode, int] = {}
         failures: list[str] = []

@@ -1,11 +1,11 @@
 """Puts a closed file on the disks of its DataNodes (rule 26), without changing a byte of it.
 
-HDFS has no call for that. But a file may be opened again at its end, and the last packet of an append may ask each
-DataNode to sync its whole replica before it finalizes it. So: append nothing, under a new stamp, and close. The file shows
-as open for some 10 ms meanwhile; readers are not affected.
+HDFS has no call for that. But a file can be reopened for append, and the last packet of an append can ask each DataNode
+to sync its whole replica before it finalizes it. So: append nothing, under a new stamp, and close. The file shows as
+open for some 10 ms meanwhile; readers are not affected.
 
-It is appended to under our own name and not under its writer's: after lease recovery that one is fenced for good, and stays
-so. Should we die in between, the next owner has only lease recovery left for this file.
+We append under our own name, not under the writer's: lease recovery has fenced that writer for good, and it must stay
+fenced. If we die in between, only lease recovery can close the file for the next owner.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class Resync:
     bad_nodes: BadNodes
 
     async def run(self, known: Iterable[DataNode]) -> tuple[DataNode, ...]:
-        """The nodes that have the whole file on disk. `known`: those that held it, as the NameNode may not list all yet.
+        """Sync the file; the nodes that have all of it on disk. `known`: nodes that held it; the NameNode may list
+        fewer.
 
         A node that does not answer is left out, and its replica is stale from then on. Raises StorageUnavailable (the
         file may be open now: close it again), FileMissing, CorruptFile.
@@ -51,7 +52,7 @@ class Resync:
         try:
             last = await self.namenode.append(self.path, holder=self.holder)
             if last is None:
-                # Its block is exactly full, as only an older release makes them: nothing can be appended to it.
+                # Its block is exactly full, so nothing can be appended to it. Only older releases made such files.
                 _log.warning(
                     "file_not_synced", path=self.path, reason="its block is full, so it cannot be opened again"
                 )

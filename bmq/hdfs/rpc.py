@@ -1,4 +1,4 @@
-"""One connection to a NameNode or to a DataNode's IPC port: calls out, answers in whatever order they come.
+"""One connection to a NameNode or to a DataNode's IPC port: calls go out, answers come back in any order.
 
     connection = await RpcConnection.open(address, CLIENT_PROTOCOL, SimpleAuthentication("bmq"), client_id=…, timeout_s=1.0)
     response = await connection.call("getFileInfo", request, GetFileInfoResponse, call_id=7, retry_count=0, timeout_s=5.0)
@@ -161,7 +161,7 @@ class RpcConnection(asyncio.Protocol):
         self.fail("the connection was closed here")
 
     def fail(self, reason: str) -> None:
-        """Drop the connection for a reason that the calls under way are told."""
+        """Drop the connection; calls under way fail with this reason."""
         self._fail(ConnectionLost(f"{self._address}: {reason}"))
 
     # --- the transport's side
@@ -193,7 +193,7 @@ class RpcConnection(asyncio.Protocol):
         elif answer.call_id == SASL_CALL_ID:
             self._take_sasl(answer.body)
         else:
-            # An answer nobody waits for is late: its call timed out or was cancelled.
+            # If nobody waits for the answer, its call has timed out or was cancelled.
             waiting = self._waiting.pop(answer.call_id, None)
             if waiting is not None and not waiting.done():
                 waiting.set_result(answer.body)
@@ -204,7 +204,8 @@ class RpcConnection(asyncio.Protocol):
         if header.status != RpcResponseHeader.FATAL and answer.call_id >= 0:
             self._refuse(answer.call_id, error)
             return
-        # The server closes the connection after this. A call it can be attributed to hears the server's own words.
+        # The server closes the connection after this. If the answer names a call, that call gets the server's own
+        # words.
         refused = refusal(str(self._address), error, header.error_detail)
         if refused is None:
             self._refuse(answer.call_id, error)
@@ -236,7 +237,7 @@ class RpcConnection(asyncio.Protocol):
             return
         self._failure = failure
         if self._transport is not None:
-            # Nothing that is still unsent is worth waiting for: a peer that hangs would keep it, and us, for ever.
+            # Do not wait until unsent bytes are flushed: with a hanging peer that would take for ever.
             self._transport.abort()
         waiting, self._waiting = self._waiting, {}
         for future in waiting.values():

@@ -51,7 +51,7 @@ def first_bytes(authentication_byte: int) -> bytes:
 
 
 def context_frame(client_id: bytes, protocol_name: str, user: UserInformation) -> bytes:
-    """What the connection is for, and as whom. A server answers it only when it refuses it."""
+    """The frame that names the protocol and the user. A server answers it only to refuse it."""
     context = IpcConnectionContext(user_info=user, protocol=protocol_name)
     return _frame(_header(CONTEXT_CALL_ID, client_id, NO_RETRY_COUNT) + delimited(context))
 
@@ -78,7 +78,7 @@ def parse_answer(frame: bytes) -> Answer:
     except (ValueError, DecodeError) as error:
         raise MalformedAnswer(f"an answer of {len(frame)} bytes that cannot be read ({error})") from error
     call_id = header.call_id
-    if call_id >= 1 << 31:  # the field is unsigned, the ids below zero are not
+    if call_id >= 1 << 31:  # the field is unsigned, but an id can be negative
         call_id -= 1 << 32
     return Answer(call_id, header, body)
 
@@ -120,7 +120,7 @@ class AnswerSplitter:
 
 def _parsed(encoded: bytes, message_type: type[M]) -> M:
     message = message_type.FromString(encoded)
-    if not message.IsInitialized():  # parsing alone is content with a message whose required fields are missing
+    if not message.IsInitialized():  # parsing alone accepts messages without their required fields
         raise DecodeError("required fields are missing")
     return message
 

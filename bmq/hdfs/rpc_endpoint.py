@@ -1,4 +1,4 @@
-"""One server that is called again and again: connects when a call needs it, once for all who wait."""
+"""One server that is called again and again: connects when a call needs it, once for all waiting calls."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from bmq.log.store import StorageUnavailable
 
 @dataclass(slots=True)
 class Call(Generic[M]):
-    """One logical call. Its id stays the same however often and to whichever server it is sent, so that a server's retry
-    cache can answer a call that was carried out although its answer was lost."""
+    """One logical call. It keeps its id on every retry, at any server, so that a server's retry cache can answer a call
+    that was carried out although its answer was lost."""
 
     call_id: int
     method: str
@@ -29,7 +29,7 @@ class Call(Generic[M]):
 
 
 class Endpoint:
-    """`silence_max_s`: a connection on which answers are due and nothing was heard for so long is given up."""
+    """`silence_max_s`: give up a connection that owes answers and has been silent this long."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Endpoint:
             raise
 
     async def _connected(self, timeout_s: float) -> RpcConnection:
-        """The connection, or the one attempt that is under way; a caller that leaves does not end it for the others."""
+        """The connection; callers share one attempt to connect, and a cancelled caller does not end it for others."""
         if self._is_closed:
             raise StorageUnavailable(f"{self.address}: closed here")
         if self._connection is not None and not self._connection.is_closed:
@@ -136,7 +136,7 @@ class Endpoint:
     def _connect_ended(self, connecting: asyncio.Task[RpcConnection]) -> None:
         self._connecting = None
         if connecting.cancelled() or connecting.exception() is not None:
-            return  # whoever waits has been told; reading the exception here keeps an abandoned attempt quiet
+            return  # waiting calls get the exception; reading it here stops asyncio from logging an abandoned attempt
         connection = connecting.result()
         if self._is_closed:
             connection.close()

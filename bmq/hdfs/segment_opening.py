@@ -28,9 +28,9 @@ from bmq.log.store import Durability, FencedWriter, FileMissing, StorageUnavaila
 
 OPEN_TRIES_MAX: Final = 6  # with another DataNode left out each time
 
-# A NameNode offers fewer DataNodes than there are while it considers some full, or busier than average (until their
-# next heartbeats). Two of three are accepted at once. A single one, whose loss would lose the data, is accepted only
-# after these pauses, which outlast the usual heartbeat interval; then, for SINGLE_EXPIRY_S, without asking again.
+# A NameNode offers too few DataNodes while it considers some full, or busier than average (until their next
+# heartbeats). Two of three are accepted at once. A single one, whose loss would lose the data, is accepted only after
+# these pauses, which outlast the usual heartbeat interval; then, for SINGLE_EXPIRY_S, without asking again.
 SINGLE_PAUSES_S: Final = (0.5, 1.0, 1.6)
 SINGLE_EXPIRY_S: Final = 30.0
 
@@ -38,7 +38,7 @@ _log = structlog.get_logger("bmq.hdfs")
 
 
 class Creating(Completing, Protocol):
-    """The NameNode as far as it is needed here."""
+    """The NameNode calls used here."""
 
     async def create(self, path: str, *, holder: str, block_bytes: int, replication: int) -> int: ...
 
@@ -56,7 +56,7 @@ class Creating(Completing, Protocol):
 
 
 class SegmentOpening:
-    """`writers`: those opened here whose file is neither closed nor given up."""
+    """`writers`: writers opened here whose file is neither closed nor given up."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class SegmentOpening:
                 await namenode.delete(absolute_path, recursive=False)
                 if not exclude:
                     raise
-                # Those left out are all there is; perhaps they are back.
+                # All DataNodes are excluded; some may be back by now.
                 exclude = {}
                 tries += 1
                 continue
@@ -180,10 +180,10 @@ class SegmentOpening:
         raise StorageUnavailable(f"{path}: no block could be set up in {OPEN_TRIES_MAX} tries: {reason}")
 
     def _block_bytes(self, segment_bytes: int, durability: Durability) -> int:
-        """Every DataNode reserves a whole block for an open segment, so it is hardly larger than needed.
+        """The block size: hardly larger than needed, since every DataNode reserves a whole block for an open segment.
 
-        It is never quite full: a file whose last block is full cannot be opened again to be synced (resync.py). The last
-        append may be padded (rule 27).
+        A block never becomes quite full: a file whose last block is full cannot be reopened to be synced (resync.py).
+        The last append may be padded (rule 27).
         """
         chunk_bytes = self._config.checksum_chunk_bytes
         spare_chunks = 3 if durability is Durability.HSYNC else 1

@@ -3,9 +3,9 @@
     store = await HdfsStore.open(config, random)
     writer = await store.create_segment("topics/…/00000003.open/00000000.log", holder=…, …)
 
-One segment is one block, so that the NameNode places each on DataNodes of its own. Decided here is only how paths, files
-and errors of HDFS look through the port; how a block is opened, written, read, mended and taken over stands in
-segment_opening.py, writer.py, reader.py, mending.py and takeover.py.
+One segment is one block, so that the NameNode places each on DataNodes of its own. This module only maps paths, files
+and errors of HDFS to the port; segment_opening.py, writer.py, reader.py, mending.py and takeover.py open, write, read,
+mend and take over a block.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class HdfsStore:
 
     @classmethod
     async def open(cls, config: HdfsConfig, random: Random, *, retry_max_s: float | None = None) -> Self:
-        """With the root directory there and the NameNode taking changes.
+        """Returns once the root directory exists and the NameNode accepts changes.
 
         `retry_max_s`: how long to try; None: as every other call. Raises StorageUnavailable (also in safe mode),
         PermissionRefused, NotADirectory, AuthenticationRequired or another StoreError, each one sentence.
@@ -109,7 +109,7 @@ class HdfsStore:
         return None if found is None else _status(path.rpartition("/")[2], found)
 
     async def prove(self, path: str) -> FileStatus | None:
-        # With several NameNodes, one that was replaced may answer reads from its old state. The proof costs a disk write.
+        # With several NameNodes, a replaced one may answer reads from its old state. The proof costs a disk write.
         if len(self.config.namenodes) == 1:
             return await self.status(path)
         try:
@@ -150,7 +150,7 @@ class HdfsStore:
         blocks = await self.namenode.locations(self._absolute(path))
         last = blocks.last
         if last is None or (not blocks.is_open and not blocks.length_bytes):
-            return self.replicas_wanted  # of an empty file any number of nodes hold all there is
+            return self.replicas_wanted  # an empty file has no bytes to lose, so it counts as fully replicated
         survey = ReplicaSurvey(path, datanodes=self._datanodes, bad_nodes=self.bad_nodes, config=self.config)
         return len(await survey.holders(last.nodes, last.block, is_open=not blocks.is_last_complete))
 
@@ -174,7 +174,7 @@ class HdfsStore:
     # --- whole files
 
     async def write_file(self, path: str, data: Buffer, *, holder: str) -> None:
-        """As the port says. What could not be finished is removed, or it would hold a block; nobody uses its name again."""
+        """As the port says. An unfinished file is removed, or it would hold a block; nobody uses its name again."""
         if not len(data):
             await self._write_empty(path, holder)
             return
@@ -186,10 +186,10 @@ class HdfsStore:
             writer.abandon()
 
     async def _write_empty(self, path: str, holder: str) -> None:
-        """Without a block, so no DataNode has any work with it: a twentieth of the cost.
+        """Create the file without a block, so no DataNode is involved: a twentieth of the cost.
 
-        It says all it has to say once its name is there. So it is never removed: that might happen late, and take the name
-        of an owner away that has claimed its directory since.
+        An empty file is complete once its name exists, so it is never removed: a late removal could delete the owner
+        file of an owner that has claimed its directory since.
         """
         absolute_path = self._absolute(path)
         try:

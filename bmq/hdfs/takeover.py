@@ -1,4 +1,4 @@
-"""A new owner closes what an older one left open, and stops that writer for good (rules 1 to 3, 9 and 10).
+"""A new owner closes files that an older one left open, and stops that writer for good (rules 1 to 3, 9 and 10).
 
 Under the old writer's name this takes some 20 ms; where the name is not known or nothing else helps, lease recovery takes
 seconds. Either way only the NameNode's second answer says where the file ends.

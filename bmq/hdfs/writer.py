@@ -1,4 +1,4 @@
-"""The write right over one segment file: one block, written by a `BlockStream`, closed through the NameNode."""
+"""The sole writer of one segment file: one block, written by a `BlockStream`, closed through the NameNode."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COMPLETE_RETRY_LONGEST_S: Final = 0.25
 
 
 class Completing(Protocol):
-    """The NameNode as far as it is needed here."""
+    """The NameNode calls used here."""
 
     async def complete(self, path: str, *, holder: str, file_id: int, last: Block | None) -> bool: ...
 
@@ -27,11 +27,11 @@ class Completing(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BrokenSegment:
-    """What is known of a segment whose stream ended. `absolute_path` and `file_id` name it to the NameNode.
+    """A segment whose stream failed. `absolute_path` and `file_id` name it to the NameNode.
 
-    `located`: the generation that was written; `failed`: those of its nodes that are known to have failed (none when a
-    pipeline does not tell). `acked_bytes`: what every node holds for certain; replicas may be longer. `is_synced`: what
-    is acknowledged has to be on their disks.
+    `located`: the generation that was written; `failed`: nodes known to have failed (none when a pipeline does not
+    tell). `acked_bytes`: every node holds at least this much; replicas may be longer. `is_synced`: acknowledged bytes
+    have to be on their disks.
     """
 
     path: str
@@ -125,7 +125,7 @@ class HdfsWriter:
         await self._stream.heartbeat()
 
     async def write_whole(self, data: Buffer) -> int:
-        """All that the file is to have, and `close`.
+        """Write the file's whole content and close it.
 
         Nothing waits for the data's own acknowledgement: with HSYNC the last packet has each DataNode sync the whole
         replica and its directory, once.
@@ -142,8 +142,8 @@ class HdfsWriter:
         if self._is_being_mended:
             # Its block may have a newer stamp by now; only mending goes on from there.
             raise WriterBroken(f"{self.path} is being mended")
-        # What is acknowledged is on the disks. That the replicas are finalized has to be there as well: a DataNode that lost
-        # power would report a complete block as one that waits for recovery, and the NameNode would call it corrupt.
+        # Acknowledged bytes are on the disks already, but finalizing has to be synced as well: a DataNode that lost
+        # power would report a complete block as waiting for recovery, and the NameNode would call it corrupt.
         await self._stream.finish(is_sync=self._is_synced_each_time)
         try:
             await self._complete(self._stream.located.block.with_length(self._stream.position))
@@ -197,7 +197,7 @@ class HdfsWriter:
             delay_s = min(2 * delay_s, COMPLETE_RETRY_LONGEST_S)
 
     async def _verified(self) -> int:
-        """That complete() answered yes proves neither the length nor that the file is ours (rule 10)."""
+        """The length by another look: that complete() said True proves neither it nor our ownership (rule 10)."""
         status = await self._namenode.file_info(self._absolute_path)
         if status is None or status.file_id != self.file_id:
             raise FencedWriter(f"{self.path} is gone: it was moved or deleted before it was closed")

@@ -1,4 +1,4 @@
-"""The markers of transactions into the partitions that this process owns."""
+"""Writes transaction markers to partitions that this process owns."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class GroupMarkers(Protocol):
 
 
 class LocalMarkers:
-    """Implements the coordinator's MarkerWriter and bmq.proxy.services.Markers for what is owned here."""
+    """Implements the coordinator's MarkerWriter and bmq.proxy.services.Markers for partitions owned here."""
 
     def __init__(self, partitions: OwnedPartitions, groups: GroupMarkers, image: Callable[[], MetadataImage]) -> None:
         self._partitions = partitions
@@ -36,7 +36,7 @@ class LocalMarkers:
         self._image = image
 
     async def write(self, topic_partition: TopicPartition, marker: TransactionMarker) -> None:
-        """Durable when this returns. Raises KafkaError."""
+        """Write a marker; durable when this returns. Raises KafkaError."""
         offsets = self._image().topics.get(OFFSETS_TOPIC_NAME)
         if offsets is not None and offsets.topic_id == topic_partition.topic_id:
             await self._groups.write_marker(topic_partition.partition, marker)

@@ -38,7 +38,7 @@ class LocalShards:
         return [] if topic is None else [p.partition for p in topic.partitions if p.leader == self._node_id]
 
     def inherited(self) -> Sequence[int]:
-        """Those that are assigned, too: before that they cannot be opened. Those known to hold records stand first."""
+        """Shards that had an owner before and are already assigned here, so they can be opened; with records first."""
         topic = self._image().topics.get(self._name)
         if topic is None:
             return []
@@ -46,19 +46,19 @@ class LocalShards:
             each
             for each in topic.partitions
             if each.leader == self._node_id
-            and each.leader_epoch > 0  # that of a new one is 0
+            and each.leader_epoch > 0  # a new partition has epoch 0
             and self._manager.leader_epoch(TopicPartition(topic.topic_id, each.partition)) == each.leader_epoch
         ]
         return [each.partition for each in sorted(found, key=lambda each: each.high_watermark_floor == 0)]
 
     def is_known(self, shard: int, leader_epoch: int) -> bool:
-        """An owner hears of its partition before its image shows that."""
+        """Whether the image shows this epoch: an owner may be asked for a partition before its image shows it."""
         topic = self._image().topics.get(self._name)
         partition = None if topic is None else topic.partition(shard)
         return partition is not None and partition.leader_epoch >= leader_epoch
 
     async def open(self, shard: int) -> ReplayableLog:
-        """Raises KafkaError COORDINATOR_NOT_AVAILABLE (no topic yet), and what PartitionManager.leader_of does."""
+        """Raises KafkaError COORDINATOR_NOT_AVAILABLE (no topic yet), and the errors of PartitionManager.leader_of."""
         topic = self._image().topics.get(self._name)
         if topic is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"there is no {self._name} yet")

@@ -1,4 +1,4 @@
-"""Finds the log owned here that another node's request names, at the leader epoch that node expects."""
+"""Finds the log owned here that another node's request names, at the leader epoch which that node expects."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def owned_log(services: Services, topic_id: UUID, partition: int, leader_e
         try:
             log = await manager.leader_of(key)
         except PartitionStarting as error:
-            # Told apart from a partition that is offline: whoever asks may go on asking.
+            # Unlike the error for an offline partition, this one tells the caller to keep asking.
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, str(error)) from error
     check_leader_epoch(log, leader_epoch)
     return log

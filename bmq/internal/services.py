@@ -1,4 +1,4 @@
-"""What handlers of the internal listener may use: only what lives in this process. Nothing here forwards."""
+"""The services for handlers of the internal listener: only those of this process. Nothing here forwards."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Leadership(Protocol):
 
     @property
     def epoch(self) -> int:
-        """Of the active controller here; -1 without one."""
+        """The epoch of the active controller here; -1 without one."""
 
 
 class Releases(Protocol):
@@ -37,7 +37,7 @@ class Releases(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class InternalServices(Services):
-    """`partitions`, `groups` and `controller` of Services are this process's own ones here."""
+    """`partitions`, `groups` and `controller` of Services are this process's own here."""
 
     leadership: Leadership
     manager: PartitionManager
@@ -49,6 +49,6 @@ class InternalServices(Services):
 
 
 def internal(services: Services) -> InternalServices:
-    """The handler runs on the internal listener, so these are what it was given."""
+    """Cast: a handler on the internal listener is always given InternalServices."""
     assert isinstance(services, InternalServices)
     return services

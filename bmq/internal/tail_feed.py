@@ -1,12 +1,12 @@
-"""What one proxy is told of the partitions it follows here: their offsets and the newest batches. Decisions only.
+"""News for one proxy about the partitions it follows here: their offsets and the newest batches. Decisions only.
 
 The proxy names partitions and its offset in each; the feed remembers how far each was sent. Partitions that moved take
 turns: those that did not fit into an answer come first in the next one. Batches no longer in memory are skipped: the
 proxy reads them from the store. The high watermark sent is never past the batches sent or skipped, so that a reader at
 the end waits for the next answer instead of reading from the store.
 
-With the high watermark go the aborted transactions whose marker lies below it: so whoever reads up to the last stable
-offset that was sent knows them all, and asks nobody. The last stable offset sent is below the first record of every aborted
+The high watermark is sent with the aborted transactions whose marker lies below it, so a reader up to the last stable
+offset sent knows them all and need not ask. The last stable offset sent is never past the first record of an aborted
 transaction whose marker was not sent yet.
 """
 
@@ -25,13 +25,13 @@ from bmq.protocol.record_batch import BatchHeader
 
 SHARE_BYTES_MIN: Final = 256 * 1024
 FOLLOWED_MAX: Final = 100_000
-PARTS_MAX: Final = 1_000  # of one answer: so many are told in a few milliseconds
+PARTS_MAX: Final = 1_000  # partitions per answer: this many take a few milliseconds
 ABORTED_MAX: Final = 1_000
-"""Aborted transactions told of one partition at once, 32 bytes each; a reader of older ones asks for those it needs."""
+"""Aborted transactions sent per partition and answer, 32 bytes each; readers of older ranges ask for more."""
 
 
 class OwnedLog(Protocol):
-    """What the feed reads of a partition that is owned here (a part of bmq.broker.runtime.PartitionRuntime)."""
+    """The part of bmq.broker.runtime.PartitionRuntime that the feed reads."""
 
     @property
     def leader_epoch(self) -> int: ...
@@ -58,14 +58,14 @@ Find = Callable[[TopicPartition], OwnedLog | None]
 
 
 class Told(NamedTuple):
-    """One partition's part of an answer, and its records as the views they are kept in."""
+    """One partition's part of an answer, and its records as views of the tail cache."""
 
     part: TailPart
     records: Sequence[memoryview]
 
 
 class _Followed:
-    """`next_offset`: what follows everything that was sent or skipped; -1: not known yet. `told`: the offsets told last."""
+    """`next_offset`: follows everything sent or skipped; -1: not known yet. `told`: the offsets sent last."""
 
     __slots__ = ("leader_epoch", "next_offset", "told")
 
@@ -76,12 +76,12 @@ class _Followed:
 
 
 class TailFeed:
-    """`followed_max`: partitions; those added beyond it are refused with THROTTLING_QUOTA_EXCEEDED."""
+    """`followed_max`: limit of partitions; further ones are refused with THROTTLING_QUOTA_EXCEEDED."""
 
     def __init__(self, followed_max: int = FOLLOWED_MAX) -> None:
         self._followed_max = followed_max
         self._followed: dict[TopicPartition, _Followed] = {}
-        self._due: dict[TopicPartition, None] = {}  # may have something to tell, in turn
+        self._due: dict[TopicPartition, None] = {}  # partitions that may have news, in turn
         self._refused: list[TopicPartition] = []
 
     def __len__(self) -> int:
@@ -91,7 +91,7 @@ class TailFeed:
         return key in self._followed
 
     def change(self, added: Iterable[TailInterest], forgotten: Iterable[ForgottenTail]) -> None:
-        """Follow these from now on, and those no longer. Adding one again begins anew with it."""
+        """Follow the `added` and no longer the `forgotten` ones. Adding one again starts over with it."""
         for gone in forgotten:
             self._forget(TopicPartition(gone.topic_id, gone.partition))
         for wanted in added:
@@ -103,12 +103,12 @@ class TailFeed:
             self._due[key] = None
 
     def moved(self, key: TopicPartition) -> None:
-        """Its offsets moved, or it is not owned here any more."""
+        """The partition's offsets moved, or it is no longer owned here."""
         if key in self._followed:
             self._due[key] = None
 
     def tell(self, bytes_max: int, find: Find) -> list[Told]:
-        """What there is to tell now, about `bytes_max` of records at most: whole batches, at least one if there is any."""
+        """The news now, with about `bytes_max` of records at most: whole batches, at least one if there is any."""
         told = [Told(_refusal(key, ErrorCode.THROTTLING_QUOTA_EXCEEDED), ()) for key in self._refused]
         self._refused.clear()
         due, self._due = self._due, {}
@@ -121,7 +121,7 @@ class TailFeed:
                 continue
             try:
                 one, is_cut = self._tell_one(key, find(key), min(left, share_bytes))
-            except Exception:  # one partition's: the others that are due are told all the same
+            except Exception:  # one partition's failure must not stop the others
                 _log.exception("tail_not_told", topic_id=str(key.topic_id), partition=key.partition)
                 self._forget(key)
                 one, is_cut = Told(_refusal(key, ErrorCode.NOT_LEADER_OR_FOLLOWER), ()), False
@@ -134,7 +134,7 @@ class TailFeed:
         return told
 
     def _tell_one(self, key: TopicPartition, log: OwnedLog | None, length_bytes_max: int) -> tuple[Told | None, bool]:
-        """Its part if there is news, and whether more of it is ready to be sent."""
+        """The partition's part if there is news, and whether more of it is ready to be sent."""
         followed = self._followed[key]
         code = _code_of(log, followed.leader_epoch)
         if log is None or code is not ErrorCode.NONE:
@@ -185,7 +185,7 @@ class TailFeed:
 
 
 def epoch_starts_of(log: OwnedLog) -> tuple[EpochStart, ...]:
-    """As the messages carry them."""
+    """The log's epochs in the messages' form."""
     return tuple(EpochStart(leader_epoch=epoch, start_offset=start) for epoch, start in log.epoch_starts)
 
 

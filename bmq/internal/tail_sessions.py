@@ -1,8 +1,7 @@
 """The owner's side of the tail streams: one session for each connection over which partitions are followed.
 
-A session answers at once when its feed has something to tell, else when a followed partition moves, or when the poll's
-time is over. A newer poll of the same connection ends the one before, which is how a proxy changes what it follows without
-waiting.
+A session answers at once when its feed has news, else when a followed partition moves, or when the poll's time is over.
+A newer poll of the same connection ends the one before, so that a proxy can change what it follows without waiting.
 """
 
 from __future__ import annotations
@@ -24,19 +23,19 @@ Answer = Callable[[Sequence[Told]], None]
 
 
 class WatchedLog(OwnedLog, Protocol):
-    """A log that says when it moves."""
+    """A log that reports when it moves."""
 
     def on_advance(self, wake: Callable[[], None]) -> Callable[[], None]: ...
 
 
 class OwnedPartitions(Protocol):
-    """What is owned in this process (bmq.broker.manager.PartitionManager)."""
+    """The partitions owned in this process (bmq.broker.manager.PartitionManager)."""
 
     def ready(self, topic_partition: TopicPartition) -> WatchedLog | None: ...
 
 
 class TailSessions:
-    """By connection; a session ends with its connection."""
+    """Sessions by connection; a session ends with its connection."""
 
     def __init__(self) -> None:
         self._sessions: dict[Peer, TailSession] = {}
@@ -63,15 +62,15 @@ class TailSession:
         self._partitions = partitions
         self._loop = asyncio.get_running_loop()
         self._feed = TailFeed()
-        self._watches: dict[TopicPartition, Callable[[], None]] = {}  # how to take each back
-        self._moved: dict[TopicPartition, None] = {}  # not watched now: what they have is not told yet
-        self._answer: Answer | None = None  # of the poll that waits
+        self._watches: dict[TopicPartition, Callable[[], None]] = {}  # functions that cancel each watch
+        self._moved: dict[TopicPartition, None] = {}  # not watched now: their news has not been sent yet
+        self._answer: Answer | None = None  # of the waiting poll
         self._bytes_max = 0
         self._timer: asyncio.TimerHandle | None = None
         self._is_look_due = False
 
     def fetch(self, request: TailFetchRequest, answer: Answer) -> None:
-        """Call `answer` once, now or later, with what there is to tell; with nothing when the poll ends without news."""
+        """Call `answer` once, now or later, with the news; with nothing when the poll ends without any."""
         self._end_poll()
         for gone in request.forgotten:
             self._unwatch(TopicPartition(gone.topic_id, gone.partition))
@@ -86,7 +85,7 @@ class TailSession:
             self._timer = self._loop.call_later(wait_ms / 1000, self._end_poll)
 
     def close(self) -> None:
-        """The connection is gone: nothing is answered any more."""
+        """The connection is gone: stop answering."""
         self._answer = None
         self._stop_timer()
         for take_back in self._watches.values():
@@ -96,7 +95,7 @@ class TailSession:
     # --- looking
 
     def _look(self) -> None:
-        """Answer the poll if there is something to tell."""
+        """Answer the poll if there is news."""
         self._is_look_due = False
         if self._answer is None:
             return
@@ -115,7 +114,7 @@ class TailSession:
         self._moved[key] = None
         self._feed.moved(key)
         if self._answer is not None and not self._is_look_due:
-            # Others may move in the same turn of the loop.
+            # Look at the end of the turn, since other partitions may move in the same turn of the loop.
             self._is_look_due = True
             self._loop.call_soon(self._look)
 

@@ -12,7 +12,7 @@ from concurrent.futures import Executor
 from typing import Final
 
 SEND_BYTES_MAX: Final = 1024 * 1024
-"""Of one call: as much is looked up in the page cache before."""
+"""Sent per call; the page cache is checked for this much first."""
 OPEN_FILES_MAX: Final = 128
 _LOAD_BYTES: Final = 256 * 1024
 _PAGE_BYTES: Final = mmap.PAGESIZE
@@ -28,7 +28,10 @@ _stat_at: Final = ctypes.byref(_stat)
 
 
 def is_cached(descriptor: int, position: int, length_bytes: int) -> bool:
-    """Whether all these bytes are in the page cache; False where the kernel cannot tell. On the event loop alone."""
+    """Whether all these bytes are in the page cache; False if the kernel cannot tell.
+
+    Only for the event loop's thread.
+    """
     _range[0] = position
     _range[1] = length_bytes
     if _libc.syscall(_SYS_CACHESTAT, descriptor, _range_at, _stat_at, 0) != 0:
@@ -38,7 +41,7 @@ def is_cached(descriptor: int, position: int, length_bytes: int) -> bool:
 
 
 class OpenFile:
-    """A file open for reading, until nobody refers to this."""
+    """A file open for reading; closed when the last reference goes away."""
 
     __slots__ = ("descriptor",)
 
@@ -52,7 +55,7 @@ class OpenFile:
 
 
 class OpenFiles:
-    """Files that were sent from lately, by id: the least recently used is let go of, and all when files are deleted."""
+    """Recently sent files, by id: drops the least recently used one, and all of them when files are deleted."""
 
     def __init__(self) -> None:
         self._files: OrderedDict[int, OpenFile] = OrderedDict()
@@ -72,7 +75,7 @@ class OpenFiles:
             self._files.popitem(last=False)
 
     def clear(self) -> None:
-        """Deleted files keep their room on the disk while they are open."""
+        """Drop all: deleted files use disk space while they are open."""
         self._files.clear()
 
 
@@ -94,7 +97,7 @@ class LocalFilePart:
         return self._length_bytes
 
     def from_position(self, position: int) -> LocalFilePart:
-        """What lies from there on."""
+        """The part from `position` on."""
         left_bytes = self._length_bytes - position
         return LocalFilePart(self._file, self._position + position, left_bytes, self._loop, self._threads)
 
@@ -104,7 +107,7 @@ class LocalFilePart:
         return os.pread(self._file.descriptor, length_bytes, self._position + position)
 
     def is_all_cached(self) -> bool:
-        """Whether none of it has to come from the disk."""
+        """Whether the whole part is in the page cache."""
         return is_cached(self._file.descriptor, self._position, self._length_bytes)
 
     def is_cached(self, position: int) -> bool:

@@ -1,4 +1,4 @@
-"""Who may write below an epoch directory of the embedded store: whoever holds the lock on the open directory (rule 19).
+"""Leases of the embedded store: only the holder of the lock on an open epoch directory may write below it (rule 19).
 
 The lock sits on the directory itself, so it moves with a rename and ends with its process. All methods block and may be
 called from any thread.
@@ -30,15 +30,15 @@ class Lease:
 
 
 class Leases:
-    """The locks of one process by the directory's absolute path, its present one after renames."""
+    """The locks of one process, by the directory's absolute path, which follows renames."""
 
     def __init__(self) -> None:
         self._held: dict[str, Lease] = {}
-        self._borrowed: dict[str, tuple[int, int]] = {}  # descriptor (-1: held anyway), how many borrow it
+        self._borrowed: dict[str, tuple[int, int]] = {}  # descriptor (-1: held as a lease), number of borrowers
         self._mutex = Lock()
 
     def hold(self, path: str) -> Lease | None:
-        """The lease over an epoch directory for one more user; None for a directory that is not an epoch's.
+        """The lease on an open epoch directory, for one more user; None for any other directory.
 
         Raises LeaseHeld, FileMissing.
         """
@@ -52,7 +52,7 @@ class Leases:
             return lease
 
     def release(self, lease: Lease | None) -> None:
-        """One user less. The lock stays while the directory is open: its owner will make further files there."""
+        """One user less. The lock is kept while the directory is open: its owner will make more files there."""
         if lease is None:
             return
         with self._mutex:
@@ -64,7 +64,7 @@ class Leases:
     def borrowed(self, path: str) -> Iterator[None]:
         """Take the lock for a rename or takeover, unless this process holds it. Raises LeaseHeld, FileMissing."""
         with self._mutex:
-            # Two files of one directory may be taken over at once, and a second lock of our own would be refused too.
+            # Two files of one directory may be taken over at once, and a second lock by this process would be refused.
             descriptor, users = self._borrowed.get(path, (-1, 0))
             if not users and path not in self._held:
                 descriptor = _lock(path)
@@ -80,7 +80,7 @@ class Leases:
                     os.close(descriptor)
 
     def moved(self, source: str, target: str) -> None:
-        """The directory `source` is now `target`. Its lock goes on while somebody writes there."""
+        """The directory `source` was renamed to `target`. Its lock is kept while somebody writes there."""
         with self._mutex:
             lease = self._held.pop(source, None)
             if lease is None:

@@ -1,4 +1,4 @@
-"""The directory of the embedded store: may this process use it? One server at a time, and never a foreign directory."""
+"""Locks the directory of the embedded store: one server at a time, and never a foreign directory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NOT_OURS_BUT_FINE: Final = frozenset({LOCK_FILE, "lost+found"})
 
 
 def lock_data_directory(root: Path) -> int:
-    """Make the directory if need be and take it for this process; the descriptor that holds the lock.
+    """Make the directory if need be and lock it for this process; the descriptor that holds the lock.
 
     The kernel frees the lock when the process ends, however it ends. Raises RootInUse, RootForeign, RootUnusable.
     """
@@ -55,7 +55,7 @@ def _take(descriptor: int, root: Path) -> None:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     except OSError as error:
-        # The number is only there for the message above: a full disk must not keep a server from starting and reading.
+        # The process id serves only the message above: a full disk must not keep a server from starting and reading.
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise RootUnusable(f"the data directory {root} cannot be written: {error.strerror}") from error
     try:

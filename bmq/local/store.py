@@ -1,8 +1,8 @@
-"""The embedded store: `SegmentStore` on a local directory. The only module that knows threads.
+"""The embedded store: `SegmentStore` on a local directory. The only module that uses threads.
 
-Decided here: a file is open while its owner may write it (mode bit), so that a killed process leaves its files visibly
-open; a file's id is kept in an extended attribute, because inode numbers are used again; a write right is a lock on the
-epoch directory (lease.py) plus, within one process, the handle that the newest takeover has not revoked.
+A file counts as open while its owner may write it (mode bit), so that a killed process leaves its files visibly open. A
+file's id is kept in an extended attribute, because inode numbers are reused. A writer needs the lock on the epoch
+directory (lease.py) and, within one process, a handle that no takeover has revoked.
 `hflush` means written (it survives the process), `hsync` means fdatasync (it survives the machine).
 Directory work runs in a small pool of threads, one hop for each operation; reads from the page cache need none.
 """
@@ -48,7 +48,7 @@ SYNC_THREADS_MAX: Final = 3
 INLINE_READ_BYTES_MAX: Final = 1024 * 1024
 _RENAME_NOREPLACE: Final = 1
 _AT_FDCWD: Final = -100
-# errno for "this kernel or file system cannot do that"; the plain way is taken then.
+# errno for "this kernel or file system cannot do that"; we fall back to the plain way then.
 _UNSUPPORTED: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 
 
@@ -60,9 +60,9 @@ class _Created:
 
 
 class _FileIds:
-    """Ids that are never given twice under one root: nanoseconds at the start plus a count.
+    """Ids that are never repeated under one root: nanoseconds at the start plus a count.
 
-    A store would have to make a thousand million files a second to run ahead of the clock.
+    A store would have to make a billion files a second to run ahead of the clock.
     """
 
     def __init__(self) -> None:
@@ -135,7 +135,7 @@ class LocalStore:
         was_there = await self._run(self._delete, path, recursive)
         if was_there:
             self._open_files.clear()
-            # Nobody reads what these writers write any more.
+            # Nobody will read the files of these writers.
             for writer, _ in [entry for entry in self._writers.values() if entry[0].is_deleted()]:
                 await writer.fence()
         return was_there
@@ -151,7 +151,7 @@ class LocalStore:
     # --- segments
 
     def append_alignment_bytes(self, durability: Durability) -> int:
-        return 1  # the checksums are the batches' own
+        return 1  # this store has no checksum chunks; the batches have their own checksums
 
     async def create_segment(
         self, path: str, *, holder: str, durability: Durability, segment_bytes: int
@@ -166,7 +166,7 @@ class LocalStore:
         except OSError as error:
             raise store_error(error, path) from error
         if not os.fstat(created.descriptor).st_mode & S_IWUSR:
-            # A newer owner found the file before we could use it, and has closed it.
+            # A newer owner has found and closed the file before we could use it.
             os.close(created.descriptor)
             self._leases.release(created.lease)
             raise FileMissing(path)
@@ -191,7 +191,7 @@ class LocalStore:
         return writer
 
     async def read(self, path: str, *, file_id: int, position: int, length_bytes: int) -> Buffer:
-        """From the page cache at once on the event loop; what is not there, and anything large, by a thread."""
+        """Small reads from the page cache run on the event loop; others run in a thread."""
         buffer = bytearray(length_bytes)
         view = memoryview(buffer)
         descriptor = -1
@@ -217,7 +217,7 @@ class LocalStore:
         return buffer
 
     def file_part(self, path: str, *, file_id: int, position: int, length_bytes: int) -> LocalFilePart | None:
-        """As SegmentStore.file_part: None also while a byte of it is not in the page cache."""
+        """As SegmentStore.file_part; also None unless every byte of it is in the page cache."""
         file = self._open_files.get(file_id)
         if file is None:
             try:
@@ -225,7 +225,7 @@ class LocalStore:
                 if _id_of(file.descriptor) != file_id:
                     return None
             except OSError:
-                return None  # `read` finds out why
+                return None  # `read` will report why
             self._open_files.put(file_id, file)
         part = LocalFilePart(file, position, length_bytes, asyncio.get_running_loop(), self._threads)
         return part if part.is_all_cached() else None
@@ -249,7 +249,7 @@ class LocalStore:
     async def take_over(
         self, path: str, *, previous_holder: str | None, durability: Durability = Durability.HFLUSH
     ) -> int:
-        """Revokes a handle of this process; a handle of another living process cannot be revoked: LeaseHeld.
+        """Revokes a handle of this process. One of another living process cannot be revoked: raises LeaseHeld.
 
         A file is synced before it shows as closed, whatever its durability.
         """
@@ -260,7 +260,7 @@ class LocalStore:
             if found.file_id in self._writers:
                 await self._writers[found.file_id][0].fence()
             length_bytes, file_id = await self._run(self._seal, path)
-            # A create that was under way may have given out its handle meanwhile: that one is revoked as well.
+            # A concurrent create may have returned its handle meanwhile: revoke that one as well.
             if file_id not in self._writers:
                 return length_bytes
 
@@ -291,7 +291,7 @@ class LocalStore:
         self._leases.release(lease)
 
     def _drop_created(self, creating: asyncio.Future[_Created]) -> None:
-        """Who asked for this file was cancelled: it stays behind, open and empty, for the next owner to close."""
+        """The caller that wanted this file was cancelled: leave it open and empty, for the next owner to close."""
         if not creating.cancelled() and creating.exception() is None:
             created = creating.result()
             os.close(created.descriptor)
@@ -308,7 +308,8 @@ class LocalStore:
                 raise AlreadyExists(path) from None
             if _id_of(full):
                 return
-            # Whoever made it came no further. Without an id a look could not tell it from another one (rule 20).
+            # Its maker stopped before it set the id. Without an id, a look could not tell it from another one (rule
+            # 20).
         with suppress(FileExistsError):
             os.setxattr(full, ID_ATTRIBUTE, b"%d" % self._ids.next(), os.XATTR_CREATE)
         _sync_directory(full.parent)
@@ -322,7 +323,7 @@ class LocalStore:
         found: list[FileStatus] = []
         with os.scandir(self.root / path) as entries:
             for entry in entries:
-                # A file may go between the listing and the look at it.
+                # A file may disappear between the listing and its stat.
                 with suppress(FileNotFoundError):
                     found.append(_status_of(entry.name, entry.path, entry.stat(follow_symlinks=False)))
         return tuple(sorted(found, key=lambda status: status.name))
@@ -382,7 +383,7 @@ class LocalStore:
                 _sync_directory(full.parent)
         except BaseException:
             if descriptor >= 0:
-                # No space for the attribute or the directory: as if it had never been there.
+                # E.g. no space for the attribute or the directory: remove the file again.
                 os.close(descriptor)
                 with suppress(OSError):
                     full.unlink()
@@ -419,7 +420,7 @@ class LocalStore:
             return bytes(buffer)
 
     def _seal(self, path: str) -> tuple[int, int]:
-        """The length after which nothing is written any more, and the file's id."""
+        """Close the file for writing; its final length and its id."""
         full = self.root / path
         with self._leases.borrowed(str(full.parent)), _opened(full, os.O_RDONLY) as descriptor:
             if os.fstat(descriptor).st_mode & S_IWUSR:
@@ -443,7 +444,7 @@ def _sync_directory(path: Path) -> None:
 
 
 def _id_of(file: int | str | Path) -> int:
-    """0 for what this store did not make, or is just making: no file of ours has that id."""
+    """0 for a file that this store did not make, or is still making: none of our files has that id."""
     try:
         return int(os.getxattr(file, ID_ATTRIBUTE))
     except OSError as error:
@@ -495,7 +496,7 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 def _rename_without_overwrite(source_full: Path, target_full: Path, source: str, target: str) -> None:
-    """A plain rename would replace a file or an empty directory."""
+    """Rename unless the target exists: a plain rename would replace a file or an empty directory."""
     renameat2 = getattr(_libc, "renameat2", None)
     failure = errno.ENOSYS
     if renameat2 is not None:
@@ -503,7 +504,7 @@ def _rename_without_overwrite(source_full: Path, target_full: Path, source: str,
             return
         failure = ctypes.get_errno()
     if failure in _UNSUPPORTED and source_full.exists():
-        # No other process renames here (it would need the root's lock), so a look before is enough.
+        # No other process renames here (it would need the root's lock), so checking first is enough.
         failure = errno.EEXIST if target_full.exists() else 0
         if failure == 0:
             source_full.rename(target_full)

@@ -1,4 +1,4 @@
-"""The write right over one file of the embedded store: appends, group commit, and what is left when one fails.
+"""The sole writer of one file of the embedded store: appends, group commit, and recovery after a failed append.
 
 Small appends are written at once on the event loop (a copy into the page cache, about 5 us for 16 KiB, less than waking
 a thread costs). Large ones go to a thread, and so does everything while the kernel makes writers wait (dirty pages,
@@ -60,7 +60,7 @@ class WriteStats:
 
 
 def store_error(error: OSError, path: str) -> StoreError:
-    """What an operating system's error means to a log."""
+    """The store error for an operating system's error."""
     if error.errno in _MISSING_ERRNOS:
         return FileMissing(path)
     if error.errno in _FULL_ERRNOS:
@@ -190,7 +190,7 @@ class LocalWriter:
         self._check_in_place()
 
     async def mend(self) -> int:
-        """Cuts what a failed append left behind the last acknowledged byte, syncs, and closes."""
+        """Cuts off the bytes of failed appends behind the last acknowledged byte, syncs, and closes."""
         self.fail(WriterBroken(f"{self.path} is being mended"))
         await self._idle()
         self._raise_if_fenced()
@@ -235,7 +235,7 @@ class LocalWriter:
     # --- for the store
 
     def fail(self, failure: StoreError) -> None:
-        """Everything not acknowledged, and everything later, fails. Fencing outweighs an earlier failure."""
+        """Fail all unacknowledged and all later appends. Fencing outweighs an earlier failure."""
         if self._failure is None or (isinstance(failure, FencedWriter) and not isinstance(self._failure, FencedWriter)):
             self._failure = failure
         queue, self._queue = self._queue, deque()
@@ -250,7 +250,7 @@ class LocalWriter:
         return self._descriptor >= 0 and os.fstat(self._descriptor).st_nlink == 0
 
     async def fence(self) -> None:
-        """A newer owner takes the file: returns when nothing of this handle can reach it any more."""
+        """A newer owner takes the file: returns when this handle can no longer write to it."""
         self.fail(FencedWriter(f"{self.path} was taken over"))
         await self._idle()
         self._end()
@@ -264,7 +264,7 @@ class LocalWriter:
         self._threads.submit(self._write_job, jobs)
 
     def _write_job(self, jobs: deque[tuple[Sequence[Buffer], int, Future[int]]]) -> None:
-        """In a thread: all that was waiting, in order."""
+        """In a thread: write everything that was waiting, in order."""
         failure: OSError | None = None
         done_count = 0
         start_s = perf_counter()
@@ -326,7 +326,7 @@ class LocalWriter:
         self._stats.syncs += 1
         self._stats.sync_seconds += elapsed_s
         if failure is not None and self._failure is None:
-            # After a failed sync nobody knows which pages reached the disk, and a second one may report success.
+            # After a failed sync we cannot know which pages reached the disk, and a second sync may report success.
             self._fail_with(failure)
         if self._failure is None:
             self._durable_bytes = covered_bytes
@@ -352,7 +352,7 @@ class LocalWriter:
         return failure
 
     async def _in_thread(self, work: Callable[[], int]) -> int:
-        """Last work on the file; a fence that comes meanwhile waits for it."""
+        """The last work on the file; a concurrent `fence` waits for it."""
         self._is_syncing = True
         try:
             return await self._loop.run_in_executor(self._sync_threads, work)
@@ -377,7 +377,7 @@ class LocalWriter:
         return length_bytes
 
     def _check_in_place(self) -> None:
-        """A look at the own directory (rule 7). It cannot block for long: the path was walked when the file was made."""
+        """A look at our directory (rule 7). It cannot block for long: the path was resolved when the file was made."""
         try:
             found = self._file.stat()
             own = os.fstat(self._descriptor) if self._descriptor >= 0 else found
@@ -387,7 +387,7 @@ class LocalWriter:
             raise FencedWriter(f"{self.path} names another file now")
 
     async def _idle(self) -> None:
-        """Until no thread works on this file."""
+        """Wait until no thread works on this file."""
         while self._is_writing or self._is_syncing:
             waiter: Future[None] = self._loop.create_future()
             self._idle_waiters.append(waiter)
@@ -410,7 +410,7 @@ class LocalWriter:
             self._on_end(self)
 
     def _call_loop(self, callback: Callable[[], Any]) -> None:
-        # A closed loop means the process is ending and nobody is left to hear.
+        # A closed loop means that the process is ending and nobody listens.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(callback)
 
@@ -418,7 +418,7 @@ class LocalWriter:
 def _refuse(answer: Future[int], failure: StoreError) -> None:
     if not answer.done():
         answer.set_exception(failure)
-        answer.exception()  # marks it as seen: who no longer listens needs no log line about it
+        answer.exception()  # marks it as retrieved, so that asyncio does not log it if the caller is gone
 
 
 def _write_rest(writev: Writev, descriptor: int, buffers: Sequence[Buffer], skip_bytes: int) -> None:

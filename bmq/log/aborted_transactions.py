@@ -47,26 +47,26 @@ class AbortedTransactions:
         return AbortedEntry(*self._numbers[place * _FIELD_COUNT : (place + 1) * _FIELD_COUNT])
 
     def add(self, entry: AbortedEntry) -> None:
-        """Raises ValueError when its marker does not lie behind all others."""
+        """Raises ValueError unless its marker lies behind all others."""
         if self._last_offsets and entry.last_offset <= self._last_offsets[-1]:
             raise ValueError(f"marker at {entry.last_offset} is not behind {self._last_offsets[-1]}")
         self._numbers.extend(entry)
         self._last_offsets.append(entry.last_offset)
 
     def overlapping(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
-        """Those with records in [from, to), in the order of their markers."""
+        """Aborted transactions with records in [from, to), in the order of their markers."""
         found: list[AbortedTransaction] = []
         for place in range(bisect_left(self._last_offsets, from_offset), len(self)):
             producer_id, first_offset, _, last_stable_offset = self._at(place)
             if first_offset < to_offset:
                 found.append(AbortedTransaction(producer_id, first_offset))
-            # Whatever aborts later began at or past the last stable offset of that moment.
+            # Transactions that abort later began at or past the last stable offset of that moment.
             if last_stable_offset >= to_offset:
                 break
         return found
 
     def between(self, from_offset: int, to_offset: int) -> AbortedTransactions:
-        """Those whose marker lies in [from, to)."""
+        """Aborted transactions whose marker lies in [from, to)."""
         first, end = bisect_left(self._last_offsets, from_offset), bisect_left(self._last_offsets, to_offset)
         part = AbortedTransactions()
         part._numbers = self._numbers[first * _FIELD_COUNT : end * _FIELD_COUNT]
@@ -74,9 +74,9 @@ class AbortedTransactions:
         return part
 
     def newest(self, from_offset: int, to_offset: int, count_max: int) -> tuple[AbortedTransactions, int]:
-        """The last `count_max` of those whose marker lies in [from, to), and where those begin that lie behind all left out.
+        """The last `count_max` with a marker in [from, to), and the offset from which that list is complete.
 
-        That offset is `from_offset` when none was left out.
+        That offset is `from_offset` when none was left out, else it follows the last marker left out.
         """
         first, end = bisect_left(self._last_offsets, from_offset), bisect_left(self._last_offsets, to_offset)
         if end - first > count_max:
@@ -84,7 +84,7 @@ class AbortedTransactions:
         return self.between(from_offset, to_offset), from_offset
 
     def undecided_from(self, offset: int, bound_offset: int) -> int:
-        """Where the first of those begins whose marker lies at or past `offset`, at most `bound_offset`."""
+        """The lowest first offset of transactions whose marker lies at or past `offset`, at most `bound_offset`."""
         place = bisect_left(self._last_offsets, offset)
         if place == len(self._last_offsets):
             return bound_offset
@@ -95,13 +95,13 @@ class AbortedTransactions:
             self.add(entry)
 
     def drop_before(self, offset: int) -> None:
-        """Forget those whose marker lies below."""
+        """Forget transactions whose marker lies below this offset."""
         end = bisect_left(self._last_offsets, offset)
         del self._numbers[: end * _FIELD_COUNT]
         del self._last_offsets[:end]
 
     def drop_from(self, offset: int) -> None:
-        """Forget those whose marker lies at or past this offset."""
+        """Forget transactions whose marker lies at or past this offset."""
         first = bisect_left(self._last_offsets, offset)
         del self._numbers[first * _FIELD_COUNT :]
         del self._last_offsets[first:]

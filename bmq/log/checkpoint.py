@@ -1,8 +1,7 @@
-"""From which manifest a partition's recovery starts: the newest one, whole, or none that could be found (rule 25).
+"""Finds the manifest a partition's recovery starts from: the newest one, undamaged, or none if there is none (rule 25).
 
-An older manifest may name files that are deleted since, and knows nothing of a later cut or DeleteRecords. So it counts
-only in two cases: the newer one was never finished, so that nothing was done on the strength of it; or an operator
-accepted that the newer one is lost.
+An older manifest may name files that were deleted since, and lacks later cuts and DeleteRecords. So it counts only in
+two cases: the newer one was never finished, so nobody acted on it; or an operator accepted that the newer one is lost.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class Directory:
 
 
 class FilesLeftOpen(StorageUnavailable):
-    """Files of a sealed directory are open. To be closed (rule 3) before the walk is tried again."""
+    """Files of a sealed directory are open. They must be closed (rule 3) before the walk is tried again."""
 
     def __init__(self, path: str, entries: tuple[FileStatus, ...]) -> None:
         names = ", ".join(entry.name for entry in entries if entry.is_open)
@@ -48,7 +47,7 @@ class FilesLeftOpen(StorageUnavailable):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """`directories`: whose segments follow the manifest, in order. More than one only when a loss was accepted."""
+    """`directories`: those with segments behind the manifest, in order. More than one only when a loss was accepted."""
 
     manifest: Manifest | None
     directories: tuple[Directory, ...] = ()
@@ -88,7 +87,7 @@ async def find_checkpoint(store: SegmentStore, paths: PartitionPaths, epochs: Se
 
 
 async def _newest_manifest(store: SegmentStore, paths: PartitionPaths, directory: Directory) -> Checkpoint:
-    """The newest one of the directory that counts; without: none does."""
+    """The directory's newest manifest that counts, if any does."""
     epoch = directory.leader_epoch
     unfinished: list[int] = []
     is_loss_accepted = False
@@ -130,7 +129,7 @@ async def _is_newer_one_lost(
 
 
 async def _without_lost_files(store: SegmentStore, paths: PartitionPaths, manifest: Manifest) -> Manifest:
-    """As much of an older manifest as is still there: everything behind the last extent that is gone."""
+    """The part of an older manifest that still exists: everything behind the last extent that is gone."""
     missing = await _missing_files(store, paths, manifest)
     gone = [paths.segment(extent.leader_epoch, extent.roll) in missing for extent in manifest.extents]
     extents = manifest.extents
@@ -165,5 +164,5 @@ async def _missing_files(store: SegmentStore, paths: PartitionPaths, manifest: M
 
 
 def _numbers(entries: Iterable[FileStatus]) -> list[int]:
-    """Of the manifests, newest first."""
+    """Numbers of the manifests, newest first."""
     return sorted((n for entry in entries if (n := parse_manifest(entry.name)) is not None), reverse=True)

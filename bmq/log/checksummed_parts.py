@@ -32,9 +32,9 @@ class CorruptParts(CorruptFile):
 
 
 class UnfinishedParts(CorruptParts):
-    """The beginning of a container whose writer never came to its end.
+    """The beginning of a container whose writer never finished it.
 
-    No store shortens a file that was closed by its writer, so nobody was ever told that this one is there.
+    No store shortens a file that its writer closed, so this one was never reported as written.
     """
 
 
@@ -52,7 +52,7 @@ def decode_parts(
 ) -> dict[bytes, memoryview]:
     """The parts by name, as views of `data`. Raises `error` when anything is off, or the parts are not just `names`.
 
-    Raises UnfinishedParts for what is right as far as it goes, but too short.
+    Raises UnfinishedParts for data that is correct but too short.
     """
     view = memoryview(data)
     names = frozenset(names)

@@ -1,4 +1,4 @@
-"""Damage to a file that a log depends on: tried again while it may pass, then reported, never passed over (rule 25).
+"""Damage to a file that a log depends on: retried while it may be temporary, then reported, never ignored (rule 25).
 
 A manifest or a snapshot that is missing or damaged takes its partition offline. An operator may accept the loss by name:
 a file beside the epochs' directories names what was lost, says when that was decided, and stays.
@@ -25,7 +25,7 @@ from bmq.log.store import AlreadyExists, CorruptFile, FileMissing, SegmentStore
 T = TypeVar("T")
 
 PAUSES_S: Final = (0.1, 0.4, 1.5)
-"""Between the tries to read a file: another replica may be found, or a NameNode may catch up."""
+"""Pauses between tries to read a file: another replica may be found, or a NameNode may catch up."""
 ACCEPTED_PREFIX: Final = "accepted."
 _END: Final = "end."
 
@@ -47,13 +47,13 @@ class Damage:
 
     @property
     def command(self) -> str:
-        """The command to accept the loss. No file shows that a log's end is too low, so that is given as an option."""
+        """The command to accept the loss. No file shows that a log's end is too low, so the end is an option."""
         options = f" --end {int(self.name.removeprefix(_END))}" if self.name.startswith(_END) else ""
         return f"bmq log accept-loss {self.partition}{options}"
 
 
 class StateDamaged(CorruptFile):
-    """What a log depends on is missing or damaged. The partition goes offline until an operator decides."""
+    """A file that a log depends on is missing or damaged. The partition goes offline until an operator decides."""
 
     def __init__(self, damage: Damage) -> None:
         super().__init__(
@@ -102,7 +102,7 @@ async def read_named(store: SegmentStore, path: str, decode: Callable[[bytes], T
 
 
 def reason_of(error: FileMissing | CorruptFile) -> str:
-    """Half a sentence about a file."""
+    """A clause about a file, for a message."""
     return "is missing" if isinstance(error, FileMissing) else f"is damaged ({error})"
 
 

@@ -1,4 +1,4 @@
-"""What is damaged in a partition, and what would be left without it: a recovery that only reads.
+"""Reports what is damaged in a partition and what would be left without it: a recovery that only reads.
 
 For an operator who has to decide (rule 25). It runs the recovery code of a start over the directory as it is, treats
 every loss as accepted, and reports which losses those were.
@@ -24,8 +24,8 @@ _INTERVAL_BYTES = 1 << 20
 class DamageReport:
     """`damages`: not accepted yet. Without what they name the log holds [log_start_offset, end_offset).
 
-    `snapshot` is what a state machine would start from, with `log_start_offset` as the first record behind it at the
-    earliest; it is only looked for when `is_state` was asked.
+    `snapshot` is what a state machine would start from; records behind it begin at `log_start_offset` at the earliest.
+    It is looked for only with `is_state`.
     """
 
     damages: tuple[Damage, ...]
@@ -36,7 +36,7 @@ class DamageReport:
 
 
 async def report_damage(store: SegmentStore, partition: str, *, is_state: bool) -> DamageReport:
-    """Of a partition's directory. `is_state`: a state machine lives in it (metadata, groups), so its snapshots count.
+    """Examine a partition's directory. `is_state`: it holds a state machine (metadata, groups), so its snapshots count.
 
     Raises FileMissing (no such partition), CorruptFile, StorageUnavailable.
     """
@@ -71,11 +71,11 @@ async def report_damage(store: SegmentStore, partition: str, *, is_state: bool) 
 
 
 async def _nothing_to_prove() -> None:
-    """An onlooker writes no manifest, so nothing rests on whose directory it is."""
+    """An onlooker writes no manifest, so it needs no proof of ownership."""
 
 
 async def accepted_losses(store: SegmentStore, partition: str) -> tuple[str, ...]:
-    """Names of what was accepted for this partition before. Raises FileMissing, StorageUnavailable."""
+    """Names of the losses accepted for this partition before. Raises FileMissing, StorageUnavailable."""
     entries = await store.list_directory(partition)
     return tuple(
         entry.name.removeprefix(ACCEPTED_PREFIX) for entry in entries if entry.name.startswith(ACCEPTED_PREFIX)
@@ -84,7 +84,7 @@ async def accepted_losses(store: SegmentStore, partition: str) -> tuple[str, ...
 
 @dataclass(frozen=True, slots=True)
 class _PathsAsTheyAre(PartitionPaths):
-    """Nothing was sealed by us: the epoch that writes, or wrote last, stands in its open form."""
+    """Paths of directories that we have not sealed: the epoch that writes, or wrote last, is in its open form."""
 
     open_epochs: frozenset[int]
 

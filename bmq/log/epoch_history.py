@@ -1,4 +1,4 @@
-"""Which leader epoch begins at which offset: lets a client find out where its view of the log diverged. Pure.
+"""Start offsets of leader epochs: they let a client find out where its view of the log diverged. Pure.
 
 Source: KIP-101, KIP-279, Kafka's LeaderEpochFileCache.
 """
@@ -44,7 +44,7 @@ class EpochHistory:
         starts.append(start_offset)
 
     def end_offset_for(self, leader_epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(largest epoch known at or below the one asked for, where it ends); (-1, -1) when nothing can be said.
+        """(largest epoch known at or below the one asked for, where it ends); (-1, -1) when unknown.
 
         An epoch older than all known ones ends where the first known one starts, as Kafka answers.
         """
@@ -62,7 +62,7 @@ class EpochHistory:
         return self._epochs[place - 1] if place else -1
 
     def truncate_head(self, log_start_offset: int) -> None:
-        """Forget what lies below; the epoch that was current there starts at the log's start now."""
+        """Forget epochs that end below; the epoch current there now starts at the log's start."""
         kept = bisect_right(self._starts, log_start_offset) - 1
         if kept < 0:
             return

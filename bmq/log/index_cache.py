@@ -16,7 +16,7 @@ class IndexCache:
     """Keeps about `bytes_max`, and always the newest index: one larger than the whole budget counts as `bytes_max`."""
 
     def __init__(self, bytes_max: int = INDEX_CACHE_BYTES_MAX) -> None:
-        bytes_max = max(1, bytes_max)  # of 0 bytes there would be room for any number
+        bytes_max = max(1, bytes_max)  # with 0 every index would count as 0 bytes, and any number would fit
         self._indexes: LRUCache[IndexKey, SegmentIndex] = LRUCache(
             bytes_max, getsizeof=lambda index: min(index.memory_bytes, bytes_max)
         )
@@ -32,13 +32,13 @@ class IndexCache:
         return self._indexes.get(key)
 
     def put(self, key: IndexKey, index: SegmentIndex) -> None:
-        """The producer state is left out: nobody who reads needs it."""
+        """The producer state is left out: readers do not need it."""
         self._indexes[key] = index.without_producers()
 
     def drop(self, key: IndexKey) -> None:
         self._indexes.pop(key, None)
 
     def drop_partition(self, partition_directory: str) -> None:
-        """Forget everything of a partition that is served here no more."""
+        """Forget the indexes of a partition that is no longer served here."""
         for key in [key for key in self._indexes if key[0] == partition_directory]:
             self.drop(key)

@@ -1,4 +1,4 @@
-"""How long something took, counted in buckets: cheap enough for every request, exported when Prometheus asks."""
+"""Latency histogram: cheap enough for every request, exported when Prometheus asks."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class LatencyHistogram:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """By bucket; the last one is above all bounds."""
+        """Counts by bucket; the last one is above all bounds."""
         return tuple(self._counts)
 
     def buckets(self) -> list[tuple[str, float]]:
-        """Cumulative counts by bound, as prometheus wants them."""
+        """Cumulative counts by bound, as Prometheus expects them."""
         total = 0
         buckets: list[tuple[str, float]] = []
         for bound, count in zip((*map(str, self._bounds_s), "+Inf"), self._counts, strict=True):

@@ -1,4 +1,4 @@
-"""The manifest: what of a partition's log lies in closed files, and where. Small, immutable, written whole. Pure.
+"""The manifest: which parts of a partition's log lie in closed files, and where. Small, immutable, written whole. Pure.
 
 An owner writes one before it opens its first segment, and another one when retention, deletion, a cut or a snapshot
 changes the past. In an epoch's directory the valid manifest with the highest number counts; segments of that epoch from
@@ -7,7 +7,7 @@ changes the past. In an epoch's directory the valid manifest with the highest nu
 The file is a container of checksummed parts:
     head  JSON: everything but the following
     abrt  aborted transactions of all extents
-    prod  producer state of everything below `end_offset`, unless it is large: then the last extent's index has it
+    prod  producer state of everything below `end_offset`; if it is large, it is in the last extent's index instead
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Of segment `roll` of `leader_epoch` nothing at or past `valid_bytes` belongs to the log (rule 4)."""
+    """In segment `roll` of `leader_epoch`, nothing at or past `valid_bytes` belongs to the log (rule 4)."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
@@ -125,8 +125,9 @@ class Manifest:
     """Everything older than segment `next_roll` of `leader_epoch`: the offsets below `end_offset`.
 
     `extents` are in the order of the log and follow each other without a gap; the first may begin below
-    `log_start_offset`, which may lie past `end_offset` too (in a segment that follows). `cuts`: what recovery found
-    past the log's end, and torn tails of this epoch's own segments. `epoch_history`: (leader epoch, start offset).
+    `log_start_offset`, which may also lie past `end_offset` (in a segment that follows). `cuts`: segments or tails that
+    recovery found past the log's end, and torn tails of this epoch's own segments. `epoch_history`: (leader epoch,
+    start offset).
     `producers` None: the index of the last extent has the producer state.
     """
 

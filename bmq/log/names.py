@@ -1,13 +1,13 @@
-"""Names of a partition's directories and files, and what its listing means for an owner (rule 1). Pure.
+"""Names of a partition's directories and files, and what a listing of them means for an owner (rule 1). Pure.
 
 topics/<topic id>/<partition>/00000007          an epoch's directory, sealed
-topics/<topic id>/<partition>/00000008.open     the epoch that writes; `N` and `N.open` are neighbours in byte order
+topics/<topic id>/<partition>/00000008.open     the epoch that writes; `N` and `N.open` sort next to each other
     owner.<name>                empty: who writes here, also the holder of all its files
-    manifest.00000000           what is older, newest valid number wins
+    manifest.00000000           lists everything older; the highest valid number wins
     00000000.log                a segment, by roll
     00000000.index              its index
     00000007-00000003.index     the index of a segment of another epoch, rebuilt here (rule 2)
-    00000000.index.3            an index whose writing did not end; a whole one is renamed to its own name (rule 21)
+    00000000.index.3            a draft of an index; once whole it is renamed to the final name (rule 21)
     snapshot.00000000           a state machine's snapshot, named by a manifest
 """
 
@@ -67,7 +67,7 @@ def rebuilt_index_name(segment_epoch: int, roll: int) -> str:
 
 
 def draft_name(name: str, attempt: int) -> str:
-    """Of a file that is written under this name first and then renamed. Nothing parses it: what stays behind counts nowhere."""
+    """The name a file is written under before it is renamed to `name`. Nothing parses it, so leftovers are ignored."""
     return f"{name}.{attempt}"
 
 
@@ -115,7 +115,7 @@ def parse_snapshot(name: str) -> int | None:
 
 
 def renamed_path(path: str) -> str:
-    """Of a file in an epoch's directory: its path once that is sealed; or, if it names the sealed form, the one before."""
+    """The path of the same file under the other name of its epoch's directory: sealed for open, open for sealed."""
     directory, _, name = path.rpartition("/")
     partition, _, epoch = directory.rpartition("/")
     other = epoch.removesuffix(_OPEN_SUFFIX) if epoch.endswith(_OPEN_SUFFIX) else f"{epoch}{_OPEN_SUFFIX}"
@@ -150,14 +150,14 @@ class PartitionPaths:
         return f"{self.epoch(leader_epoch)}/{name}"
 
     def owner(self, holder: str) -> str:
-        """In the own directory."""
+        """The owner file in our own directory."""
         return self.file(self.leader_epoch, owner_name(holder))
 
     def segment(self, leader_epoch: int, roll: int) -> str:
         return self.file(leader_epoch, segment_name(roll))
 
     def index(self, leader_epoch: int, roll: int, index_epoch: int) -> str:
-        """Of the segment `leader_epoch`, `roll`, as written by the owner of `index_epoch`."""
+        """The index of segment `roll` of `leader_epoch`, as written by the owner of `index_epoch`."""
         name = index_name(roll) if index_epoch == leader_epoch else rebuilt_index_name(leader_epoch, roll)
         return self.file(index_epoch, name)
 
@@ -170,7 +170,7 @@ class PartitionPaths:
 
 @dataclass(frozen=True, slots=True)
 class EpochListing:
-    """The epochs a listing of a partition's directory shows, in both forms. An epoch may stand in both."""
+    """The epochs in a listing of a partition's directory, in both forms. An epoch may appear in both."""
 
     open_epochs: frozenset[int]
     sealed_epochs: frozenset[int]
@@ -197,10 +197,10 @@ class EpochListing:
         return tuple(sorted(epoch for epoch in self.open_epochs - self.sealed_epochs if epoch < leader_epoch))
 
     def leftovers(self, leader_epoch: int) -> tuple[int, ...]:
-        """Older epochs whose open directory stands beside its sealed one: of a claimer that never passed; to delete."""
+        """Older epochs with an open and a sealed directory: the open one is from a failed claim and can be deleted."""
         return tuple(sorted(epoch for epoch in self.open_epochs & self.sealed_epochs if epoch < leader_epoch))
 
     def older_epochs(self, leader_epoch: int) -> tuple[int, ...]:
-        """Every older epoch, in whatever form, newest first."""
+        """Every older epoch, in either form, newest first."""
         epochs = self.open_epochs | self.sealed_epochs
         return tuple(sorted((epoch for epoch in epochs if epoch < leader_epoch), reverse=True))

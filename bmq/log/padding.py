@@ -1,9 +1,9 @@
 """Zeros behind an append, so that the next one begins a chunk of its own (rule 27). Pure.
 
-A DataNode keeps a checksum for each chunk of a replica, and what is appended behind an unfinished chunk replaces that
-chunk's. When the power fails while that is on its way to the disk, bytes that were synced long ago no longer match, and the
-DataNode cuts the whole chunk off (BlockPoolSlice.validateIntegrityAndSetLength). So an append that is to stay on the disk
-ends where a chunk ends.
+A DataNode keeps a checksum for each chunk of a replica, and an append behind an unfinished chunk replaces that chunk's
+checksum. If power fails while the new one is being written, bytes synced long ago no longer match it, and the DataNode
+cuts the whole chunk off (BlockPoolSlice.validateIntegrityAndSetLength). So an append that must stay on disk ends where
+a chunk ends.
 
 Readers recognise padding without knowing the store's chunk size: a batch's length field would be zero there, which no
 batch has, and padding extends to a multiple of UNIT_BYTES. It may be cut off anywhere.
@@ -17,8 +17,8 @@ from typing import Final
 from bmq.protocol.wire import Buffer
 
 UNIT_BYTES: Final = 512
-"""Chunks are multiples of it: HDFS's own default."""
-PADDING_BYTES_MIN: Final = 12  # of a batch: its base offset and its length
+"""HDFS's default chunk size; chunk sizes are multiples of it."""
+PADDING_BYTES_MIN: Final = 12  # enough to read where a batch has its base offset and length
 _LENGTH: Final = Struct(">8xi")
 
 
@@ -42,6 +42,6 @@ def is_padding(buffer: Buffer, place: int) -> bool:
 
 
 def is_blank(buffer: Buffer) -> bool:
-    """Whether all of it can be padding."""
+    """Whether all bytes could be padding."""
     content = bytes(buffer)
     return content.count(0) == len(content)

@@ -8,10 +8,10 @@ The broker's runtime tells it what happened to its segments, in this order for e
     index = files.seal_segment(roll, closed_bytes)        the file is closed at this length
     await files.save_index(index)                         durable: it is an extent from now on
 
-Only segments whose index is durable are extents; the manifest names extents and nothing else, and recovery walks the
-rest. Readers find everything durable all the time. Every method that changes the past writes a new manifest, and looks
-whether that stands in the directory that was claimed (rule 20), before it returns; what it drops is handed back as paths,
-to be deleted after a while (rule 2).
+Only segments whose index is durable are extents; the manifest names only extents, and recovery walks the rest. Readers
+can always find everything durable. Every method that changes the past writes a new manifest and checks that it is in
+the claimed directory (rule 20) before it returns. It returns the paths it dropped, to be deleted after a while (rule
+2).
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ _log = structlog.get_logger("bmq.log")
 
 @dataclass(slots=True)
 class _OwnSegment:
-    """A segment of this leader epoch that is no extent yet.
+    """A segment of this leader epoch that is not an extent yet.
 
-    `producers`: the state at its end, once it has ended; `saved`: its index, once that is durable.
+    `producers`: the state at its end, once ended; `saved`: its index, once durable.
     """
 
     builder: IndexBuilder
@@ -61,7 +61,7 @@ class _OwnSegment:
 class PartitionFiles:
     """See the module's head. All calls come from one event loop; `producers` and `epochs` are the live state.
 
-    `look` raises FencedWriter unless the own directory is the one that was claimed, by a look that began with the call.
+    `look` raises FencedWriter unless a look that begins now still finds the directory we claimed.
     """
 
     def __init__(
@@ -88,8 +88,8 @@ class PartitionFiles:
         self._extents_producers = recovered.producers.encode_snapshot(recovered.end_offset)
         self._is_last_index_complete = recovered.is_last_index_complete
         self._rebuilt = list(recovered.rebuilt)
-        self._next_roll = 0  # the first that the manifest does not cover
-        self._manifest_numbers = count()  # each is tried once, as each snapshot's and each index's (rule 21)
+        self._next_roll = 0  # the first roll that the manifest does not cover
+        self._manifest_numbers = count()  # each is tried once, like those of snapshots and indexes (rule 21)
         self._index_attempts = count()
         self._next_snapshot = 0
         self._newest_manifest = -1
@@ -103,11 +103,11 @@ class PartitionFiles:
         for index in recovered.rebuilt:
             indexes.put((paths.partition, index.summary.leader_epoch, index.summary.roll), index)
 
-    # --- the picture
+    # --- the present state
 
     @property
     def end_offset(self) -> int:
-        """What follows the last durable batch that was counted in."""
+        """The offset that follows the last durable batch counted in."""
         for segment in reversed(self._own):
             if segment.builder.valid_bytes:
                 return segment.builder.end_offset
@@ -115,7 +115,7 @@ class PartitionFiles:
 
     @property
     def open_bytes(self) -> int:
-        """Valid bytes of segments that are no extents yet."""
+        """Valid bytes of segments that are not extents yet."""
         return sum(segment.builder.valid_bytes for segment in self._own)
 
     @property
@@ -124,7 +124,7 @@ class PartitionFiles:
         return sum(extent.length for extent in self.extents) + self.open_bytes
 
     def own_segments(self) -> tuple[IndexBuilder, ...]:
-        """Those that are no extents yet and hold a batch, in order."""
+        """Our segments that are not extents yet and hold a batch, in order."""
         return tuple(segment.builder for segment in self._own if segment.builder.valid_bytes)
 
     def epoch_end_offset(self, leader_epoch: int, high_watermark: int) -> tuple[int, int]:
@@ -138,7 +138,7 @@ class PartitionFiles:
         self._own.append(_OwnSegment(builder))
 
     def end_segment(self, roll: int) -> None:
-        """Note the producer state at the segment's end. To be called before a later segment's batches are counted in."""
+        """Note the producer state at the segment's end. Call before a later segment's batches are counted in."""
         segment = self._own_segment(roll)
         if segment.builder.valid_bytes:
             segment.producers = self.producers.encode_snapshot(segment.builder.end_offset)
@@ -146,7 +146,7 @@ class PartitionFiles:
             self._own.remove(segment)
 
     def seal_segment(self, roll: int, closed_bytes: int) -> SegmentIndex:
-        """The index of an ended segment that holds a batch; its file is closed and `closed_bytes` long."""
+        """Build the index of an ended segment that holds a batch; its file is closed and `closed_bytes` long."""
         segment = self._own_segment(roll)
         builder = segment.builder
         if segment.producers is None:
@@ -278,7 +278,8 @@ class PartitionFiles:
             raise CorruptFile(f"{self.paths.segment(extent.leader_epoch, extent.roll)} lost valid batches")
         is_last = bool(self.extents) and self.extents[-1] == extent
         if extent.leader_epoch != self.paths.leader_epoch and not is_last:
-            # Without producer state, so not for the last extent, whose index may be the only place that has it.
+            # It has no producer state, so do not save it for the last extent, whose index may be the only place for
+            # that.
             try:
                 await self._write_index(scan.index)
             except StoreError as error:
@@ -294,7 +295,7 @@ class PartitionFiles:
     # --- the manifest, and what changes the past
 
     def manifest(self) -> Manifest:
-        """What the next manifest says."""
+        """The content of the next manifest."""
         producers: bytes | None = self._extents_producers
         if self.extents and self._is_last_index_complete and len(self._extents_producers) > PRODUCERS_INLINE_BYTES_MAX:
             producers = None
@@ -312,12 +313,12 @@ class PartitionFiles:
         )
 
     async def write_manifest(self) -> None:
-        """Make the present picture durable. Raises FencedWriter, StoreError."""
+        """Make the present state durable in a manifest. Raises FencedWriter, StoreError."""
         async with self._writing:
             await self._write(self.manifest())
 
     async def record_cut(self, roll: int, valid_bytes: int) -> None:
-        """Own segment `roll` is closed at more than its valid bytes (a torn tail, rule 9): durable before this returns."""
+        """Record, durably, that our segment `roll` was closed past its valid bytes (a torn tail, rule 9)."""
         async with self._writing:
             cuts = tuple(cut for cut in self.cuts if (cut.leader_epoch, cut.roll) != (self.paths.leader_epoch, roll))
             cuts = (*cuts, Cut(self.paths.leader_epoch, roll, valid_bytes))
@@ -325,15 +326,15 @@ class PartitionFiles:
             self.cuts = cuts
 
     async def advance_log_start(self, log_start_offset: int) -> tuple[str, ...]:
-        """Raise the log start, at most to the end, and drop the extents below it; paths that may be deleted then.
+        """Raise the log start, at most to the end, and drop the extents below it; the paths that may now be deleted.
 
-        Nothing happens unless it is higher than now. Raises FencedWriter, StoreError: then nothing was changed here.
+        Does nothing unless it is higher than now. Raises FencedWriter, StoreError: then nothing was changed here.
         """
         async with self._writing:
             return await self._advance(log_start_offset, self.snapshots)
 
     async def save_snapshot(self, snapshot: StateSnapshot) -> tuple[str, ...]:
-        """Write it, name it, drop older ones and the extents it replaces; paths that may be deleted then (rule 16)."""
+        """Write it, name it in a manifest, drop older ones and replaced extents; the paths to delete (rule 16)."""
         async with self._writing:
             epoch, number = self.paths.leader_epoch, self._next_snapshot
             self._next_snapshot += 1
@@ -350,10 +351,10 @@ class PartitionFiles:
             return await self._advance(max(replaced, default=self.log_start_offset), (reference,))
 
     async def latest_snapshot(self, high_watermark: int) -> StateSnapshot | None:
-        """The newest one at or below the high watermark; None: the log alone has the whole state.
+        """The newest snapshot at or below the high watermark; None: the log alone has the whole state.
 
         An older one, or none, is taken only if the log still has everything behind it, or if an operator accepted the loss
-        (rule 25). Raises StateDamaged, StorageUnavailable, and FileMissing while the picture changes under us.
+        (rule 25). Raises StateDamaged, StorageUnavailable, and FileMissing if a snapshot is replaced while we read.
         """
         found: StateSnapshot | None = None
         damages: list[Damage] = []
@@ -427,7 +428,7 @@ class PartitionFiles:
         return self._unnamed(before, after, dropped)
 
     def _unnamed(self, before: Manifest, after: Manifest, dropped: list[Extent]) -> tuple[str, ...]:
-        """Paths that the newer manifest names no more: single files, or a sealed directory of which nothing is left."""
+        """Paths that the newer manifest no longer names: single files, or a sealed directory with nothing in use."""
         directories = before.epochs_named() - after.epochs_named() - {self.paths.leader_epoch}
         paths = [self.paths.epoch(epoch) for epoch in sorted(directories)]
         for extent in dropped:
@@ -443,12 +444,12 @@ class PartitionFiles:
         return tuple(paths)
 
     async def _write(self, manifest: Manifest) -> None:
-        """Durable, and in the directory that was claimed. A failure leaves open whether the next owner finds it."""
+        """Write it durably to the claimed directory. After a failure the next owner may or may not find it."""
         number = await write_manifest(
             self.store, self.paths, manifest, holder=self._holder, numbers=self._manifest_numbers
         )
         await self._look()
-        # Two are kept: the newest, and one more in case it is found damaged.
+        # Keep two: the newest, and the one before in case the newest is found damaged.
         before, self._newest_manifest = self._newest_manifest, number
         try:
             while self._oldest_manifest < before:

@@ -1,7 +1,7 @@
-"""What everybody above the log needs of one partition, as two ports. The broker's runtime is both, a test's fake another.
+"""Two ports to one partition for everything above the log. The broker's runtime implements both; tests use a fake.
 
-The proxy appends and reads clients' records through a PartitionLog, wherever the owner is. Coordinators and the controller
-keep their state in a ReplayableLog, which only the owner's process has.
+The proxy appends and reads clients' records through a PartitionLog, wherever the owner is. Coordinators and the
+controller keep their state in a ReplayableLog, which exists only in the owner's process.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Location:
 
     path: str
     file_id: int
-    position: int  # of a batch whose end is past the offset asked for, or of one before it
+    position: int  # of the batch that holds the offset, or of one before it
     valid_bytes: int  # nothing at or past this position of the file may be served (closed length or HW position)
     base_offset: int  # first offset the extent holds
     end_offset: int  # offset that follows the extent's last valid one
@@ -88,7 +88,7 @@ class StateSnapshot:
 
 
 class PartitionStarting(KafkaError):
-    """The store does not let the partition start now; it goes on trying."""
+    """The partition cannot start now because of the store; it keeps trying."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
@@ -127,10 +127,10 @@ class PartitionLog(Protocol):
 
         Their headers are rewritten in place. `done` is called exactly once: when the records are durable on every
         replica, or refused; possibly before this returns. `is_internal` allows control batches and skips the checks
-        of client input. `is_acks_all`: refused with NOT_ENOUGH_REPLICAS, or told NOT_ENOUGH_REPLICAS_AFTER_APPEND (the
-        records are in the log, at the offset given), when fewer than `min.insync.replicas` nodes hold them. Never raises
-        for the peer's faults. `claim`: the transaction of transactional batches, which is verified with its coordinator
-        before the first of them is placed (KIP-890); None: they are refused.
+        of client input. `is_acks_all`: if fewer than `min.insync.replicas` nodes hold the records, they are refused
+        with NOT_ENOUGH_REPLICAS, or answered with NOT_ENOUGH_REPLICAS_AFTER_APPEND (they are in the log, at the offset
+        given). Never raises for the peer's faults. `claim`: the transaction of transactional batches, which is verified
+        with its coordinator before the first of them is placed (KIP-890); None: they are refused.
         """
 
     async def active_producers(self) -> Sequence[ActiveProducer]:
@@ -140,7 +140,7 @@ class PartitionLog(Protocol):
         """Whole batches from memory, the first containing `offset`, none ending past `bound_offset` (HW or LSO).
 
         At least one batch when there is one below the bound, even if it is longer than `length_bytes_max` (KIP-74).
-        () when there is nothing below the bound yet; None when the offset is no longer (or not) in memory.
+        () when there is nothing below the bound yet; None when the offset is not in memory.
         """
 
     async def locate(self, offset: int) -> Location:
@@ -159,13 +159,13 @@ class PartitionLog(Protocol):
         """(offset, timestamp) of the record with the greatest timestamp (ListOffsets -3, KIP-734); None when empty."""
 
     def aborted_transactions(self, from_offset: int, to_offset: int) -> Sequence[AbortedTransaction] | None:
-        """Aborted transactions overlapping [from, to), which ends at or below the last stable offset: all of them.
+        """All aborted transactions overlapping [from, to), where `to` is at or below the last stable offset.
 
-        None: not all are known here; `find_aborted_transactions` asks who knows them.
+        None: not all are known here; `find_aborted_transactions` asks the owner.
         """
 
     async def find_aborted_transactions(self, from_offset: int, to_offset: int) -> Sequence[AbortedTransaction]:
-        """As `aborted_transactions`, by the owner. Raises KafkaError."""
+        """As `aborted_transactions`, answered by the owner. Raises KafkaError."""
 
     def epoch_end_offset(self, leader_epoch: int) -> tuple[int, int]:
         """(epoch, end offset) as OffsetForLeaderEpoch answers it (KIP-101, KIP-279); (-1, -1) when unknown."""
@@ -177,11 +177,11 @@ class PartitionLog(Protocol):
         """Rule 15: returns only if this owner was the owner at some moment after the call. Raises FencedWriter."""
 
     def on_advance(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` once at the next move of the high watermark, or change of state; returns how to take it back."""
+        """Call `wake` once at the next move of the high watermark, or change of state; returns how to cancel it."""
 
 
 class ReplayableLog(PartitionLog, Protocol):
-    """One partition in its owner's process, with what a state machine needs to live in it."""
+    """One partition in its owner's process, with what a state machine stored in it needs."""
 
     async def read(self, offset: int, length_bytes_max: int) -> WholeBatches | None:
         """Whole batches from `offset` on, below the high watermark, for replay: from memory or from the store.

@@ -1,7 +1,7 @@
-"""A partition's segments as anybody may look at them, owner or not: a picture, taken without a lock, that changes nothing.
+"""A read-only view of a partition's segments, for owners and others: a snapshot taken without a lock.
 
-The newest valid manifest says what is older; the segments that follow it stand in its directory. Epochs above it hold
-no record yet. An open segment's length is what its replicas show, so its last batches may vanish yet.
+The newest valid manifest lists everything older; the segments that follow it are in its directory. Epochs above it hold
+no records yet. An open segment's length is what its replicas show, so its last batches may still vanish.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class SegmentView:
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """Segments in the order of the log. `manifest` None: no owner has come to write yet."""
+    """Segments in the order of the log. `manifest` None: no owner has written one yet."""
 
     manifest: Manifest | None
     paths: PartitionPaths
@@ -66,7 +66,7 @@ class PartitionView:
 async def view_partition(store: SegmentStore, partition_directory: str) -> PartitionView:
     """Raises FileMissing (no such partition), CorruptManifest, StateDamaged, StorageUnavailable.
 
-    A directory that is sealed or dropped while we look is looked for again, a bounded number of times.
+    If a directory is sealed or dropped while we look, we look again, a bounded number of times.
     """
     for _ in range(LOOKS_MAX):
         listing = EpochListing.of(await store.list_directory(partition_directory))
@@ -192,7 +192,7 @@ async def read_view(store: SegmentStore, view: PartitionView, from_offset: int) 
 
 
 async def locate_segments(store: SegmentStore, segments: Sequence[SegmentView]) -> list[tuple[str, ...]]:
-    """`host:port` of the nodes that hold each; none of a segment that was sealed or deleted since. Raises StoreError."""
+    """`host:port` of the nodes that hold each; none for a segment sealed or deleted since. Raises StoreError."""
     lookups = asyncio.Semaphore(LOOKUPS_MAX)
 
     async def nodes_of(segment: SegmentView) -> tuple[str, ...]:

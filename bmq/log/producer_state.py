@@ -1,10 +1,10 @@
-"""Idempotent and transactional producers of one partition: which batch comes next, and which was here before. Pure.
+"""Idempotent and transactional producers of one partition: which batch comes next, and which is a duplicate. Pure.
 
-Each producer id has an entry with its epoch and its last five batches. `check` says what a batch is; `place` counts it
-in once it has an offset, though it is not durable yet; `synced` and `rollback` follow the high watermark and a cut. So a
-duplicate of a batch in flight is found as well, and the caller compares its offset with the high watermark: below, it is
-answered at once, else it waits for the original (rule 11). Entries never change, they are replaced: what was before a
-batch in flight is kept until it is durable.
+Each producer id has an entry with its epoch and its last five batches. `check` classifies a batch; `place` counts it in
+once it has an offset, though it is not durable yet; `synced` and `rollback` follow the high watermark and a cut. So a
+duplicate of a batch in flight is found as well. The caller compares its offset with the high watermark: a duplicate
+below it is answered at once, else it waits for the original (rule 11). Entries are replaced, never changed: the entry
+from before a batch in flight is kept until that batch is durable.
 
 Left out here: whether the producer is allowed to write, and KIP-890's verification.
 Source: KIP-98, KIP-890, Kafka's ProducerAppendInfo, ProducerStateEntry and ProducerStateManager.
@@ -32,7 +32,7 @@ BATCHES_KEPT: Final = 5
 NO_EPOCH: Final = -1
 NO_OFFSET: Final = -1
 EPOCH_BUMPS_FROM: Final = 2
-"""`transaction.version`: from here on each end of a transaction, and so its marker, has a new epoch (KIP-890)."""
+"""From this `transaction.version` on, each end of a transaction, and so its marker, has a new epoch (KIP-890)."""
 _SEQUENCE_MAX: Final = 2**31 - 1
 
 _SNAPSHOT_HEAD: Final = Struct("<BII")  # version, crc32c of what follows, number of producers
@@ -48,7 +48,7 @@ class CorruptSnapshot(CorruptParts):
 
 
 class PlacedBatch(NamedTuple):
-    """What is remembered of one batch. Sequences and offsets are those of its first and last record."""
+    """One remembered batch: sequences and offsets of its first and last record."""
 
     base_sequence: int
     last_sequence: int
@@ -73,7 +73,7 @@ class _Completed(NamedTuple):
 
 
 class ProducerStates:
-    """All producers of a partition, with what is in flight counted in."""
+    """All producers of a partition, including batches in flight."""
 
     __slots__ = ("_completed", "_entries", "_ongoing", "_undo", "aborted")
 
@@ -97,7 +97,7 @@ class ProducerStates:
     # --- appending
 
     def check(self, header: BatchHeader, *, is_client: bool = True) -> PlacedBatch | None:
-        """The batch this one repeats, or None when it may be placed. For batches with a producer id only.
+        """The batch this one repeats, or None when it may be placed. Only for batches with a producer id.
 
         `is_client`: sequences are checked; coordinators write without them. Raises KafkaError
         INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE.
@@ -137,7 +137,7 @@ class ProducerStates:
     def check_first_sequence(self, header: BatchHeader) -> None:
         """For transactional batches from `transaction.version` 2 on: an unknown producer starts at 0 (KAFKA-18202).
 
-        Raises KafkaError OUT_OF_ORDER_SEQUENCE_NUMBER. What came before a later sequence was refused, and is sent again.
+        Raises KafkaError OUT_OF_ORDER_SEQUENCE_NUMBER: the batches before it were refused, and will be sent again.
         """
         if header.base_sequence != 0 and header.producer_id not in self._entries:
             raise KafkaError(
@@ -157,7 +157,7 @@ class ProducerStates:
         )
 
     def place(self, header: BatchHeader, base_offset: int) -> None:
-        """Count a batch of records in, at its offset. `check` let it pass, or it was read from the log."""
+        """Count a batch in at its offset. It has passed `check`, or was read from the log."""
         producer_id = header.producer_id
         epoch = header.producer_epoch
         last_offset = base_offset + header.last_offset_delta
@@ -181,8 +181,8 @@ class ProducerStates:
     def check_marker(self, header: BatchHeader, marker: EndTransactionMarker, transaction_version: int = 0) -> None:
         """Raises KafkaError INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
 
-        Where each end has a new epoch, the same one again is that of a marker sent again (KAFKA-19999), or of one that came
-        so late that it would end the next transaction: then that one is open here.
+        If each end has a new epoch, a marker with the known epoch is a repeated one (KAFKA-19999), or a late one that
+        would end the next transaction if that is open here.
         """
         entry = self._entries.get(header.producer_id)
         if entry is None:
@@ -202,7 +202,7 @@ class ProducerStates:
     def place_marker(
         self, header: BatchHeader, base_offset: int, marker: EndTransactionMarker, timestamp_ms: int | None = None
     ) -> None:
-        """Count the end of a transaction in. Without an open one it only carries the epochs on."""
+        """Count in the end of a transaction. Without an open one it only updates the epochs."""
         producer_id = header.producer_id
         before = self._entries.get(producer_id)
         epoch = header.producer_epoch
@@ -221,7 +221,7 @@ class ProducerStates:
     # --- following the log
 
     def synced(self, high_watermark: int) -> None:
-        """Everything below is durable and will not be rolled back any more."""
+        """Everything below is durable and will not be rolled back."""
         undo = self._undo
         while undo and undo[0][0] < high_watermark:
             undo.popleft()
@@ -230,7 +230,7 @@ class ProducerStates:
             completed.popleft()
 
     def rollback(self, end_offset: int) -> None:
-        """Everything at or past `end_offset`, which no high watermark has passed, is not in the log."""
+        """Undo batches at or past `end_offset`: they are not in the log. No high watermark has passed that offset."""
         undo = self._undo
         has_changed = False
         while undo and undo[-1][0] >= end_offset:
@@ -276,7 +276,7 @@ class ProducerStates:
     # --- snapshots
 
     def encode_snapshot(self, end_offset: int) -> bytes:
-        """The state of everything below `end_offset`, which may lie below what is in flight, never below `synced`."""
+        """The state at `end_offset`, which may lie below batches in flight but never below the last `synced` offset."""
         entries = dict(self._entries)
         for last_offset, producer_id, before in reversed(self._undo):
             if last_offset < end_offset:
@@ -294,7 +294,7 @@ class ProducerStates:
 
     @classmethod
     def decode_snapshot(cls, data: Buffer) -> ProducerStates:
-        """What `encode_snapshot` made; aborted transactions are kept elsewhere. Raises CorruptSnapshot."""
+        """Decode an `encode_snapshot` result; aborted transactions are kept elsewhere. Raises CorruptSnapshot."""
         view = memoryview(data)
         if len(view) < _SNAPSHOT_HEAD.size:
             raise CorruptSnapshot(f"{len(view)} bytes are too few for a producer snapshot")

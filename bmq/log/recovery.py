@@ -59,12 +59,12 @@ class ManifestNumbersTaken(StorageUnavailable):
 
 @dataclass(slots=True)
 class RecoveredLog:
-    """What is there: offsets [log_start_offset, end_offset), in `extents`, in order, without a gap.
+    """The recovered log: offsets [log_start_offset, end_offset), in `extents`, in order, without a gap.
 
     `epochs` already knows the new leader epoch; `producers` (with the aborted transactions) is the state at
-    `end_offset`. `cuts`: what was found and does not count. `unnamed_directories`: of epochs of which nothing is kept;
-    to be deleted once the new manifest is durable. `scanned_bytes`: how much of segments had to be read. `rebuilt`: indexes
-    that extents name already and that are still to be written; until then whoever misses one reads the segment.
+    `end_offset`. `cuts`: parts of segments that do not count. `unnamed_directories`: of epochs that keep no file, to be
+    deleted once the new manifest is durable. `scanned_bytes`: bytes of segments that had to be read. `rebuilt`: indexes
+    that extents already name and that still have to be written; until then a reader that misses one reads the segment.
     """
 
     log_start_offset: int
@@ -78,7 +78,7 @@ class RecoveredLog:
     scanned_bytes: int = 0
     scanned_segments: int = 0
     is_last_index_complete: bool = False  # the last extent's index file holds the producer state
-    rebuilt: tuple[SegmentIndex, ...] = ()  # not durable yet: whoever walked sees to that once it serves
+    rebuilt: tuple[SegmentIndex, ...] = ()  # not durable yet: the caller writes them once it serves
 
     def manifest(self, leader_epoch: int) -> Manifest:
         """The first manifest of the epoch that recovered the log."""
@@ -122,10 +122,10 @@ async def recover_log(
 async def write_manifest(
     store: SegmentStore, paths: PartitionPaths, manifest: Manifest, *, holder: str, numbers: Iterator[int]
 ) -> int:
-    """Make it durable under the next free one of `numbers`, ascending, and return that number.
+    """Make the manifest durable under the next free one of `numbers`, ascending, and return that number.
 
-    A number is tried once: when that ends uncertainly, a clean-up of it may be carried out late (rule 21). Should the file
-    itself appear late, a higher number counts instead. Raises FencedWriter when the own directory is gone.
+    A number is tried once: if the outcome is unknown, a clean-up may be carried out late (rule 21). If the file itself
+    appears late, a higher number counts instead. Raises FencedWriter when our directory is gone.
     """
     data = manifest.encode()
     for number in islice(numbers, MANIFEST_TRIES_MAX):
@@ -158,12 +158,12 @@ async def load_index(store: SegmentStore, paths: PartitionPaths, extent: Extent)
 async def write_index(
     store: SegmentStore, paths: PartitionPaths, index: SegmentIndex, *, holder: str, attempt: int
 ) -> None:
-    """Make it durable in the own directory, beside its segment or as a rebuilt one. Fine when it is there already.
+    """Make the index durable in our directory, beside its segment or as a rebuilt one. Fine when it is there already.
 
-    `attempt`: never the same twice in one epoch. The index's name is fixed by what it describes, so it is not written, and
-    never deleted, under that name: a whole draft is renamed to it. Whatever an earlier try left behind, and whatever of it
-    is carried out late, concerns its own draft, or makes the same whole index appear (rule 21).
-    Raises FencedWriter when the own directory is gone.
+    `attempt`: never the same twice in one epoch. The index's name is fixed by its segment, so nothing is written or
+    deleted under that name: a whole draft is renamed to it. So leftovers and late effects of an earlier try touch only
+    its own draft, or make the same whole index appear (rule 21).
+    Raises FencedWriter when our directory is gone.
     """
     summary = index.summary
     path = paths.index(summary.leader_epoch, summary.roll, paths.leader_epoch)
@@ -180,7 +180,7 @@ async def write_index(
         if await store.status(path) is None:
             raise FencedWriter(f"{paths.own} is gone") from error
     except AlreadyExists:
-        # An earlier try was carried out after all: that index is whole, and it is for the same segment.
+        # An earlier try succeeded after all: its index is whole, and for the same segment.
         with suppress(StoreError):
             await store.delete(draft)
 
@@ -205,7 +205,7 @@ class _Walk:
         self._rebuilt: list[SegmentIndex] = []
         self._scanned_bytes = 0
         self._scanned_segments = 0
-        # The producer state at `end_offset`: as bytes until somebody has to add to it; None when not loaded yet.
+        # The producer state at `end_offset`: kept as bytes until it has to change; None when not loaded yet.
         self._producers_bytes: bytes | None = manifest.producers if checkpoint.manifest is not None else b""
         self._producers: ProducerStates | None = None
         self._is_last_index_complete = checkpoint.manifest is not None and manifest.producers is None
@@ -216,7 +216,7 @@ class _Walk:
         self.end_offset = manifest.end_offset
 
     async def follow(self, epoch: int, entries: Sequence[FileStatus]) -> None:
-        """Take in the segments that follow the manifest in its directory; of a later one, whose manifest is lost, all."""
+        """Take in the directory's segments that follow the manifest; all of them if its own manifest is lost."""
         limits = cuts_by_segment(self._manifest.cuts)
         next_roll = self._manifest.next_roll if epoch == self._manifest.leader_epoch else 0
         segments = sorted(
@@ -238,7 +238,7 @@ class _Walk:
                 self._cuts.append(Cut(epoch, roll, valid_bytes))
 
     async def _take(self, epoch: int, roll: int, entry: FileStatus, limit: int, has_index: bool) -> int | None:
-        """One segment: how many of its bytes count; None when there is a gap before it."""
+        """Take in one segment: how many of its bytes count; None when there is a gap before it."""
         whole = Extent(epoch, roll, epoch, entry.file_id, entry.length_bytes, 0, limit, self.end_offset, 0, -1)
         index = await load_index(self._store, self._paths, whole) if has_index else None
         if index is not None and index.summary.valid_bytes <= limit and index.producers:
@@ -269,9 +269,9 @@ class _Walk:
             self.epochs.assign(leader_epoch, start_offset)
 
     def _reaches(self, extent: Extent, found_offset: int) -> bool:
-        """Whether the log goes on with a segment that begins there.
+        """Whether the log continues with a segment that begins at `found_offset`.
 
-        Once an operator has accepted a loss what lies before a gap is given up instead: what was written last is kept.
+        Once an operator has accepted a loss, we give up what lies before a gap instead, and keep what was written last.
         """
         if found_offset == self.end_offset:
             return True
@@ -286,9 +286,9 @@ class _Walk:
         return True
 
     async def _scan(self, extent: Extent, producers: ProducerStates) -> tuple[SegmentIndex | None, int | None]:
-        """Read the extent's valid batches: its index, None without any, and the first batch's offset if it has one.
+        """Read the extent's valid batches: its index (None without any), and the first batch's offset if there is one.
 
-        `producers` is the state before it, and that behind it afterwards.
+        `producers` is the state before the extent, and is brought forward to its end.
         """
         scan = await scan_segment(self._store, self._paths, extent, producers, self._interval_bytes)
         self._scanned_bytes += scan.read_bytes
@@ -308,7 +308,7 @@ class _Walk:
     async def _producers_of_extents(self) -> ProducerStates:
         """The producer state, for a manifest that leaves it to the last extent's index.
 
-        If that one is missing, the newest index that has it is used, and the segments after it are read.
+        If that index is missing, use the newest one with producer state and read the segments after it.
         """
         start = len(self.extents)
         producers: ProducerStates | None = None
@@ -334,7 +334,7 @@ class _Walk:
         log_start_offset = self._log_start_offset
         snapshot_offset = max((item.next_offset for item in manifest.snapshots), default=0)
         if end_offset < snapshot_offset:
-            # A snapshot is synced and holds durable records only. It stands for those that the log lost behind its end.
+            # A snapshot is synced and holds only durable records. It replaces those that the log lost behind its end.
             _log.warning(
                 "log_ends_below_its_snapshot",
                 partition=self._paths.partition,
@@ -343,7 +343,7 @@ class _Walk:
             )
             log_start_offset = snapshot_offset
         if end_offset < log_start_offset:
-            # The records behind the log start were lost, and all before it were deleted: the log is empty.
+            # All records before the log start were deleted, and those behind it were lost: the log is empty.
             self.extents.clear()
             end_offset = log_start_offset
             self._is_last_index_complete = False
@@ -372,7 +372,7 @@ class _Walk:
 
 @dataclass(frozen=True, slots=True)
 class ScannedSegment:
-    """`index` None: no valid batch follows on; `first_offset` is that of the first whole batch, if there is one."""
+    """`index` None: no valid batch follows the log's end; `first_offset`: of the first whole batch, if there is one."""
 
     index: SegmentIndex | None
     first_offset: int | None
@@ -421,9 +421,9 @@ async def scan_segment(
 
 
 def _index_run(run: BatchRun, builder: IndexBuilder, producers: ProducerStates | None, end_offset: int) -> int:
-    """Count in the batches as long as each begins where the last one ended; the end offset reached.
+    """Index the batches as long as each begins where the last one ended; the end offset reached.
 
-    A batch's checksum covers neither its offset nor its leader epoch, so each is compared with what its owner wrote there.
+    A batch's checksum covers neither its offset nor its leader epoch, so both are compared with the expected values.
     """
     for place, header in run.batches:
         if header.base_offset != end_offset or header.leader_epoch != builder.leader_epoch:

@@ -6,8 +6,9 @@ and its retry is out of order for good. In Kafka this can happen while requests 
 partitions that start or move, which would make it likelier. So proxies remember what they refused, and owners do too:
 an owner may refuse one batch for want of replicas, open a segment on enough nodes, and then receive the next batch.
 
-Batches that come later than `FORGOTTEN_S` seconds of a running process may pass; those that have waited here since before
-the refusal never do. An entry ends when its batch comes again, or when nothing can have waited for so long.
+A batch that arrives more than `FORGOTTEN_S` seconds (of a running process) after the refusal may pass; one that has
+waited here since before the refusal never does. An entry ends when its batch comes again, or when nothing can have
+waited so long.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from bmq.protocol.error_codes import RETRIABLE, ErrorCode
 from bmq.protocol.record_batch import producer_of
 
 FORGOTTEN_S: Final = 2.0
-"""By then the client has read the refusal, and sends nothing more that rests on it."""
+"""By then the client has read the refusal, and sends no more batches that assumed success."""
 STEP_S_MAX: Final = 0.5
-"""Between two looks no more time counts: the process may have stood still, and what waits in it rests on the refusal."""
+"""At most this much time counts between two looks: after a stall, batches sent before the refusal may still wait."""
 PRODUCERS_MAX: Final = 10_000
 WAITED_S_MAX: Final = 60.0
 """Longer than a produce waits for its partition's next owner."""
 _SEQUENCES: Final = 2**31
 
 
-_SENT_AGAIN: Final = RETRIABLE - {ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}  # that one is in the log
+_SENT_AGAIN: Final = RETRIABLE - {ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}  # with that code the batch is in the log
 BEHIND_A_REFUSED_ONE: Final = AppendResult(
     ErrorCode.NOT_LEADER_OR_FOLLOWER, message="an earlier batch of the producer was refused"
 )
@@ -42,7 +43,7 @@ class _Refused(NamedTuple):
 
 
 class RefusedSequences:
-    """`entries`: to be read only, and almost always empty; while it is, no batch's header has to be parsed.
+    """`entries`: read-only for callers, and almost always empty; while it is, no batch's header has to be parsed.
 
     `partition` may be any key that is the same for all of a partition's batches.
     """
@@ -50,7 +51,7 @@ class RefusedSequences:
     __slots__ = ("_age_s", "_looked_s", "entries")
 
     def __init__(self) -> None:
-        self._age_s = 0.0  # goes on while we are asked
+        self._age_s = 0.0  # advances with each look, by at most STEP_S_MAX
         self._looked_s = 0.0
         self.entries: dict[tuple[Hashable, int, int], _Refused] = {}
 
@@ -96,7 +97,7 @@ class RefusedSequences:
         return False
 
     def _forget(self, now_s: float) -> None:
-        """The oldest stand first."""
+        """Drop expired entries; the oldest come first."""
         self._age_s += min(max(0.0, now_s - self._looked_s), STEP_S_MAX)
         self._looked_s = now_s
         refused = self.entries
@@ -109,5 +110,5 @@ class RefusedSequences:
 
 
 def _is_behind(sequence: int, other: int) -> bool:
-    """Sequences begin again at 0 after the greatest one."""
+    """Whether `sequence` comes after `other`; sequences wrap to 0 after the greatest one."""
     return 0 < (sequence - other) % _SEQUENCES < _SEQUENCES // 2

@@ -1,4 +1,4 @@
-"""When a log's head may go, and when its segment has to roll. Decisions only; times in milliseconds. Pure.
+"""Decides when a log's head may be deleted and when its segment has to roll. Times in milliseconds. Pure.
 
 Source: Kafka's UnifiedLog.deleteOldSegments and LogSegment.shouldRoll.
 """
@@ -16,7 +16,7 @@ DELETE_POLICY = "delete"
 def retained_from(
     extents: Sequence[Extent], config: LogConfig, *, now_ms: int, log_start_offset: int, open_bytes: int
 ) -> int:
-    """The log start offset that retention asks for, at least the present one. The open segment never goes.
+    """The log start offset that retention asks for, at least the present one. The open segment is never dropped.
 
     `open_bytes`: valid bytes of segments that are not closed yet; they count for retention.bytes.
     """
@@ -37,7 +37,7 @@ def droppable(extents: Sequence[Extent], log_start_offset: int) -> int:
 
 
 def _expired(extents: Sequence[Extent], config: LogConfig, now_ms: int, start: int) -> int:
-    """Up to where those from `start` on are too old; one that is young, or without any timestamp, keeps what follows."""
+    """The end of the run of too old extents from `start` on; a young one, or one without a timestamp, ends it."""
     if config.retention_ms < 0:
         return start
     end = start
@@ -74,9 +74,9 @@ def is_roll_due(
     """Whether an open segment should be closed though it is not full.
 
     By age (it, or the time between its records, is older than segment.ms), or because everything in it is past
-    retention.ms: only a closed segment can go. An empty segment never rolls, and old records alone make none roll: those
-    of a backfill would roll each segment as soon as it has its first. `check_interval_ms`: how long a segment stays open
-    at least whose records are all past retention.ms.
+    retention.ms: only a closed segment can be deleted. An empty segment never rolls, and old records alone roll none: a
+    backfill would roll each segment at its first record. `check_interval_ms`: a segment whose records are all past
+    retention.ms stays open at least this long.
     """
     if not valid_bytes:
         return False

@@ -1,6 +1,6 @@
-"""What a cluster's root directory says of itself: which cluster it belongs to and which format its files have (rule 18).
+"""The description in a cluster's root directory: which cluster it belongs to and which format its files have (rule 18).
 
-Works over any `SegmentStore`. The answer is `cluster.json` at the root, written once, before anything else.
+Works over any `SegmentStore`. The description is `cluster.json` at the root, written once, before anything else.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ROOT_FILE: Final = "cluster.json"
 FORMAT_VERSION: Final = 2
 """1: batches lie back to back in a segment. 2: appends of topics with hsync may be padded (padding.py).
 
-A root keeps the version it was made with; who does not know it is refused.
+A root keeps the version it was made with; a server that does not know that version refuses the root.
 """
 _ROOT_FILE_BYTES_MAX: Final = 4096
 
@@ -73,10 +73,10 @@ def cluster_id_from(random_bytes: bytes) -> str:
 async def open_root(
     store: SegmentStore, *, holder: str, new_cluster_id: str, expected_cluster_id: str | None = None
 ) -> ClusterRoot:
-    """The root's description; an empty root is made a cluster's with `new_cluster_id` (or the expected id) first.
+    """The root's description; an empty root is first given one, with `new_cluster_id` or the expected id.
 
-    `new_cluster_id`: another one for each call, for the draft of the description is named after it (rule 21): a rename of
-    an earlier call's draft that is carried out late must not find what a later call is still writing.
+    `new_cluster_id`: a new one for each call, because the description's draft is named after it (rule 21): a late
+    rename of an earlier call's draft must not pick up one that a later call is still writing.
     Raises RootForeign, WrongCluster, NewerFormat.
     """
     try:
@@ -94,7 +94,7 @@ async def open_root(
 
 
 async def read_root(store: SegmentStore) -> ClusterRoot:
-    """What a root says of itself, for those who only read. Raises RootForeign (it is no cluster's), NewerFormat."""
+    """The root's description, for callers that only read. Raises RootForeign (not a cluster's root), NewerFormat."""
     found = await _read_root(store)
     if found is None:
         raise RootForeign(f"it has no {ROOT_FILE}, so it is not the root of a cluster")
@@ -123,7 +123,7 @@ async def _read_root(store: SegmentStore) -> ClusterRoot | None:
 
 
 async def _write_root(store: SegmentStore, holder: str, cluster_id: str, draft_name: str) -> None:
-    """Written under a name of its own and renamed, so that of several servers that begin together one makes the root."""
+    """Write a draft and rename it, so that exactly one of several servers starting together makes the root."""
     names = [entry.name for entry in await store.list_directory("")]
     if "topics" in names:
         raise RootForeign(f"the root has topics but no {ROOT_FILE}: restore that file before anything is served")

@@ -1,4 +1,4 @@
-"""The index of one segment file: offset and time to position, and what an owner has to know of the file.
+"""The index of one segment file: offset and time to position, and the file's summary for its owner.
 
 While a segment is open an `IndexBuilder` collects it in memory; once the segment is closed it becomes an immutable
 `SegmentIndex` in a file beside it ("save checkpoint"). An index file is trusted only if its checksums hold and it is for
@@ -42,9 +42,9 @@ class CorruptIndex(CorruptParts):
 
 @dataclass(frozen=True, slots=True)
 class SegmentSummary:
-    """Which file an index is for, and what the file holds.
+    """The file an index is for, and the file's content.
 
-    `closed_bytes`: the closed length of the file; `valid_bytes`: what counts of it, less when a torn tail was cut.
+    `closed_bytes`: the closed length of the file; `valid_bytes`: how much of it counts, less if a torn tail was cut.
     `max_timestamp_position`: of the first batch with the greatest timestamp; -1 without a timestamp.
     `epoch_starts`: (leader epoch, first offset) of the epochs that wrote it.
     """
@@ -79,7 +79,7 @@ class SegmentIndex:
 
     @property
     def memory_bytes(self) -> int:
-        """About what it keeps in memory."""
+        """Approximate size in memory."""
         return 24 * len(self.positions) + 40 * len(self.aborted) + len(self.producers) + 1024
 
     def is_for(self, leader_epoch: int, roll: int, file_id: int, closed_bytes: int) -> bool:
@@ -93,7 +93,7 @@ class SegmentIndex:
         )
 
     def position_of(self, offset: int) -> int:
-        """Where to start reading for this offset: of its batch or one before it."""
+        """Where to start reading for this offset: the position of its batch or of one before it."""
         place = bisect_right(self.offsets, offset) - 1
         return self.positions[place] if place >= 0 else 0
 
@@ -103,7 +103,7 @@ class SegmentIndex:
         return self.positions[place] if place >= 0 else 0
 
     def without_producers(self) -> SegmentIndex:
-        """For memory: the producer state is needed at recovery only."""
+        """A copy to keep in memory: producer state is needed only at recovery."""
         return SegmentIndex(self.summary, self.offsets, self.positions, self.timestamps_ms, self.aborted)
 
     def encode(self) -> bytes:
@@ -151,7 +151,7 @@ def _is_ascending(numbers: array[int]) -> bool:
 def span_from(
     location: Location, offsets: array[int], positions: array[int], length_bytes_max: int, bound_offset: int
 ) -> Span | None:
-    """From a location to the last boundary that an index of its file knows within the limits; None: there is none."""
+    """From a location to the last batch boundary within the limits that the file's index knows; None: there is none."""
     start = location.position
     limit = min(start + length_bytes_max, location.valid_bytes)
     if limit == location.valid_bytes and location.end_offset <= bound_offset:
@@ -210,7 +210,7 @@ class IndexBuilder:
         return len(self.positions)
 
     def add(self, header: BatchHeader, base_offset: int, position: int) -> None:
-        """Count in the batch that follows, at `position` of the file.
+        """Add the next batch, at `position` in the file.
 
         `base_offset` is where it was placed; the header's own may be the client's.
         """
@@ -241,7 +241,7 @@ class IndexBuilder:
     ) -> SegmentIndex:
         """The finished index. `aborted`: with markers in this segment; `producers`: state below its end offset.
 
-        Raises ValueError for a segment without a batch: it has no place in the log.
+        Raises ValueError for a segment without a batch: an empty segment is not part of the log.
         """
         if not self.valid_bytes:
             raise ValueError(f"segment {self.roll} of epoch {self.leader_epoch} is empty")

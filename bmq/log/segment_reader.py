@@ -1,6 +1,6 @@
 """Reads whole record batches of one segment file, from a batch boundary on, in chunks: bounded memory, any file size.
 
-Padding between them is passed over. For replay, time look-ups and recovery. The hot catch-up path of the proxy has its own reader.
+Skips padding between batches. For replay, time look-ups and recovery; the proxy's hot catch-up path has its own reader.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class BadBatch(CorruptRecords):
 
 @dataclass(frozen=True, slots=True)
 class BatchRun:
-    """Whole batches, padding between them or not.
+    """Whole batches, perhaps with padding between them.
 
     `batches` has (position in `data`, header); `position` is that of `data` in the file.
     """
@@ -47,7 +47,7 @@ class BatchRun:
 
 
 class SegmentReader:
-    """A cursor over one file's batches. `valid_bytes`: nothing at or past this position is looked at."""
+    """A cursor over one file's batches. `valid_bytes`: nothing at or past this position is read."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class SegmentReader:
         return None
 
     async def _fill(self, want_bytes: int) -> Buffer:
-        """`want_bytes` from the position on, or all that is valid."""
+        """`want_bytes` from the position on, or fewer at the end of the valid bytes."""
         start = self.position + len(self._rest)
         length = min(self.position + want_bytes, self._valid_bytes) - start
         if length <= 0:
@@ -112,7 +112,7 @@ class SegmentReader:
         return b"".join((self._rest, fresh)) if self._rest else fresh
 
     def _take(self, data: Buffer) -> tuple[BatchRun | None, int]:
-        """The whole batches at the front of `data`, and how many bytes are needed at least to have one."""
+        """The whole batches at the front of `data`, and the least number of bytes needed for one."""
         view = memoryview(data)
         valid_left = self._valid_bytes - self.position
         found: list[tuple[int, BatchHeader]] = []
@@ -183,7 +183,7 @@ async def read_whole_batches(
 
 
 def _together(data: memoryview, taken: Sequence[tuple[int, BatchHeader]]) -> memoryview:
-    """The batches back to back: as they lie, or copied where padding lies between them."""
+    """The batches back to back: a view of `data`, or a copy if padding lies between them."""
     start, (last_place, last) = taken[0][0], taken[-1]
     end = last_place + last.size_bytes
     if sum(header.size_bytes for _, header in taken) == end - start:

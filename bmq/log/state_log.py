@@ -7,16 +7,15 @@ applied in `apply_record`'s place, to the same effect.
 
 If `apply_record` raises for a durable record, that record may be half applied (rule 23): nothing more is applied,
 appended, proved or saved, and callers get the errors of a lost log, after which the state has to be loaded again. The
-same when the state is given up, and when a record becomes durable that does not follow the last one applied: it was
-appended for a state that was given up since, or by somebody else, and is missing here.
+same happens when the state is given up, and when a record becomes durable that does not follow the last one applied:
+records between them were appended for a state given up since, or by somebody else, and are missing here.
 
 Records appended in one turn of the event loop share a record batch; one append's records are never split (they are
 applied all or none). A snapshot is the state after everything applied, encoded in the same turn.
 
-A record may belong to a producer's transaction (KIP-98): it stands in a batch with the producer's id and epoch, without
-sequence numbers, and the state machine is told who wrote it and at which offset. A marker, a control batch of its own,
-ends the transaction. Both are applied in the order of the log with all other records. The log itself refuses an epoch
-that is fenced.
+A record may belong to a producer's transaction (KIP-98): its batch has the producer's id and epoch, without sequence
+numbers, and the state machine gets the producer and the offset. A marker, a control batch of its own, ends the
+transaction. Both are applied in the order of the log with all other records. The log itself refuses a fenced epoch.
 """
 
 from __future__ import annotations
@@ -57,12 +56,12 @@ ApplyRecord = Callable[[bytes | None, bytes | None], None]
 """(key, value); a value of None is a tombstone. Should not raise for any bytes that were appended through here."""
 
 ApplySnapshot = Callable[[bytes], Awaitable[None] | None]
-"""A big one may be taken in small turns of the loop: nothing is applied before it is done."""
+"""A big snapshot may be applied over several turns of the loop: no record is applied before it is done."""
 
 BATCH_BYTES_MAX: Final = 512 * 1024
 """Appends are merged up to this size; one larger append still goes out, as a batch of its own."""
 WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Appended and not yet durable. Past it appends are refused with REQUEST_TIMED_OUT: the store does not keep up."""
+"""Limit of appended bytes not yet durable. Past it appends get REQUEST_TIMED_OUT: the store does not keep up."""
 REPLAY_CHUNK_BYTES: Final = 1024 * 1024
 """Each is a round trip to the store."""
 _REPLAY_TURN_BYTES: Final = 128 * 1024
@@ -74,17 +73,17 @@ _log = structlog.get_logger("bmq.log")
 
 
 class Producer(NamedTuple):
-    """Who wrote the records of a transaction, or whose transaction a marker ends."""
+    """The producer that wrote a transaction's records, or whose transaction a marker ends."""
 
     producer_id: int
     producer_epoch: int
 
 
 class TransactionReplay(NamedTuple):
-    """What a state machine does with transactions. Neither should raise, as with ApplyRecord.
+    """A state machine's callbacks for transactions. Neither should raise, as with ApplyRecord.
 
-    `apply_record`: (key, value, offset of the record, who wrote it); it counts once the transaction is committed.
-    `end`: (whose transaction, whether it is committed).
+    `apply_record`: (key, value, offset of the record, its producer); it counts once the transaction is committed.
+    `end`: (the transaction's producer, whether it is committed).
     """
 
     apply_record: Callable[[bytes | None, bytes | None, int, Producer], None]
@@ -100,10 +99,10 @@ class SnapshotPolicy:
 
 
 class RecordRun(Protocol):
-    """Records that their state machine encodes and applies at once, without a key, a value and a future for each.
+    """Records that their state machine encodes and applies in one go, without a key, a value and a future for each.
 
-    `apply` has to do just what ApplyRecord does with each of the records in `encoded`, one after the other: after a restart
-    it is that which is done with them. `size_bytes`: of keys and values. `record_count` is at least 1.
+    `apply` must have the same effect as ApplyRecord on each of the records in `encoded`, in order: a replay after a
+    restart uses ApplyRecord. `size_bytes`: of keys and values. `record_count` is at least 1.
     """
 
     @property
@@ -113,10 +112,10 @@ class RecordRun(Protocol):
     def size_bytes(self) -> int: ...
 
     def encoded(self, first_delta: int) -> Buffer:
-        """What stands in a batch for them (record_batch.encode_records) from this offset delta on."""
+        """Their bytes in a batch (record_batch.encode_records), from this offset delta on."""
 
     def apply(self) -> None:
-        """They are durable. Should not raise."""
+        """Apply the records, which are durable now. Should not raise."""
 
     def finished(self, error: KafkaError | None) -> None:
         """Called once, after `apply` if that is called; the errors are those of `append`. Should not raise."""
@@ -124,9 +123,9 @@ class RecordRun(Protocol):
 
 @dataclass(slots=True)
 class _Append:
-    """`producer`: the records are part of its transaction. `marker`: in place of the records, the end of one.
+    """`producer`: the records are part of its transaction. `marker`: ends a transaction, in place of records.
 
-    `run`: in place of records, and told in place of `done`.
+    `run`: replaces `records`, and hears the result in place of `done`.
     """
 
     records: Sequence[KeyValue]
@@ -156,7 +155,7 @@ class _Append:
         self.is_told = True
         try:
             self.run.finished(error)
-        except Exception as raised:  # the others wait to be told
+        except Exception as raised:  # the other appends must still be answered
             _log.error("append_not_answered", error=repr(raised), exc_info=raised)
 
 
@@ -164,8 +163,8 @@ class StateLog:
     """One state machine's log. All calls come from the event loop of the log's owner; `replay` comes first, once.
 
     `applied_offset` is the offset that follows the last record applied. `is_broken`: the state has to be loaded again.
-    `proven_ms`: from then on the log is known to have been ours, on the loop's clock: the last proof that succeeded, or the
-    last append that became durable, was begun then; -inf: none yet.
+    `proven_ms`: the last time, on the loop's clock, at which the log is known to have been ours: when the last
+    successful proof, or the last append that became durable, was begun; -inf: none yet.
     `has_gap`: an operator accepted that records before the first one replayed are lost, so later ones may refer to
     missing state.
     """
@@ -200,7 +199,7 @@ class StateLog:
         `transactions`: None for a state machine that has none; a transaction's records are then applied like others.
 
         Starts at the newest snapshot, reads in bounded chunks and lets the loop run in between. Raises KafkaError,
-        StoreError, also CorruptFile when a batch between is not where it should be; StateDamaged when the state cannot be
+        StoreError, CorruptFile too when a batch is not at its expected offset; StateDamaged when the state cannot be
         made whole (rule 25).
         """
         snapshot = await self.log.latest_snapshot()
@@ -255,7 +254,7 @@ class StateLog:
         return self._queue(records, size, producer, None)
 
     def append_run(self, run: RecordRun) -> None:
-        """Write these records together, as `append` does; `run` is told what became of them, perhaps at once."""
+        """Write these records together, as `append` does; `run.finished` gets the result, perhaps at once."""
         size = run.size_bytes + _RECORD_OVERHEAD_BYTES * run.record_count
         append = _Append((), size, run.record_count, None, run=run)
         refusal = self._refusal(size)
@@ -307,7 +306,7 @@ class StateLog:
         self._queued.append(append)
 
     def give_up(self) -> None:
-        """Nobody uses this state any more: what is on its way is not applied to it, and its callers do not hear success."""
+        """Nobody uses this state any more: appends on their way are not applied to it, and their callers get errors."""
         self.is_broken = True
 
     @property
@@ -316,7 +315,7 @@ class StateLog:
         return self.waiting_bytes > 0
 
     async def prove_ownership(self) -> None:
-        """Rule 15 for an answer from memory: one proof, begun after this call, shared by everybody who waits for it.
+        """Rule 15 for an answer from memory: one proof, begun after this call, shared by all waiting callers.
 
         Raises FencedWriter, StoreError.
         """
@@ -340,9 +339,9 @@ class StateLog:
     async def save_snapshot(self, encode: Callable[[], bytes | Awaitable[bytes]], *, force: bool = False) -> bool:
         """Save the state that `encode` returns, if one is due or `force`; whether it was saved.
 
-        `encode` is called once, at once, and has to take the state as it is then. A big one takes a cheap copy and returns
-        an awaitable that makes the bytes in small turns. A failure is raised (KafkaError, StoreError) and costs nothing
-        but a longer replay; the next call tries again.
+        `encode` is called once, at once, and has to capture the state as it is then. For a big state it takes a cheap
+        copy and returns an awaitable that makes the bytes in small turns. A failure is raised (KafkaError, StoreError)
+        and costs only a longer replay; the next call tries again.
         """
         if self.is_broken:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, _LOAD_AGAIN)
@@ -398,7 +397,7 @@ class StateLog:
             _fail(group, result)
             return
         if result.error_code is ErrorCode.NONE:
-            self._proven(begun_ms)  # before anybody hears of it
+            self._proven(begun_ms)  # before any caller is answered
         try:
             if result.base_offset != self.applied_offset:
                 raise ValueError(f"records up to {result.base_offset} were never applied here")
@@ -456,7 +455,7 @@ class StateLog:
             await self.log.prove_ownership()
         except Exception as error:
             proof.set_exception(error)
-            proof.exception()  # whoever waits still gets it; without this a cancelled waiter would leave a warning
+            proof.exception()  # waiting callers still get it; if all were cancelled, asyncio would log a warning
         else:
             self._proven(begun_ms)
             proof.set_result(None)
@@ -473,7 +472,7 @@ def _loop_ms() -> float:
 
 
 def _encode(group: list[_Append], now_ms: int) -> bytearray:
-    """The batch of appends that share one: of one producer, or none, or a single marker."""
+    """One batch for a group of appends: of one producer, or of none, or a single marker."""
     marker, producer = group[0].marker, group[0].producer
     if marker is not None:
         return encode_end_transaction_marker(
@@ -505,7 +504,7 @@ def _encode(group: list[_Append], now_ms: int) -> bytearray:
 def _replay_transactional(
     transactions: TransactionReplay, data: Buffer, position: int, header: BatchHeader, offset: int
 ) -> int:
-    """Apply a batch of a transaction from `offset` on; how many records that were."""
+    """Apply a batch of a transaction from `offset` on; the number of records applied."""
     producer = Producer(header.producer_id, header.producer_epoch)
     if header.is_control:
         marker = parse_end_transaction_marker(data, position)

@@ -1,4 +1,4 @@
-"""The only door to storage: what a log needs of HDFS, of a local directory or of the fake in memory.
+"""The only port to storage: what a log needs from HDFS, a local directory or the in-memory fake.
 
 Paths are relative to the cluster's root, parts separated by "/". Every store passes tests/unit/log_store/contract.py.
 Rules 1, 2, 3, 7, 9, 10, 15 and 19 of docs/FENCING.md are promises of this port.
@@ -32,7 +32,7 @@ class StoreError(BmqError):
 
 
 class FileMissing(StoreError):
-    """The file or directory, or the parent it should be made in, is not there (renamed away: fenced; deleted: gone)."""
+    """The file or directory, or the parent to make it in, does not exist (renamed away: fenced; deleted: gone)."""
 
 
 class AlreadyExists(StoreError):
@@ -40,7 +40,7 @@ class AlreadyExists(StoreError):
 
 
 class LeaseHeld(StoreError):
-    """Somebody who may be alive holds the write right and it cannot be taken (local store: another live process)."""
+    """A writer that may be alive holds the file and cannot be displaced (local store: another live process)."""
 
 
 class FencedWriter(StoreError):
@@ -69,7 +69,7 @@ class CorruptFile(StoreError):
 class FileStatus:
     """One entry of a directory.
 
-    `file_id`: of a file or directory. It stays when that is renamed, and no other file or directory of the store ever has it.
+    `file_id`: survives renames, and no other file or directory of the store ever has it.
     """
 
     name: str
@@ -80,14 +80,14 @@ class FileStatus:
 
 
 class Appended(Protocol):
-    """The pending result of an append. An asyncio.Future fits; asyncio is not named here, so users stay pure."""
+    """The pending result of an append. An asyncio.Future fits; asyncio is not imported here, so users stay pure."""
 
     def done(self) -> bool: ...
 
     def cancelled(self) -> bool: ...
 
     def result(self) -> int:
-        """The file's durable length behind it. Raises what the append failed with."""
+        """The file's durable length after the append. Raises the append's error."""
 
     def exception(self) -> BaseException | None: ...
 
@@ -97,16 +97,16 @@ class Appended(Protocol):
 
 
 class SegmentWriter(Protocol):
-    """The write right over one new file. Not shared; all calls come from one event loop."""
+    """The sole writer of one new file. Not shared; all calls come from one event loop."""
 
     path: str
     file_id: int
 
     @property
     def replicas(self) -> int:
-        """How many nodes hold every byte of the file: those it was opened on, after `mend` those that are left.
+        """How many nodes hold every byte of the file: those it was opened on, or after `mend` those left.
 
-        What `min.insync.replicas` is compared with. A store without replication says `replicas_wanted`: 1.
+        Compared with `min.insync.replicas`. A store without replication says `replicas_wanted`: 1.
         """
 
     @property
@@ -125,7 +125,7 @@ class SegmentWriter(Protocol):
     async def prove_ownership(self) -> None:
         """One round trip, begun now, that only the current owner can make (rule 15). Raises FencedWriter, StoreError.
 
-        After WriterBroken a look at the own directory decides.
+        After WriterBroken, a look at our own directory decides.
         """
 
     async def mend(self) -> int:
@@ -138,7 +138,7 @@ class SegmentWriter(Protocol):
     async def close(self) -> int:
         """Close after all appends are durable; the verified length. Raises FencedWriter, WriterBroken (then `mend`).
 
-        A file that is closed may be closed again, to the same length, or that is refused.
+        Closing again gives the same length, or is refused.
         """
 
     def abandon(self) -> None:
@@ -148,8 +148,8 @@ class SegmentWriter(Protocol):
 class SegmentStore(Protocol):
     """A tree of files with single writers. Every method may raise StorageUnavailable.
 
-    After StorageUnavailable a change may have happened, may happen later, or never (rule 21). So callers do not use a name
-    again whose creation, rename or deletion ended that way, unless whatever happens late is harmless.
+    After StorageUnavailable a change may have happened, may happen later, or never (rule 21). So callers do not reuse a
+    name after its creation, rename or deletion ended that way, unless a late effect is harmless.
     """
 
     @property
@@ -158,13 +158,13 @@ class SegmentStore(Protocol):
 
     @property
     def is_reserving(self) -> bool:
-        """Whether an open segment keeps the room of its full length from others (HDFS: a block on every DataNode)."""
+        """Whether an open segment reserves space for its full length (HDFS: a block on every DataNode)."""
 
     async def make_directory(self, path: str) -> None:
         """Make one directory, parents excluded; fine when it exists. Raises FileMissing (no parent)."""
 
     async def make_directories(self, path: str) -> None:
-        """Make a directory and its parents. For roots and new topics, never inside an epoch's reach."""
+        """Make a directory and its parents. For roots and new topics, never inside a partition's directory."""
 
     async def list_directory(self, path: str) -> tuple[FileStatus, ...]:
         """Entries sorted by name. Raises FileMissing."""
@@ -175,7 +175,8 @@ class SegmentStore(Protocol):
     async def prove(self, path: str) -> FileStatus | None:
         """As `status`, but never answered by a server that was replaced and does not know it (rule 15).
 
-        For looks that prove ownership; a plain `status` may come from an old NameNode's memory. May cost a disk write.
+        For looks that prove ownership; a plain `status` may come from a replaced NameNode's memory. May cost a disk
+        write.
         """
 
     async def rename(self, source: str, target: str) -> None:
@@ -187,22 +188,22 @@ class SegmentStore(Protocol):
     async def write_file(self, path: str, data: Buffer, *, holder: str) -> None:
         """Create (no overwrite, no parents), write, make durable on disk, close. Raises AlreadyExists, FileMissing.
 
-        A file that could not be finished may be removed, and that too may happen late; an empty one never is.
+        An unfinished file may be removed, perhaps late; an empty one never is.
         """
 
     async def read_file(self, path: str, *, length_bytes_max: int) -> bytes:
         """A whole closed file. Raises FileMissing, CorruptFile (longer than allowed)."""
 
     def append_alignment_bytes(self, durability: Durability) -> int:
-        """An append has to end at a multiple of this, or what is appended next may cost some of it (rule 27); 1: anywhere."""
+        """Appends have to end at a multiple of this, or the next append may damage their end (rule 27); 1: anywhere."""
 
     async def create_segment(
         self, path: str, *, holder: str, durability: Durability, segment_bytes: int
     ) -> SegmentWriter:
         """Create (no overwrite, no parents) a file whose writer is `holder`; usable at once, block and connections up.
 
-        `segment_bytes`: as long as it may become (HDFS: the block size). A file that could not be opened may be removed, and
-        that too may happen late. Raises AlreadyExists, FileMissing (fenced), StorageFull, LeaseHeld.
+        `segment_bytes`: its greatest length (HDFS: the block size). A file that could not be opened may be removed,
+        perhaps late. Raises AlreadyExists, FileMissing (fenced), StorageFull, LeaseHeld.
         """
 
     async def read(self, path: str, *, file_id: int, position: int, length_bytes: int) -> Buffer:
@@ -218,23 +219,22 @@ class SegmentStore(Protocol):
         """
 
     def file_part(self, path: str, *, file_id: int, position: int, length_bytes: int) -> FilePart | None:
-        """These bytes, as of `read`, for the kernel to send from its page cache; None: they are to be read.
+        """The same bytes as `read`, for the kernel to send from its page cache; None: call `read`.
 
-        Not for a store that pads (`append_alignment_bytes`): what lies between two batches is sent with them.
+        Not for a store that pads (`append_alignment_bytes`): the padding between two batches would be sent too.
         """
 
     async def visible_length(self, path: str) -> int:
         """How many bytes of an open or closed file can be read now; at least what was durable when we asked.
 
-        A picture for onlookers: the bytes behind the durable ones may vanish yet. Raises FileMissing.
+        For onlookers only: bytes behind the durable ones may still vanish. Raises FileMissing.
         """
 
     async def count_replicas(self, path: str) -> int:
-        """How many nodes hold all of a closed file, or go on with an open one, by their own word now (rule 26).
+        """How many nodes say now that they hold all of a closed file, or a usable replica of an open one (rule 26).
 
-        What `min.insync.replicas` is compared with for files that another owner wrote: a server that only keeps the lists
-        goes on naming dead nodes for minutes. A store without replication, and an empty file: `replicas_wanted`. Raises
-        FileMissing.
+        Compared with `min.insync.replicas` for files that another owner wrote: a NameNode's lists name dead nodes for
+        minutes. For a store without replication, or an empty file: `replicas_wanted`. Raises FileMissing.
         """
 
     async def take_over(
@@ -242,8 +242,8 @@ class SegmentStore(Protocol):
     ) -> int:
         """Close a file left open by `previous_holder` and stop that writer for good; the verified length (rules 3, 10).
 
-        Fine for a file already closed. With HSYNC all of it is on the disks of every replica then, whoever closed it (rule
-        26). None as holder: the strong, slow way (recoverLease). Raises LeaseHeld, FileMissing.
+        Fine for a file already closed. With HSYNC all of it is then on the disks of every replica, no matter who closed
+        it (rule 26). None as holder: the strong, slow way (recoverLease). Raises LeaseHeld, FileMissing.
         """
 
     async def close(self) -> None:

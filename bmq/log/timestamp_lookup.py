@@ -1,6 +1,6 @@
 """Finds records by time: the first at or past a timestamp, and the newest (ListOffsets, KIP-734).
 
-Extents and their indexes narrow it down to a part of one file; only there batches are read, and one is opened.
+Extents and their indexes narrow the search to a part of one file; only that part's batches are read, and one is opened.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bmq.protocol.record_batch import BatchHeader, Record, iterate_records
 
 LOOKUP_CHUNK_BYTES: Final = 128 * 1024
 RECORDS_PER_TURN_MAX: Final = 1_000
-"""Of a batch that is opened: a compressed one may hold millions, and the event loop has others to serve."""
+"""Records of an opened batch per turn: a compressed one may hold millions, and the event loop has others to serve."""
 
 
 async def find_offset(files: PartitionFiles, timestamp_ms: int, bound_offset: int) -> tuple[int, int] | None:
@@ -24,7 +24,7 @@ async def find_offset(files: PartitionFiles, timestamp_ms: int, bound_offset: in
 
     Raises BadBatch, FileMissing, CorruptFile, StorageUnavailable.
     """
-    # Both before the first read: a segment that is sealed meanwhile goes from one to the other.
+    # Copy both before the first await: a segment that is sealed meanwhile moves from one to the other.
     extents, own = tuple(files.extents), files.own_segments()
     for extent in extents:
         if extent.max_timestamp_ms >= timestamp_ms and extent.end_offset > files.log_start_offset:

@@ -1,4 +1,4 @@
-"""What brokers and coordinators tell each other of transactions: plain values, and the way to the transaction coordinator.
+"""Transaction messages between brokers and coordinators: plain values, and the port to the transaction coordinator.
 
 Source: KIP-98, KIP-890 (verification by the partition's leader, `transaction.version` 2), KIP-664.
 """
@@ -12,10 +12,10 @@ from bmq.protocol.error_codes import ErrorCode
 
 
 class TransactionClaim(NamedTuple):
-    """What a request says of the transaction its records belong to.
+    """What a request says about the transaction of its records.
 
-    `may_add`: whoever takes the records adds their partition to the transaction (Produce 12, TxnOffsetCommit 5 and
-    later); else the client has added it, and that is only verified. `is_abortable_told`: the client knows
+    `may_add`: the server that takes the records adds their partition to the transaction (Produce 12, TxnOffsetCommit 5
+    and later); else the client has added it, and the server only verifies that. `is_abortable_told`: the client knows
     TRANSACTION_ABORTABLE (Produce 11, TxnOffsetCommit 4 and later).
     """
 
@@ -29,12 +29,12 @@ _PRODUCE_ABORTABLE_FROM: Final = 11
 
 
 def claim_of_produce(transactional_id: str, version: int) -> TransactionClaim:
-    """What a Produce request of this version says."""
+    """The claim of a Produce request of this version."""
     return TransactionClaim(transactional_id, version >= _PRODUCE_ADDS_FROM, version >= _PRODUCE_ABORTABLE_FROM)
 
 
 def produce_version_of(claim: TransactionClaim) -> int:
-    """A version of Produce that says the same."""
+    """A version of Produce that makes the same claim."""
     if claim.may_add:
         return _PRODUCE_ADDS_FROM
     return _PRODUCE_ABORTABLE_FROM if claim.is_abortable_told else _PRODUCE_ABORTABLE_FROM - 1
@@ -62,13 +62,13 @@ class ActiveProducer(NamedTuple):
 
 
 class TransactionVerifier(Protocol):
-    """The way from a partition's owner to the coordinator of a transactional id, wherever that is."""
+    """A partition owner's port to the coordinator of a transactional id, wherever that is."""
 
     async def verify(
         self, claim: TransactionClaim, producer_id: int, producer_epoch: int, topic: str, partitions: Sequence[int]
     ) -> Sequence[ErrorCode]:
-        """Whether these partitions are in the producer's open transaction, one code for each; added if they may be.
+        """Whether these partitions are in the producer's open transaction, one code for each; adds them if allowed.
 
         Codes as AddPartitionsToTxn 4 and later gives them (verify-only if not `claim.may_add`); COORDINATOR_NOT_AVAILABLE
-        and its kin when the coordinator was not reached. Never raises for what others do.
+        and similar codes when the coordinator was not reached. Never raises for others' faults.
         """

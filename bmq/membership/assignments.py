@@ -1,7 +1,7 @@
-"""Makes a node own what the metadata image says it owns: assign, hand over, let go.
+"""Makes a node own the partitions that the metadata image gives it: assign, hand over, let go.
 
-A partition that comes from a live owner is asked of it first: that one drains, seals and answers, and the start here
-finds nothing to recover. An owner that does not answer in time is fenced by the start itself (rule 8).
+If a partition comes from a live owner, we first ask that owner to release it: it drains, seals and answers, and the
+start here finds nothing to recover. An owner that does not answer in time is fenced by the start itself (rule 8).
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ _log = structlog.get_logger("bmq.membership")
 
 
 class Assignments:
-    """`on_shard_lost`: by the topic that a state machine lives in, called with the number of a partition of it that is not
-    ours any more. `changed()`: what is assigned here changed after the image had: who waits for a partition may look again."""
+    """`on_shard_lost`: by state machine's topic, called with the number of a partition that is no longer ours.
+
+    `changed()`: assignments changed after the image did, so callers that wait for a partition may look again.
+    """
 
     def __init__(
         self,
@@ -48,9 +50,12 @@ class Assignments:
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._wanted: dict[TopicPartition, int] = {}
-        """Leader epochs the image gives us; what is not here is not to be assigned, whatever was asked before."""
+        """Leader epochs the image gives us.
+
+        A partition missing here is not assigned, even if it was requested before.
+        """
         self._released: dict[TopicPartition, int] = {}
-        """Leader epochs of later owners we released to: never assigned at lower ones again, even by an old image."""
+        """Leader epochs of later owners we released to: we never assign lower ones again, even from an old image."""
         self._image = MetadataImage()
         self._is_registered = False
         self._releasing: dict[TopicPartition, asyncio.Task[None]] = {}
@@ -58,13 +63,13 @@ class Assignments:
         self._tasks: dict[asyncio.Task[Any], None] = {}  # ended in this order
         self._is_closed = False
 
-    # --- what the image says
+    # --- following the image
 
     def image_changed(self, old: MetadataImage, new: MetadataImage, *, is_registered: bool = True) -> None:
-        """Called with each new image, before anybody else is told of it.
+        """Called with each new image, before anybody else gets it.
 
-        `is_registered`: this process is the incarnation that the image knows under our node id. What another one owns is not
-        ours: both would claim the same epoch, and the one that nobody can reach might win.
+        `is_registered`: this process is the incarnation that the image knows under our node id. Partitions of another
+        incarnation are not ours: both would claim the same epoch, and the one that nobody can reach might win.
         """
         if self._is_closed:
             return
@@ -81,7 +86,7 @@ class Assignments:
                 for partition in topic.partitions:
                     self._drop(TopicPartition(topic_id, partition.partition))
         for node_id, partitions in from_peers.items():
-            # A few together: one that cannot drain keeps only those waiting that are asked for with it.
+            # Ask for a few together, because one that cannot drain delays only those in the same request.
             keys = list(partitions)
             for start in range(0, len(keys), RELEASED_TOGETHER):
                 some = {key: partitions[key] for key in keys[start : start + RELEASED_TOGETHER]}
@@ -98,7 +103,7 @@ class Assignments:
         for number, partition in enumerate(topic.partitions):
             previous = None if before is None else before.partition(number)
             if previous is partition and self._is_registered and not is_new_config:
-                continue  # most of them, each time: a topic may have thousands
+                continue  # unchanged, as most are each time: a topic may have thousands
             key = TopicPartition(topic.topic_id, partition.partition)
             if partition.leader != self._node_id or not self._is_registered:
                 if self._want_no_more(key):
@@ -116,7 +121,7 @@ class Assignments:
                 self._manager.update_config(key, topic.log_config)
 
     def _assign(self, key: TopicPartition, epoch: int, *, is_taken_over: bool = False) -> None:
-        """With the settings of now: the image may have gone on while the old owner was asked."""
+        """Assign with the newest image's settings: it may have changed while the old owner was asked."""
         if self._wanted.get(key) != epoch or self._released.get(key, -1) > epoch or self._is_closed:
             return
         topic = self._image.topics_by_id[key.topic_id]
@@ -127,8 +132,8 @@ class Assignments:
             self._spawn(self._start_behind(key, 0 if partition.was_in_use else self._settings.takeover_delay_ms))
 
     async def _start_behind(self, key: TopicPartition, delay_ms: int) -> None:
-        """Start a dead owner's partition that nobody asked for by then: at once where clients will, librdkafka's after half
-        a second; later to close its open files even if unused.
+        """Start a dead owner's partition if nobody has asked for it by then: at once if clients used it (librdkafka
+        asks only after half a second), else later, to close its open files.
         """
         await asyncio.sleep(delay_ms / 1000)
         async with self._takeovers:
@@ -167,19 +172,19 @@ class Assignments:
     # --- letting go
 
     def _want_no_more(self, key: TopicPartition) -> bool:
-        """Whether it was wanted."""
+        """Drop the partition from those wanted; whether it was one."""
         self._manager.expect_no_more(key)
         return self._wanted.pop(key, None) is not None
 
     def _let_go(self, key: TopicPartition, topic_name: str) -> asyncio.Task[None] | None:
-        """Release the partition if it is assigned; the task of this or else of an earlier release, or None."""
+        """Release the partition if it is assigned; the task of this release, or of an earlier one, or None."""
         earlier = self._releasing.get(key)
         epoch = self._manager.leader_epoch(key)
         if epoch is None:
             return earlier
         if topic_name in self._on_shard_lost:
             self._on_shard_lost[topic_name](key.partition)
-        # An earlier epoch's log may still be draining when this one, which came after it, is to end too.
+        # An earlier epoch's log may still be draining when the release of this later one begins.
         task = self._releasing[key] = self._spawn(self._release(key, epoch, earlier))
         task.add_done_callback(lambda done: self._forget_release(key, done))
         return task
@@ -232,11 +237,11 @@ class Assignments:
 
     @property
     def released(self) -> Mapping[TopicPartition, int]:
-        """Leader epochs that a later owner was promised."""
+        """Leader epochs of later owners that we released partitions to."""
         return self._released
 
     async def close(self) -> None:
-        """Assign nothing more. The manager is closed by its owner."""
+        """Stop assigning. The manager's owner closes the manager."""
         self._is_closed = True
         for task in tuple(self._tasks):
             task.cancel()

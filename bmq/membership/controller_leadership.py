@@ -31,7 +31,7 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 
 METADATA: Final = TopicPartition(METADATA_TOPIC_ID, 0)
-# Synced: where no topic is known any more, what the topics' own logs have on disk is of no use.
+# Synced to disk: without the metadata, the topics' own logs on disk are of no use.
 METADATA_LOG: Final = LogConfig(
     segment_bytes=64 * 1024 * 1024, retention_ms=-1, segment_idle_close_ms=2**62, durability=Durability.HSYNC
 )
@@ -47,11 +47,11 @@ class ElectionBehindLog(BmqError):
 
 
 class ControllerLeadership:
-    """`run` until cancelled, then `close`. `failed` gets an ElectionBehindLog: an operator has to decide.
+    """`run` until cancelled, then `close`. `failed` gets an ElectionBehindLog: then an operator has to decide.
 
-    `witnesses`: asks who has seen how much of the metadata log; without, only the election's mark is asked for.
-    `make(log, epoch)`: the controller over a metadata log that is ours, not started. `on_active(controller)`: a new one
-    has begun; None: it ended.
+    `witnesses`: asks how much of the metadata log others have seen; without it only the election's mark counts.
+    `make(log, epoch)`: builds a controller, not started, over a metadata log that is ours. `on_active(controller)`: a
+    new one is active; None: it ended.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class ControllerLeadership:
         self._marked = NOTHING
         self._deposing: set[asyncio.Task[None]] = set()
         self.refused: Damage | None = None
-        """Why the metadata log was not activated when it was tried last (rule 25)."""
+        """Why the last try to activate the metadata log was refused (rule 25)."""
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @property
@@ -91,15 +91,15 @@ class ControllerLeadership:
         return -1 if self._active is None else self._active.epoch
 
     def suspect(self, claim: ControllerClaim) -> None:
-        """The active controller seems to be dead: whoever is a candidate has it replaced."""
+        """The active controller seems to be dead: a candidate deposes it."""
         if (claim.node_id == self._member.node_id and self._active is not None) or self._deposing:
-            return  # one at a time: while the election is away each would wait for it
+            return  # one at a time: while the election is unreachable each of them would wait
         task = asyncio.get_running_loop().create_task(self._depose(claim))
         self._deposing.add(task)
         task.add_done_callback(self._deposing.discard)
 
     async def run(self) -> None:
-        """Campaign, lead, again."""
+        """Campaign and lead, for ever."""
         while not self.failed.done():
             try:
                 claim = await self._election.campaign(self._member)
@@ -130,7 +130,7 @@ class ControllerLeadership:
                 await self._until_decided(self.refused)
 
     async def close(self) -> None:
-        """After `run` was cancelled: nothing of it is left."""
+        """Call after `run` was cancelled: ends its remaining tasks."""
         tasks = {*self._deposing, *(() if self._marking is None else (self._marking,))}
         for task in tasks:
             task.cancel()
@@ -151,11 +151,12 @@ class ControllerLeadership:
         return () if mark is None else (Witness("ZooKeeper", mark),)
 
     async def _lead(self, claim: ControllerClaim) -> None:
-        """Until the leadership or the log is lost. Raises ElectionBehindLog, KafkaError, StoreError."""
+        """Lead until the leadership or the log is lost. Raises ElectionBehindLog, KafkaError, StoreError."""
         lost = asyncio.get_running_loop().create_future()
         self._election.on_lost(claim, lambda: None if lost.done() else lost.set_result(None))
         await self._check_epoch(claim, lost)
-        # Asked while the log is taken over. What a node hears meanwhile is in the log by then, or was never acted on.
+        # Ask while the log is being taken over. Records that a node gets meanwhile are in the log, or nobody acted on
+        # them.
         asking = asyncio.ensure_future(self._witnesses(claim))
         self._manager.assign(METADATA, claim.epoch, METADATA_TOPIC_NAME, METADATA_LOG)
         controller: Controller | None = None
@@ -180,13 +181,13 @@ class ControllerLeadership:
             _log.info("controller_ended", controller_epoch=claim.epoch)
 
     async def _require_whole(self, log: ReplayableLog, witnesses: Sequence[Witness]) -> None:
-        """Raises StateDamaged when somebody has seen more of the log than there is (rule 25)."""
+        """Raises StateDamaged when a witness has seen more of the log than there is (rule 25)."""
         damage = missing_end(partition_directory(METADATA), log.epoch_end_offset, log.high_watermark, witnesses)
         if damage is not None:
             await require_accepted(self._store, damage)
 
     def _mark(self, log: ReplayableLog) -> None:
-        """Note how far the log goes, behind everything else: the mark may be late, never early."""
+        """Note the log's end in the background: the mark may be late, never early."""
         mark = MetadataMark(log.leader_epoch, log.high_watermark)
         if mark != self._marked and (self._marking is None or self._marking.done()):
             self._marking = asyncio.get_running_loop().create_task(self._leave_mark(mark))

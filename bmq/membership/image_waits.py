@@ -1,4 +1,4 @@
-"""Who waits for the node's own metadata image to show something: that a topic is there, that a partition has an owner."""
+"""Waits until the node's own metadata image shows something: that a topic exists, that a partition has an owner."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Final
 from bmq.metadata.image import MetadataImage
 
 _LOOK_AGAIN_S: Final = 0.05
-"""Also without a word that the image changed."""
+"""Interval of looking again without a notice that the image changed."""
 
 
 class ImageWaits:
-    """Made inside the loop; `changed` is to be called after each new image."""
+    """Made inside the event loop; call `changed` after each new image."""
 
     def __init__(self, image: Callable[[], MetadataImage]) -> None:
         self._image = image
         self._loop = asyncio.get_running_loop()
-        self._waiting: dict[asyncio.Future[None], None] = {}  # in order: what follows is the same each time
+        self._waiting: dict[asyncio.Future[None], None] = {}  # in a fixed order, so that runs are reproducible
 
     def changed(self) -> None:
-        """Wake everybody."""
+        """Wake all waiting callers."""
         for future in self._waiting:
             if not future.done():
                 future.set_result(None)
 
     async def pause(self, timeout_s: float) -> None:
-        """Until the next change, at most `timeout_s`."""
+        """Wait until the next change, at most `timeout_s`."""
         future: asyncio.Future[None] = self._loop.create_future()
         self._waiting[future] = None
         try:
@@ -36,7 +36,7 @@ class ImageWaits:
             self._waiting.pop(future, None)
 
     async def until(self, is_there: Callable[[MetadataImage], bool], timeout_s: float) -> bool:
-        """Wait until the image shows it; whether it does."""
+        """Wait until `is_there` holds for the image; whether it does."""
         deadline_s = self._loop.time() + timeout_s
         while not is_there(self._image()):
             left_s = deadline_s - self._loop.time()

@@ -1,4 +1,4 @@
-"""The active controller as a node knows it: from the election, or, while that is out of its reach, from another node."""
+"""The active controller as this node knows it: from the election, or, while that is unreachable, from another node."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bmq.metadata.image import MetadataImage
 
 
 class KnownController:
-    """`elected()`: the newest claim the election told of. A higher epoch is believed, whoever tells of it (rule 17)."""
+    """`elected()`: the election's newest claim. A higher epoch is believed from any source (rule 17)."""
 
     def __init__(self, elected: Callable[[], ControllerClaim | None], image: Callable[[], MetadataImage]) -> None:
         self._elected = elected
@@ -24,7 +24,7 @@ class KnownController:
         return told
 
     def hear(self, node_id: int, epoch: int) -> bool:
-        """Another node says who it is; whether that is news."""
+        """Another node names the active controller; whether that is news."""
         known = self.claim
         node = self._image().nodes.get(node_id)
         if node is None or node.internal is None or (known is not None and known.epoch >= epoch):

@@ -1,4 +1,4 @@
-"""What a node tells the controller of the partitions it owns: high watermarks (rule 5) and load, only where they moved."""
+"""A node's reports to the controller on the partitions it owns: changed high watermarks (rule 5) and load."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Told = tuple[int, int, int, int]  # high watermark, bytes in, bytes out, reques
 
 
 class LoadReports:
-    """`changed` makes a report, `confirm` says that it arrived; what was not confirmed is told again, added up."""
+    """`changed` makes a report, `confirm` says that it arrived; unconfirmed changes are added up in the next one."""
 
     def __init__(self, manager: PartitionManager) -> None:
         self._manager = manager
@@ -22,7 +22,7 @@ class LoadReports:
         self._telling: dict[PartitionRuntime, _Told] = {}
 
     def changed(self) -> Sequence[PartitionReport]:
-        """Partitions whose figures differ from what was confirmed."""
+        """Partitions whose figures differ from those confirmed."""
         reports = []
         self._telling = {}
         for runtime in self._manager.owned():
@@ -43,7 +43,7 @@ class LoadReports:
                     requests=now[3] - told[3],
                 )
             )
-        # Told again each time: until somebody does something about it the partition serves nobody.
+        # Repeat these in every report: until somebody acts on it, the partition is not served.
         for runtime in self._manager.unserved():
             is_offline = isinstance(runtime.state, Offline)
             reports.append(
@@ -57,12 +57,12 @@ class LoadReports:
         return reports
 
     def restart(self) -> None:
-        """Another controller listens now, and knows nothing: all is news to it (rule 5)."""
+        """Another controller is active and has no reports yet: report every high watermark again (rule 5)."""
         self._told = {runtime: (UNKNOWN, *told[1:]) for runtime, told in self._told.items()}
         self._telling = {}
 
     def confirm(self) -> None:
-        """The controller has the last report."""
+        """The controller has received the last report."""
         self._told.update(self._telling)
         self._telling = {}
         owned = set(self._manager.owned())

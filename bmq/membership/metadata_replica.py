@@ -1,7 +1,7 @@
 """A node's copy of the cluster's metadata: polled from the active controller, replayed by the code the controller uses.
 
-Without an active controller the last image stays; nothing stops. A controller of a lower epoch than one seen before is not
-listened to (rule 17).
+Without an active controller the last image stays in force; nothing stops. A controller with a lower epoch than one seen
+before is ignored (rule 17).
 """
 
 from __future__ import annotations
@@ -71,22 +71,22 @@ class MetadataReplica:
 
     @property
     def history(self) -> StateChangeHistory:
-        """Who led which partition when, up to `image`."""
+        """Past and present leaders of each partition, up to `image`."""
         return self._state.history
 
     @property
     def seen(self) -> MetadataMark:
-        """How far this copy goes, and of which controller's epoch."""
+        """How far this copy goes, and its controller's epoch."""
         return MetadataMark(self.controller_epoch, self.offset)
 
     @property
     def incarnation(self) -> UUID | None:
-        """The process that is registered under this node's id, up to `image`; None: there is none."""
+        """The process that is registered under this node's id, according to `image`; None: there is none."""
         known = self._state.registrations.get(self._node_id)
         return None if known is None else known.incarnation_id
 
     def leader_changed(self) -> None:
-        """Look at once who it is instead of waiting for the end of a pause."""
+        """Look for the new controller at once instead of waiting for the end of a pause."""
         self._wake.set()
 
     async def run(self) -> None:
@@ -94,7 +94,7 @@ class MetadataReplica:
         while True:
             claim = self._known.claim
             if claim is None or claim.epoch < self.controller_epoch or not await self._poll(claim):
-                # The election may be out of our reach, or the controller; not so for everybody else.
+                # We may be unable to reach the election or the controller while other nodes can.
                 if not await self._ask_around():
                     await self._pause()
             else:
@@ -107,7 +107,7 @@ class MetadataReplica:
             return False
 
     async def _ask_around(self) -> bool:
-        """Ask some other node who the controller is; whether that was news."""
+        """Ask another node for the active controller; whether that was news."""
         nodes = [node_id for node_id in self.image.nodes if node_id != self._node_id]
         if not nodes:
             return False
@@ -155,9 +155,9 @@ class MetadataReplica:
                 call.exception()
 
     async def _until_other_than(self, claim: ControllerClaim) -> None:
-        """A poll at a controller that was replaced would end only with its wait: a hung one says nothing."""
+        """Return when a higher controller epoch is known: a poll at a hung, replaced controller would take too long."""
         while True:
-            # Looked at first: it may have been replaced while the link to it was made.
+            # Check before waiting: it may have been replaced while the link to it was made.
             known = self._known.claim
             if known is not None and known.epoch > claim.epoch:
                 return
@@ -174,7 +174,7 @@ class MetadataReplica:
         self._backoff.reset()
 
     def _take(self, response: MetadataFetchResponse) -> bool:
-        """Whether there is reason to ask again at once."""
+        """Take a response in; whether to ask again at once."""
         if response.error_code != ErrorCode.NONE:
             if response.error_code != ErrorCode.NOT_CONTROLLER:
                 _log.warning(
@@ -192,7 +192,7 @@ class MetadataReplica:
         try:
             self._replay(response)
         except BmqError as error:
-            # What cannot be understood here must not be half applied: begin again with all of it.
+            # Records we cannot understand must not be half applied, so start again from a snapshot.
             _log.error("metadata_not_understood", error=str(error), offset=self.offset)
             self._state = self._new_state()
             self.offset = -1

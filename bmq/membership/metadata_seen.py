@@ -1,7 +1,7 @@
-"""How far the metadata log went, as far as anybody knows: a controller does not activate one that ends before (rule 25).
+"""The furthest known end of the metadata log: a controller does not activate a log that ends before it (rule 25).
 
-Three kinds of witnesses: the mark in ZooKeeper, which each controller raises every second while something is written and
-which outlives all processes; the nodes that are alive, each with what it has replayed; and this node itself.
+Three kinds of witnesses: the mark in ZooKeeper, which each controller raises every second while records are written and
+which outlives all processes; the live nodes, each with the offset it has replayed to; and this node itself.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _log = structlog.get_logger("bmq.membership")
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """`mark`: what `name` has seen of the metadata log."""
+    """`mark`: how much `name` has seen of the metadata log."""
 
     name: str
     mark: MetadataMark
 
 
 class MetadataWitnesses:
-    """`own()`: what this node's replica has."""
+    """`own()`: how far this node's replica goes."""
 
     def __init__(self, node_id: int, election: Election, links: Links, own: Callable[[], MetadataMark]) -> None:
         self._node_id = node_id
@@ -46,7 +46,10 @@ class MetadataWitnesses:
         self._own = own
 
     async def ask(self, claim: ControllerClaim) -> Sequence[Witness]:
-        """Everybody's, within WITNESS_WAIT_S. Raises ElectionError: without the mark nothing is activated."""
+        """All witnesses that answer within WITNESS_WAIT_S.
+
+        Raises ElectionError: without the mark nothing is activated.
+        """
         node_ids = [node_id for node_id in self._election.members if node_id != self._node_id]
         mark, answers = await asyncio.gather(
             self._election.metadata_mark(), asyncio.gather(*(self._ask(node_id, claim) for node_id in node_ids))
@@ -70,10 +73,10 @@ class MetadataWitnesses:
 def missing_end(
     partition: str, end_of_epoch: Callable[[int], tuple[int, int]], high_watermark: int, witnesses: Iterable[Witness]
 ) -> Damage | None:
-    """The worst contradiction between the log and what was seen of it; None: there is none.
+    """The worst contradiction between the log and the witnesses; None: there is none.
 
-    `end_of_epoch` as PartitionLog.epoch_end_offset: what was seen under an epoch must lie below that epoch's end, also when
-    later ones have written past it.
+    `end_of_epoch` as PartitionLog.epoch_end_offset: records seen under an epoch must lie below that epoch's end, even
+    if later epochs have written past it.
     """
     worst: tuple[int, int, str] | None = None
     for witness in witnesses:

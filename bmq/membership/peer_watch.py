@@ -1,8 +1,8 @@
-"""Which nodes seem to be dead from here, some moments before the controller has said so.
+"""Suspects nodes that seem dead from here, shortly before the controller declares them dead.
 
 A connection is kept to every other node of the metadata image. When it ends, the node is suspect until it can be
 reached again, or has left the image. Meanwhile clients are sent elsewhere: a stand-in proxy queues their produces until
-the partition has a new owner. A wrong guess costs a hop.
+the partition has a new owner. A wrong guess costs only a network hop.
 
 A node that was started again is shown as returning for a while: clients that tried to reach it while it was away wait
 before they try again, librdkafka for up to 10 s (reconnect.backoff.max.ms), however soon it is back.
@@ -48,11 +48,11 @@ class PeerWatch:
         self._loop = asyncio.get_running_loop()
         self._watches: dict[int, tuple[int, asyncio.Task[None]]] = {}  # node epoch, task
         self._suspects: frozenset[int] = frozenset()
-        self._doubts = 0  # counts up with each change of suspects or of who is returning
+        self._doubts = 0  # counts changes of the suspects and of the returning nodes
         self._seen: tuple[MetadataImage, int, MetadataImage] | None = None
         self._nodes: tuple[Mapping[int, Node], int, Mapping[int, Node]] | None = None
         self._newest: Mapping[int, Node] = {}
-        self._epochs: dict[int, int] = {}  # of every node that was ever seen: the newest
+        self._epochs: dict[int, int] = {}  # the newest epoch of every node ever seen
         self._returning: dict[int, asyncio.TimerHandle] = {}
         self._departures = Departures()
 
@@ -66,7 +66,7 @@ class PeerWatch:
         return frozenset(self._unreachable)
 
     def visible_image(self) -> MetadataImage:
-        """The image without suspects among its live nodes: what clients are shown. The same object while nothing changes."""
+        """The image for clients, without suspects among its live nodes. The same object while nothing changes."""
         image = self._image()
         if not self._suspects and not self._returning:
             return image
@@ -109,7 +109,10 @@ class PeerWatch:
             await asyncio.wait(tasks)
 
     def _trusted(self, nodes: Mapping[int, Node]) -> Mapping[int, Node]:
-        """One object for as long as neither the nodes nor the doubts change: what is made from it is kept by its identity."""
+        """The nodes without suspects.
+
+        The same object while nothing changes: results computed from it are cached by identity.
+        """
         known = self._nodes
         if known is None or known[0] is not nodes or known[1] != self._doubts:
             kept = {
@@ -119,13 +122,13 @@ class PeerWatch:
             }
             own = kept.get(self._node_id)
             if own is not None and self._suspects:
-                # We may be who is cut off: another proxy than this one is the better choice to stand in for a suspect.
+                # We may be the one that is cut off, so another proxy is the better stand-in for a suspect.
                 kept[self._node_id] = replace(own, is_draining=True)
             known = self._nodes = (nodes, self._doubts, kept)
         return known[2]
 
     def _returned(self, node_id: int) -> None:
-        """It has another incarnation than the one we knew."""
+        """The node is back as another incarnation: show it as returning for RETURNING_S."""
         earlier = self._returning.pop(node_id, None)
         if earlier is not None:
             earlier.cancel()
@@ -144,7 +147,7 @@ class PeerWatch:
                 self._suspect(node_id, str(error))
                 self._unreachable.add(node_id)
                 self._on_unreachable(node_id)
-                # The links wait between attempts themselves; this is for those that are refused without one.
+                # Links pause between attempts themselves; this yields to the loop if they refuse without an attempt.
                 await asyncio.sleep(0)
                 continue
             self._trust(node_id)

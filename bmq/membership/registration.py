@@ -1,8 +1,8 @@
-"""Keeps a node registered with whoever is the active controller: registration, heartbeats, reports, controlled shutdown.
+"""Keeps a node registered with the active controller: registration, heartbeats, reports, controlled shutdown.
 
-One connection carries all of it, so that its end tells the controller at once that the node died. The other way round a
-controller whose connection ends and cannot be made again, or that does not answer, is reported as silent: candidates for
-the leadership then depose it. A wrong guess costs an election and nothing else.
+One connection carries all of it, so that its end tells the controller at once that the node died. In turn, a controller
+that cannot be reconnected to, or that does not answer, is reported as silent: candidates for the leadership then depose
+it. A wrong guess costs only an election.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ _log = structlog.get_logger("bmq.membership")
 
 
 class RegistrationRefused(BmqError):
-    """The controller does not take this node; why, in one sentence."""
+    """The controller refuses this node; the reason, in one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reports:
     """`changed()`: owned partitions that moved since `confirm` was called last; called before each report.
 
-    `restart()`: the next report goes to another controller, which has had none of the earlier ones.
+    `restart()`: the next report goes to another controller, which has got none of the earlier ones.
     """
 
     changed: Callable[[], Sequence[PartitionReport]]
@@ -62,7 +62,7 @@ class Reports:
 
 
 class Registration:
-    """`run` until cancelled. `failed` gets a RegistrationRefused when there is no hope."""
+    """`run` until cancelled. `failed` gets a RegistrationRefused when retrying is useless."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Registration:
         self._refused_since_s: float | None = None
         self._last_report_s = -math.inf
         self._answered_s = -math.inf
-        self._reported_to = -1  # the epoch of the controller that has our reports
+        self._reported_to = -1  # the epoch of the controller that has got our reports
         self._is_report_due = False
         self._is_shutting_down = False
         self.epoch = -1
@@ -103,16 +103,16 @@ class Registration:
         return self._request.incarnation_id
 
     def hurry(self) -> None:
-        """Beat now: the controller changed, or the image caught up."""
+        """Send a heartbeat now: the controller changed, or the image caught up."""
         self._wake.set()
 
     def report_soon(self) -> None:
-        """Something began that the controller waits for."""
+        """Report soon: a partition has begun to be served, and the controller may wait for that."""
         self._is_report_due = True
         self.hurry()
 
     async def shut_down(self) -> None:
-        """Have the partitions moved away; returns when none is left here, or nobody could take them in time."""
+        """Have the partitions moved away; returns when none is left here, or no other node could take them in time."""
         self._is_shutting_down = True
         self.hurry()
         began_s = self._answered_s = self._loop.time()
@@ -131,9 +131,9 @@ class Registration:
                     await self.may_stop.wait()
 
     async def run(self) -> None:
-        """Register and beat for ever."""
+        """Register and send heartbeats for ever."""
         while not self.failed.done():
-            self._wake.clear()  # what happens from here on is not to be waited out
+            self._wake.clear()  # an event from here on ends the next pause
             claim = self._leader()
             if claim is None:
                 await self._pause(self._backoff.next_s())
@@ -142,7 +142,7 @@ class Registration:
             try:
                 pause_s = await self._beat(claim)
             except LinkLost as error:
-                # A timeout that comes late says that this process was held up, not the controller.
+                # If the timeout itself comes late, this process was held up, not the controller.
                 is_ours = self._loop.time() - began_s > self._settings.heartbeat_timeout_ms / 1000 + _HELD_UP_S
                 if isinstance(error, LinkTimeout) and self.is_unfenced and not is_ours:
                     pause_s = self._give_up_on(claim, error)
@@ -155,8 +155,8 @@ class Registration:
         link = await self._links.link(claim.node_id, LINK_PURPOSE)
         if link is not self._link:
             self._link = link
-            link.on_lost(self.hurry)  # what it means is found out at once, not with the next heartbeat
-        # Registering and unfencing wait for the metadata log: a slow log does not make the controller silent.
+            link.on_lost(self.hurry)  # find out the cause at once, not with the next heartbeat
+        # Registering and unfencing wait for the metadata log, and a slow log does not mean a silent controller.
         is_quick = self.is_unfenced and not self._is_shutting_down
         timeout_ms = self._settings.heartbeat_timeout_ms if is_quick else self._settings.registration_timeout_ms
         timeout_s = timeout_ms / 1000
@@ -191,7 +191,7 @@ class Registration:
         if answer.should_shut_down:
             self.may_stop.set()
         await self._report(link, claim.epoch, timeout_s)
-        # Not let in yet: the image may be a moment behind the registration. Not let go yet: partitions are moving.
+        # Not unfenced yet: our image may be a moment behind the registration. May not stop yet: partitions are moving.
         is_in_between = answer.is_fenced if not self._is_shutting_down else not self.may_stop.is_set()
         if is_in_between:
             return self._settings.retry_min_ms / 1000
@@ -239,7 +239,7 @@ class Registration:
         return self._backoff.next_s()
 
     async def _try_again_at_once(self, claim: ControllerClaim) -> float:
-        """The connection may have broken by chance: one new try, over a new one, decides whether the controller is silent."""
+        """The connection may have broken by chance: one try over a new one decides whether the controller is silent."""
         if self._link is not None:
             self._link.close()
         try:

@@ -1,4 +1,4 @@
-"""Settings of what nodes do with each other (units in the names)."""
+"""Settings of the cluster's internal protocols (units in the names)."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ class ClusterSettings:
 
     heartbeat_interval_ms: int = 500
     heartbeat_timeout_ms: int = 2_000
-    """A controller that does not answer for so long is thought to hang: candidates depose it."""
+    """A controller that does not answer for this long is assumed to hang: candidates depose it."""
     registration_timeout_ms: int = 10_000
-    """The same of one that has to write before it can answer: while a node registers, is let in, or stops."""
+    """The same while the controller has to write before it can answer: when a node registers, is unfenced, or stops."""
     report_interval_ms: int = 1_000
-    """How often high watermarks and load are told to the controller (only what changed)."""
+    """Interval of reports of high watermarks and load to the controller (only changes)."""
     report_interval_min_ms: int = 10
-    """The same when a partition has just begun to be served: the controller may wait for that."""
+    """The same after a partition has just begun to be served: the controller may wait for that."""
     metadata_wait_max_ms: int = 5_000
     """How long one poll for metadata waits at the controller."""
     metadata_fetch_bytes_max: int = 4 * 1024 * 1024
     registration_wait_max_ms: int = 30_000
-    """How long a node tries to register before it gives up with a sentence: an earlier process may seem alive yet."""
+    """How long a node tries to register before it gives up: an earlier process may still seem alive."""
     retry_min_ms: int = 20
     retry_max_ms: int = 500
     release_wait_max_ms: int = 1_500
     """How long a new owner waits for the old one to drain and seal; then it takes over by force."""
     failovers_at_first: int = FAILOVERS_AT_FIRST
-    """So many of a dead node's partitions get their next owners at once, those in use before others."""
+    """This many of a dead node's partitions get their next owners at once, those in use before others."""
     idle_failover_delay_ms: int = IDLE_FAILOVER_DELAY_MS
-    """The others get theirs so much later: each of them is news to every process."""
+    """The others get theirs this much later: every process has to apply each of these changes."""
     takeover_delay_ms: int = 3_000
-    """When a dead node's partitions are started that nobody used and nobody has asked for by then."""
+    """After this long, a dead node's unused partitions are started if nobody has asked for them."""
     takeovers_behind_max: int = 4
-    """So many of them at once."""
+    """How many of them are started at once."""
     zookeeper_session_ms: int = 6_000
     shutdown_wait_max_ms: int = 180_000
     """How long a stopping node waits for its partitions to be taken over in order, a few at a time."""
     shutdown_silence_max_ms: int = 6_000
-    """It waits no longer when no controller has answered it for so long."""
+    """It stops waiting when no controller has answered for this long."""

@@ -1,4 +1,4 @@
-"""The broker configs this server shows, with Kafka 4.3's names, types and defaults, and which of them may be altered live.
+"""The broker configs of this server, with Kafka 4.3's names, types and defaults, and whether they may be altered live.
 
 A value is looked up as in Kafka: set for this node, set for all nodes, from the server's own settings, the default.
 Configs of parts that bmq does not have (ZooKeeper migration, quorum, tiered storage, replica fetchers) are left out.
@@ -51,7 +51,7 @@ def _dynamic(
 
 
 def _default_of(topic_config: str, name: str) -> ConfigKey:
-    """The broker config that is nothing but the default of one topic config."""
+    """A broker config that is only the default of one topic config."""
     key = TOPIC_CONFIGS[topic_config]
     return _dynamic(name, key.type, key.default, f"Default of the topic config {topic_config}.", key.check)
 
@@ -305,7 +305,7 @@ HIDDEN_BY_DEFAULT: Final = frozenset(
         "replica.alter.log.dirs.io.max.bytes.per.second",
     }
 )
-"""Shown only where they were set, as Kafka does."""
+"""Shown only if they were set, as in Kafka."""
 
 BROKER_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
@@ -321,7 +321,7 @@ OWN_STATIC: Final[Mapping[str, str]] = {
     "log.segment.bytes": str(128 * 1024 * 1024),
     "process.roles": "broker,controller",
 }
-"""Where this server's settings differ from Kafka's defaults before anybody sets anything."""
+"""This server's defaults that differ from Kafka's."""
 
 _TOPIC_DEFAULT_NAMES: Final = tuple(
     dict.fromkeys(synonym.name for key in TOPIC_CONFIGS.values() for synonym in key.synonyms)
@@ -332,7 +332,7 @@ _STANDBY_MAX: Final = "group.streams.max.standby.replicas"
 
 
 def static_configs(node: Node, settings: Mapping[str, str]) -> dict[str, str]:
-    """What this node's settings say, under Kafka's names. Raises InvalidConfig for an unknown name or a bad value."""
+    """This node's settings, under Kafka's names. Raises InvalidConfig for an unknown name or a bad value."""
     address = f"PLAINTEXT://{node.host}:{node.port}"
     own = {
         "node.id": str(node.node_id),
@@ -353,7 +353,7 @@ def static_configs(node: Node, settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def _require_bounds(configs: BrokerConfigs) -> None:
-    """Raises InvalidConfig when a group's default is outside of what a group may be given."""
+    """Raises InvalidConfig when a group's default is outside of a group's allowed range."""
     for kind in ("consumer", "streams"):
         for name in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
             value = configs.number(f"group.{kind}.{name}")
@@ -367,14 +367,14 @@ def _require_bounds(configs: BrokerConfigs) -> None:
 
 @dataclass(frozen=True)
 class BrokerConfigs:
-    """Where one node's broker configs come from. `dynamic`: set for it; `dynamic_default`: set for all nodes."""
+    """One node's broker configs, by source. `dynamic`: set for it; `dynamic_default`: set for all nodes."""
 
     dynamic: Mapping[str, str] = field(default_factory=dict)
     dynamic_default: Mapping[str, str] = field(default_factory=dict)
     static: Mapping[str, str] = field(default_factory=dict)
 
     def sources_of(self, name: str) -> Iterator[tuple[ConfigSource, str]]:
-        """Where this config has a value, the strongest first."""
+        """The sources in which this config has a value, the strongest first."""
         key = BROKER_CONFIGS.get(name)
         for source, text in (
             (ConfigSource.DYNAMIC_BROKER, self.dynamic.get(name)),
@@ -395,6 +395,6 @@ class BrokerConfigs:
 
     @cached_property
     def topic_defaults(self) -> Mapping[str, str]:
-        """Values in force of everything that gives a topic config its default."""
+        """Values in force of all broker configs that give a topic config its default."""
         values = {name: self.value_of(name) for name in _TOPIC_DEFAULT_NAMES}
         return {name: text for name, text in values.items() if text is not None}

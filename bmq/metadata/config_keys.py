@@ -1,4 +1,5 @@
-"""What a config key is: its type, default and valid values, and how text becomes a checked value. Tables are made of these.
+"""Config keys: type, default and valid values, and how text becomes a checked value. The config tables consist of
+these.
 
 Messages are worded as Kafka's ConfigDef words them, because people search for them.
 """
@@ -41,7 +42,7 @@ class ConfigType(IntEnum):
 
 
 class ResourceType(IntEnum):
-    """What has configs. Nobody can set those of client metrics here yet, so there are none."""
+    """Kinds of resources with configs. Those of client metrics cannot be set here yet, so there are none."""
 
     TOPIC = 2
     BROKER = 4
@@ -51,7 +52,7 @@ class ResourceType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Numbers of DescribeConfigsResponse.config_source; a lower one of the broker's wins over a higher."""
+    """Numbers of DescribeConfigsResponse.config_source; among the broker's sources a lower one wins."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC = 1
@@ -92,7 +93,7 @@ class ConfigKey:
         return self.type is ConfigType.PASSWORD
 
     def parse(self, text: str) -> Value:
-        """The value that `text` stands for. Raises InvalidConfig. Source: ConfigDef.parseType."""
+        """The parsed and checked value. Raises InvalidConfig. Source: ConfigDef.parseType."""
         value = _PARSERS[self.type](self.name, text.strip())
         if self.check is not None:
             self.check(self.name, value)

@@ -1,4 +1,4 @@
-"""What servers and clients agree on beyond the versions of requests. Clients are told of CLIENT_FEATURES.
+"""Feature levels: what servers and clients agree on beyond the versions of requests. Clients see CLIENT_FEATURES.
 
 `bmq.metadata.version`: which metadata records the cluster writes, so that servers of two releases can run side by side.
 
@@ -16,7 +16,7 @@ from bmq.protocol.errors import UnsupportedVersion
 from bmq.protocol.metadata_records import BrokerFeature, FeatureLevelRecord
 
 OWN_FEATURE_PREFIX: Final = "bmq."
-"""Features whose names begin so are between our servers; clients are not told of them."""
+"""Features whose names begin with this are only between our servers; clients do not see them."""
 METADATA_VERSION: Final = "bmq.metadata.version"
 METADATA_VERSION_MIN: Final = 1
 METADATA_VERSION_MAX: Final = 1
@@ -25,24 +25,27 @@ SUPPORTED_FEATURES: Final = (
         name=METADATA_VERSION, min_supported_version=METADATA_VERSION_MIN, max_supported_version=METADATA_VERSION_MAX
     ),
 )
-"""What a node of this release says of itself when it registers."""
+"""The features a node of this release registers with."""
 
 
 TRANSACTION_VERSION: Final = "transaction.version"
 GROUP_VERSION: Final = "group.version"
 STREAMS_VERSION: Final = "streams.version"
 CLIENT_FEATURES: Final = {TRANSACTION_VERSION: (0, 2), GROUP_VERSION: (0, 1), STREAMS_VERSION: (0, 1)}
-"""What this release serves to clients, (lowest level, highest level): the highest is in force until it is lowered (KIP-848, KIP-890, KIP-1022, KIP-1071)."""
+"""Client features of this release: (lowest level, highest level). The highest is in force until it is lowered.
+
+Source: KIP-848, KIP-890, KIP-1022, KIP-1071.
+"""
 
 
 def level_in_force(features: Mapping[str, int], name: str) -> int:
-    """Of a feature, when these levels were written: one of CLIENT_FEATURES is at its highest until somebody lowers it."""
+    """A feature's level, given the written ones: one of CLIENT_FEATURES is at its highest until somebody lowers it."""
     default = CLIENT_FEATURES[name][1] if name in CLIENT_FEATURES else 0
     return features.get(name, METADATA_VERSION_MIN if name == METADATA_VERSION else default)
 
 
 class FeatureRange(Protocol):
-    """Of a registration: a feature and the levels of it that the node supports."""
+    """Part of a registration: a feature and the levels that the node supports."""
 
     @property
     def name(self) -> str: ...
@@ -53,14 +56,14 @@ class FeatureRange(Protocol):
 
 
 def first_level(features: Mapping[str, int]) -> tuple[FeatureLevelRecord, ...]:
-    """What a controller writes when the cluster has no level yet: the lowest, which every release understands."""
+    """The record a controller writes when the cluster has no level yet: the lowest, which every release understands."""
     if METADATA_VERSION in features:
         return ()
     return (FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_MIN),)
 
 
 def require_understood(features: Mapping[str, int]) -> None:
-    """Raises UnsupportedVersion when the cluster's level is beyond this server."""
+    """Raises UnsupportedVersion when this server does not support the cluster's level."""
     level = features.get(METADATA_VERSION, METADATA_VERSION_MIN)
     if not METADATA_VERSION_MIN <= level <= METADATA_VERSION_MAX:
         raise UnsupportedVersion(

@@ -1,6 +1,6 @@
-"""What can be set for one consumer or streams group (KIP-848, KIP-1071), and within which bounds: the broker configs say those.
+"""Configs of one consumer or streams group (KIP-848, KIP-1071); broker configs set the bounds of their values.
 
-Names and words are those of Kafka's GroupConfig (4.3). What share groups have is left out, as they are.
+Names and words are those of Kafka's GroupConfig (4.3). Share groups are not supported, so their configs are left out.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ _BOUNDS: Final[Mapping[str, tuple[str | None, str | None]]] = {
     "streams.num.standby.replicas": (None, "group.streams.max.standby.replicas"),
     "streams.initial.rebalance.delay.ms": (None, None),
 }
-"""The broker configs that say how small, and how large, a group's own may be."""
+"""The broker configs that bound a group's own values: (smallest, largest)."""
 
 
 def broker_name(name: str) -> str:
-    """The broker config that counts where a group has none of its own."""
+    """The broker config that applies when a group does not set its own."""
     return f"group.{name}"
 
 
 def validate_group(configs: Mapping[str, str], broker: BrokerConfigs) -> None:
-    """Whether a group may have these. Raises InvalidConfig."""
+    """Raises InvalidConfig when a group may not have these configs."""
     values = {name: broker.number(broker_name(name)) for name in GROUP_CONFIGS}
     for name, text in configs.items():
         key = GROUP_CONFIGS.get(name)

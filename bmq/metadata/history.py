@@ -1,8 +1,8 @@
-"""Who led which partition since when, and why: the newest changes of each, kept with the metadata.
+"""History of each partition's leaders (since when, and why): the newest changes, kept with the metadata.
 
-Changes are taken in one by one as their records are replayed. A snapshot has them column by column, a topic's many
-partitions in one record, and they stay in that form until somebody asks: a replay of thousands of partitions does not
-make an object of every change.
+Changes are added one by one as their records are replayed. A snapshot stores them column by column, a topic's many
+partitions in one record. They stay in that form until they are read, so that a replay of thousands of partitions does
+not make an object for every change.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CHANGES_PER_PARTITION_MAX: Final = 20
 CHANGES_MAX: Final = 100_000
 _CHANGES_PER_RECORD_MAX: Final = 10_000
 _KEPT_SHARE: Final = 0.75
-"""Of `changes_max`, when there are too many: thinning out looks at all partitions, so it must not happen often."""
+"""Share of `changes_max` kept when there are too many: thinning out scans all partitions, so it must be rare."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +69,11 @@ class StateChangeHistory:
         self._count = 0
 
     def __len__(self) -> int:
-        """All changes that are kept."""
+        """The number of changes kept."""
         return self._count
 
     def of(self, topic_id: UUID, partition: int) -> Sequence[StateChange]:
-        """Newest last; empty for a partition that was led by nobody but its first owner."""
+        """Newest last; empty for a partition that has had only its first owner."""
         kept = self._topics.get(topic_id, {}).get(partition)
         if kept is None:
             return ()
@@ -92,7 +92,7 @@ class StateChangeHistory:
             self._thin_out()
 
     def forget(self, topic_id: UUID) -> None:
-        """The topic is gone."""
+        """Drop the history of a deleted topic."""
         self._count -= sum(len(kept) for kept in self._topics.pop(topic_id, {}).values())
 
     def _thin_out(self) -> None:
@@ -116,7 +116,7 @@ class StateChangeHistory:
     # --- snapshots
 
     def records(self) -> Iterator[StateChangesRecord]:
-        """All of it, as records that `take` takes again."""
+        """The whole history, as records for `take`."""
         for topic_id, partitions in self._topics.items():
             columns = _Columns(topic_id)
             for partition, kept in partitions.items():
@@ -128,7 +128,7 @@ class StateChangeHistory:
                 yield columns.record()
 
     def take(self, record: StateChangesRecord) -> None:
-        """Take in what `records` gave. Raises MalformedMessage when the columns do not fit each other."""
+        """Read a record of `records`. Raises MalformedMessage when its columns do not fit each other."""
         size = sum(record.counts)
         columns = (record.timestamps_ms, record.leaders, record.leader_epochs, record.reason_numbers)
         if (

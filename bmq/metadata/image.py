@@ -1,4 +1,4 @@
-"""What the cluster looks like at one offset of the metadata log: an immutable picture everybody reads."""
+"""The cluster's metadata at one offset of the metadata log: an immutable image that everybody reads."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Node:
     """A live node. The id is stable for its address (KIP-1242). `host`, `port`: where clients reach its proxy.
 
     `internal` is where other nodes reach it, `rest` where operators do; None in a process that is the whole cluster.
-    `epoch` goes up with each incarnation (the broker epoch of KRaft). `is_draining`: it takes no partitions on and gives
-    away what it has. `is_returning`: it was started again a moment ago; a proxy's own view says so, the log does not.
+    `epoch` goes up with each incarnation (the broker epoch of KRaft). `is_draining`: it accepts no partitions and gives
+    its own away. `is_returning`: it was restarted a moment ago; set only in a proxy's own view, not in the log.
     """
 
     node_id: int
@@ -54,7 +54,7 @@ class Node:
 class PartitionImage:
     """`replicas`: the nodes that may own it, preferred first; none holds data. `isr`: the live ones.
 
-    `high_watermark_floor`: what its owners are known to have acknowledged when the leader was named (rule 5).
+    `high_watermark_floor`: acknowledged up to here, as far as known when the leader was named (rule 5).
     `was_in_use`: clients used it then. A hint for the moment of the change: snapshots do not have it.
     """
 
@@ -70,7 +70,7 @@ class PartitionImage:
 
 @dataclass(frozen=True, slots=True)
 class TopicImage:
-    """`configs` holds only what was set for the topic; `log_config` is the outcome with all defaults."""
+    """`configs` has only the configs set for the topic; `log_config` includes all defaults."""
 
     name: str
     topic_id: UUID
@@ -80,7 +80,7 @@ class TopicImage:
     is_internal: bool = False
 
     def partition(self, number: int) -> PartitionImage | None:
-        """None: there is none of this number."""
+        """The partition with this number, or None."""
         return self.partitions[number] if 0 <= number < len(self.partitions) else None
 
 
@@ -88,8 +88,9 @@ class TopicImage:
 class MetadataImage:
     """Topics by name and by id, live nodes by id, at metadata-log offset `offset` (exclusive).
 
-    `broker_configs`: what was set dynamically, by node id as text; "" holds for all nodes. `group_configs`: what was set
-    for groups, by group id. `tables`: made of topics, by name, as bmq.tables.stored writes them. `deleted_topics`: ids of topics that are gone and whose files are still being removed.
+    `broker_configs`: dynamic configs, by node id as text; "" is for all nodes. `group_configs`: configs set for groups,
+    by group id. `tables`: made of topics, by name, as bmq.tables.stored writes them. `deleted_topics`: ids of deleted
+    topics whose files are still being removed.
     `features`: finalized levels.
     """
 
@@ -108,6 +109,6 @@ class MetadataImage:
     partition_count: int = 0
 
     def partition(self, topic_id: UUID, number: int) -> PartitionImage | None:
-        """None: there is none, or not this incarnation of the topic."""
+        """The partition, or None if it does not exist or the topic has another incarnation."""
         topic = self.topics_by_id.get(topic_id)
         return None if topic is None else topic.partition(number)

@@ -1,8 +1,8 @@
-"""The controller's state: what the records of the metadata log add up to. Nothing else changes it.
+"""The controller's state: the sum of the metadata log's records. Nothing else changes it.
 
-`replay(record)` is the one way in, live and after a restart alike. `image` is the immutable picture of what was replayed
-so far; making it costs what changed since the last one, not what there is. `snapshot()` is the state as a run of records
-that `replay_snapshot` takes again.
+`replay(record)` is the only way to change it, live and after a restart alike. `image` is an immutable copy of the state
+so far; its cost is proportional to the changes since the last image, not to the state. `snapshot()` is the state as
+records for `replay_snapshot`.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ LISTENER_NAME: Final = "PLAINTEXT"
 INTERNAL_LISTENER_NAME: Final = "INTERNAL"
 REST_LISTENER_NAME: Final = "REST"
 NO_PORT: Final = -1
-"""Of a node without a proxy; its host is empty."""
+"""The port of a node without a proxy; its host is empty."""
 CLUSTER_WIDE: Final = ""
 """The resource name of broker configs that hold for all nodes."""
 TABLE_CONFIG: Final = "table"
-"""The one config of a table: all of it, as bmq.tables.stored writes it. Here it is a text."""
+"""The one config of a table: the whole definition, as bmq.tables.stored writes it. Here it is only text."""
 _SNAPSHOT_BATCH_RECORDS_MAX: Final = 2_000
 
 
@@ -71,7 +71,7 @@ class _Topic:
 
 
 class MetadataState:
-    """`node_id`: whose broker configs are the defaults of topic configs here. `static`: that node's own settings."""
+    """`node_id`: the node whose broker configs are the defaults of topic configs here. `static`: its own settings."""
 
     def __init__(self, cluster_id: str, node_id: int, static: Mapping[str, str]) -> None:
         self._node_id = node_id
@@ -86,7 +86,7 @@ class MetadataState:
         self._next_producer_id = 0
         self._controller_id = NO_LEADER
         self.history = StateChangeHistory()
-        # What the next image differs in from the last one.
+        # Differences between the next image and the last one.
         self._changed_topics: dict[UUID, None] = {}
         self._reconfigured_topics: set[UUID] = set()
         self._are_nodes_changed = False
@@ -96,7 +96,7 @@ class MetadataState:
         self._is_changed = False
 
     def set_controller(self, node_id: int) -> None:
-        """Who decides now: known from who is asking, not from the log."""
+        """Set the active controller's id, which is not in the log."""
         self._is_changed = self._is_changed or node_id != self._controller_id
         self._controller_id = node_id
 
@@ -111,13 +111,13 @@ class MetadataState:
 
     @property
     def features(self) -> Mapping[str, int]:
-        """Finalized levels, those between our own servers too."""
+        """Finalized levels, including those between our own servers."""
         return self._features
 
     # --- records in
 
     def replay(self, record: MetadataRecord) -> None:
-        """Take one record in. Raises ImpossibleRecord, and then the state must not be used any more."""
+        """Apply one record. Raises ImpossibleRecord; after that the state must not be used any more."""
         self._is_changed = True
         match record:
             case PartitionChangeRecord():
@@ -147,7 +147,7 @@ class MetadataState:
             case ProducerIdsRecord():
                 self._next_producer_id = record.next_producer_id
             case FeatureLevelRecord():
-                # No level means the highest for what clients are told of, so there a 0 has to stay.
+                # For client features a missing level means the highest, so a 0 has to be kept for them.
                 if record.feature_level == 0 and record.name not in CLIENT_FEATURES:
                     self._features.pop(record.name, None)
                 else:
@@ -171,7 +171,7 @@ class MetadataState:
         self._changed_topics[record.topic_id] = None
 
     def _remove_topic(self, topic_id: UUID) -> None:
-        # In a snapshot the record stands for a topic whose files are still being removed; nothing else is left of it.
+        # In a snapshot this record stands for a deleted topic whose files are still being removed.
         self._deleted.add(topic_id)
         topic = self._topics.pop(topic_id, None)
         if topic is not None:
@@ -234,10 +234,10 @@ class MetadataState:
         )
         self._are_nodes_changed = True
 
-    # --- the picture out
+    # --- the image
 
     def image_at(self, offset: int) -> MetadataImage:
-        """The picture of everything replayed so far, which ends at `offset` of the log."""
+        """The image of everything replayed so far, up to `offset` of the log."""
         if not self._is_changed and self._image.offset == offset:
             return self._image
         old = self._image
@@ -248,7 +248,7 @@ class MetadataState:
                 for (resource_type, name), configs in self._configs.items()
                 if resource_type == RESOURCE_TYPE_BROKER
             }
-            # They are the defaults of every topic's configs.
+            # Broker configs are the defaults of every topic's configs.
             self._changed_topics = dict.fromkeys((*self._topics, *self._changed_topics))
             self._reconfigured_topics = set(self._topics)
         group_configs = old.group_configs
@@ -289,7 +289,7 @@ class MetadataState:
         return self._image
 
     def broker_configs_of(self, broker_configs: Mapping[str, Mapping[str, str]]) -> BrokerConfigs:
-        """What holds for this node when these are the dynamic broker configs."""
+        """This node's broker configs, given the dynamic ones."""
         return BrokerConfigs(
             broker_configs.get(str(self._node_id), {}), broker_configs.get(CLUSTER_WIDE, {}), self._static
         )
@@ -306,7 +306,7 @@ class MetadataState:
             before = topics_by_id.pop(topic_id, None)
             if before is not None:
                 count -= len(before.partitions)
-                # A topic of this name may be there again under a new id, and its image may have been made already.
+                # A new topic with this name may exist under another id, and may already be in `topics`.
                 if topics[before.name].topic_id == topic_id:
                     del topics[before.name]
             topic = self._topics.get(topic_id)
@@ -367,7 +367,7 @@ class MetadataState:
             yield RemoveTopicRecord(topic_id=topic_id)
 
     def snapshot(self) -> bytes:
-        """The state, as record batches back to back."""
+        """The state as record batches, back to back."""
         records = self.snapshot_records()
         data = bytearray()
         offset = 0
@@ -377,14 +377,14 @@ class MetadataState:
         return bytes(data)
 
     def replay_snapshot(self, data: bytes) -> None:
-        """Take in what `snapshot` gave. Raises CorruptRecords, MalformedMessage, UnsupportedVersion, ImpossibleRecord."""
+        """Load a `snapshot`. Raises CorruptRecords, MalformedMessage, UnsupportedVersion, ImpossibleRecord."""
         for position, _ in batches(data):
             for record in decode_records(data, position):
                 self.replay(decode_record(record.value or b""))
 
 
 def partition_record(topic_id: UUID, partition: PartitionImage) -> PartitionRecord:
-    """All of a partition as one record."""
+    """One record with the whole state of a partition."""
     return PartitionRecord(
         partition_id=partition.partition,
         topic_id=topic_id,
@@ -398,7 +398,7 @@ def partition_record(topic_id: UUID, partition: PartitionImage) -> PartitionReco
 
 
 def registration_record(node: Node, incarnation_id: UUID, broker_epoch: int) -> RegisterBrokerRecord:
-    """The only node of its cluster, which takes part from now on."""
+    """The registration of a cluster's only node, unfenced."""
     endpoint = BrokerEndpoint(name=LISTENER_NAME, host=node.host, port=node.port)
     return RegisterBrokerRecord(
         broker_id=node.node_id,
@@ -411,7 +411,7 @@ def registration_record(node: Node, incarnation_id: UUID, broker_epoch: int) -> 
 
 
 def node_of(record: RegisterBrokerRecord) -> Node:
-    """A node as its registration describes it. One that other nodes cannot reach is the only one and has no epoch."""
+    """A node from its registration. A node without an internal address is its cluster's only one and has no epoch."""
     endpoints = {endpoint.name: (endpoint.host, endpoint.port) for endpoint in record.end_points}
     host, port = endpoints.get(LISTENER_NAME, ("", NO_PORT))
     internal = endpoints.get(INTERNAL_LISTENER_NAME)

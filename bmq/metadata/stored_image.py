@@ -1,4 +1,4 @@
-"""The metadata image as the store has it, for tools that run beside the servers, or without them."""
+"""Reads the metadata image from the store, for tools that run beside the servers, or without them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Every topic config of Kafka 4.3 and our own (`bmq.…`): what may be set, to which values, and what comes of it.
+"""Every topic config of Kafka 4.3 and our own (`bmq.…`): names, allowed values, and their effect on the log.
 
-`validate` decides whether a topic may have a set of configs; `log_config` turns them, with the broker's defaults behind
-them, into what the log obeys. Names, types, defaults and ranges are those of LogConfig in Apache Kafka 4.3.
+`validate` decides whether a topic may have a set of configs; `log_config` turns them, together with the broker's
+defaults, into a LogConfig. Names, types, defaults and ranges are those of LogConfig in Apache Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -339,7 +339,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
 def validate(configs: Mapping[str, str], broker: Mapping[str, str]) -> None:
     """Whether a topic may have exactly these configs. Raises InvalidConfig for the first that it may not.
 
-    `broker`: effective values of the broker configs, which count where the topic has none of its own.
+    `broker`: effective values of the broker configs, which apply where the topic sets none.
     """
     for name, text in configs.items():
         if name not in TOPIC_CONFIGS:
@@ -373,7 +373,7 @@ def effective_values(configs: Mapping[str, str], broker: Mapping[str, str]) -> d
 
 
 def inherited(key: ConfigKey, broker: Mapping[str, str]) -> str:
-    """What a topic without this config gets, in the topic config's unit."""
+    """The value for a topic that does not set this config, in the topic config's unit."""
     for synonym in key.synonyms:
         text = broker.get(synonym.name)
         if text is not None:
@@ -382,7 +382,7 @@ def inherited(key: ConfigKey, broker: Mapping[str, str]) -> str:
 
 
 def log_config(configs: Mapping[str, str], broker: Mapping[str, str]) -> LogConfig:
-    """What the log of a topic with these configs obeys. Raises InvalidConfig for values `validate` would refuse."""
+    """The LogConfig of a topic with these configs. Raises InvalidConfig for values `validate` would refuse."""
     return _log_config(tuple(sorted(configs.items())), tuple(sorted(broker.items())))
 
 

@@ -26,7 +26,7 @@ class IdempotencyKeys(Generic[T]):
         self._uses: TTLCache[str, tuple[object, T]] = TTLCache(KEYS_MAX, KEY_EXPIRY_MS, timer=clock.now_ms)
 
     def outcome_of(self, key: str, order: object) -> T | None:
-        """What the first use of the key led to; None for a new one. Raises KeyReused."""
+        """The outcome of the key's first use; None for a new key. Raises KeyReused."""
         use = self._uses.get(key)
         if use is None:
             return None

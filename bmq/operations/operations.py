@@ -1,8 +1,8 @@
 """Carries operators' orders out on the active controller: each one a task that can be followed.
 
-The metadata log is the truth, so a task only says what it wants and looks at images until it is so. When the controller
-moves, what was begun stays as it is and the task fails with one sentence: the same order, given again to the new
-controller, goes on from there.
+The metadata log is the truth, so a task only gives orders and looks at images until its goal is reached. When the
+controller moves, the task stops half-way and fails with one sentence: the same order, given again to the new
+controller, continues from there.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class NotActiveController(BmqError):
 
 
 class OperationFailed(BmqError):
-    """It was begun and could not be brought to its end."""
+    """The order was begun and could not be completed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +77,11 @@ class OperationsConfig:
     driver_look_interval_ms: int = 1_000
     moves_at_once_min: int = 50
     parts: int = 20
-    """So many steps a plan is carried out in, when that makes parts of `moves_at_once_min` moves at least."""
+    """A plan is carried out in this many parts, if each then has at least `moves_at_once_min` moves."""
     rounds_max: int = 20
     """How often a plan is made anew because the cluster changed meanwhile."""
     roles: str = "proxy,broker,coordinator"
-    """Of a node that is started."""
+    """Roles of nodes that are started."""
 
 
 class Operations:
@@ -104,7 +104,7 @@ class Operations:
         self._turn = asyncio.Lock()
         self._waiting = 0
 
-    # --- what others ask
+    # --- public methods
 
     @property
     def is_active(self) -> bool:
@@ -115,14 +115,14 @@ class Operations:
         return self._book
 
     async def plan(self, order: Order) -> Plan:
-        """What the order would do now; nothing is changed.
+        """A plan of what the order would do now; nothing is changed.
 
         Raises NotActiveController, UnknownSubject, OrderRefused, DriverFailed.
         """
         return await self._plan(self._active(), order)
 
     async def submit(self, order: Order, key: str | None = None) -> Task:
-        """Begin to carry it out. The same `key` with an equal order gives the task of before.
+        """Begin to carry the order out. The same `key` with an equal order gives the earlier task.
 
         Raises NotActiveController, UnknownSubject, OrderRefused, DriverFailed, KeyReused, TooBusy.
         """
@@ -130,14 +130,14 @@ class Operations:
             raise TooBusy(f"{self._waiting} orders wait for their turn, and no more may")
         self._waiting += 1
         try:
-            # In turn, because planning may ask the driver: two equal orders must not both find nothing begun.
+            # One at a time, because planning may await the driver: two equal orders must not both find nothing begun.
             async with self._turn:
                 return await self._submit(self._active(), order, key)
         finally:
             self._waiting -= 1
 
     def controller_lost(self) -> None:
-        """The active controller is not here any more: its tasks end now. Fine to call when there are none."""
+        """The active controller is no longer here: end its tasks. Fine to call when there are none."""
         self._keys.forget_all()
         for task, (_, work) in list(self._running.items()):
             self._book.end(task, CONTROLLER_MOVED)
@@ -205,7 +205,7 @@ class Operations:
         handles = await self._driver_list()
         image = controller.image
         brokers = owner_nodes(image.nodes)
-        # A node that was started and has not registered yet counts: it is on its way.
+        # Count nodes that were started and have not registered yet, too.
         managed = {
             each.node_id
             for each in handles
@@ -249,7 +249,7 @@ class Operations:
             has_moved = error.code is ErrorCode.NOT_CONTROLLER or self._controller() is not controller
             self._book.end(task, CONTROLLER_MOVED if has_moved else str(error))
         except Exception as error:
-            # A mistake of ours. The task must not seem to run for ever, and whoever finds it needs the traceback.
+            # A bug of ours. The task must not seem to run for ever, and the log needs the traceback.
             _log.exception("task_broke", task=task.task_id, kind=task.kind)
             self._book.end(task, f"an unexpected {type(error).__name__}; the log of the controller's node has more")
         _log.info("task_ended", task=task.task_id, kind=task.kind, state=task.state, error=task.error)
@@ -274,7 +274,7 @@ class Operations:
     async def _emptied(self, task: Task, controller: ClusterController, node_id: int, until: float = 1.0) -> None:
         """Wait until a draining node leads nothing; progress approaches `until` meanwhile. Raises OperationFailed.
 
-        The controller gives away what a draining node has; nothing is to be done for it here.
+        The controller moves a draining node's partitions away by itself; here we only wait.
         """
         begun_at, look = task.progress, self._led_by(controller, node_id)
         total = least = look()
@@ -285,7 +285,7 @@ class Operations:
             node = controller.image.nodes.get(node_id)
             if node is not None and not node.is_draining:
                 raise OperationFailed(f"node {node_id} was undrained meanwhile; it still leads {_partitions(left)}")
-            if left < least:  # however many there are: somebody takes them over
+            if left < least:  # progress: some node takes them over, so wait longer
                 least, deadline_s = left, self._deadline_s(self._config.drain_wait_ms)
             if asyncio.get_running_loop().time() > deadline_s:
                 raise OperationFailed(f"node {node_id} still leads {_partitions(left)}: nobody takes them over")
@@ -303,7 +303,7 @@ class Operations:
         await self._rebalance(task, controller, controller.rebalance_plan(), "scale out")
 
     async def _start_nodes(self, task: Task, controller: ClusterController, node_ids: Sequence[int]) -> None:
-        """Until all of them are registered; those that are not in time are stopped again. Raises OperationFailed."""
+        """Start nodes and wait until all are registered; late ones are stopped again. Raises OperationFailed."""
         assert self._driver is not None
         started: list[int] = []
         try:
@@ -344,13 +344,13 @@ class Operations:
             await self._pause(self._config.look_interval_ms)
 
     async def _scale_in(self, task: Task, controller: ClusterController, node_ids: Sequence[int]) -> None:
-        """Drain all, then stop one after the other. When it fails, those that were not stopped take partitions again."""
+        """Drain all, then stop one after the other. On failure, nodes that were not stopped are undrained again."""
         assert self._driver is not None
         live = [node_id for node_id in node_ids if node_id in controller.image.nodes]
         was_draining = {node_id for node_id in live if controller.image.nodes[node_id].is_draining}
         left = list(node_ids)
         try:
-            # All of them first: none may be given what another one gives away.
+            # Set all of them draining first, so that none gets partitions of another.
             for node_id in live:
                 await controller.set_draining(node_id, True, f"node {node_id} stops: scale in")
             for count, node_id in enumerate(live, 1):
@@ -365,7 +365,7 @@ class Operations:
         except BmqError:
             for node_id in left:
                 if node_id in controller.image.nodes and node_id not in was_draining:
-                    # What went wrong first is the task's error; when the controller has moved, this cannot succeed.
+                    # The first failure is the task's error; if the controller has moved, undraining cannot succeed.
                     with suppress(BmqError):
                         await controller.set_draining(node_id, False, f"node {node_id} stays: scale in failed")
             raise
@@ -379,7 +379,7 @@ class Operations:
             await self._pause(self._config.look_interval_ms)
 
     async def _rebalance(self, task: Task, controller: ClusterController, moves: Sequence[Move], reason: str) -> None:
-        """Carry the plan out, and what is still to do after it, since the cluster changes meanwhile."""
+        """Carry the plan out, then plan again for what is still uneven, since the cluster changes meanwhile."""
         for _ in range(self._config.rounds_max):
             if not moves:
                 return
@@ -390,7 +390,7 @@ class Operations:
         )
 
     async def _move(self, task: Task, controller: ClusterController, moves: Sequence[Move], reason: str) -> None:
-        """In parts, each one served by its new owners before the next one begins: that is how the controller moves."""
+        """Move in parts: the controller returns when a part's new owners serve it, then the next part begins."""
         size = max(self._config.moves_at_once_min, -(-len(moves) // self._config.parts))
         begun_at = task.progress
         for start in range(0, len(moves), size):
@@ -400,15 +400,15 @@ class Operations:
             self._book.advance(task, begun_at + (1 - begun_at) * 0.99 * done / len(moves))
             self._book.step(task, f"{done} of {_partitions(len(moves))} moved")
 
-    # --- small things
+    # --- helpers
 
     def _check(self, controller: ClusterController) -> None:
-        """Raises NotActiveController when it is not the active one any more."""
+        """Raises NotActiveController when `controller` is no longer the active one."""
         if self._controller() is not controller:
             raise NotActiveController
 
     def _led_by(self, controller: ClusterController, node_id: int) -> Callable[[], int]:
-        """Counts what the node leads, anew only for a new image."""
+        """A function that counts the partitions the node leads; recounts only for a new image."""
         seen: MetadataImage | None = None
         count = 0
 

@@ -1,4 +1,4 @@
-"""What an operator can order, and the plan that each order comes down to. Decisions only.
+"""Operators' orders, and the plan for each. Decisions only.
 
 A plan is made against one image; the same plan is shown by a dry run and carried out by Operations.
 """
@@ -44,7 +44,7 @@ class Rebalance:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Have this many brokers."""
+    """Start or stop nodes until there are this many brokers."""
 
     brokers: int
 
@@ -74,7 +74,7 @@ def kind_of(order: Order) -> str:
 
 
 def subject_of(order: Order) -> str:
-    """What it is done to, in a few words."""
+    """The subject of the order, in a few words."""
     match order:
         case Drain(node_id) | Undrain(node_id):
             return f"node {node_id}"
@@ -87,7 +87,7 @@ def subject_of(order: Order) -> str:
 
 
 def exclude_each_other(first: Order, second: Order) -> bool:
-    """Whether one may not be begun while the other runs: each would undo what the other does."""
+    """Whether the two orders may not run at the same time, because each would undo the other's work."""
     match first, second:
         case ((Scale() | Rebalance()), (Scale() | Rebalance())):
             return True
@@ -153,7 +153,7 @@ def partition_of(topic: TopicImage, number: int) -> PartitionImage:
 
 
 def check_drain(image: MetadataImage, node_id: int) -> None:
-    """Raises UnknownSubject, OrderRefused when nobody could take over what the node leads."""
+    """Raises UnknownSubject, OrderRefused when no other node could take over the node's partitions."""
     node_of(image, node_id)
     if not takers_of(image, without=(node_id,)) and led_counts(image)[node_id]:
         raise OrderRefused(f"no other broker takes partitions on, so node {node_id} cannot give its own away")
@@ -188,8 +188,8 @@ def choose_to_stop(
 ) -> tuple[int, ...]:
     """The `count` nodes to give up, in the order to stop them, of those that the driver manages.
 
-    Those that lead least go first, on a tie drained ones; the active controller's node goes last. `is_in_order`: the
-    driver stops only the highest id, so only ids count. Raises OrderRefused when too few are managed.
+    Nodes that lead least go first, on a tie drained ones; the active controller's node goes last. `is_in_order`: the
+    driver can stop only the highest id, so only ids count. Raises OrderRefused when too few are managed.
     """
     if count > len(managed):
         ids = ", ".join(str(node_id) for node_id in sorted(managed)) or "none"
@@ -206,19 +206,19 @@ def choose_to_stop(
 
 
 def takers_of(image: MetadataImage, without: Collection[int] = ()) -> dict[int, Node]:
-    """Live brokers that take partitions on, by id."""
+    """Live brokers that accept partitions, by id."""
     brokers = owner_nodes(image.nodes)
     return {n: node for n, node in brokers.items() if n not in without and not node.is_draining}
 
 
 def growth_moves(image: MetadataImage, start: Collection[int]) -> Sequence[Move]:
-    """What evens the numbers out once these nodes are there as well; none: what evens them out now."""
+    """Moves that even the numbers out once these nodes are up too; without nodes: that even them out now."""
     coming = {node_id: Node(node_id, "", -1) for node_id in start}
     return equalize(image, {**takers_of(image), **coming}, lambda key: True, image.partition_count)
 
 
 def shrink_moves(image: MetadataImage, stop: Collection[int]) -> Sequence[Move]:
-    """Where the partitions of these nodes go. Raises OrderRefused when nobody takes them."""
+    """Moves of these nodes' partitions to others. Raises OrderRefused when no node accepts them."""
     takers = takers_of(image, without=stop)
     next_owners = NextOwners(image, takers)
     moves = []

@@ -14,7 +14,7 @@ R = TypeVar("R")
 
 
 class StateChange(Protocol):
-    """An owner that a partition had, from `timestamp_ms` on, and why."""
+    """A former or present owner of a partition, since `timestamp_ms`, and the reason."""
 
     @property
     def timestamp_ms(self) -> int: ...
@@ -32,7 +32,7 @@ class StateChanges(Protocol):
 
 
 class NodeLoad(Protocol):
-    """What a node does, measured over the last reports."""
+    """A node's load, measured over the last reports."""
 
     @property
     def partitions(self) -> int: ...
@@ -56,14 +56,14 @@ class ClusterController(Protocol):
     def loads(self) -> Mapping[int, NodeLoad]: ...
 
     async def set_draining(self, node_id: int, is_draining: bool, reason: str) -> None:
-        """A draining node's partitions are given away from then on, without another word."""
+        """From then on the controller moves a draining node's partitions away by itself."""
 
     def drain_plan(self, node_id: int) -> Sequence[Move]: ...
 
     def rebalance_plan(self) -> Sequence[Move]: ...
 
     async def apply_moves(self, moves: Sequence[Move], reason: str) -> None:
-        """Returns when the new owners serve, or were waited for long enough."""
+        """Returns when the new owners serve, or the wait for them is over."""
 
 
 class TableController(Protocol):
@@ -75,10 +75,10 @@ class TableController(Protocol):
     def now_ms(self) -> int: ...
 
     async def decide_with_id(self, decide: Callable[[MetadataImage, UUID, int], Decision[R]]) -> R:
-        """Decide in turn, with an id that was never used and the present time; the answer, once its records are applied.
+        """Decide in turn, with an unused id and the present time; returns the answer once its records are applied.
 
         Raises KafkaError, and whatever `decide` raises.
         """
 
     def end_offset(self, topic_id: UUID, number: int) -> int:
-        """What a partition is known to hold at least, from its owner's last report; 0 when nothing is known."""
+        """The least end offset a partition is known to have, from its owner's last report; 0 when unknown."""

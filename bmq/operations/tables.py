@@ -1,4 +1,4 @@
-"""Tables made of topics, as operators order them and their jobs report. What is decided here is decided by the controller."""
+"""Tables made of topics: operators' orders and jobs' reports. The controller decides on changes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class TableStatus:
 class Tables:
     """One in each process that may become the active controller. `controller()`: the active one if it is here.
 
-    `high_watermark`: of a partition that this process owns or follows, which is newer than what its owner reported; else None.
+    `high_watermark`: of a partition that this process owns or follows, newer than its owner's report; else None.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Tables:
         return await self._changed(decide, is_dry_run)
 
     async def drop(self, name: str, *, is_dry_run: bool = False) -> str:
-        """What is done, in one sentence. Raises NotActiveController, UnknownTable, KafkaError."""
+        """Drop a table; one sentence says what was done. Raises NotActiveController, UnknownTable, KafkaError."""
 
         def decide(image: MetadataImage, new_id: UUID, now_ms: int) -> Decision[str]:
             return decide_drop_table(image, name)
@@ -91,7 +91,7 @@ class Tables:
         return sentence
 
     def report(self, name: str, report: Progress) -> TableStatus:
-        """A job says how far it is. Raises NotActiveController, UnknownTable, UnreadableTable, ReportRefused."""
+        """Take a job's progress. Raises NotActiveController, UnknownTable, UnreadableTable, ReportRefused."""
         controller = self._active()
         self._present_reports(controller).take(find_table(controller.image, name), report, controller.now_ms())
         return self.status(name)
@@ -130,7 +130,7 @@ class Tables:
         return controller
 
     def _present_reports(self, controller: TableController) -> Reports:
-        """What was reported to this controller: what an earlier one heard here may have been overtaken elsewhere."""
+        """Reports to this controller only: those to an earlier one here may be older than reports made elsewhere."""
         if controller is not self._reported_to:
             self._reports, self._reported_to = Reports(), controller
         self._reports.keep(controller.image.tables)

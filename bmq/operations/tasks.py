@@ -1,4 +1,4 @@
-"""Orders that take a while, as operators see them: started, followed step by step, ended. The newest are kept."""
+"""Tasks: orders that take a while, with their steps, progress and end. The newest are kept."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FOLLOWERS_MAX: Final = 64
 
 
 class UnknownTask(BmqError):
-    """A task id nobody here gave, or one that was forgotten since."""
+    """A task id that was not given out here, or was forgotten since."""
 
 
 class TooBusy(BmqError):
@@ -35,7 +35,7 @@ class TaskState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One sentence about what was done or is waited for. `number` counts a task's steps from 0, forgotten ones too."""
+    """One sentence about a step done or waited for. `number` counts a task's steps from 0, forgotten ones too."""
 
     number: int
     at_ms: int
@@ -96,7 +96,7 @@ class TaskBook:
         """Newest first."""
         return list(reversed(self._tasks.values()))[:limit]
 
-    # --- what the worker says
+    # --- for the worker
 
     def step(self, task: Task, text: str) -> None:
         number = task.steps[-1].number + 1 if task.steps else 0
@@ -104,13 +104,13 @@ class TaskBook:
         self._changed(task)
 
     def advance(self, task: Task, progress: float) -> None:
-        """Nothing happens when it is no more than before."""
+        """Raise the progress; does nothing if it is not higher than before."""
         if task.progress < progress <= 1.0:
             task.progress = progress
             self._changed(task)
 
     def end(self, task: Task, error: str | None = None) -> None:
-        """Nothing happens to a task that has ended."""
+        """End the task; does nothing if it has ended."""
         if not task.is_running:
             return
         task.ended_at_ms = self._clock.now_ms()
@@ -120,7 +120,7 @@ class TaskBook:
             task.progress = 1.0
         self._changed(task)
 
-    # --- who follows
+    # --- for followers
 
     async def changed(self, task: Task, after_version: int, wait_s: float) -> None:
         """Return once the task's version is past `after_version`, it has ended, or `wait_s` are over. Raises TooBusy."""

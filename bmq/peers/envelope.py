@@ -1,7 +1,7 @@
-"""Requests of clients that another node has to answer, forwarded in an Envelope with who asked (KIP-590).
+"""Forwards clients' requests that another node has to answer, in an Envelope with the client's identity (KIP-590).
 
-The principal is written as Kafka's DefaultKafkaPrincipalBuilder does (DefaultPrincipalData.json behind its version); the
-client's address as its raw bytes, none of them where it has no IP address.
+The principal is encoded as by Kafka's DefaultKafkaPrincipalBuilder (DefaultPrincipalData.json behind its version), the
+client's address as its raw bytes, empty if it has no IP address.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bmq.protocol.request_context import RequestContext
 FORWARDED: Final = frozenset(
     {*(api_key for api_key, api in APIS.items() if api.route is not Route.LOCAL), ApiKey.INIT_PRODUCER_ID}
 )
-"""What may be in an Envelope. InitProducerId is answered anywhere, unless it has a transactional id."""
+"""The APIs an Envelope may carry. Any node answers InitProducerId, unless it has a transactional id."""
 UNKNOWN_HOST: Final = "unknown"
 
 _PRINCIPAL_VERSION: Final = 0
@@ -61,9 +61,9 @@ async def forward(
     purpose: str = "",
     leader_epoch: int = -1,
 ) -> Any:
-    """Have a node answer a client's request in the version of `context`; the response message.
+    """Forward a client's request to a node, in the version of `context`; the response message.
 
-    What was received is passed on as it came, unknown tagged fields included; another message is encoded.
+    A received request is passed on unchanged, with unknown tagged fields; any other message is encoded.
 
     Raises LinkLost, LinkTimeout (it may have been carried out), KafkaError (that node could not, or is not the controller),
     UnsupportedVersion.
@@ -115,7 +115,7 @@ def parse_principal(data: bytes) -> str:
 
 
 def encode_host(host: str) -> bytes:
-    """4 bytes, 16 bytes, or none for what is no IP address."""
+    """4 or 16 bytes, or none if it is not an IP address."""
     try:
         return ipaddress.ip_address(host).packed
     except ValueError:

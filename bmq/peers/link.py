@@ -1,13 +1,13 @@
-"""One connection to one node's internal listener: requests out, answers in whatever order they come.
+"""One connection to one node's internal listener: requests go out, answers come back in any order.
 
     link = await Link.open("10.0.0.2", 9192, client_id="node-1")
     response = await link.call(ApiKey.BROKER_HEARTBEAT, request, timeout_s=2.0)
 
-A link fails as a whole: whatever ends it (also malformed data from the peer), every request in flight fails exactly
-once, and its outcome is unknown. `Links` (links.py) opens a new one.
+A link fails as a whole: when it ends for any reason (malformed data from the peer, too), every request in flight fails
+exactly once, and its outcome is unknown. `Links` (links.py) opens a new one.
 
-What one turn of the event loop sends leaves in one write. A peer that hangs is noticed by the requests' timeouts; the
-link stays open, since one slow answer says nothing about the others.
+All requests of one event loop turn leave in one write. A hanging peer is noticed by the requests' timeouts; the link
+stays open, since one slow answer says nothing about the others.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from bmq.proxy.stall_watch import StallWatch
 FRAME_BYTES_MAX: Final = 128 * 1024 * 1024
 """A longer answer closes the link as malformed; the largest valid ones, metadata snapshots, stay far below."""
 UNSENT_BYTES_MAX: Final = 256 * 1024 * 1024
-"""A peer that has not taken so much is not worth more memory. Callers stop long before (`unsent_bytes`)."""
+"""A peer with more unsent bytes than this is dropped. Callers stop long before (`unsent_bytes`)."""
 
 _RECEIVE_BUFFER_BYTES: Final = 64 * 1024
 _FRAME_BYTES_AT_FIRST_MAX: Final = 1024 * 1024
@@ -70,14 +70,14 @@ _log = structlog.get_logger("bmq.peers")
 
 
 class LinkLost(KafkaError):
-    """The connection was refused, lost or closed. The outcome of what was sent is unknown."""
+    """The connection was refused, lost or closed. The outcome of requests sent is unknown."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.NETWORK_EXCEPTION, message)
 
 
 class LinkTimeout(LinkLost):
-    """No answer in time; it may still be carried out."""
+    """No answer in time; the request may still be carried out."""
 
 
 class Link(asyncio.BufferedProtocol):
@@ -150,24 +150,24 @@ class Link(asyncio.BufferedProtocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether what is sent now may arrive."""
+        """Whether a request sent now may arrive."""
         return self._reason is None
 
     @property
     def unsent_bytes(self) -> int:
-        """What the peer's host has not taken yet, and what waits for the end of this turn of the loop."""
+        """Bytes the peer's host has not taken yet, or that wait for the end of this turn of the loop."""
         if self._transport is None or self._reason is not None:
             return 0
         return self._out_bytes + self._transport.get_write_buffer_size()
 
     @property
     def waiting_count(self) -> int:
-        """Requests that are not answered yet."""
+        """The number of unanswered requests."""
         return len(self._waiting)
 
     @property
     def deadline_count(self) -> int:
-        """Those of them that have a timeout."""
+        """The number of unanswered requests with a timeout."""
         return len(self._deadlines)
 
     def on_lost(self, lost: Callable[[], None]) -> None:
@@ -213,18 +213,18 @@ class Link(asyncio.BufferedProtocol):
         self._lose("the link was closed here")
 
     async def wait_gone(self) -> None:
-        """After `close`: until the socket is closed too."""
+        """After `close`, wait until the socket is closed too."""
         if self._transport is not None:
             await self._gone.wait()
 
     def _write(self, api_key: ApiKey, version: int, body: Sequence[Buffer], answered: Answered) -> int | None:
-        """The correlation id; None when the link is lost already."""
+        """Queue the request; its correlation id, or None when the link is lost already."""
         if self._reason is not None:
             self._loop.call_soon(self._fail, answered)
             return None
         correlation_id = (self._last_id + 1) % _IDS
         while correlation_id in self._waiting:
-            correlation_id = (correlation_id + 1) % _IDS  # all ids were used since that one was sent
+            correlation_id = (correlation_id + 1) % _IDS  # ids have wrapped round, and that request is still unanswered
         self._last_id = correlation_id
         tail = self._tails[is_flexible(api_key, version)]
         size = _HEAD.size - _LENGTH_BYTES + len(tail) + sum(map(len, body))
@@ -238,11 +238,11 @@ class Link(asyncio.BufferedProtocol):
 
     def _flush(self) -> None:
         if self._stalls.is_stalled():
-            self._lose(_STOOD_STILL)  # what waited to be sent is too old
+            self._lose(_STOOD_STILL)  # the queued requests are too old
             return
         out, self._out, self._out_bytes = self._out, [], 0
         if self._transport is None or self._transport.is_closing():
-            return  # whoever waits is told when the connection is lost
+            return  # the waiting requests fail when the connection is lost
         self._transport.writelines(out)
         unsent_bytes = self._transport.get_write_buffer_size()
         if unsent_bytes > UNSENT_BYTES_MAX:
@@ -254,7 +254,8 @@ class Link(asyncio.BufferedProtocol):
         connected = transport.get_extra_info("socket")
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        # A peer whose host is cut off says nothing: without these the system would go on trying for a quarter of an hour.
+        # If the peer's host is cut off, nothing is heard: without these options TCP would retry for a quarter of an
+        # hour.
         for option, value in _GIVEN_UP_SOON:
             connected.setsockopt(socket.IPPROTO_TCP, option, value)
         if self._reason is not None:
@@ -308,7 +309,7 @@ class Link(asyncio.BufferedProtocol):
             self._note_failure(error)
 
     def _note_failure(self, error: Exception) -> None:
-        """A callback's own fault, with which the others have nothing to do."""
+        """Log a callback's own fault, which does not concern the other requests."""
         _log.error("link_callback_failed", peer=self._peer, error=repr(error), exc_info=True)
 
     def _expire(self, call: _Call) -> None:
@@ -316,7 +317,10 @@ class Link(asyncio.BufferedProtocol):
         call.fail(LinkTimeout(f"{self._peer} has not answered {call.api_key.name} within {call.timeout_s:g} s"))
 
     def failure(self) -> LinkLost:
-        """Why. A new one each time: an exception raised in several tasks would collect all their tracebacks."""
+        """The reason for the loss.
+
+        A new exception each time: one raised in several tasks would collect their tracebacks.
+        """
         return LinkLost(f"{self._peer}: {self._reason}")
 
     # --- ending
@@ -365,7 +369,7 @@ class Link(asyncio.BufferedProtocol):
 
 
 class _Call:
-    """Who waits for a message: the `answered` of a request that was sent with a future."""
+    """The `answered` callback of a request sent with a future: decodes the answer and resolves the future."""
 
     __slots__ = ("_decode", "_future", "_link", "_version", "api_key", "correlation_id", "timeout_s")
 
@@ -403,7 +407,7 @@ class _Call:
     def fail(self, error: LinkLost) -> None:
         if not self._future.done():
             self._future.set_exception(error)
-            self._future.exception()  # nobody has to ask for it: many need no outcome, and a lost link has told
+            self._future.exception()  # marks it as retrieved: many callers ignore the outcome, and asyncio would log it
 
 
 def common_versions(ranges: Mapping[int, tuple[int, int]]) -> dict[ApiKey, int]:

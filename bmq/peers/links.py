@@ -1,8 +1,8 @@
 """Links to other nodes, kept by node id and opened when they are needed.
 
-There is one link for each node and purpose: what must not wait behind bulk data (heartbeats, say) has a purpose, and so a
-connection, of its own. A node's address is looked up for each attempt; after failures an attempt waits a little first, so
-a caller may simply ask again and again.
+There is one link for each node and purpose: requests that must not wait behind bulk data (heartbeats, say) have their
+own purpose, and so their own connection. A node's address is looked up for each attempt; after failures an attempt
+waits a little first, so a caller may simply ask again and again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bmq.proxy.stall_watch import StallWatch
 _BACKOFF_FIRST_S: Final = 0.02
 _BACKOFF_MAX_S: Final = 0.5
 _STEADY_S: Final = 1.0
-"""A link that did not last so long is one more failed attempt."""
+"""A link that did not last this long counts as one more failed attempt."""
 _RECEIVE_BUFFER_BYTES: Final = 256 * 1024
 
 _log = structlog.get_logger("bmq.peers")
@@ -34,7 +34,7 @@ class Links:
     """`address_of(node_id)`: where the node's internal listener is now; None while that is not known.
 
     `client_id` names this node to the others, and seeds the jitter of the pauses unless a generator is given.
-    `stalls`: when it notices a stop of the event loop, all links are closed, and opened anew when they are needed.
+    `stalls`: when it notices that the event loop stood still, all links are closed, and opened anew when needed.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Links:
             kept.task = asyncio.create_task(self._open(node_id, purpose, kept, kept.opening))
             self._tasks.add(kept.task)
             kept.task.add_done_callback(self._tasks.discard)
-        # The attempt belongs to all who wait for it: it goes on when one of them is cancelled.
+        # All waiting callers share the attempt, so it goes on when one of them is cancelled.
         opened = await asyncio.shield(kept.opening)
         if isinstance(opened, str):
             raise LinkLost(opened)
@@ -105,7 +105,7 @@ class Links:
         return await link.call(api_key, request, timeout_s=timeout_s)
 
     def _drop_all(self, stall_s: float) -> None:
-        """Requests that wait to be sent are too old, and the nodes drop what they received of them if they stood still too."""
+        """Close all links: queued requests are too old, and nodes that stood still too drop requests they received."""
         for kept in tuple(self._kept.values()):
             if kept.link is not None:
                 kept.link.close()

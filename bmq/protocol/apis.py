@@ -1,4 +1,4 @@
-"""Which Kafka APIs and versions this server speaks: the one table everything else asks.
+"""The Kafka APIs and versions this server speaks: the one table that everything else uses.
 
 Ranges are Kafka 4.4's. `schema_min` … `schema_max` is what kio 0.6 has schemas for (Kafka 4.3), from which the modules in
 messages/ are generated; tools/later_fields.py and later_messages.py have what 4.4 added. Source: message/*.json
@@ -77,10 +77,10 @@ class ApiKey(IntEnum):
 
 
 class Route(Enum):
-    """Who answers a client's request, whichever node it came to."""
+    """The node that answers a client's request, whichever node it came to."""
 
     LOCAL = "local"
-    """The node that was asked."""
+    """The node that received it."""
     CONTROLLER = "controller"
     """The active controller."""
     GROUP = "group"
@@ -91,7 +91,7 @@ class Route(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """`version_min` … `version_max` is served; `advertised_min` is what ApiVersions says (it differs for Produce)."""
+    """`version_min` … `version_max` is served; ApiVersions announces `advertised_min` (it differs for Produce)."""
 
     version_min: int
     version_max: int
@@ -195,6 +195,6 @@ INTERNAL_APIS: dict[ApiKey, Api] = {
     ApiKey.API_VERSIONS: APIS[ApiKey.API_VERSIONS],
     ApiKey.WRITE_TXN_MARKERS: APIS[ApiKey.WRITE_TXN_MARKERS],
 }
-"""What the internal listener serves; clients' requests come in an Envelope (KIP-590)."""
+"""The APIs of the internal listener; clients' requests come in an Envelope (KIP-590)."""
 ALL_APIS: dict[ApiKey, Api] = {**APIS, **_BETWEEN_NODES}
 OWN_API_KEYS_FROM = 20_000

@@ -60,7 +60,7 @@ def parse_request_header(frame: Buffer) -> RequestHeader:
 
 
 def after_correlation_id(frame: Buffer) -> bytes:
-    """What a request frame says behind API, version and correlation id: the client's id and the message."""
+    """The rest of a request frame after API, version and correlation id: the client's id and the message."""
     return bytes(frame[CORRELATION_END:])
 
 
@@ -135,7 +135,7 @@ def decode_response(api_key: int, api_version: int, frame: Buffer) -> tuple[int,
 
 
 def leading_string(data: Buffer, position: int) -> str | None:
-    """The compact string at `position`, where a flexible message begins with one; None: there is none that is short."""
+    """The compact string at `position`, where a flexible message begins with one; None: there is no short one."""
     length = data[position] - 1 if position < len(data) else -1
     begin, end = position + 1, position + 1 + length
     if not 0 < length < _ONE_BYTE_VARINT_MAX or end > len(data):
@@ -147,7 +147,7 @@ def leading_string(data: Buffer, position: int) -> str | None:
 
 
 def unsupported_api_versions_response(correlation_id: int) -> bytes:
-    """The answer to an ApiVersions request of a version that is not served: what any client can read (KIP-511).
+    """The answer to an ApiVersions request of an unserved version, in a form any client can read (KIP-511).
 
     Shaped as version 0, with UNSUPPORTED_VERSION and the range of ApiVersions alone, from which the client picks again.
     """

@@ -1,6 +1,6 @@
-"""The compression codecs of a record batch: bytes in, bytes out, with a bound on what comes out.
+"""The compression codecs of a record batch: bytes in, bytes out, with a limit on the output.
 
-Brokers open a batch only for compaction, timestamp look-ups and their own state logs; what is produced stays closed.
+Brokers open a batch only for compaction, timestamp look-ups and their own state logs; produced batches stay compressed.
 Formats as Kafka's Java client writes them: gzip, snappy in xerial framing (raw snappy, as librdkafka writes it, is read
 too), LZ4 frames with independent blocks (KIP-57), zstd (KIP-110).
 """
@@ -39,13 +39,13 @@ class Compression(IntEnum):
 
 
 class BadCompressedData(BmqError):
-    """Compressed records that do not decompress, or to more than is allowed."""
+    """Compressed records that do not decompress, or to more than the limit."""
 
     code = ErrorCode.CORRUPT_MESSAGE
 
 
 class UnknownCompression(BmqError):
-    """A codec number Kafka has not given out (5-7)."""
+    """A codec number that Kafka does not use (5-7)."""
 
     code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
@@ -69,7 +69,7 @@ def compress(codec: Compression, data: Buffer) -> bytes:
 
 
 def decompress(codec: Compression, data: Buffer, length_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
-    """What `compress` was given. Raises BadCompressedData, also when it would be longer than `length_bytes_max`.
+    """The inverse of `compress`. Raises BadCompressedData, also for a result longer than `length_bytes_max`.
 
     Never allocates much more than `length_bytes_max` bytes, whatever the data claims.
     """
@@ -89,7 +89,7 @@ def decompress(codec: Compression, data: Buffer, length_bytes_max: int = DECOMPR
 
 
 def decompress_into(codec: Compression, data: Buffer, target: memoryview) -> int:
-    """Decompress to the front of `target` and say how many bytes it was: for those who open many batches into one buffer.
+    """Decompress to the front of `target`; returns the number of bytes. For opening many batches into one buffer.
 
     Raises BadCompressedData, also when `target` is too small.
     """
@@ -119,8 +119,8 @@ def decompress_into(codec: Compression, data: Buffer, target: memoryview) -> int
 
 
 def _decompress_bounded(decompress_into: Callable[[Any, Any], int], data: Buffer, length_bytes_max: int) -> memoryview:
-    # These formats do not reliably say how long the result is, and the library cannot stop half-way: so it is given a
-    # buffer of a guessed size, and a bigger one when it fails. Four attempts of quadrupling cost a third more at most.
+    # These formats do not reliably give the result's length, and the library cannot stop half-way. So we guess the
+    # buffer's size and retry with a larger one. Four attempts of quadrupling cost a third more at most.
     if not data:
         raise BadCompressedData("compressed records of no bytes")
     guess_bytes = min(max(4 * len(data), _FIRST_GUESS_BYTES_MIN), length_bytes_max)

@@ -35,7 +35,7 @@ class EpochValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicsKey:
-    """What Kafka before 4.1 kept of the subscribed topics. Only deleted here (ConsumerGroupPartitionMetadataKey)."""
+    """Subscribed topics as kept by Kafka before 4.1. Only deleted here (ConsumerGroupPartitionMetadataKey)."""
 
     group: str
 
@@ -50,7 +50,7 @@ class ClassicProtocol:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicMember:
-    """What is known of a member that speaks the classic protocol."""
+    """The classic-protocol part of a member that speaks that protocol."""
 
     session_timeout_ms: int = 0
     protocols: Sequence[ClassicProtocol] = ()
@@ -58,7 +58,7 @@ class ClassicMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberValue:
-    """What a member says of itself; `classic` is None for one of the new protocol."""
+    """A member's own description; `classic` is None for a member of the new protocol."""
 
     instance_id: str | None = None
     rack_id: str | None = None
@@ -73,7 +73,7 @@ class MemberValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPartitions:
-    """Partitions of a topic. `assignment_epochs`: since which epoch each is the member's, in order; may be missing."""
+    """Partitions of a topic. `assignment_epochs`: the epoch each was assigned in, in order; may be missing."""
 
     topic_id: UUID | None = None
     partitions: Sequence[int] = ()
@@ -82,14 +82,17 @@ class TopicPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetValue:
-    """What a member shall have."""
+    """A member's target assignment."""
 
     topic_partitions: Sequence[TopicPartitions] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrentValue:
-    """What a member has, and what it has yet to give back. `state`: see bmq.coordinator.consumer.member.MemberState."""
+    """A member's current assignment, and partitions it must revoke.
+
+    `state`: bmq.coordinator.consumer.member.MemberState.
+    """
 
     epoch: int = 0
     previous_epoch: int = 0
@@ -100,7 +103,7 @@ class CurrentValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegexKey:
-    """Of what a regular expression matches (ConsumerGroupRegularExpressionKey)."""
+    """Key of a resolved regular expression (ConsumerGroupRegularExpressionKey)."""
 
     group: str
     regex: str

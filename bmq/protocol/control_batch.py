@@ -34,7 +34,7 @@ class ControlType(IntEnum):
 
 
 class EndTransactionMarker(NamedTuple):
-    """What the control record that ends a transaction says. `control_type` is COMMIT or ABORT."""
+    """The content of the control record that ends a transaction. `control_type` is COMMIT or ABORT."""
 
     control_type: ControlType
     coordinator_epoch: int

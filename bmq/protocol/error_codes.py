@@ -1,4 +1,4 @@
-"""Kafka's error codes: kio's table (Kafka 4.3) and the three of Kafka 4.4. A test holds it against kio."""
+"""Kafka's error codes: kio's table (Kafka 4.3) and the three of Kafka 4.4. A test compares it with kio."""
 
 from enum import IntEnum
 from typing import Final
@@ -185,6 +185,6 @@ RETRIABLE: Final = frozenset(
 )
 
 OTHER_LEADER: Final = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH))
-"""Somebody else leads the partition; clients are told who (KIP-951)."""
+"""Another node leads the partition; the response names it to clients (KIP-951)."""
 NOT_LEADER_AT_EPOCH: Final = OTHER_LEADER | {ErrorCode.UNKNOWN_LEADER_EPOCH}
-"""What a node says that does not lead the partition at the epoch asked for (KIP-320)."""
+"""Codes of a node that does not lead the partition at the requested epoch (KIP-320)."""

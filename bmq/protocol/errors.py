@@ -1,4 +1,4 @@
-"""Errors that know their Kafka error code. Whatever fails for a reason a client should hear is one of these."""
+"""Errors that know their Kafka error code. Every failure that a client should learn of is one of these."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from bmq.protocol.error_codes import ErrorCode
 
 
 class BmqError(Exception):
-    """Base of all. `code` goes into the response, `str(error)` into its message field where it has one."""
+    """Base of all. `code` goes into the response, `str(error)` into its message field if there is one."""
 
     code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 class KafkaError(BmqError):
-    """Any error code, for the many that need no class of their own."""
+    """An error with any code, for the many that need no class of their own."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         super().__init__(message or code.name)
@@ -22,7 +22,7 @@ class KafkaError(BmqError):
 
 
 class MalformedMessage(BmqError):
-    """Bytes that are not what they should be. The connection they came on is closed."""
+    """Bytes that do not parse. The connection they came on is closed."""
 
     code = ErrorCode.INVALID_REQUEST
 

@@ -16,10 +16,10 @@ NEWEST: Final = 0x7FFF
 
 @dataclass(frozen=True, slots=True)
 class FormatField:
-    """A field in versions `since` … `until`. One that changed its form is listed once for each form.
+    """A field in versions `since` … `until`. A field that changed its form is listed once for each form.
 
-    `kafka_type` is a primitive's name, None where `entity` says what is nested; `nullable_since`: from which version on
-    it may be null; `tag` makes it a tagged field (KIP-482), left out when it equals `default`.
+    `kafka_type` is a primitive's name, None if `entity` is nested; `nullable_since`: the first version in which it may
+    be null; `tag` makes it a tagged field (KIP-482), left out when it equals `default`.
     """
 
     name: str

@@ -1,8 +1,8 @@
 """Cuts a byte stream into request frames (int32 length, then as many bytes). No I/O.
 
-All connections share one receive buffer: `get_buffer`, the read and `buffer_updated` follow each other without anything in
-between. Small frames are copied out of it; one that is not whole gets a buffer of its own, into which the rest is received
-directly, so that a big produce is copied nowhere. Frames are writable and belong to the receiver of `feed`.
+All connections share one receive buffer: `get_buffer`, the read and `buffer_updated` follow each other without
+interruption. Small frames are copied out of it; an incomplete frame gets a buffer of its own, into which the rest is
+received directly, so that a big produce is never copied. Frames are writable and belong to the caller of `feed`.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ class FrameSplitter:
         self._shared = shared.view
         self._frame_bytes_max = frame_bytes_max
         self._at_first_max = at_first_max
-        self._prefix = b""  # of the next frame's length, fewer than 4 bytes
-        self._frame: bytearray | None = None  # a frame that is not whole, `_filled` of `_needed` bytes are there
+        self._prefix = b""  # the first bytes, fewer than 4, of the next frame's length
+        self._frame: bytearray | None = None  # an incomplete frame: `_filled` of `_needed` bytes have arrived
         self._filled = 0
         self._needed = 0
 
     @property
     def held_bytes(self) -> int:
-        """Memory held for a frame that is not whole yet."""
+        """Memory held for an incomplete frame."""
         return 0 if self._frame is None else len(self._frame)
 
     def get_buffer(self) -> memoryview:
-        """Where the next bytes are to be received. Never empty."""
+        """The buffer for the next bytes. Never empty."""
         frame = self._frame
         if frame is None:
             return self._shared

@@ -1,6 +1,6 @@
 """Records of `__consumer_offsets` as Kafka writes them: committed offsets and classic groups, keys and values.
 
-A key begins with an int16 that says its type (0 and 1: a committed offset, 2: a group), a value with an int16 version. A
+A key begins with an int16 type (0 and 1: a committed offset, 2: a group), a value with an int16 version. A
 key without a value (a tombstone) deletes what it names. Keys of other types (consumer, share and streams groups) come
 back as UnknownKey, so that a log written by a newer server can still be replayed.
 Source: group-coordinator/src/main/resources/common/message of Apache Kafka; topic id of a committed offset: KAFKA-19141.
@@ -21,7 +21,7 @@ from bmq.protocol.record_types import decode_prefixed, encode_prefixed, prefix_o
 from bmq.protocol.wire import Buffer
 
 _INT32: Final = Struct(">i")
-# A committed offset as nearly all are: version 4, no metadata (length and one), one tagged field, its tag, size and bytes.
+# The usual committed offset: version 4, no metadata (length and one), one tagged field, its tag, size and bytes.
 _PLAIN_OFFSET: Final = Struct(">hqiBqBBB16s")
 _PLAIN_MARKS: Final = (1, 1, 0, 16)
 _ZERO_UUID: Final = bytes(16)
@@ -29,7 +29,7 @@ _TOPIC_IDS_MAX: Final = 4_096
 
 
 class OffsetCommitKey(NamedTuple):
-    """Key of a committed offset. Key types 0 and 1 have the same layout; 1 is what is written.
+    """Key of a committed offset. Key types 0 and 1 have the same layout; we write 1.
 
     A tuple for speed, like its value: a failover makes very many of both while all groups of the shard wait.
     """
@@ -159,7 +159,7 @@ def encode_key(key: GroupKey) -> bytes:
 
 
 def decode_key(data: Buffer) -> GroupKey:
-    """What a record key names. Raises MalformedMessage for a known type that does not parse, or for under two bytes."""
+    """Decode a record key. Raises MalformedMessage for a known type that does not parse, or for under two bytes."""
     key_type = prefix_of(data)
     if key_type <= 1 and (committed := _offset_commit_key(data)) is not None:
         return committed
@@ -171,7 +171,7 @@ def decode_key(data: Buffer) -> GroupKey:
 
 
 def encode_value(value: GroupValue, version: int | None = None) -> bytes:
-    """The record value; without `version` in the lowest one that holds all of it, as Kafka does (3 in general)."""
+    """The record value; without `version` in the lowest one that can hold it, as Kafka does (3 in general)."""
     match value:
         case OffsetCommitValue():
             if value.topic_id is not None and not value.metadata and version in (None, 4):
@@ -186,9 +186,9 @@ def encode_value(value: GroupValue, version: int | None = None) -> bytes:
 
 
 def decode_value(key: GroupKey, data: Buffer | None) -> GroupValue | None:
-    """The value that belongs to a key; None for a tombstone and for whatever an UnknownKey has.
+    """The value that belongs to a key; None for a tombstone and for an UnknownKey.
 
-    Raises MalformedMessage, also for a version that is not known.
+    Raises MalformedMessage, also for an unknown version.
     """
     if data is None or isinstance(key, UnknownKey):
         return None

@@ -1,7 +1,7 @@
 """OffsetCommit 6-10 as clients nearly always send it: no metadata, no tagged fields, names below 127 bytes.
 
-The numbers of a topic's partitions are read by one struct call, into columns. Whatever looks different is left to the codec
-of all messages (codec.py), which reads everything, and says what is wrong with it.
+The numbers of a topic's partitions are read by one struct call, into columns. Any other form is left to the general
+codec (codec.py), which reads everything and reports errors.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from bmq.protocol.messages.offset_commit_response import (
 )
 
 PARTITIONS_MAX: Final = 126
-"""Of one topic: a count of one byte. Also what bounds the compiled rows."""
+"""Partitions of one topic: their count fits into one byte. Also limits the number of compiled structs."""
 TOPICS_MAX: Final = 126
 KNOWN_MAX: Final = 4_096
 """Groups, of some hundred bytes each."""
@@ -52,7 +52,7 @@ class PlainTopic(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """What is committed for the partitions of one PlainTopic."""
+    """The offsets committed for the partitions of one PlainTopic."""
 
     offsets: tuple[int, ...]
     leader_epochs: tuple[int, ...]
@@ -70,7 +70,7 @@ class PlainCommit(NamedTuple):
     committed: list[Committed]
 
     def request(self) -> OffsetCommitRequest:
-        """The same as a message."""
+        """The same commit as a message object."""
         return OffsetCommitRequest(
             group_id=self.group_id,
             generation_id_or_member_epoch=self.generation_id_or_member_epoch,
@@ -101,7 +101,7 @@ def topic_id_of(part: PlainTopic) -> UUID | None:
 
 
 def parse_plain_commit(frame: bytes | bytearray, position: int, api_version: int) -> PlainCommit | None:
-    """The OffsetCommit whose body begins at `position`; None for one that is not plain, or does not parse."""
+    """The OffsetCommit with its body at `position`; None for one that is not plain, or does not parse."""
     if not _LEADER_EPOCHS_FROM <= api_version <= _TOPIC_IDS_FROM:
         return None
     try:
@@ -184,7 +184,7 @@ def _bytes_before_rows(commit: PlainCommit) -> int:
 
 
 def encode_answer(api_version: int, topics: tuple[PlainTopic, ...], code: ErrorCode) -> bytes:
-    """The body of an OffsetCommit's answer that says the same of all partitions."""
+    """The body of an OffsetCommit response with the same code for all partitions."""
     response = OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
@@ -215,7 +215,7 @@ def _classic_rows(count: int) -> Struct:
 def _flexible(frame: bytes | bytearray, at: int, api_version: int) -> PlainCommit | None:
     """Raises IndexError, struct.error, UnicodeDecodeError.
 
-    A slice that is cut short by the frame's end is noticed where the next byte is read.
+    A slice cut short by the frame's end is noticed when the next byte is read.
     """
     stop = at + frame[at]
     if not at < stop <= at + 127:

@@ -1,4 +1,5 @@
-"""Fetch responses laid out by hand: what runs for every batch. Same bytes as the codec gives, tested so for all versions.
+"""Fetch responses encoded by hand, since this runs for every batch. Tests compare the bytes with the codec's in all
+versions.
 
 An encoded response is a list of buffers with the records' views among them, to be written with one gathering write; records
 may also be parts of files.
@@ -110,7 +111,7 @@ def encode_fetch_response(
 
 
 def _append_fetched_flexible(buffers: list[Part], out: bytearray, result: FetchResult) -> bytearray:
-    """Returns the buffer to go on with: a fresh one that begins with this partition's tagged fields, after records."""
+    """Returns the buffer to append to: after records a fresh one, begun with this partition's tagged fields."""
     partition, error_code, high_watermark, stable_offset, start_offset, records, aborted, replica, leader, diverging = (
         result
     )
@@ -152,7 +153,7 @@ def _append_fetched_flexible(buffers: list[Part], out: bytearray, result: FetchR
 
 
 def _append_fetched_plain(buffers: list[Part], out: bytearray, result: FetchResult, version: int) -> bytearray:
-    """Returns the buffer to go on with: a fresh one after records."""
+    """Returns the buffer to append to: after records a fresh one."""
     partition, error_code, high_watermark, stable_offset, start_offset, records, aborted, replica, _, _ = result
     if version < 5:
         out += _FETCHED_V4.pack(partition, error_code, high_watermark, stable_offset)

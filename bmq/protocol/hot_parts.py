@@ -1,4 +1,4 @@
-"""Parts of Produce and Fetch responses that are laid out by hand in both (hot_produce.py, hot_fetch.py)."""
+"""Parts common to the hand-written Produce and Fetch responses (hot_produce.py, hot_fetch.py)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ ZERO_UUID: Final = bytes(16)
 
 
 class LeaderHint(NamedTuple):
-    """Who leads now (KIP-951), in answer to a request that came to the wrong node."""
+    """The present leader (KIP-951), in answer to a request that came to the wrong node."""
 
     leader_id: int
     leader_epoch: int
 
 
 class NodeEndpoint(NamedTuple):
-    """Where a node named by a LeaderHint listens."""
+    """The address of a node named by a LeaderHint."""
 
     node_id: int
     host: str

@@ -1,7 +1,7 @@
-"""Produce laid out by hand: what runs for every batch. Same bytes as the codec gives, tested so for all versions.
+"""Produce encoded and parsed by hand, since this runs for every batch. Tests compare the bytes with the codec's.
 
-A parsed request keeps its records as views into the frame: record bytes are copied nowhere. A node that forwards a batch to
-another one writes the request and reads the response, in the newest version only.
+A parsed request keeps its records as views into the frame: record bytes are never copied. A node that forwards a batch
+writes the request and reads the response, in the newest version only.
 Sources: ProduceRequest.json, ProduceResponse.json; topic ids KIP-516, leader hints KIP-951.
 """
 
@@ -53,8 +53,8 @@ _PRODUCED_FLEXIBLE: Final = Struct(">ihqqqBBB")  # both are empty, and so is the
 _PRODUCE_ONE: Final = Struct(">BhiB16sBi")
 _PRODUCE_ONE_END: Final = bytes(3)
 CLIENT_VERSION_TAG: Final = 20_000
-"""Our own tagged field of a request that one node forwards to another: in which version the client sent it. The version says
-what clients know of transactions, and nodes forward in one version only."""
+"""Our own tagged field of a forwarded request: the version in which the client sent it. That version shows what the
+client supports of transactions, and nodes forward in one version only."""
 _CLIENT_VERSION_HEAD: Final = bytes(2) + b"\1" + unsigned_varint(CLIENT_VERSION_TAG) + b"\1"
 
 
@@ -74,9 +74,9 @@ class ProducedTopic(NamedTuple):
 
 
 class Produce(NamedTuple):
-    """A Produce request. `acks` as it came: whether -1, 0 or 1 is the handler's to check.
+    """A Produce request. `acks` as received: the handler checks that it is -1, 0 or 1.
 
-    `client_version`: which version the client has sent to the node that forwards it; -1: it does not say.
+    `client_version`: the version the client sent to the node that forwards the request; -1: not given.
     """
 
     transactional_id: str | None
@@ -87,7 +87,7 @@ class Produce(NamedTuple):
 
 
 class RecordError(NamedTuple):
-    """A record of a batch that made the whole batch be refused (KIP-467)."""
+    """A record because of which its whole batch is refused (KIP-467)."""
 
     batch_index: int
     message: str | None = None
@@ -123,7 +123,7 @@ def _uuid(raw: bytes) -> UUID | None:
 def parse_produce(frame: Buffer, position: int, version: int) -> Produce:
     """The Produce request (3 … 13) whose body starts at `position` of a frame. Raises MalformedMessage.
 
-    Every length is checked against the frame; what the records hold is not looked at. Bytes behind are ignored.
+    Every length is checked against the frame; the records' content is not read. Bytes behind the body are ignored.
     """
     view = frame if isinstance(frame, memoryview) else memoryview(frame)
     try:
@@ -248,7 +248,7 @@ def _parse_produce_flexible(view: memoryview, at: int, has_topic_ids: bool) -> P
 
 
 def _client_version(view: memoryview, at: int) -> int:
-    """Of a section of tagged fields that was found to be whole."""
+    """The client version in a section of tagged fields that was already checked."""
     count, at = read_unsigned_varint(view, at)
     for _ in range(count):
         tag, at = read_unsigned_varint(view, at)
@@ -298,7 +298,7 @@ def encode_produce_request(
 def parse_produce_response(frame: Buffer) -> list[ProduceTopicResult]:
     """The results in a whole Produce response frame (13), header included. Raises MalformedMessage.
 
-    The throttle time and the endpoints of leaders are not looked at.
+    The throttle time and the endpoints of leaders are skipped.
     """
     try:
         at = skip_tagged_fields(frame, 4)
@@ -346,7 +346,7 @@ def _parse_produced(frame: Buffer, at: int) -> tuple[ProduceResult, int]:
 
 
 def _parse_leader(frame: Buffer, at: int) -> tuple[LeaderHint | None, int]:
-    """Of a section of tagged fields, the one with number 0."""
+    """The leader hint (tag 0) in a section of tagged fields, and where the section ends."""
     end = skip_tagged_fields(frame, at)
     count, at = read_unsigned_varint(frame, at)
     leader = None

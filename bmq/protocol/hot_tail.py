@@ -1,7 +1,7 @@
-"""TailFetch responses laid out by hand: all that is consumed away from its owner goes through them.
+"""TailFetch responses encoded by hand: all tail reads away from the owner go through them.
 
-Same bytes as the codec gives, tested so. The owner's batches are sent as the views they are kept in, and the receiver's
-records are views into the frame: copied nowhere on either side.
+Tests compare the bytes with the codec's. The owner sends its batches as the views it keeps, and the receiver's records
+are views into the frame: nothing is copied on either side.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ABORTED_FROM: Final = Struct(">BBq")  # tag, size, offset
 def encode_tail_response(correlation_id: int, parts: Sequence[tuple[TailPart, Sequence[Buffer]]]) -> list[Buffer]:
     """A whole TailFetch response frame (0), header included, without its length prefix, as buffers to be joined.
 
-    The records of each part come beside it, in any number of buffers; those in the part itself are not looked at.
+    The records of each part are passed beside it, in any number of buffers; those in the part itself are ignored.
     """
     out = bytearray(_HEAD.pack(correlation_id, 0, 0, 0))
     out += unsigned_varint(len(parts) + 1)
@@ -147,7 +147,7 @@ def _parse(view: memoryview, at: int) -> TailFetchResponse:
 
 def _tags(view: memoryview, at: int) -> tuple[Buffer, int]:
     """The tagged fields of a part that are known here."""
-    skip_tagged_fields(view, at)  # they are all there
+    skip_tagged_fields(view, at)  # checks that the section is whole
     aborted: Buffer = b""
     aborted_from_offset = -1
     count, at = read_unsigned_varint(view, at)

@@ -1,4 +1,4 @@
-"""What nodes say to each other and Kafka has no message for: metadata, reports, tails, hand-overs.
+"""Messages between nodes that Kafka does not have: metadata, reports, tails, hand-overs.
 
 One request and one response class for each API key from 20,000 on, described in versions like Kafka's own. Version
 ranges are in apis.py; two nodes speak the highest version both have (ApiVersions on the internal listener).
@@ -21,7 +21,7 @@ VERSION_MAX: Final = 0
 
 @dataclass(slots=True, kw_only=True)
 class MetadataFetchRequest:
-    """A node asks for what follows `offset` of the metadata log; -1: it has nothing, and wants all of it.
+    """A node asks for the metadata log from `offset` on; -1: it has nothing, and wants all of it.
 
     `offset_epoch`: epoch of the controller it got that state from (-1: sent by older releases, which do not say).
     """
@@ -36,10 +36,10 @@ class MetadataFetchRequest:
 
 @dataclass(slots=True, kw_only=True)
 class MetadataFetchResponse:
-    """Whole record batches below the metadata log's high watermark, from the offset asked for on.
+    """Whole record batches below the metadata log's high watermark, from the requested offset on.
 
-    `is_snapshot`: `data` is all of the state instead (`MetadataState.snapshot`). `end_offset`: what the receiver has then.
-    `seen_epoch`, `seen_offset`: what the answering node itself has replayed, and of which epoch (rule 25).
+    `is_snapshot`: `data` is the whole state instead (`MetadataState.snapshot`). `end_offset`: the receiver's offset
+    after it. `seen_epoch`, `seen_offset`: how far the answering node itself has replayed, and of which epoch (rule 25).
     """
 
     error_code: int = 0
@@ -55,7 +55,7 @@ class MetadataFetchResponse:
 
 @dataclass(slots=True, kw_only=True)
 class PartitionReport:
-    """`high_watermark` of an owned partition, and what it did since the last report."""
+    """`high_watermark` of an owned partition, and its traffic since the last report."""
 
     topic_id: UUID = NO_UUID
     partition: int = -1
@@ -91,7 +91,7 @@ class OwnedPartition:
 
 @dataclass(slots=True, kw_only=True)
 class ReleasePartitionsRequest:
-    """The new owner, at these leader epochs, asks the old one to drain, seal and let go (rule 8)."""
+    """The new owner, at these leader epochs, asks the old one to drain, seal and release (rule 8)."""
 
     node_id: int = -1
     partitions: Sequence[OwnedPartition] = ()
@@ -139,12 +139,12 @@ class EpochStart:
 
 @dataclass(slots=True, kw_only=True)
 class TailPart:
-    """A partition as its owner has it, and the whole batches below its high watermark that follow what was sent before.
+    """A partition's state at its owner, and the whole batches below its high watermark that follow those sent before.
 
-    `base_offset`: of the first batch in `records`; when it is past what was sent before, the gap is to be read from the
-    store. `epochs` is there when the partition was added. A partition with an error code is no longer followed.
-    `aborted`: the transactions (bmq.log.aborted_transactions) whose abort marker lies below the high watermark and was not
-    told before; those with a marker below `aborted_from_offset` were too many and are left out (-1: none was).
+    `base_offset`: of the first batch in `records`; if there is a gap after the batches sent before, read it from the
+    store. `epochs` is set when the partition was added. A partition with an error code is no longer followed.
+    `aborted`: the transactions (bmq.log.aborted_transactions) whose abort marker lies below the high watermark and was
+    not sent before; those with a marker below `aborted_from_offset` were too many and are left out (-1: none was).
     """
 
     topic_id: UUID = NO_UUID
@@ -194,7 +194,7 @@ class LocateOffsetResponse:
 
 @dataclass(slots=True, kw_only=True)
 class ProveOwnershipRequest:
-    """`known_offset`: aborted transactions are wanted whose marker lies there or behind; -1: none."""
+    """`known_offset`: asks for aborted transactions whose marker lies there or behind; -1: for none."""
 
     topic_id: UUID = NO_UUID
     partition: int = -1
@@ -204,7 +204,7 @@ class ProveOwnershipRequest:
 
 @dataclass(slots=True, kw_only=True)
 class ProveOwnershipResponse:
-    """The owner's offsets, taken after the proof (rule 15). `epochs`: all it knows of. `aborted…`: as in TailPart."""
+    """The owner's offsets, taken after the proof (rule 15). `epochs`: all it knows. `aborted…`: as in TailPart."""
 
     error_code: int = 0
     error_message: str | None = None
@@ -219,7 +219,7 @@ class ProveOwnershipResponse:
 
 @dataclass(slots=True, kw_only=True)
 class FindAbortedRequest:
-    """Which aborted transactions overlap [from_offset, to_offset), which ends at or below the last stable offset?"""
+    """Asks for aborted transactions that overlap [from_offset, to_offset), up to the last stable offset at most."""
 
     topic_id: UUID = NO_UUID
     partition: int = -1
@@ -243,7 +243,7 @@ class FindAbortedResponse:
 
 @dataclass(slots=True, kw_only=True)
 class FindTimestampRequest:
-    """`timestamp_ms` -3: the greatest there is (KIP-734)."""
+    """`timestamp_ms` -3: the greatest timestamp (KIP-734)."""
 
     topic_id: UUID = NO_UUID
     partition: int = -1

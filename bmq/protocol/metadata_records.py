@@ -20,9 +20,9 @@ from bmq.protocol.wire import Buffer, read_unsigned_varint, unsigned_varint
 
 FRAME_VERSION: Final = 1
 OWN_API_KEYS_FROM: Final = 10_000
-"""Records that KRaft does not have count from here."""
+"""API keys of records that KRaft does not have begin here."""
 OWN_TAGS_FROM: Final = 10_000
-"""Tags of our own fields in KRaft's records count from here."""
+"""Tags of our own fields in KRaft's records begin here."""
 LEADER_UNCHANGED: Final = -2
 FLOOR_UNCHANGED: Final = -1
 NO_TIMESTAMP_MS: Final = -1
@@ -30,12 +30,15 @@ RESOURCE_TYPE_TOPIC: Final = 2
 RESOURCE_TYPE_BROKER: Final = 4
 RESOURCE_TYPE_GROUP: Final = 32
 RESOURCE_TYPE_TABLE: Final = 127
-"""Ours alone: a table made of a topic. Releases without tables keep such records, in snapshots too, and leave them be."""
+"""Our own type: a table made of a topic.
+
+Releases without tables keep such records, in snapshots too, and ignore them.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerEndpoint:
-    """Where a node listens. Security protocol 0 is PLAINTEXT."""
+    """An address a node listens on. Security protocol 0 is PLAINTEXT."""
 
     name: str
     host: str
@@ -45,7 +48,7 @@ class BrokerEndpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerFeature:
-    """A feature and the levels of it that a node supports."""
+    """A feature and the levels that a node supports."""
 
     name: str
     min_supported_version: int
@@ -54,7 +57,7 @@ class BrokerFeature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterBrokerRecord:
-    """A node came up: one incarnation of one node id. It takes part once it is not fenced.
+    """A node has started: one incarnation of one node id. It takes part once it is unfenced.
 
     `end_points` are named: PLAINTEXT for clients, INTERNAL for nodes, REST for operators. `roles`: none named means all.
     """
@@ -115,7 +118,7 @@ class TopicFilesDeletedRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRecord:
-    """All of a partition: when it is created, and in snapshots. `high_watermark_floor`: what its log holds at least."""
+    """A whole partition: at its creation, and in snapshots. `high_watermark_floor`: its log's least end offset."""
 
     partition_id: int
     topic_id: UUID
@@ -135,10 +138,10 @@ class PartitionRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionChangeRecord:
-    """What changed of a partition; None, LEADER_UNCHANGED and FLOOR_UNCHANGED mean no change.
+    """Changes to a partition; None, LEADER_UNCHANGED and FLOOR_UNCHANGED mean no change.
 
     As in KRaft the leader epoch goes up by one with a new leader (-1: nobody), and the partition epoch with any change.
-    `reason`, `timestamp_ms`: for the history of who led it. `is_in_use`: clients of the last leader will ask the new one.
+    `reason`, `timestamp_ms`: for its leader history. `is_in_use`: clients of the last leader will ask the new one.
     """
 
     partition_id: int
@@ -178,7 +181,7 @@ class StateChangesRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigRecord:
-    """One config of one resource; a value of None takes it away. Resource types as in DescribeConfigs."""
+    """One config of one resource; a value of None removes it. Resource types as in DescribeConfigs."""
 
     resource_type: int
     resource_name: str
@@ -197,7 +200,7 @@ class ProducerIdsRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureLevelRecord:
-    """A feature's finalized level; 0 takes it away."""
+    """A feature's finalized level; 0 removes it."""
 
     name: str
     feature_level: int
@@ -205,24 +208,24 @@ class FeatureLevelRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoOpRecord:
-    """Nothing."""
+    """Has no effect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginTransactionRecord:
-    """What follows counts only once the matching EndTransactionRecord is there (KIP-868)."""
+    """The following records count only once the matching EndTransactionRecord exists (KIP-868)."""
 
     name: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTransactionRecord:
-    """What came since BeginTransactionRecord counts."""
+    """The records since BeginTransactionRecord count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortTransactionRecord:
-    """What came since BeginTransactionRecord does not count."""
+    """The records since BeginTransactionRecord do not count."""
 
     reason: str | None = None
 
@@ -393,9 +396,9 @@ def encode_record(record: MetadataRecord, version: int | None = None) -> bytes:
 
 
 def decode_record(data: Buffer) -> MetadataRecord:
-    """What `encode_record` was given. Raises MalformedMessage, and UnsupportedVersion for a record this server is too old for.
+    """Decode a record. Raises MalformedMessage, and UnsupportedVersion for a record this server is too old for.
 
-    An unknown record is refused, not skipped: a controller that leaves out half of the past would decide wrongly.
+    An unknown record is refused, not skipped: a controller that ignores part of the past would decide wrongly.
     """
     try:
         frame_version, position = read_unsigned_varint(data, 0)

@@ -1,7 +1,7 @@
-"""Records of committed offsets as they stand in a batch, written from templates: only the numbers change.
+"""Records of committed offsets in a batch, written from templates in which only the numbers change.
 
-The same bytes as those of group_records.py in record_batch.py, for offsets without metadata that do not expire by
-themselves. One struct call writes all partitions that a group commits in a topic.
+The same bytes as from group_records.py and record_batch.py, for offsets without metadata and expiry of their own. One
+struct call writes all partitions that a group commits in a topic.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class OffsetRecords:
         self._keys = [encode_key(OffsetCommitKey(group, topic, index)) for index in indexes]
         self._value = self._value_of(0, 0, 0)
         self.size_bytes = sum(map(len, self._keys)) + self.count * len(self._value)
-        self._templates: dict[int, tuple[Struct, list[Any]]] = {}  # by the bytes of an offset delta
+        self._templates: dict[int, tuple[Struct, list[Any]]] = {}  # by the number of bytes of an offset delta
 
     def encoded(
         self,
@@ -44,7 +44,7 @@ class OffsetRecords:
         leader_epochs: Sequence[int],
         commit_timestamp_ms: int,
     ) -> bytes | bytearray:
-        """The records, of which the first is the batch's one with this offset delta; without timestamps of their own.
+        """The records, without timestamps of their own; the first one has this offset delta in the batch.
 
         One number for each partition, in their order.
         """

@@ -1,4 +1,4 @@
-"""What an answer is made of: buffers in memory, and parts of files that the kernel sends from its page cache."""
+"""Parts of an answer: buffers in memory, and parts of files that the kernel sends from its page cache."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bmq.protocol.wire import Buffer
 
 
 class FilePart(Protocol):
-    """Bytes of a file that is kept open while this is referred to. Positions count from the part's beginning."""
+    """Bytes of a file, which stays open while this is referenced. Positions count from the part's beginning."""
 
     def __len__(self) -> int: ...
 
@@ -17,13 +17,13 @@ class FilePart(Protocol):
         """A copy of these bytes, fewer at the part's end. Raises OSError."""
 
     def from_position(self, position: int) -> FilePart:
-        """What lies from there on."""
+        """The part from `position` on."""
 
     def is_cached(self, position: int) -> bool:
-        """Whether what `send` would send next is in memory, so that it will not wait for a disk."""
+        """Whether the bytes `send` would send next are in memory, so that it will not wait for a disk."""
 
     def load(self, position: int, done: Callable[[OSError | None], None]) -> None:
-        """Bring that into memory, in a thread; `done` is called on the event loop then."""
+        """Load those bytes into memory, in a thread; then `done` is called on the event loop."""
 
     def send(self, descriptor: int, position: int) -> int:
         """Send from `position` on to a socket that does not block: how many bytes it took. Raises BlockingIOError, OSError.

@@ -1,7 +1,7 @@
-"""Record batches v2 (magic 2): the 61-byte header, the checksum, and the records inside for the few who open them.
+"""Record batches v2 (magic 2): the 61-byte header, the checksum, and the records, for the few callers that open them.
 
-On the produce and fetch path only headers are looked at: `batches` walks back-to-back batches with bounds checking,
-`verify_crc` checks one, `rewrite` puts base offset and leader epoch in place (both lie outside the checksum).
+The produce and fetch paths read only headers: `batches` walks back-to-back batches with bounds checking, `verify_crc`
+checks one, `rewrite` sets base offset and leader epoch (both are outside the checksum).
 Records are decoded and encoded one by one for state logs, compaction, timestamp look-ups and tests, never per produce.
 Source: Kafka's DefaultRecordBatch and DefaultRecord, KIP-98.
 """
@@ -54,13 +54,13 @@ _MAX_TIMESTAMP_POSITION: Final = 35
 _COMPRESSION_MASK: Final = 0b111
 _LOG_APPEND_TIME: Final = 1 << 3
 TRANSACTIONAL: Final = 1 << 4
-"""A bit of the attributes."""
+"""The attributes bit of transactional batches."""
 _CONTROL: Final = 1 << 5
 _DELETE_HORIZON: Final = 1 << 6
 
 
 class CorruptRecords(BmqError):
-    """Bytes that are no whole record batch, or a checksum that does not match."""
+    """Bytes that are not a whole record batch, or a checksum that does not match."""
 
     code = ErrorCode.CORRUPT_MESSAGE
 
@@ -76,14 +76,14 @@ class UnsupportedMagic(InvalidRecords):
 
 
 class TimestampType(IntEnum):
-    """What a batch's timestamps say."""
+    """The meaning of a batch's timestamps."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
 
 
 class BatchHeader(NamedTuple):
-    """The header of one batch, as it stands in the bytes. Times are milliseconds since 1970; -1 means none."""
+    """The header of one batch, as in the bytes. Times are milliseconds since 1970; -1 means none."""
 
     base_offset: int
     length: int
@@ -119,7 +119,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Of the whole batch, header included."""
+        """Size of the whole batch, header included."""
         return self.length + LENGTH_OVERHEAD_BYTES
 
     @property
@@ -157,7 +157,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Of an idempotent producer; sequences wrap from 2**31 - 1 to 0."""
+        """The last record's sequence, for idempotent producers; sequences wrap from 2**31 - 1 to 0."""
         if self.base_sequence < 0:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & 0x7FFF_FFFF
@@ -169,9 +169,9 @@ class BatchHeader(NamedTuple):
 
 
 def _refuse_old_format(buffer: Buffer, position: int) -> None:
-    """Raise UnsupportedMagic if a message of format 0 or 1 is at `position`; length and magic lie where ours do.
+    """Raise UnsupportedMagic if a message of format 0 or 1 is at `position`; length and magic are in the same places.
 
-    The length is looked at first, as in Kafka: zeros are no message of format 0.
+    The length is checked first, as in Kafka: zeros are not a message of format 0.
     """
     if 0 <= position <= len(buffer) - _CRC_POSITION:
         (length,) = _INT32.unpack_from(buffer, position + _LENGTH_POSITION)
@@ -188,7 +188,7 @@ def producer_of(records: Buffer) -> tuple[int, int, int] | None:
 
 
 def transactional_producer_of(records: Buffer) -> int | None:
-    """The producer id of the first batch, if that is transactional."""
+    """The producer id of the first batch, if the batch is transactional."""
     if len(records) < HEADER_BYTES or not records[_ATTRIBUTES_POSITION + 1] & TRANSACTIONAL:
         return None
     producer_id: int = _PRODUCER.unpack_from(records, _PRODUCER_POSITION)[0]
@@ -198,8 +198,8 @@ def transactional_producer_of(records: Buffer) -> int | None:
 def batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
     """(position, header) of each of the whole batches that lie back to back from `position` to the buffer's end.
 
-    Raises CorruptRecords for a batch that runs past the end and whatever BatchHeader.parse raises. Checksums and records
-    are not looked at. An empty buffer holds no batches.
+    Raises CorruptRecords for a batch that runs past the end, and the errors of BatchHeader.parse. Checksums and records
+    are not checked. An empty buffer holds no batches.
     """
     end = len(buffer)
     while position < end:
@@ -222,7 +222,7 @@ def verify_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
 
 
 def rewrite(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
-    """Put a batch in its place in the log, in the buffer itself. The checksum does not cover these two fields."""
+    """Set a batch's offset and leader epoch in the buffer itself. The checksum does not cover these two fields."""
     _INT64.pack_into(buffer, position, base_offset)
     _INT32.pack_into(buffer, position + _LEADER_EPOCH_POSITION, leader_epoch)
 
@@ -246,7 +246,7 @@ def rewrite_log_append_time(
 ) -> BatchHeader:
     """Stamp a batch with the broker's time (message.timestamp.type=LogAppendTime) and renew its checksum.
 
-    Every reader then gives all its records this timestamp; the base timestamp stays. The header as it now is.
+    Every reader then gives all its records this timestamp; the base timestamp stays. Returns the new header.
     """
     attributes = header.attributes | _LOG_APPEND_TIME
     _INT16.pack_into(buffer, position + _ATTRIBUTES_POSITION, attributes)
@@ -272,7 +272,7 @@ def validate_records_count(header: BatchHeader) -> None:
 def validate_client_batch(header: BatchHeader) -> None:
     """All cheap checks on what a client may write: counts, no control records, sequence and codec numbers.
 
-    Raises InvalidRecords, UnknownCompression. Checksum, size limit, timestamps and producer state are the log's to check.
+    Raises InvalidRecords, UnknownCompression. The log checks checksum, size limit, timestamps and producer state.
     """
     validate_records_count(header)
     attributes = header.attributes
@@ -346,7 +346,7 @@ def encode_batch(
 
 
 def encode_records(records: Sequence[Record], first_delta: int) -> bytearray:
-    """What stands in a batch for these, from this offset delta on, all at the batch's own timestamp."""
+    """The bytes of these records in a batch, from this offset delta on, all at the batch's own timestamp."""
     body = bytearray()
     for delta, record in enumerate(records, first_delta):
         _append_record(body, record, delta, 0)
@@ -362,7 +362,7 @@ def encode_batch_of(
     producer_epoch: int = NO_PRODUCER_EPOCH,
     is_transactional: bool = False,
 ) -> bytearray:
-    """As encode_batch, of records that `encode_records` encoded, or somebody else the same way."""
+    """As encode_batch, for records already encoded as by `encode_records`."""
     return _framed(
         body,
         0,
@@ -379,7 +379,7 @@ def encode_batch_of(
 
 
 def assemble_batch(header: BatchHeader, data: Buffer) -> bytearray:
-    """A whole batch of `data`, which is records as the header's codec has them. Length and checksum are filled in here."""
+    """A whole batch around `data`, records already in the header's codec. Fills in length and checksum."""
     return _framed(
         data,
         header.base_offset,
@@ -446,7 +446,7 @@ def decode_records(
 def iterate_records(
     batch: Buffer, position: int = 0, *, length_bytes_max: int = DECOMPRESSED_BYTES_MAX
 ) -> Iterator[Record]:
-    """As decode_records, one at a time: for those who stop early (time look-ups). Raises while iterating."""
+    """As decode_records, one at a time, for callers that stop early (time look-ups). Raises while iterating."""
     header = BatchHeader.parse(batch, position)
     end = position + header.size_bytes
     if end > len(batch):
@@ -491,7 +491,7 @@ def _record_at(data: bytes, place: int, header: BatchHeader, append_time_ms: int
         if name is None:
             raise CorruptRecords("a record header without a key")
         content, place = _nullable_bytes(data, place)
-        # Header keys need not be UTF-8 for librdkafka; whatever they are comes out again unchanged when encoded.
+        # librdkafka allows header keys that are not UTF-8; this way encoding gives the same bytes again.
         headers.append((name.decode("utf-8", "surrogateescape"), content))
     timestamp_ms = header.base_timestamp_ms + timestamp_delta if append_time_ms is None else append_time_ms
     return Record(key, value, tuple(headers), timestamp_ms, header.base_offset + offset_delta), place

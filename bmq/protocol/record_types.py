@@ -1,7 +1,8 @@
-"""What the records of coordinators have in common, those of the newer groups above all (KIP-848, KIP-1071).
+"""Common parts of the coordinators' records, mostly those of the newer groups (KIP-848, KIP-1071).
 
-Every key and value begins with an int16: a type or a version. Of a newer group a key is its type and the classic form of
-its fields, a value version 0 and the flexible form. The types differ between consumer and streams groups, most keys do not.
+Every key and value begins with an int16: a type or a version. For newer groups a key is its type and the classic form
+of its fields, a value version 0 and the flexible form. Consumer and streams groups have different types but mostly
+equal keys.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ V = TypeVar("V")
 
 
 def encode_prefixed(record_format: Format, prefix: int, message: Any, version: int | None = None) -> bytes:
-    """`version`: of the format, where the prefix is a type. Raises struct.error for what is too long or too large."""
+    """`version`: of the format, if the prefix is a type. Raises struct.error for a field too long or too large."""
     out = bytearray(_INT16.pack(prefix))
     codec_of(record_format, prefix if version is None else version).write(out, message)
     return bytes(out)
 
 
 def decode_prefixed(data: Buffer, record_format: Format, version: int) -> Any:
-    """What stands behind the prefix. Raises MalformedMessage."""
+    """The message behind the prefix. Raises MalformedMessage."""
     return codec_of(record_format, version).read(data, _INT16.size)
 
 
@@ -44,14 +45,14 @@ def prefix_of(data: Buffer) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochKey:
-    """Of a group's epoch: with it a group exists (…GroupMetadataKey)."""
+    """Key of a group's epoch; the group exists once this record does (…GroupMetadataKey)."""
 
     group: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberKey:
-    """Of what a member says of itself (…GroupMemberMetadataKey)."""
+    """Key of a member's own description (…GroupMemberMetadataKey)."""
 
     group: str
     member_id: str
@@ -59,7 +60,7 @@ class MemberKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetEpochKey:
-    """Of the epoch of the target assignment (…GroupTargetAssignmentMetadataKey)."""
+    """Key of the target assignment's epoch (…GroupTargetAssignmentMetadataKey)."""
 
     group: str
 
@@ -74,7 +75,7 @@ class TargetEpochValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetKey:
-    """Of what a member shall have (…GroupTargetAssignmentMemberKey)."""
+    """Key of a member's target assignment (…GroupTargetAssignmentMemberKey)."""
 
     group: str
     member_id: str
@@ -82,7 +83,7 @@ class TargetKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrentKey:
-    """Of what a member has (…GroupCurrentMemberAssignmentKey)."""
+    """Key of a member's current assignment (…GroupCurrentMemberAssignmentKey)."""
 
     group: str
     member_id: str
@@ -102,7 +103,7 @@ TARGET_EPOCH: Final = value_format(
 
 
 class RecordTypes(Generic[K, V]):
-    """`owner`: whose they are, as errors say it. `formats`: by key type, the formats of key and value; None: has no value."""
+    """`owner`: names the records' owner in errors. `formats`: by key type, formats of key and value; None: no value."""
 
     def __init__(self, owner: str, formats: Mapping[int, tuple[Format, Format | None]]) -> None:
         self._owner = owner
@@ -124,7 +125,7 @@ class RecordTypes(Generic[K, V]):
         return encode_prefixed(self._values[type(value)], VALUE_VERSION, value)
 
     def decode_key(self, data: Buffer) -> K:
-        """What a record key names. Raises MalformedMessage, also for a type that is not read here."""
+        """Decode a record key. Raises MalformedMessage, also for a type that is not read here."""
         key_type = prefix_of(data)
         if key_type not in self.formats:
             raise MalformedMessage(f"a record key of type {key_type} is not one of {self._owner}")
@@ -132,9 +133,9 @@ class RecordTypes(Generic[K, V]):
         return key
 
     def decode_value(self, key: K, data: Buffer | None) -> V | None:
-        """The value that belongs to a key; None for a tombstone, and for a key that has none.
+        """The value that belongs to a key; None for a tombstone, and for a key without values.
 
-        Raises MalformedMessage, also for a version that is not known.
+        Raises MalformedMessage, also for an unknown version.
         """
         value_format = self.formats[self._types[type(key)]][1]
         if data is None or value_format is None:

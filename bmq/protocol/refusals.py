@@ -1,6 +1,6 @@
 """The answer to a request that failed as a whole, in the form of each API.
 
-A response with one error code for all gets it there; those of the APIs in `_REFUSALS` get it in every part.
+A response with one error code for everything gets it there; the APIs in `_REFUSALS` get it in every part.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from bmq.protocol.messages.write_txn_markers_response import (
 
 
 def refused(api_key: ApiKey, request: Any, code: int, message: str) -> Any:
-    """The response that refuses all of the request; None when it has no place for a code.
+    """The response that refuses the whole request; None when it has no field for a code.
 
     (Its handler then had to put the code into every part; a connection that gets None here is closed, as Kafka does.)
     """

@@ -1,4 +1,4 @@
-"""Who asks: what a listener knows of the client behind a request, on its way to whoever answers it."""
+"""The context of a request: what a listener knows about the client, for the handler that answers."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class Peer(Protocol):
 
     @property
     def age_s(self) -> float:
-        """Since its first bytes were received."""
+        """Seconds since its first bytes were received."""
 
     def begin(self, work: Coroutine[Any, Any, None], ended: Callable[[], None] | None = None) -> None:
-        """Do something for a request, which ends with the connection. `ended` is called behind it, even if it never began."""
+        """Run work that ends with the connection. `ended` is called after it, even if it never began."""
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A request as it came: the frame without its length prefix, and the message that was decoded from it."""
+    """A request as received: the frame without its length prefix, and the decoded message."""
 
     frame: bytes | bytearray
     message: Any
@@ -33,11 +33,11 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """Who asks, and in which version. `peer` is None where a request did not come over a connection of its own.
+    """The client and the version of a request. `peer` is None if the request did not come over its own connection.
 
-    `apis`: what is served where the request came in. `received_s` (the loop's time): the request was not
-    received before; None: it was received just now. `received`: kept for requests that another node may have to answer.
-    `leader_epoch`: of the group's shard as whoever forwarded the request knew it; -1: it was not forwarded, or names many.
+    `apis`: the APIs served by the listener. `received_s` (the loop's time): the request was not received before that;
+    None: it was received just now. `received`: kept for requests that another node may have to answer. `leader_epoch`:
+    of the group's shard, as known to the node that forwarded the request; -1: not forwarded, or the request names many.
     """
 
     api_version: int

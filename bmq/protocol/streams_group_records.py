@@ -33,8 +33,8 @@ class KeyValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochValue:
-    """`metadata_hash`: of the topics the epoch was decided on. `validated_topology_epoch`: of the topology all of whose
-    topics were there then; -1: none. `assignment_configs`: that the assignor was to obey; None: an older server's.
+    """`metadata_hash`: of the topics the epoch was decided on. `validated_topology_epoch`: epoch of the topology whose
+    topics all existed then; -1: none. `assignment_configs`: configs for the assignor; None: written by an older server.
     """
 
     epoch: int = 0
@@ -45,7 +45,7 @@ class EpochValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Where a process answers interactive queries."""
+    """The address where a process answers interactive queries."""
 
     host: str = ""
     port: int = 0
@@ -53,7 +53,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberValue:
-    """What a member says of itself."""
+    """A member's own description."""
 
     instance_id: str | None = None
     rack_id: str | None = None
@@ -68,7 +68,7 @@ class MemberValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskIds:
-    """Tasks of a subtopology. `assignment_epochs`: since which epoch each is the member's, in order; only of active ones."""
+    """Tasks of a subtopology. `assignment_epochs`: the epoch each was assigned in, in order; only for active tasks."""
 
     subtopology_id: str = ""
     partitions: Sequence[int] = ()
@@ -77,7 +77,7 @@ class TaskIds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetValue:
-    """What a member shall have."""
+    """A member's target assignment."""
 
     active: Sequence[TaskIds] = ()
     standby: Sequence[TaskIds] = ()
@@ -86,7 +86,10 @@ class TargetValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrentValue:
-    """What a member has, and what it has yet to give back. `state`: see bmq.coordinator.streams.member.MemberState."""
+    """A member's current assignment, and tasks it must revoke.
+
+    `state`: see bmq.coordinator.streams.member.MemberState.
+    """
 
     epoch: int = 0
     previous_epoch: int = 0
@@ -101,14 +104,14 @@ class CurrentValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopologyKey:
-    """Of the group's topology (StreamsGroupTopologyKey)."""
+    """Key of the group's topology (StreamsGroupTopologyKey)."""
 
     group: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicInfo:
-    """A topic that is made for the application. `partitions` 0: as many as follow from others; of a changelog always.
+    """A topic made for the application. `partitions` 0: derived from other topics; always so for a changelog.
 
     `replication_factor` 0: the cluster's default.
     """
@@ -121,7 +124,7 @@ class TopicInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopartitionGroup:
-    """Topics that must have the same number of partitions: places in the lists of their subtopology."""
+    """Topics that must have the same number of partitions: indexes into the lists of their subtopology."""
 
     source_topics: Sequence[int] = ()
     source_topic_regex: Sequence[int] = ()
@@ -130,7 +133,7 @@ class CopartitionGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subtopology:
-    """A part of the topology that works by itself, in as many tasks as its largest source topic has partitions."""
+    """An independent part of the topology, with as many tasks as its largest source topic has partitions."""
 
     subtopology_id: str = ""
     source_topics: Sequence[str] = ()
@@ -143,7 +146,7 @@ class Subtopology:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopologyValue:
-    """What the application is made of."""
+    """The application's topology: its subtopologies."""
 
     epoch: int = 0
     subtopologies: Sequence[Subtopology] = ()

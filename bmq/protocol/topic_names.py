@@ -1,4 +1,4 @@
-"""Which names a topic may have. Source: org.apache.kafka.common.internals.Topic."""
+"""Valid topic names. Source: org.apache.kafka.common.internals.Topic."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 class InvalidTopicName(BmqError):
-    """A name that no topic can have; the message says it and why."""
+    """A name that no topic can have; the message gives the name and the reason."""
 
     code: ClassVar[ErrorCode] = ErrorCode.INVALID_TOPIC_EXCEPTION
 
@@ -36,5 +36,5 @@ def validate_name(name: str) -> None:
 
 
 def collision_key(name: str) -> str:
-    """Two topics collide when this is the same: metric names of both kinds of clients replace '.' by '_'."""
+    """Two topics collide when their keys are equal: clients' metric names replace '.' by '_'."""
     return name.replace(".", "_")

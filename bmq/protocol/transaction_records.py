@@ -21,9 +21,9 @@ from bmq.protocol.wire import Buffer
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 VALUE_VERSION: Final = 1
-"""What is written."""
+"""The version we write."""
 ID_BYTES_MAX: Final = 2**15 - 1
-"""Of a transactional id in a key: its length is an int16."""
+"""Limit of a transactional id in a key, whose length is an int16."""
 _KEY_VERSION: Final = 0
 
 
@@ -63,11 +63,11 @@ class TopicPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionValue:
-    """`partitions` is null where `status` is EMPTY. Times are wall time; `start_ms` is -1 without a transaction.
+    """`partitions` is null if `status` is EMPTY. Times are wall time; `start_ms` is -1 without a transaction.
 
-    `previous_producer_id`: in use before the epochs of that one were used up; `next_producer_id`: in use once the end of
-    the transaction is complete. `client_transaction_version`: of the client that moved it here, 2 or 0.
-    `last_producer_epoch`: the one before `producer_epoch` that its holder may still repeat a request with.
+    `previous_producer_id`: the one before, whose epochs were used up; `next_producer_id`: in use once the end of the
+    transaction is complete. `client_transaction_version`: of the client that made this change, 2 or 0.
+    `last_producer_epoch`: the one before `producer_epoch`; its holder may still repeat a request with it.
     """
 
     producer_id: int
@@ -118,7 +118,7 @@ def encode_key(key: TransactionKey) -> bytes:
 
 
 def decode_key(data: Buffer) -> TransactionKey | UnknownKey:
-    """What a record key names. Raises MalformedMessage for version 0 that does not parse, or for under two bytes."""
+    """Decode a record key. Raises MalformedMessage for version 0 that does not parse, or for under two bytes."""
     version = prefix_of(data)
     if version != _KEY_VERSION:
         return UnknownKey(version, bytes(data))

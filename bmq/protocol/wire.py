@@ -1,4 +1,4 @@
-"""Message formats as data, compiled into readers and writers: the machine behind every message but Produce and Fetch.
+"""Message formats as data, compiled into readers and writers; used for every message but Produce and Fetch.
 
 An `Entity` lists the fields of one message in one version, in wire order. `compile_entity` writes a Python function for
 reading and one for writing it: neighbouring fields of fixed size become one struct call, the rest is laid out inline.
@@ -27,8 +27,8 @@ ELEMENTS_MAX: Final = 250_000
 Kafka allows a million for each array; what its clients send stays far below either.
 """
 TAGGED_FIELDS_MAX: Final = 10_000
-STRING_BYTES_MAX: Final = 2**15 - 1  # as Kafka: also where the wire format has room for more
 """Tagged fields of one entity, as in Kafka 4.4."""
+STRING_BYTES_MAX: Final = 2**15 - 1  # as in Kafka, even where the wire format allows more
 
 _FIXED: Final = {
     "int8": "b",
@@ -47,7 +47,7 @@ _ZERO_UUID: Final = bytes(16)
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of an entity. `kafka_type` is a primitive's; None where `entity` says what is nested."""
+    """One field of an entity. `kafka_type` is a primitive's name; None if `entity` is nested."""
 
     name: str
     kafka_type: str | None
@@ -55,7 +55,7 @@ class Field:
     is_array: bool = False
     is_nullable: bool = False
     tag: int | None = None
-    default: Any = None  # of a tagged field; a nested entity's is its class's own
+    default: Any = None  # for a tagged field; a nested entity uses its class's defaults
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ Write = Callable[[bytearray, Any], None]
 
 @dataclass(frozen=True, slots=True)
 class EntityCodec:
-    """How one entity is read and written."""
+    """Reader and writer of one entity."""
 
     read_at: Read  # (data, position, end, [elements left]) -> (message, position after it)
     write: Write
@@ -127,7 +127,7 @@ def unsigned_varint(value: int) -> bytes:
 
 
 def skip_tagged_fields(data: Buffer, position: int) -> int:
-    """The position after a section of tagged fields, none of them wanted. Raises MalformedMessage, IndexError."""
+    """The position after a section of tagged fields, all skipped. Raises MalformedMessage, IndexError."""
     count, position = read_unsigned_varint(data, position)
     if count > TAGGED_FIELDS_MAX:
         raise MalformedMessage(f"{count} tagged fields in one place, {TAGGED_FIELDS_MAX} are allowed")
@@ -254,7 +254,7 @@ class _Reader(_Source):
             self.array(depth, field, target)
         elif field.entity is not None:
             reader = self.name_for("read", self.nested[id(field.entity)].read_at)
-            if field.is_nullable:  # a struct that may be null has a byte in front (KIP-893)
+            if field.is_nullable:  # a nullable struct has a byte in front (KIP-893)
                 self.add(depth, "n = data[at]", "at += 1", "if n > 127:", f"    {target} = None", "else:")
                 depth += 1
             self.add(depth, f"{target}, at = {reader}(data, at, end, left)")
@@ -295,7 +295,7 @@ class _Reader(_Source):
         self.add(depth, f"if n > end - at or left[0] < 0: raise too_many({field.name!r}, n)")
         if field.kafka_type in _FIXED:
             code = _FIXED[field.kafka_type]
-            # The count is checked against the bytes that are there before struct makes a tuple of that size.
+            # Check the count against the bytes left before struct makes a tuple of that size.
             size = struct.calcsize(">" + code)
             self.add(depth, f"stop = at + n * {size}", f"if stop > end: raise past_the_end({field.name!r})")
             self.add(depth, f"{target} = unpack_from(f'>{{n}}{code}', data, at)", "at = stop")
@@ -361,7 +361,7 @@ class _Writer(_Source):
             self.add(depth, f"{out} += {'pack_int16' if of_string else 'pack_int32'}({expression})")
 
     def null(self, depth: int, out: str, field: Field, *, of_string: bool) -> None:
-        """What stands for None: null where the version has it, else empty."""
+        """Write None: null if the version has it, else empty."""
         null, empty = (
             (b"\0", b"\1") if self.flexible else (b"\xff\xff", b"\0\0") if of_string else (b"\xff" * 4, bytes(4))
         )

@@ -31,7 +31,7 @@ HEADER: Final = np.dtype(
         ("record_count", ">i4"),
     ]
 )
-"""A batch's header, as it lies there. The fields of bmq.protocol.record_batch.BatchHeader."""
+"""A batch header's layout in the bytes. The fields of bmq.protocol.record_batch.BatchHeader."""
 
 CODEC_MASK: Final = 0b111
 LOG_APPEND_TIME: Final = 1 << 3
@@ -45,14 +45,14 @@ Headers = npt.NDArray[Any]
 """One element of type HEADER per batch."""
 Mask = npt.NDArray[np.bool_]
 BatchFilter = Callable[[Headers], Mask]
-"""Says for each batch, by its header, whether its records are left out."""
+"""Decides for each batch, by its header, whether its records are left out."""
 
 
 class Scan(NamedTuple):
-    """Whole batches found in a buffer: their places in it, and their headers.
+    """Whole batches found in a buffer: their positions in it, and their headers.
 
-    `end`: the place behind the last one, and behind padding there. `missing_bytes`: how many more bytes than the buffer has
-    the batch or padding at `end` needs, as far as one can tell; 0 when the buffer ends there or was not looked at further.
+    `end`: the position behind the last one, and behind padding there. `missing_bytes`: how many more bytes the batch or
+    padding at `end` needs, as far as known; 0 if the buffer ends there or the scan stopped early.
     """
 
     places: npt.NDArray[np.int64]
@@ -62,7 +62,7 @@ class Scan(NamedTuple):
 
 
 def has(headers: Headers, attribute: int) -> Mask:
-    """Which batches have a bit of the attributes."""
+    """Which batches have this bit of the attributes set."""
     found: Mask = (headers["attributes"] & attribute) != 0
     return found
 
@@ -73,17 +73,17 @@ def markers(headers: Headers) -> Mask:
 
 
 def transactional(headers: Headers) -> Mask:
-    """Which batches belong to transactions, their markers among them."""
+    """Which batches belong to transactions, including markers."""
     return has(headers, TRANSACTIONAL)
 
 
 def scan(
     data: kernels.Bytes, origin: Origin, place: int, *, rows_max: int, bytes_max: int, batch_bytes_max: int
 ) -> Scan:
-    """The whole batches from `place` on, up to the one with which `rows_max` or `bytes_max` is reached; at least one.
+    """The whole batches from `place` on, up to the one that reaches `rows_max` or `bytes_max`; at least one.
 
-    Padding between them is passed over (bmq.log.padding), no checksums are looked at. Raises DamagedBatch for a header
-    that cannot be, batches longer than `batch_bytes_max`, and offsets that do not ascend.
+    Skips padding between them (bmq.log.padding) and checks no checksums. Raises DamagedBatch for an impossible header,
+    batches longer than `batch_bytes_max`, and offsets that do not ascend.
     """
     found: list[npt.NDArray[np.int64]] = []
     start = place

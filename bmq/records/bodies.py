@@ -1,4 +1,4 @@
-"""The opened bodies of batches, together in one array, and the walk through their records. Pure."""
+"""Opens the bodies of batches into one array, and walks through their records. Pure."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Int64s = npt.NDArray[np.int64]
 
 
 class Scratch:
-    """Memory that batches are decompressed into, used again for the next table: fresh memory costs about what LZ4 does.
+    """Memory for decompressed batches, reused for the next table: fresh memory costs about as much as LZ4.
 
-    For one thread at a time. It stays as big as the biggest table was.
+    For one thread at a time. It stays as large as the largest table was.
     """
 
     __slots__ = ("_array",)
@@ -31,7 +31,7 @@ class Scratch:
         self._array: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
 
     def of(self, size_bytes: int) -> npt.NDArray[np.uint8]:
-        """At least so many bytes. Of what is never touched, nothing is taken from the machine."""
+        """An array of at least this size. Pages that are never touched use no memory."""
         if len(self._array) < size_bytes:
             self._array = np.empty(size_bytes, np.uint8)
         return self._array
@@ -41,8 +41,8 @@ class Scratch:
 class Bodies:
     """The first batches of a scan with their records decompressed.
 
-    Body i lies at [starts[i], ends[i]) of `data`; a batch that did not have to be opened has none there. `data` is the
-    buffer itself when nothing was compressed, else it lies in a Scratch.
+    Body i is at [starts[i], ends[i]) of `data`; a batch that did not have to be opened has none there. `data` is the
+    buffer itself when nothing was compressed, else part of a Scratch.
     """
 
     data: kernels.Bytes
@@ -55,7 +55,7 @@ class Bodies:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What a walk found, one entry per record. Views are as kernels.py has them; nulls are 1 where it is null."""
+    """The result of a walk, one entry per record. Views as in kernels.py; in the null arrays 1 means null."""
 
     offsets: Int64s
     timestamps: Int64s
@@ -79,11 +79,11 @@ def open_bodies(
     is_verified: bool,
     scratch: Scratch,
 ) -> Bodies:
-    """Check checksums and decompress, up to the batch with which the bodies reach `bytes_max`; at least one.
+    """Verify checksums and decompress, up to the batch with which the bodies reach `bytes_max`; at least one.
 
-    A batch stays shut when its header tells all that is `wanted` (kernels.WANTS_…): a record for each of its offsets, and
-    their time if that is the log's. Raises DamagedBatch: a wrong checksum, a body that does not decompress or is longer
-    than `batch_bytes_max`, more records than it has room for.
+    A batch is not opened if its header has all that is `wanted` (kernels.WANTS_…): a record for each of its offsets,
+    and their time if that is the log's. Raises DamagedBatch: a wrong checksum, a body that does not decompress or is
+    longer than `batch_bytes_max`, more records than it has room for.
     """
     attributes = headers["attributes"]
     codecs: list[int] = (attributes & CODEC_MASK).tolist()
@@ -96,7 +96,7 @@ def open_bodies(
     starts = places + HEADER_BYTES
     ends = places + headers["length"] + LENGTH_OVERHEAD_BYTES
     is_compressed = bool(((attributes & CODEC_MASK) != 0)[is_opened].any())
-    # There is room for whatever the last batch turns out to be.
+    # Leave room for the last batch, however long it turns out to be.
     arena = scratch.of(bytes_max + batch_bytes_max if is_compressed else 0)
     target = arena.data
     view = memoryview(data)
@@ -116,7 +116,8 @@ def open_bodies(
                 raise BadCompressedData(f"record batch checksum {crc:#010x} does not match its bytes ({found:#010x})")
             body_bytes = end - start
             if not opens:
-                # What is shut may be compressed to nearly nothing, but not to more records than the longest body has.
+                # An unopened batch may be compressed to almost nothing, but holds no more records than the longest
+                # body.
                 body_bytes = batch_bytes_max if codec else body_bytes
             elif is_compressed:
                 room = target[used_bytes : used_bytes + batch_bytes_max]

@@ -35,8 +35,8 @@ def retain(
 ) -> Buffer:
     """The one batch in `batch` with the records that `keep` names, one for each in the order of decoder.decode.
 
-    All kept: `batch` itself. None kept: a header without records, which keeps a producer's last sequence; whether it is
-    needed is for the caller to know. `delete_horizon_ms`: when tombstones in it may go; a batch that has one keeps its own.
+    All kept: `batch` itself. None kept: a header without records, which keeps a producer's last sequence; the caller
+    knows if it is needed. `delete_horizon_ms`: when its tombstones may be deleted; a batch that has one keeps its own.
     `is_verified` and `scratch`: as for decoder.decode.
     Raises DamagedBatch; ValueError when `keep` does not have one entry per record.
     """

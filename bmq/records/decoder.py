@@ -1,7 +1,7 @@
 """Record batches to Arrow columns: bytes of a segment in, a table out, no step of Python per record. Pure.
 
-What Spark's source, Parquet tables, verification, compaction and search read records with. Message formats 0 and 1 are
-damage: the log never takes them.
+Used by Spark's source, Parquet tables, verification, compaction and search. Message formats 0 and 1 count as damage:
+the log never accepts them.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ _MICROSECONDS_MAX: Final = OFFSET_MAX // 1000
 class Decoded(NamedTuple):
     """A table, and how far it reaches.
 
-    `end`: the place in the buffer where to go on: no batch that begins in front of it is left. `next_offset`: the offset
-    behind the last of these batches, whether or not it has rows here; None without any. `missing_bytes`: how many bytes
-    behind the buffer's end are needed at least for the batch at `end`; 0 if none is known to be cut there.
+    `end`: the position in the buffer to continue from. `next_offset`: the offset after the last of these batches,
+    whether or not it has rows here; None without any. `missing_bytes`: the least number of bytes behind the buffer's
+    end that the batch at `end` needs; 0 if no batch is known to be cut there.
     """
 
     table: pa.RecordBatch
@@ -85,10 +85,10 @@ def decode(
     Takes batches up to the one with which the table has `rows_max` rows or `bytes_max` bytes of decompressed records, at
     least one, so a table may have one batch more than the limits: at most bytes_max + batch_bytes_max bytes and a seventh
     as many rows. Call again from `end` until that is the buffer's end or does not move: then the batch there is cut.
-    Batches outside of the offsets, and those that `leaves_out` names, are not opened and their checksums not looked at.
-    `is_verified`: the checksums were looked at before. `scratch`: given by those who decode compressed batches table after
-    table, each thread its own; views never lie in it. A column that is not in the layout is not built, and what only it
-    needs is not checked; with headers all of a record is.
+    Batches outside of the offsets, and those that `leaves_out` names, are not opened and their checksums not verified.
+    `is_verified`: the checksums were verified before. `scratch`: for callers that decode compressed batches table after
+    table, one per thread; views never point into it. A column that is not in the layout is not built, and its fields
+    are not checked; with headers the whole record is.
     Raises DamagedBatch, also when a batch is longer than `batch_bytes_max` compressed or not; ValueError for limits of
     more than 2 GiB together.
     """
@@ -104,7 +104,7 @@ def decode(
         is_taken &= ~leaves_out(headers)
     numbers = np.flatnonzero(is_taken)
     wanted = sum(_WANTS.get(name, 0) for name in layout.columns)
-    # Views have 32 bits for a place: let them count from the first batch.
+    # Views have 32-bit positions, so count them from the first batch.
     first = int(found.places[0]) if len(ends) else 0
     last = found.places[-1] + headers["length"][-1] + LENGTH_OVERHEAD_BYTES if len(ends) else 0
     bodies = open_bodies(
@@ -156,7 +156,7 @@ def _timestamps(values: npt.NDArray[np.int64], wanted: pa.DataType) -> pa.Array:
 def _contents(
     views: npt.NDArray[np.int32], nulls: npt.NDArray[np.uint8], data: kernels.Bytes, wanted: pa.DataType
 ) -> pa.Array:
-    """Binary from views. Arrow's own cast gathers three times as fast as a kernel that copies record by record."""
+    """Binary from views. Arrow's own cast is three times as fast as a kernel that copies record by record."""
     valid = pa.py_buffer(np.packbits(nulls == 0, bitorder="little")) if nulls.any() else None
     array = pa.Array.from_buffers(
         pa.binary_view(), len(views), [valid, pa.py_buffer(views), pa.py_buffer(memoryview(data))]

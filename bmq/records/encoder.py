@@ -38,7 +38,7 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 @dataclass(frozen=True, slots=True)
 class BatchFields:
-    """What the headers of all batches that are made have in common; `base_sequence` is that of the first record."""
+    """Header fields common to all batches made; `base_sequence` is that of the first record."""
 
     leader_epoch: int = NO_LEADER_EPOCH
     compression: Compression = Compression.NONE
@@ -60,7 +60,7 @@ class BatchFields:
 
 
 class _Binary(NamedTuple):
-    """A binary column as the kernel takes it: n + 1 offsets into `data`, and 1 for each of the n that is null."""
+    """A binary column in the kernel's form: n + 1 offsets into `data`, and n flags, 1 for null."""
 
     data: npt.NDArray[np.uint8]
     offsets: npt.NDArray[np.int64]
@@ -94,7 +94,7 @@ def encode(
             out, row, count, offsets, timestamps, *keys, *values, header_offsets, *names, *contents
         )
         if end == row:
-            # Longer than all a batch should have: a batch of its own.
+            # A record longer than a batch's limit gets a batch of its own.
             out = np.empty(_record_bytes_max(row, keys, values, header_offsets, names, contents), np.uint8)
             written, end = kernels.write(
                 out, row, row + 1, offsets, timestamps, *keys, *values, header_offsets, *names, *contents
@@ -131,7 +131,7 @@ def _record_bytes_max(
     names: _Binary,
     contents: _Binary,
 ) -> int:
-    """At most so many bytes has the record of one row. Raises ValueError if no batch could hold them."""
+    """An upper bound of one row's record in bytes. Raises ValueError if no batch could hold it."""
     first, last = int(header_offsets[row]), int(header_offsets[row + 1])
     lengths = (
         keys.offsets[row + 1] - keys.offsets[row],
@@ -153,7 +153,7 @@ def _column(table: pa.RecordBatch | pa.Table, name: str) -> pa.Array | None:
 
 
 def _read_only(array: npt.NDArray[_Scalar]) -> npt.NDArray[_Scalar]:
-    """The kernel is compiled for arrays that it cannot write, as Arrow's buffers are."""
+    """A read-only view, because the kernel is compiled for read-only arrays such as Arrow's buffers."""
     view = array.view()
     view.flags.writeable = False
     return view
@@ -197,7 +197,7 @@ def _binary(column: pa.Array | None, count: int) -> _Binary:
 
 
 def _headers(column: pa.Array | None, count: int) -> tuple[npt.NDArray[np.int64], _Binary, _Binary]:
-    """(for each row how many headers lie in front of its own, names, values)."""
+    """(for each row the number of headers before its own, names, values)."""
     offsets = np.zeros(count + 1, np.int64)
     if column is None:
         return _read_only(offsets), _binary(None, 0), _binary(None, 0)

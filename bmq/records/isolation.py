@@ -1,4 +1,4 @@
-"""What a reader of committed records leaves out of a log: markers, and the batches of aborted transactions. Pure."""
+"""Filters a log for readers of committed records: leaves out markers and batches of aborted transactions. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bmq.records.batch_headers import CONTROL, Headers, Mask, has, markers, tran
 
 
 class CommittedOnly:
-    """A BatchFilter. `aborted`: all that overlap what is read, in the order of their markers, as the log's index has them.
+    """A BatchFilter. `aborted`: all that overlap the range read, in the order of their markers, as in the log's index.
 
     A batch is aborted when a transaction of its producer with first offset <= its base offset <= last offset is.
     """
@@ -43,7 +43,7 @@ class CommittedOnly:
 
 
 def aborted_in(aborted: Iterable[AbortedTransaction], headers: Headers) -> list[AbortedEntry]:
-    """What a fetch says of aborted transactions, with their ends, which it does not say: for the batches it gave.
+    """A fetch's aborted transactions with their ends added, which the response lacks, for the batches fetched.
 
     A transaction ends at its producer's first marker behind its first offset, or behind all of these batches.
     """

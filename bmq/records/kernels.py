@@ -1,9 +1,9 @@
 """The loops over records that run as machine code: bytes in, positions, views and bytes out. Pure.
 
 numba compiles a kernel at its first call and keeps it in a cache on disk, from which later processes load it. A kernel
-allocates nothing, raises nothing and believes no length that it reads: it returns a status, of which the caller makes an
-error. `data` is always a read-only array of uint8, so that each kernel is compiled for one set of types. The interpreter's
-lock is released meanwhile.
+allocates nothing, raises nothing and trusts no length that it reads: it returns a status, and the caller raises the
+error. `data` is always a read-only array of uint8, so that each kernel is compiled for one set of types. The
+interpreter's lock is released meanwhile.
 
 A view is Arrow's 16 bytes of a binary_view as four int32: the length, then up to 12 bytes themselves, or the first four
 bytes, the number of the data buffer (always 0) and the place in it. Source: Arrow columnar format, variable-size binary view.
@@ -23,9 +23,9 @@ WANTS_TIMESTAMP: Final = 1
 WANTS_KEY: Final = 2
 WANTS_VALUE: Final = 4
 WANTS_HEADERS: Final = 8
-# What `walk` fills besides offsets. It also checks what lies in front of it in a record; with headers all of the record.
+# The columns `walk` fills besides offsets. It also checks a record's bytes before the last of them; with headers all.
 
-# What is wrong with a record. Statuses are the negative of these.
+# Kinds of damage to a record. Statuses are the negative of these.
 CUT: Final = 1
 LONG_VARINT: Final = 2
 BAD_LENGTH: Final = 3
@@ -90,7 +90,7 @@ def _copy(typing_context: Any, target: Any, to: Any, source: Any, start: Any, le
 
 @compiled
 def scan(data: Bytes, place: int, rows_max: int, bytes_max: int, batch_bytes_max: int, positions: Ints) -> Any:
-    """Where the whole batches begin that lie back to back from `place` on, as far as `positions` has room.
+    """Find the starts of the whole batches that lie back to back from `place` on, as far as `positions` has room.
 
     Stops behind the batch with which `rows_max` or `bytes_max` (of the batches as they lie) is reached.
     (how many, where the next one begins, why it stopped, how many bytes that one has if it is cut, records in all).
@@ -116,7 +116,7 @@ def scan(data: Bytes, place: int, rows_max: int, bytes_max: int, batch_bytes_max
         if size > end - place:
             return number, place, BATCH_IS_CUT, size, rows
         for at in range(place + 57, place + 61):
-            # Summed up byte by byte; a negative count is found when the header is looked at.
+            # Summed up byte by byte; a negative count is found when the header is checked.
             rows += (data[at] & 255) << 8 * (place + 60 - at)
         positions[number] = place
         place += size
@@ -353,7 +353,7 @@ def write(
     content_offsets: Ints,
     content_nulls: Bytes,
 ) -> Any:
-    """Encode rows from `row` on as the body of one batch, as many as `out` has room for, deltas from the first one.
+    """Encode rows from `row` on as the body of one batch, as many as fit into `out`, with deltas from the first one.
 
     (bytes written, the row behind the last one). None is written when `out` is too small for the first one. Offsets of
     binary columns have one entry more than there are rows, or headers.
@@ -392,8 +392,8 @@ def write(
 def retain(data: Bytes, keep: Bytes, timestamps: Ints, base_timestamp: int, out: Bytes) -> Any:
     """Write the records of one body that `keep` (one per record, 0 or 1) names, with deltas from another base timestamp.
 
-    `walk` has been through `data` and filled `timestamps`. What follows a record's timestamp is copied as it is. `out` has
-    room for ten bytes a record more than `data`. How many bytes were written.
+    `walk` has been through `data` and filled `timestamps`. Bytes behind a record's timestamp are copied unchanged.
+    `out` has room for ten bytes a record more than `data`. Returns the number of bytes written.
     """
     end = len(data)
     place = 0

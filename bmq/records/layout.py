@@ -1,4 +1,4 @@
-"""Which columns are wanted of records, and in which Arrow types. Pure."""
+"""The columns to read from records, and their Arrow types. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COLUMNS: Final = (
     "is_transactional",
     "is_control",
 )
-"""All there are. `timestamp_type`: 0 create time, 1 log append time; `producer_id` and `producer_epoch`: -1 is none."""
+"""All columns. `timestamp_type`: 0 create time, 1 log append time; `producer_id` and `producer_epoch`: -1 is none."""
 
 _FIXED_TYPES: Final[Mapping[str, pa.DataType]] = {
     "offset": pa.int64(),
@@ -64,7 +64,7 @@ class Layout:
 
     @property
     def header(self) -> pa.DataType:
-        """Of one header."""
+        """The type of one header."""
         return pa.struct([pa.field("key", self.header_name, nullable=False), pa.field("value", _BINARY)])
 
     @property

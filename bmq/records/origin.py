@@ -1,4 +1,4 @@
-"""Where bytes came from, for errors that name the place. Pure."""
+"""The source of bytes, for errors that name the place. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bmq.protocol.errors import BmqError
 
 
 class Origin(NamedTuple):
-    """Where a buffer of record batches was read: `position_bytes` is the place of its first byte in `file`."""
+    """The source of a buffer of record batches: `position_bytes` is the position of its first byte in `file`."""
 
     topic: str
     partition: int
@@ -18,9 +18,9 @@ class Origin(NamedTuple):
 
 
 class DamagedBatch(BmqError):
-    """A record batch that cannot be read. `base_offset` is what its header says; None where there is no whole header.
+    """A record batch that cannot be read. `base_offset`: from its header; None without a whole header.
 
-    `position_bytes` is its place in the file, so what lies in front of it can still be decoded.
+    `position_bytes` is its position in the file, so everything before it can still be decoded.
     """
 
     code = ErrorCode.CORRUPT_MESSAGE

@@ -1,4 +1,4 @@
-"""What the internal listener answers: one file per API or family of APIs. Importing them registers them."""
+"""Handlers of the internal listener: one file per API or family of APIs. Importing them registers them."""
 
 from __future__ import annotations
 

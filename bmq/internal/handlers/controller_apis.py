@@ -1,4 +1,4 @@
-"""What nodes ask of the active controller; a node that is not it says NOT_CONTROLLER."""
+"""Nodes' requests to the active controller; any other node answers NOT_CONTROLLER."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ async def report_partitions(
 async def metadata_fetch(
     request: MetadataFetchRequest, context: RequestContext, services: Services
 ) -> MetadataFetchResponse:
-    """What follows an offset of the metadata log; from another node than the controller, who that is.
+    """Records of the metadata log from an offset on; a node that is not the controller names the controller instead.
 
-    Either way with what this node itself has replayed, for a controller that is to begin (rule 25).
+    Both answers say how far this node itself has replayed, for a controller that is about to start (rule 25).
     """
     controller = internal(services).leadership.active
     if controller is None:

@@ -1,4 +1,4 @@
-"""DeleteBefore: raise the log start offset of a partition that is owned here."""
+"""DeleteBefore: raises the log start offset of a partition that is owned here."""
 
 from __future__ import annotations
 

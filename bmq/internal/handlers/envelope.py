@@ -1,7 +1,7 @@
 """Envelope: a client's request that another node's proxy forwards to this node's coordinator or controller (KIP-590).
 
-The inner request goes through the handler that would answer a client, over what lives in this process. Failures of the
-wrapping have codes of the Envelope's own; what the client asked for fails inside the inner response.
+The inner request goes to the handler that would answer a client, with the services of this process. Failures of the
+envelope itself have error codes in the Envelope response; failures of the client's request are in the inner response.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from bmq.proxy.dispatch import HANDLERS, handles
 from bmq.proxy.services import Services
 
 FORWARDING_DELAY_S_MAX: Final = 1.0
-"""A client whose connection breaks asks elsewhere at once; what it sent before must not be carried out after that."""
+"""A client whose connection breaks retries elsewhere at once; its earlier request must not be carried out later."""
 
 
 @handles(ApiKey.ENVELOPE)
 async def envelope(request: EnvelopeRequest, context: RequestContext, services: Services) -> EnvelopeResponse:
     """Envelope 0. No time limit of its own: a JoinGroup waits for others, and ends when the connection does."""
     if not isinstance(services, InternalServices):
-        # Whoever may send one may be anybody: only other nodes are trusted with that.
+        # An Envelope can impersonate any client, so accept it from other nodes only.
         return EnvelopeResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     try:
         header = parse_request_header(request.request_data)
@@ -53,7 +53,7 @@ async def envelope(request: EnvelopeRequest, context: RequestContext, services: 
 
 
 def _is_late(request: EnvelopeRequest, context: RequestContext) -> bool:
-    """Whether it took much longer than the connection's first request did; whoever sent it sends it again if it is wanted."""
+    """Whether it took much longer to arrive than the connection's first request. Then the client retries if need be."""
     if request.connection_age_ms < 0 or context.peer is None:
         return False
     return context.peer.age_s - request.connection_age_ms / 1000 > FORWARDING_DELAY_S_MAX
@@ -67,7 +67,7 @@ async def _answer(
         response = await HANDLERS[api_key](message, context, services)
     except BmqError as error:
         if error.code is ErrorCode.NOT_CONTROLLER:
-            # Whoever forwarded this asks the next one (KIP-590).
+            # The node that forwarded this will ask the next controller (KIP-590).
             return EnvelopeResponse(error_code=error.code)
         response = refused(api_key, message, error.code, str(error))
         if response is None:

@@ -1,4 +1,4 @@
-"""FindAborted: which aborted transactions another node's reader has to leave out of a range of offsets."""
+"""FindAborted: the aborted transactions that another node's reader has to leave out of a range of offsets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bmq.proxy.services import Services
 
 @handles(ApiKey.FIND_ABORTED)
 async def find_aborted(request: FindAbortedRequest, context: RequestContext, services: Services) -> FindAbortedResponse:
-    """FindAborted 0. As many as a read of the range has to know: each has its marker in the range, or was open at its end."""
+    """FindAborted 0: all that a read of the range needs: those with their marker in the range, or open at its end."""
     try:
         log = await owned_log(services, request.topic_id, request.partition, request.leader_epoch)
         if request.to_offset > log.last_stable_offset:

@@ -1,4 +1,4 @@
-"""LocateOffset: in which file, and where in it, another node finds an offset of a partition that is owned here."""
+"""LocateOffset: the file, and the position in it, of an offset of a partition that is owned here."""
 
 from __future__ import annotations
 

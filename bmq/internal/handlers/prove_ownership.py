@@ -1,4 +1,4 @@
-"""ProveOwnership: the offsets of a partition, from an owner that was the owner after the question came (rule 15)."""
+"""ProveOwnership: a partition's offsets, from a node that still owned it after the request came (rule 15)."""
 
 from __future__ import annotations
 

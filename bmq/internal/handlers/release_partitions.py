@@ -1,4 +1,4 @@
-"""A new owner asks for its partitions: drain, seal, let go (rule 8)."""
+"""ReleasePartitions: a new owner asks for its partitions; drain, seal, let go (rule 8)."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ from bmq.proxy.services import Services
 async def release_partitions(
     request: ReleasePartitionsRequest, context: RequestContext, services: Services
 ) -> ReleasePartitionsResponse:
-    """Answered when everything asked for is released."""
+    """Answers when all requested partitions are released."""
     return await internal(services).releases.release(request, services.controller.image)

@@ -1,4 +1,4 @@
-"""TailFetch: what moved of the partitions that this connection follows."""
+"""TailFetch: news of the partitions that this connection follows."""
 
 from __future__ import annotations
 

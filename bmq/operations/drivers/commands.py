@@ -1,4 +1,4 @@
-"""Runs a program and hears what it says: the one thing that the drivers for systemd and Kubernetes do."""
+"""Runs a program and reads its output, for the drivers for systemd and Kubernetes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CommandResult:
 
 class CommandRunner(Protocol):
     async def __call__(self, command: Sequence[str], timeout_s: float) -> CommandResult:
-        """Raises DriverFailed when it cannot be run, takes longer than `timeout_s` or says too much."""
+        """Raises DriverFailed when it cannot be run, takes longer than `timeout_s` or prints too much."""
 
 
 async def run_command(command: Sequence[str], timeout_s: float) -> CommandResult:
@@ -64,7 +64,7 @@ async def _read(stream: asyncio.StreamReader) -> str:
 
 
 async def output_of(run: CommandRunner, command: Sequence[str], timeout_s: float) -> str:
-    """What the command says. Raises DriverFailed with the last line of its complaint when it fails."""
+    """The command's output. If it fails, raises DriverFailed with the last line it printed."""
     result = await run(command, timeout_s)
     if result.exit_code != 0:
         lines = [line.strip() for line in (result.errors or result.output).splitlines() if line.strip()]

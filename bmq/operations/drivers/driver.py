@@ -14,12 +14,12 @@ class DriverFailed(BmqError):
 
 
 class DriverRefused(DriverFailed):
-    """What it was asked for cannot be, as things are; nothing has broken."""
+    """The request is impossible in the present state; nothing has broken."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """What is to be started. `roles`: as `bmq node --roles` takes them, separated by commas."""
+    """A node to start. `roles`: as `bmq node --roles` takes them, separated by commas."""
 
     node_id: int
     roles: str
@@ -27,7 +27,7 @@ class NodeSpec:
 
 @dataclass(frozen=True, slots=True)
 class NodeHandle:
-    """A node the driver started. `detail`: what is known of it in a few words: its pid, or how it ended."""
+    """A node the driver started. `detail`: a few words, such as its pid or how it ended."""
 
     node_id: int
     is_running: bool
@@ -35,7 +35,7 @@ class NodeHandle:
 
 
 class Driver(Protocol):
-    """What it started it knows again in another process. Every method may raise DriverFailed, and ends by itself."""
+    """A driver in another process finds the same nodes. Every method has a time limit and may raise DriverFailed."""
 
     @property
     def stops_in_order(self) -> bool:
@@ -51,7 +51,7 @@ class Driver(Protocol):
         """Stop it in order and wait until it is gone. Fine when it does not run."""
 
     async def list_nodes(self) -> Sequence[NodeHandle]:
-        """All it started and did not stop, by id; also those that ended by themselves."""
+        """All nodes it started and did not stop, by id, including those that ended by themselves."""
 
 
 def first_free(node_ids: range, count: int, taken: Iterable[int]) -> tuple[int, ...]:

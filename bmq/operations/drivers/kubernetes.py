@@ -47,7 +47,7 @@ class StatefulSetPods:
         ]
 
     async def next_node_ids(self, count: int, taken: Collection[int]) -> Sequence[int]:
-        """Ordinals cannot be skipped: an id that somebody else has is in the way."""
+        """Ordinals cannot be skipped, so an id that another node has makes this fail."""
         pods = await self._look()
         first = self._first_node_id + pods.replicas
         node_ids = tuple(range(first, first + count))
@@ -107,6 +107,6 @@ class StatefulSetPods:
         return pods
 
     async def _scale(self, before: int, after: int) -> None:
-        """Refused by Kubernetes when somebody else has scaled it since we looked."""
+        """Kubernetes refuses this if somebody else has scaled the StatefulSet since we looked."""
         order = ["scale", f"statefulset/{self._name}", f"--current-replicas={before}", f"--replicas={after}"]
         await output_of(self._run, [*self._kubectl, *order], ORDER_WAIT_S)

@@ -1,7 +1,7 @@
-"""Nodes as processes on this machine. What was started is known by its pid file, also to another process later.
+"""Nodes as processes on this machine. Started nodes are found by their pid files, by a later process too.
 
     DIRECTORY/node-100.json     its pid and start time, while it runs and until it is stopped
-    DIRECTORY/node-100.log      what it says
+    DIRECTORY/node-100.log      its output
 
 A node gets a session of its own, so it outlives the controller that started it. A controller on another machine sees none
 of these processes: this driver is for clusters that live on one.
@@ -90,10 +90,10 @@ class LocalProcesses:
         if started is None:
             return
         if send_signal(started.pid, started.mark, signal.SIGTERM):
-            # A process that was stopped with SIGSTOP ends only when it goes on.
+            # A process stopped with SIGSTOP ends only after it is resumed.
             send_signal(started.pid, started.mark, signal.SIGCONT)
             if started.pid == os.getpid():
-                # This is the node that asks. It cannot wait for its own end; the next start finds the file stale.
+                # This is our own process. It cannot wait for its own end; the next start finds the file stale.
                 return
             if not await self._ended_within(started, self._stop_wait_s):
                 _log.warning("node_does_not_stop", stopped_node=node_id, pid=started.pid)
@@ -112,7 +112,7 @@ class LocalProcesses:
     # --- processes
 
     def _spawn(self, spec: NodeSpec) -> _Started:
-        """No child watcher of the event loop: it would end the child with the loop, and this one outlives us."""
+        """Start the process without asyncio's child watcher, which would end it with the loop: it must outlive us."""
         self._directory.mkdir(parents=True, exist_ok=True)
         environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
         with self._log_file(spec.node_id).open("ab") as log:
@@ -147,7 +147,7 @@ class LocalProcesses:
         return True
 
     def _reap(self) -> None:
-        """Children that ended stay zombies until they are asked for."""
+        """Children that ended stay zombies until they are waited for."""
         for pid, process in list(self._children.items()):
             if process.poll() is not None:
                 del self._children[pid]

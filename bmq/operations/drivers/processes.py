@@ -12,16 +12,16 @@ from typing import Final
 
 _PROC: Final = Path("/proc")
 _BOOT_ID: Final = _PROC / "sys/kernel/random/boot_id"
-# Fields of /proc/PID/stat behind the command's name, which may hold anything and ends with the last ")" (proc(5)).
+# Fields of /proc/PID/stat after the command's name, which may contain anything and ends with the last ")" (proc(5)).
 _STATE: Final = 0
 _START_TIME: Final = 19
 _ENDED: Final = ("Z", "X")
 
 
 def start_mark(pid: int) -> str | None:
-    """What tells this process from every other that has had, or will have, its number; None when it has ended.
+    """Distinguishes this process from all others that have had, or will have, its pid; None when it has ended.
 
-    One that has ended and was not waited for yet (a zombie) has ended.
+    A zombie counts as ended.
     """
     if sys.platform != "linux":
         return _start_mark_of_ps(pid)
@@ -41,7 +41,7 @@ def _start_mark_of_ps(pid: int) -> str | None:
 
 
 def send_signal(pid: int, mark: str, number: signal.Signals) -> bool:
-    """Signal the process if it is still the one that `mark` tells of. False, and nothing is done, when it is not."""
+    """Signal the process if it is still the one with this `mark`; else do nothing and return False."""
     if sys.platform != "linux":
         if start_mark(pid) != mark:
             return False

@@ -1,4 +1,4 @@
-"""Settings of scaling, and the driver they ask for."""
+"""Settings of scaling, and the driver they select."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class ScaleSettings(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeCommand:
-    """The command line that starts another node like this one on this machine. Settings not named here it reads itself.
+    """The command line that starts another node like this one on this machine. The new node reads all other settings.
 
     `host`: the address it listens on and is reached at. `more`: further arguments, as `--config FILE`.
     """
@@ -88,7 +88,7 @@ class NodeCommand:
 
 
 def driver_of(settings: ScaleSettings, command_of: Callable[[NodeSpec], Sequence[str]]) -> Driver | None:
-    """None when there is no driver: then nobody can scale. `command_of`: NodeCommand(...).of."""
+    """None when no driver is set: then scaling is impossible. `command_of`: NodeCommand(...).of."""
     match settings.driver:
         case "none":
             return None

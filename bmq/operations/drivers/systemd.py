@@ -47,7 +47,7 @@ class SystemdUnits:
         return sorted(found, key=lambda handle: handle.node_id)
 
     def _handle(self, columns: list[str]) -> NodeHandle | None:
-        """Of UNIT LOAD ACTIVE SUB DESCRIPTION; None for an instance that is not a node of ours, or was stopped."""
+        """Parse UNIT LOAD ACTIVE SUB DESCRIPTION; None for an instance that is not our node, or was stopped."""
         if len(columns) < 4:
             return None
         instance = columns[0].removeprefix(f"{self._unit}@").removesuffix(".service")

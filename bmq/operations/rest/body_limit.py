@@ -1,4 +1,4 @@
-"""No request has a larger body than any page wants: what is longer is refused before it is in memory."""
+"""Limits the body of requests: a longer one is refused before it is in memory."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from fastapi import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 BODY_BYTES_MAX: Final = 1024 * 1024
-"""A report about 10,000 partitions; a definition of a table has a quarter of that."""
+"""Enough for a report about 10,000 partitions; a table's definition may have a quarter of that."""
 _TOO_LARGE: Final = 413
 
 
 class BodyLimit:
-    """Middleware: reading on behind the limit fails the request with 413."""
+    """Middleware: a body that goes past the limit fails the request with 413."""
 
     def __init__(self, app: ASGIApp, bytes_max: int = BODY_BYTES_MAX) -> None:
         self._app = app

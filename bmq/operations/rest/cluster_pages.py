@@ -1,4 +1,4 @@
-"""Pages that show the metadata image: cluster, nodes, topics, partitions, and who led what."""
+"""Pages that show the metadata image: cluster, nodes, topics, partitions, and their leader history."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from bmq.operations.rest.views import (
 TOPICS_MAX: Final = 1_000
 CHANGES_MAX: Final = 1_000
 _PARTITIONS_AT_A_TIME: Final = 500
-"""Whose history is looked at before others may use the event loop."""
+"""Number of partitions whose history is read before others may use the event loop."""
 
 
 def cluster_pages(sources: RestSources) -> APIRouter:

@@ -1,4 +1,4 @@
-"""Orders: each one says what it would do, or becomes a task."""
+"""Orders: each one becomes a task, or with `dry_run` only a plan."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def order_pages(sources: RestSources) -> APIRouter:
 
 
 def _outcomes(*more: int) -> dict[str, Any]:
-    """What every order may be answered with: a plan, a task, another node's address, or a problem."""
+    """The possible answers to an order: a plan, a task, another node's address, or a problem."""
     outcomes: dict[int | str, dict[str, Any]] = {
         200: {"model": PlanView, "description": "With `dry_run`: what would be done."},
         202: {

@@ -39,14 +39,14 @@ IdempotencyKey = Annotated[
 
 
 def _is_number(value: object) -> object:
-    """JSON knows one kind of number: 3.0 is as good as 3, but "3" and true are not."""
+    """JSON has one kind of number: 3.0 is as good as 3, but "3" and true are not."""
     if isinstance(value, str | bool):
         raise ValueError("a number is wanted")
     return value
 
 
 NUMBER: Final = BeforeValidator(_is_number)
-"""Of an integer in a body."""
+"""Validates an integer in a body."""
 
 
 def operations_here(sources: RestSources) -> Operations:
@@ -63,7 +63,7 @@ def operations_here(sources: RestSources) -> Operations:
 
 
 def not_here(sources: RestSources) -> ElsewhereError | ProblemError:
-    """To be raised where the active controller has to answer, and it is not in this process."""
+    """The error to raise when only the active controller can answer, and it is not in this process."""
     image = sources.image()
     controller = image.nodes.get(image.controller_id)
     if controller is None or controller.rest is None or controller.node_id == sources.node_id:

@@ -27,7 +27,7 @@ from bmq.tables.progress import ReportRefused
 from bmq.tables.stored import UnreadableTable
 
 MEDIA_TYPE: Final = "application/problem+json"
-# The first that fits.
+# The first class that matches counts.
 _STATUS: Final[dict[type[BmqError], int]] = {
     UnknownSubject: 404,
     UnknownTask: 404,
@@ -81,7 +81,7 @@ class ProblemError(Exception):
 
 
 class ElsewhereError(Exception):
-    """Another node has to be asked: the active controller at this URL."""
+    """Another node has to answer: the active controller at this URL."""
 
     def __init__(self, base_url: str) -> None:
         super().__init__(base_url)
@@ -94,7 +94,7 @@ def problem_response(status: int, detail: str, headers: dict[str, str] | None = 
 
 
 def errors(*statuses: int, may_redirect: bool = False) -> dict[int | str, dict[str, Any]]:
-    """What FastAPI's `responses` has to say about these statuses."""
+    """FastAPI's `responses` for these statuses."""
     documented: dict[int | str, dict[str, Any]] = {
         status: {"model": Problem, "description": _DESCRIPTIONS[status]} for status in statuses
     }
@@ -130,7 +130,7 @@ async def _on_problem(_: Request, error: Exception) -> Response:
 async def _on_elsewhere(request: Request, error: Exception) -> Response:
     assert isinstance(error, ElsewhereError)
     query = f"?{request.url.query}" if request.url.query else ""
-    # As it came, not decoded: it goes into a header.
+    # The raw path, not decoded, because it goes into a header.
     path = request.scope.get("raw_path", b"").partition(b"?")[0].decode("ascii", "replace") or request.url.path
     return Response(status_code=307, headers={"Location": f"{error.base_url}{path}{query}"})
 

@@ -1,4 +1,4 @@
-"""The files of a partition and where they lie: the one page that asks the store."""
+"""The files of a partition and their DataNodes: the one page that asks the store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the REST API shows and steers; functions, so that each request sees the present."""
+"""The sources of the REST API, and the objects it controls; functions, so that each request sees the present."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from bmq.operations.ports import NodeLoad, StateChanges, TableController
 
 @dataclass(frozen=True, slots=True)
 class RestSources:
-    """What is left out is not known, and shown as null, as nothing, or refused with a sentence.
+    """A source left out is unknown: its values are shown as null or left out, or the request is refused with a
+    sentence.
 
-    `store`: None while it is not open. `history`: who led which partition; None while there is none yet. `loads`: by node id, where they are measured, that is
-    on the active controller; None elsewhere. `high_watermark`: of a partition this process owns or follows, else None.
-    `operations`: None in a process that is the whole cluster. `node_id`: of the node that answers. `table_controller`:
-    the active controller if it is in this process.
+    `store`: None while it is not open. `history`: past leaders of partitions; None while there is none yet. `loads`: by
+    node id, on the active controller, where they are measured; None elsewhere. `high_watermark`: of a partition this
+    process owns or follows, else None. `operations`: None in a process that is the whole cluster. `node_id`: of the
+    node that answers. `table_controller`: the active controller if it is in this process.
     """
 
     is_ready: Callable[[], bool]

@@ -1,4 +1,4 @@
-"""Tables made of topics: their definitions, which any node shows and the active controller changes, and how far they are."""
+"""Tables made of topics: definitions, which any node shows and the active controller changes, and their progress."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def table_pages(sources: RestSources) -> APIRouter:
         lines = []
         for name in shown:
             lines.append(_line(name, texts[name]))
-            await asyncio.sleep(0)  # a large definition takes milliseconds when it is looked at first
+            await asyncio.sleep(0)  # reading a large definition for the first time takes milliseconds
         return TablePage(tables=lines, next_after=shown[-1] if len(names) > limit else None)
 
     @pages.get("/v1/tables/{name}", responses=errors(404, 409, 422))

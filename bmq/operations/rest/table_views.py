@@ -1,4 +1,4 @@
-"""What the pages of tables take and say. Timestamps are RFC 3339, in UTC."""
+"""Requests and answers of the table pages. Timestamps are RFC 3339, in UTC."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks: what was ordered, how far it is, and news of it. They live on the active controller."""
+"""Tasks: orders, their progress, and events. They live on the active controller."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def task_pages(sources: RestSources) -> APIRouter:
     pages = APIRouter()
 
     def found(task_id: str) -> tuple[TaskBook, Task]:
-        """Also on a node that was the active controller: it knows how its tasks ended."""
+        """Works on a former active controller too: it knows how its tasks ended."""
         operations = sources.operations()
         if operations is None:
             raise UnknownTask(f"there is no task {task_id}: this server is the whole cluster")

@@ -1,4 +1,4 @@
-"""What the pages say, and how it comes out of an image. Timestamps are RFC 3339, in UTC."""
+"""Answers of the pages, and how they are made from an image. Timestamps are RFC 3339, in UTC."""
 
 from __future__ import annotations
 
