@@ -32,8 +32,8 @@ FINAL_ERRORS: Final = frozenset(
 )
 """Another epoch of the producer, or another coordinator, has come past us."""
 ANSWER_TURNS: Final = 3
-"""Turns of the loop that a partition's first markers wait: its producer is answered in them. Writing markers takes longer
-than that, and the answer waits for none."""
+"""Turns of the loop that a transaction's markers wait: its producer is answered in them. Writing markers takes longer than
+that, and the answer waits for none."""
 _TOLD_FAILURES: Final = 8
 """In a row, before a partition's trouble is worth a line in the log."""
 
@@ -104,6 +104,18 @@ class MarkerDelivery:
             self._loop.call_soon(self._finished, ending)
             return
         self.waiting_count += len(ending.left)
+        self._begin_after(ANSWER_TURNS, ending)
+
+    def _begin_after(self, turns: int, ending: _Ending) -> None:
+        if turns:
+            self._loop.call_soon(self._begin_after, turns - 1, ending)
+        elif not self._is_closed:
+            try:
+                self._enqueue(ending)
+            except Exception as error:
+                self._failed(error)
+
+    def _enqueue(self, ending: _Ending) -> None:
         for partition in sorted(ending.left):
             queue = self._queues.get(partition)
             if queue is not None:
@@ -132,8 +144,6 @@ class MarkerDelivery:
         backoff = Backoff(
             self._random, first_s=self._config.retry_min_ms / 1000, max_s=self._config.retry_max_ms / 1000
         )
-        for _ in range(ANSWER_TURNS):
-            await asyncio.sleep(0)
         while queue:
             some = [queue.popleft() for _ in range(min(len(queue), self._config.markers_at_once_max))]
             errors = await self._write_all(partition, some)
