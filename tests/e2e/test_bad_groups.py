@@ -98,6 +98,9 @@ def test_unknown_assignors_and_patterns_that_are_none(client: GroupClient, neigh
     answer = client.heartbeat(group_id, topics=[neighbour], server_assignor="nobody")
     assert answer.error_code is E.unsupported_assignor
     assert "uniform" in str(answer.error_message)
+    answer = client.heartbeat(group_id, topics=[neighbour], server_assignor="\u20ac" * 10_900)
+    assert answer.error_code is E.unsupported_assignor
+    assert len(str(answer.error_message).encode()) <= LONGEST_ID_BYTES, "other clients could not read it"
     for pattern in ("(", "*", "[z-a]", "a{1000}{1000}{1000}"):
         answer = client.heartbeat(group_id, subscribed_topic_regex=pattern)
         assert answer.error_code is E.invalid_regular_expression, pattern
@@ -215,6 +218,7 @@ def test_ids_as_long_as_a_string_may_be_and_longer(server: Server, neighbour: st
         assert mine.heartbeat(asked["group_id"], joined.member_id, LEAVE, **leaving).error_code is E.none
 
 
+@pytest.mark.bmq_only  # Apache Kafka makes a member id of it that is too long for its own records
 def test_classic_groups_with_ids_as_long_as_a_string_may_be(client: GroupClient, neighbour: str) -> None:
     longest = "x" * LONGEST_ID_BYTES
     member_id, generation = client.joined(longest, instance_id=longest)
