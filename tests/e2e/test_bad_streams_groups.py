@@ -159,7 +159,7 @@ def test_unknown_members_and_epochs_that_are_not_its_own(client: StreamsClient, 
 
 @pytest.mark.bmq_only  # Apache Kafka 4.3 says UNKNOWN_SERVER_ERROR to the longest
 def test_ids_as_long_as_a_string_may_be_and_longer(client: StreamsClient, server: Server, neighbour: str) -> None:
-    longest = "x" * LONGEST_ID_BYTES
+    longest = unique_name("long").ljust(LONGEST_ID_BYTES, "x")
     joined = client.join(longest, subtopology("0", [neighbour]), member_id=longest, process_id=longest)
     assert joined.error_code is E.none
     assert client.beat(longest, longest, LEAVE).error_code is E.none
