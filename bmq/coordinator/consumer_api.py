@@ -28,7 +28,7 @@ from bmq.log.transactions import TransactionVerifier
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import RequestHeader, encode, leading_string
 from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.errors import KafkaError
+from bmq.protocol.errors import KafkaError, as_message
 from bmq.protocol.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from bmq.protocol.messages.consumer_group_describe_response import ConsumerGroupDescribeResponse, DescribedGroup
 from bmq.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
@@ -187,9 +187,11 @@ class ConsumerApi(TxnOffsetApi):
                     DescribedGroup(
                         group_id=group_id,
                         error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-                        error_message=f"Group {group_id} is not a consumer group."
-                        if shard.has_group(group_id)
-                        else f"Group {group_id} not found.",
+                        error_message=as_message(
+                            f"Group {group_id} is not a consumer group."
+                            if shard.has_group(group_id)
+                            else f"Group {group_id} not found."
+                        ),
                     )
                 )
                 continue

@@ -29,7 +29,7 @@ from bmq.log.partition_log import ReplayableLog
 from bmq.log.transactions import TransactionVerifier
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.errors import BmqError, KafkaError
+from bmq.protocol.errors import BmqError, KafkaError, as_message
 from bmq.protocol.group_records import GroupMetadataKey, encode_key
 from bmq.protocol.messages.delete_groups_request import DeleteGroupsRequest
 from bmq.protocol.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
@@ -437,9 +437,7 @@ def _described(group_id: str, shard: GroupShard, api_version: int) -> DescribedG
             group_id=group_id,
             group_state=GroupState.DEAD.value,
             error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-            error_message=f"Group {group_id} is not a classic group."
-            if new is not None
-            else f"Group {group_id} not found.",
+            error_message=as_message(f"Group {group_id} {'not found' if new is None else 'is not a classic group'}."),
         )
     protocol_type = "" if runtime is None else runtime.kind
     return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value, protocol_type=protocol_type)

@@ -24,6 +24,7 @@ PARTITIONS = 2
 MANY_TOPICS = 100_000
 HUGE_BYTES = 100_000_000
 LONGEST_ID_BYTES = 32_767
+LONG_SESSION_MS = 60_000  # longer than a busy machine takes to send all that
 TOO_LARGE = E.unknown_server_error  # as Apache Kafka has it
 
 
@@ -98,6 +99,9 @@ def test_unknown_assignors_and_patterns_that_are_none(client: GroupClient, neigh
     answer = client.heartbeat(group_id, topics=[neighbour], server_assignor="nobody")
     assert answer.error_code is E.unsupported_assignor
     assert "uniform" in str(answer.error_message)
+    answer = client.heartbeat(group_id, topics=[neighbour], server_assignor="\u20ac" * 10_900)
+    assert answer.error_code is E.unsupported_assignor
+    assert len(str(answer.error_message).encode()) <= LONGEST_ID_BYTES, "other clients could not read it"
     for pattern in ("(", "*", "[z-a]", "a{1000}{1000}{1000}"):
         answer = client.heartbeat(group_id, subscribed_topic_regex=pattern)
         assert answer.error_code is E.invalid_regular_expression, pattern
@@ -202,7 +206,7 @@ def test_offsets_that_cannot_be_committed(client: GroupClient, server: Server, n
 @pytest.mark.parametrize("field", ["group_id", "member_id", "instance_id", "rack_id"])
 def test_ids_as_long_as_a_string_may_be_and_longer(server: Server, neighbour: str, field: str, length: int) -> None:
     """One byte more is no string of the protocol: only its own connection ends."""
-    asked: dict[str, Any] = {"group_id": unique_name("group"), field: "x" * length}
+    asked: dict[str, Any] = {"group_id": unique_name("group"), field: unique_name("long").ljust(length, "x")}
     with WireClient(server.port) as connection:
         mine = GroupClient(connection)
         if length > LONGEST_ID_BYTES:
@@ -215,8 +219,9 @@ def test_ids_as_long_as_a_string_may_be_and_longer(server: Server, neighbour: st
         assert mine.heartbeat(asked["group_id"], joined.member_id, LEAVE, **leaving).error_code is E.none
 
 
+@pytest.mark.bmq_only  # Apache Kafka makes a member id of it that is too long for its own records
 def test_classic_groups_with_ids_as_long_as_a_string_may_be(client: GroupClient, neighbour: str) -> None:
-    longest = "x" * LONGEST_ID_BYTES
+    longest = unique_name("long").ljust(LONGEST_ID_BYTES, "x")
     member_id, generation = client.joined(longest, instance_id=longest)
     told = client.commit(
         longest, {neighbour: [0]}, generation=generation, member_id=member_id, instance_id=longest, metadata="x" * 4_096
@@ -238,17 +243,17 @@ def test_a_member_with_a_hundred_thousand_topics(client: GroupClient, neighbour:
 def test_metadata_of_a_hundred_megabytes(client: GroupClient, neighbour: str) -> None:
     """Neither as a member's subscription nor as its assignment: what does not fit into one record is refused."""
     group_id = unique_name("group")
-    answer = client.join(group_id)
+    answer = client.join(group_id, session_timeout_ms=LONG_SESSION_MS)
     assert answer.error_code is E.member_id_required
     huge = bytes(HUGE_BYTES)
-    joined = client.join(group_id, answer.member_id, protocols={"range": huge})
+    joined = client.join(group_id, answer.member_id, protocols={"range": huge}, session_timeout_ms=LONG_SESSION_MS)
     code = joined.error_code
     if code is E.none:
         code = client.sync(group_id, joined.member_id, joined.generation_id)
     assert code is TOO_LARGE, code
     other = unique_name("group")
-    first = client.join(other)
-    joined = client.join(other, first.member_id)
+    first = client.join(other, session_timeout_ms=LONG_SESSION_MS)
+    joined = client.join(other, first.member_id, session_timeout_ms=LONG_SESSION_MS)
     assert joined.error_code is E.none
     assert client.sync(other, joined.member_id, joined.generation_id, huge) is TOO_LARGE
     assert client.beat(other, joined.member_id, joined.generation_id) is E.rebalance_in_progress

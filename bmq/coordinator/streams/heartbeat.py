@@ -86,8 +86,6 @@ def check(asked: StreamsGroupHeartbeatRequest) -> TopologyValue | None:
             raise _invalid("RebalanceTimeoutMs must be provided in first request.")
         if asked.topology is None:
             raise _invalid("Topology must be non-null when (re-)joining.")
-        if not asked.process_id:
-            raise _invalid("ProcessId must be provided when (re-)joining.")
         for name, tasks in zip(("ActiveTasks", "StandbyTasks", "WarmupTasks"), told, strict=True):
             if tasks is None or tasks:
                 raise _invalid(f"{name} must be empty when (re-)joining.")

@@ -15,6 +15,7 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from bmq.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from bmq.protocol.messages.delete_groups_request import DeleteGroupsRequest
+from bmq.protocol.messages.describe_groups_request import DescribeGroupsRequest
 from bmq.protocol.request_context import Received
 from tests.unit.routing.group_cluster import GroupClient, GroupCluster, asking, virtual
 from tests.unit.routing.test_groups import lose_the_answer_after
@@ -51,6 +52,29 @@ def test_a_group_is_the_same_at_every_proxy() -> None:
             other = GroupClient(node.groups)
             assert (await beat(other, group_id, "A", 2)).error_code == 0
             assert (await beat(other, group_id, "B", 2)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+    told(story)
+
+
+@pytest.mark.parametrize("owner", [1, 2])
+def test_a_refusal_that_quotes_the_longest_name_comes_through(owner: int) -> None:
+    """With the name whole in it, the message would be longer than a string of the protocol: no proxy could parse it."""
+
+    async def story(cluster: GroupCluster, client: GroupClient) -> None:
+        longest = "\u20ac" * 10_922
+        answer = await beat(client, cluster.group_at(owner), "A", 0, server_assignor=longest)
+        assert answer.error_code == ErrorCode.UNSUPPORTED_ASSIGNOR
+        assert answer.error_message.startswith("ServerAssignor \u20ac")
+        answer = await beat(client, cluster.group_at(owner), longest, 7)
+        assert answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+        names = (f"{number:02}{longest[:-1]}" for number in range(99))
+        absent = next(name for name in names if cluster.owner_of(name) == owner)
+        described = ConsumerGroupDescribeRequest(group_ids=[absent])
+        answer = await client.groups.handle(ApiKey.CONSUMER_GROUP_DESCRIBE, described, asking(1))
+        assert [group.error_code for group in answer.groups] == [ErrorCode.GROUP_ID_NOT_FOUND]
+        classic = DescribeGroupsRequest(groups=[absent])
+        answer = await client.groups.handle(ApiKey.DESCRIBE_GROUPS, classic, asking(6))
+        assert [group.error_code for group in answer.groups] == [ErrorCode.GROUP_ID_NOT_FOUND]
 
     told(story)
 

@@ -59,7 +59,6 @@ def statuses(answer: Any) -> list[int]:
         {"member_epoch": -3},
         {"rebalance_timeout_ms": -1},
         {"topology": None},
-        {"process_id": None},
         {"active_tasks": None},
         {"standby_tasks": [TaskIds(subtopology_id="0", partitions=[0])]},
         {"topology": Topology(epoch=0, subtopologies=[subtopology("0", ["t"], source_topic_regex=["t.*"])])},
@@ -68,6 +67,20 @@ def statuses(answer: Any) -> list[int]:
 def test_a_bad_join(bench: Bench, fields: dict[str, Any]) -> None:
     refused(ErrorCode.INVALID_REQUEST, bench.join, "a", **fields)
     assert not bench.log
+
+
+def test_members_that_do_not_name_their_process_are_taken_as_of_one(bench: Bench) -> None:
+    """As Apache Kafka 4.3 takes them: neither process nor tasks are there twice."""
+    bench.config = replace(bench.config, standby_replicas=1)
+    bench.join("a", process_id=None)
+    bench.join("b", process_id=None)
+    for _ in range(3):
+        for member_id in ("a", "b"):
+            member = bench.existing.members[member_id]
+            bench.beat(member_id, member.epoch, Tasks(frozenset(member.tasks.active), frozenset(), frozenset()))
+    held = [bench.existing.members[member_id].tasks for member_id in ("a", "b")]
+    assert sorted(task for tasks in held for task in tasks.active) == sorted(ids(("0", 0), ("0", 1)))
+    assert not any(tasks.passive for tasks in held)
 
 
 def test_a_bad_heartbeat(bench: Bench) -> None:
