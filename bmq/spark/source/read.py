@@ -114,22 +114,31 @@ class _RangeReader:
     def _of_file(self, piece: FilePiece) -> Iterator[pa.RecordBatch]:
         """Its records; from where its file was lost on, those that a proxy has."""
         next_offset = piece.first_offset
-        origin = Origin(self._wanted.topic, self._wanted.partition, piece.path, piece.position)
-        rest: Buffer = b""
+        position = piece.position  # in the file, of the first byte that is not decoded yet
+        rest: Buffer = b""  # of a batch that goes on in the next chunk
+        missing_bytes = 0  # of it
         try:
             for chunk in self._chunks(piece):
-                data = b"".join((rest, chunk)) if rest else chunk
                 place = 0
-                while place < len(data):
-                    decoded = self._decode(data, origin, place, next_offset, piece.end_offset, self._leaves_out)
+                while place < len(chunk):
+                    # Of what is cut one batch is copied, not the whole chunk that it ends in.
+                    is_cut = len(rest) > 0
+                    more = memoryview(chunk)[place : place + missing_bytes] if is_cut else b""
+                    data, begin = (b"".join((rest, more)), 0) if is_cut else (chunk, place)
+                    origin = self._origin(piece, position - begin)
+                    decoded = self._decode(data, origin, begin, next_offset, piece.end_offset, self._leaves_out)
                     if decoded.next_offset is not None:
                         next_offset = max(next_offset, decoded.next_offset)
                     yield decoded.table
-                    if decoded.end == place:
-                        break
-                    place = decoded.end
-                rest = memoryview(data)[place:]
-                origin = origin._replace(position_bytes=origin.position_bytes + place)
+                    position += decoded.end - begin
+                    if is_cut:
+                        place += len(more)
+                        rest, missing_bytes = data[decoded.end :], decoded.missing_bytes
+                    elif decoded.end == begin:
+                        rest, missing_bytes = bytes(memoryview(chunk)[begin:]), decoded.missing_bytes
+                        place = len(chunk)
+                    else:
+                        place = decoded.end
         except FileMissing as error:
             _log.warning("segment_gone", path=piece.path, offset=next_offset, reason=str(error))
             yield from self._of_proxy(ProxyPiece(next_offset, piece.end_offset))
@@ -139,7 +148,12 @@ class _RangeReader:
                 f"{self._wanted.topic}-{self._wanted.partition} at offset {next_offset}, {piece.path}: {error}"
             ) from error
         if len(rest):
-            raise DamagedBatch(origin, 0, None, f"a record batch is cut {len(rest)} bytes behind its start")
+            raise DamagedBatch(
+                self._origin(piece, position), 0, None, f"a record batch is cut {len(rest)} bytes behind its start"
+            )
+
+    def _origin(self, piece: FilePiece, position: int) -> Origin:
+        return Origin(self._wanted.topic, self._wanted.partition, piece.path, position)
 
     def _chunks(self, piece: FilePiece) -> Iterator[Buffer]:
         """The piece's bytes, read ahead. Raises what the store raises."""
