@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, expr
 from pyspark.sql.streaming import DataStreamWriter, StreamingQueryListener
@@ -151,8 +152,15 @@ def streams(spark: SparkSession, directory: Path, bootstrap: str) -> dict[str, A
 
 def rest_of_files(spark: SparkSession, directory: Path, bootstrap: str, topic: str) -> list[list[Any]]:
     """What the stream into files had not written when it was killed; then [partition, offset, value] of all files."""
-    query = files_writer(spark, directory, bootstrap, topic).trigger(availableNow=True).start()
-    assert query.awaitTermination(180), "the query does not end"
+    for attempt in range(2):
+        query = files_writer(spark, directory, bootstrap, topic).trigger(availableNow=True).start()
+        try:
+            assert query.awaitTermination(180), "the query does not end"
+            break
+        except StreamingQueryException:
+            # The connector of Spark 4.1 fails after a batch that it replays, once that is committed (SPARK-55271).
+            if attempt:
+                raise
     return sorted(
         [row.partition, row.offset, row.value] for row in spark.read.parquet(str(directory / "files")).collect()
     )
