@@ -74,7 +74,7 @@ STAGES = {
         Stage("seeds", (sys.executable, "-m", "tests.simulation", "--seeds", "200"), 540),
         Stage("fresh-seeds", (sys.executable, "-m", "tools.fresh"), 300),
         pytest("integration", 2400, test_limit_s=240),
-        pytest("e2e", 1800, 300, f"--ignore={CLUSTER}"),
+        pytest("e2e", 2400, 300, f"--ignore={CLUSTER}"),
         pytest("e2e", 1200, 240, CLUSTER, name="cluster"),
         smoke("standalone", 300),
         smoke("hdfs", 300),
