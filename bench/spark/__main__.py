@@ -65,7 +65,7 @@ def topic_of(part: str, plan: Plan) -> Topic:
 
 
 def in_turn(contenders: tuple[str, ...], number: int) -> list[str]:
-    """Who comes first changes from round to round."""
+    """The contenders, with a different one first in each round."""
     first = number % len(contenders)
     return [*contenders[first:], *contenders[:first]]
 
@@ -74,7 +74,7 @@ def in_turn(contenders: tuple[str, ...], number: int) -> list[str]:
 
 
 def read_by_all(stage: Stage, plan: Plan, findings: Findings) -> None:
-    """Scans of both sizes, of closed segments, memory, and decoding: everything that needs no fault."""
+    """Scans of both record sizes, of closed segments, memory, and decoding: everything that needs no fault."""
     client = Client(DATA / "client")
     with ExitStack() as stack:
         bmq = stack.enter_context(stage.bmq(COMBINED))
@@ -91,7 +91,7 @@ def read_by_all(stage: Stage, plan: Plan, findings: Findings) -> None:
                     put_in_turn(grounds, topic, plan.rounds, findings)
                 elif EXECUTOR in plan.parts or CLOSED in plan.parts:
                     for name in CONTENDERS:
-                        scan(grounds, name, topic)  # the rounds would have warmed them
+                        scan(grounds, name, topic)  # the rounds would have warmed them up
                 for _ in range(plan.rounds if remembered else 0):
                     with findings.attempt([EXECUTOR], topic.name):
                         assert remembered is not None
@@ -108,7 +108,7 @@ def read_by_all(stage: Stage, plan: Plan, findings: Findings) -> None:
 
 
 def needs(part: str, plan: Plan) -> bool:
-    """Whether a part or one that reads its topic was asked for."""
+    """Whether this part, or one that reads its topic, was requested."""
     others = {SCANS_100B: (CLOSED, EXECUTOR), SCANS_1K: (EXECUTOR, DECODE)}[part]
     return any(one in plan.parts for one in (part, *others))
 
@@ -125,7 +125,7 @@ def sparks(bootstraps: dict[str, str]) -> Iterator[dict[str, Scanner]]:
 
 
 def put_in_turn(grounds: Grounds, topic: Topic, rounds: int, findings: Findings) -> None:
-    """The rounds of one size of records, behind one that warms all of them."""
+    """The rounds for one record size, after a warm-up round."""
     pairs = findings.pairs(topic.name, rounds)
     bootstrap = grounds.bmq.bootstrap
     with findings.attempt([topic.name], "topic"):
@@ -144,7 +144,7 @@ def put_in_turn(grounds: Grounds, topic: Topic, rounds: int, findings: Findings)
 
 
 def read_closed(grounds: Grounds, topic: Topic, plan: Plan, findings: Findings) -> None:
-    """With every segment closed. The connector reads what no node has in memory, so it is looked at as well."""
+    """Scans with every segment closed. The connector is measured too: no node has these records in memory."""
     close_segments(grounds.bmq, topic)
     pairs = findings.pairs(CLOSED, plan.rounds)
     for number in range(plan.rounds):
@@ -175,7 +175,7 @@ def decoded(bmq: Any, plain: Topic, plan: Plan, findings: Findings) -> None:
 
 
 def under_faults(part: str, stage: Stage, plan: Plan, findings: Findings) -> None:
-    """A campaign, on clusters of its own."""
+    """Run a campaign on its own clusters."""
     stage.down()
     samples = findings.samples(part, BMQ)
     samples |= {"wanted": 1, "rounds": []}
@@ -193,7 +193,7 @@ RUNS: Final[dict[str, Callable[[Stage, Plan, Findings], None]]] = {
 
 
 def measure(plan: Plan, findings: Findings) -> dict[str, float]:
-    """All parts of the plan; the seconds each took."""
+    """Run all parts of the plan; the seconds each took."""
 
     def limit_s(part: str) -> float:
         return plan.scans_limit_s if RUNS[part] is read_by_all else plan.limit_s

@@ -1,4 +1,4 @@
-"""What the commands of all campaigns do: a new directory, the run, its figures as JSON, and nothing left running."""
+"""The common part of all campaign commands: a new directory, the run, its figures as JSON, and a clean end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ P = TypeVar("P", bound=CampaignPlan)
 
 
 def perform_command(run: Callable[[P], dict[str, Any]], plan: P, results: Path | None) -> int:
-    """The exit code: 0 says that it ran to its end. `plan.directory` is made anew; `results`: a file that gets the figures."""
+    """Returns the exit code: 0 if it ran to its end. `plan.directory` is recreated; `results`: file for figures."""
     prepare_process()
     shutil.rmtree(plan.directory, ignore_errors=True)
     plan.directory.mkdir(parents=True)

@@ -1,6 +1,6 @@
-"""A Spark job and servers killed by kill -9 while they work, from a seed, and started again at once.
+"""Kills a Spark job and servers with kill -9 while they work, from a seed, and restarts them.
 
-Everything here is for the main thread: processes die with the thread that started them.
+Call everything here from the main thread: processes die with the thread that started them.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from tests.support.processes import ManagedProcess, ProcessFailed, eventually
 from tests.support.servers import BmqServer
 
 DELAY_S: Final = (0.0, 3.0)
-"""After progress was seen: anywhere within what the job does next."""
+"""Delay after progress was seen: the fault hits anywhere in the job's next work."""
 BACK_S: Final = (0.0, 3.0)
-"""Until a server that was killed is started again."""
+"""Delay until a killed server is restarted."""
 PROGRESS_WAIT_S: Final = 300.0
 HEAL_WAIT_S: Final = 180.0
 POLL_S: Final = 0.05
 
 
 class CampaignStuck(Exception):
-    """The campaign cannot go on: nothing is known of what it should have found."""
+    """The campaign cannot continue, so it has no result."""
 
 
 class Victim(StrEnum):
@@ -39,13 +39,13 @@ class Victim(StrEnum):
     TARGET = "target"
     """The server that a mirror writes to."""
     TARGET_AWAY = "target away"
-    """It is gone for a minute, by pause or kill."""
+    """The target is away for a minute, paused or killed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`delay_s`: after the job got on since it was started and since the last fault. `back_s`: until the server is started
-    again. `number`: which partition's owner. `is_pause`: SIGSTOP instead of SIGKILL.
+    """`delay_s`: after the job made progress since its start and since the last fault. `back_s`: until the server is
+    restarted. `number`: selects the partition whose owner is hit. `is_pause`: SIGSTOP instead of SIGKILL.
     """
 
     victim: Victim
@@ -56,7 +56,7 @@ class Fault:
 
 
 def plan_faults(seed: int, counts: Mapping[Victim, int], *, away_s: float = 0.0) -> tuple[Fault, ...]:
-    """So many of each kind in an order that the seed gives. Pure."""
+    """This many faults of each kind, in an order that the seed determines. Pure."""
     random = Random(seed)
     victims = [victim for victim, count in counts.items() for _ in range(count)]
     random.shuffle(victims)
@@ -71,10 +71,10 @@ def plan_faults(seed: int, counts: Mapping[Victim, int], *, away_s: float = 0.0)
 
 
 class Job:
-    """A Spark job as a process group, JVM and all. `final_codes`: exit codes that no second start cures.
+    """A Spark job as a process group, including its JVM. `final_codes`: exit codes after which a restart is pointless.
 
-    `progress` gives a number that grows with what is done, -1 when it cannot be told; the job has got on when it has grown by
-    more than `step`. `ended`: why it ended by itself.
+    `progress` returns a number that grows with the work done, -1 if unknown; the job has progressed when it has grown
+    by more than `step`. `ended`: why it ended by itself, each time.
     """
 
     def __init__(
@@ -114,14 +114,14 @@ class Job:
             self.kill()
 
     def mark(self) -> None:
-        """Progress counts from here."""
+        """Measure progress from here."""
         self._seen = max(0, self._progress(self))
 
     def has_got_on(self) -> bool:
         return self._progress(self) > self._seen + self._step
 
     def supervise(self) -> None:
-        """Start it again when it ended by itself. Raises CampaignStuck when that is of no use."""
+        """Restart the job if it ended by itself. Raises CampaignStuck when a restart is pointless."""
         if self.process.is_running:
             return
         code = self.process.exit_code
@@ -134,20 +134,20 @@ class Job:
 
 
 class Servers(Protocol):
-    """What faults are done to besides the job."""
+    """The servers that faults hit besides the job."""
 
     def tick(self) -> None:
-        """Start again what is due. Raises CampaignStuck."""
+        """Restart servers that are due. Raises CampaignStuck."""
 
     def heal(self) -> None:
-        """Return once everything is there again. Raises CampaignStuck."""
+        """Return once all servers are back. Raises CampaignStuck."""
 
     def hurt(self, fault: Fault) -> str:
-        """Kill and say whom; `tick` brings it back."""
+        """Kill a server and return which; `tick` brings it back."""
 
 
 class Nodes:
-    """Nodes of a cluster, one of which is away at a time."""
+    """The nodes of a cluster; at most one is away at a time."""
 
     def __init__(self, cluster: BmqCluster, topic: str, partitions: int) -> None:
         self._cluster = cluster
@@ -185,7 +185,7 @@ class Nodes:
 
 
 class NodesAndTarget:
-    """Nodes of a source, and a target that is one server. `nodes` may be hurt while the target is away."""
+    """The nodes of a source, and a target that is one server. `nodes` may be hit while the target is away."""
 
     def __init__(self, nodes: Nodes, target: BmqServer) -> None:
         self._nodes = nodes
@@ -232,7 +232,7 @@ class NodesAndTarget:
 
 
 def perform(faults: Sequence[Fault], job: Job, servers: Servers) -> list[dict[str, Any]]:
-    """Each fault once the job has got on behind the one before; what was done. Raises CampaignStuck."""
+    """Perform each fault once the job progressed since the last one; returns what was done. Raises CampaignStuck."""
     began = time.monotonic()
     done: list[dict[str, Any]] = []
     for number, fault in enumerate(faults):
@@ -266,7 +266,7 @@ def perform(faults: Sequence[Fault], job: Job, servers: Servers) -> list[dict[st
 
 
 def wait_for_progress(job: Job, servers: Servers) -> float:
-    """The seconds until the job has got on since its start and the last fault. Raises CampaignStuck."""
+    """Wait until the job has progressed since its start and the last fault; the seconds. Raises CampaignStuck."""
     began = time.monotonic()
     while not job.has_got_on():
         servers.tick()
@@ -278,7 +278,7 @@ def wait_for_progress(job: Job, servers: Servers) -> float:
 
 
 def pause(seconds: float, job: Job, servers: Servers) -> None:
-    """Let so much time pass, in which what has to be started is started. Raises CampaignStuck."""
+    """Wait, restarting what has to be restarted. Raises CampaignStuck."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         servers.tick()

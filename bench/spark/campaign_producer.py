@@ -1,10 +1,10 @@
-"""Numbers records at a steady rate, in a process of its own, and notes when it sent which.
+"""Produces numbered records at a steady rate in a separate process, and notes when each was sent.
 
 python -m bench.spark.campaign_producer DIRECTORY BOOTSTRAP TOPIC PARTITIONS RECORDS_S RECORD_BYTES
 
 Record n goes into partition n modulo PARTITIONS; its value is JSON with `id` n. DIRECTORY gets `ticks`, lines of
-`MILLISECONDS ID`: records from ID on were sent at that time or later. SIGTERM ends it once every record has its answer;
-then `report.json` says how many were sent and taken.
+`MILLISECONDS ID`: records from ID on were sent at that time or later. After SIGTERM it waits until every record is
+answered; then `report.json` says how many were sent and acknowledged.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ STOP_WAIT_S: Final = 150.0
 FIRST_WAIT_S: Final = 60.0
 CUSTOMERS: Final = 1_000
 ARREARS_S: Final = 1.0
-"""What could not be sent while brokers were away is sent later, as far as it is no more than this."""
+"""Records that could not be sent while brokers were away are sent later, up to this backlog."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`failed`: ids of records that were given up; whether they are there is unknown. `unanswered`: the same, at the end."""
+    """`failed`: ids of records that were given up, outcome unknown. `unanswered`: number of such at the end."""
 
     sent: int
     acknowledged: int
@@ -46,7 +46,7 @@ class Report:
 
     @property
     def is_whole(self) -> bool:
-        """Whether each record that was sent has to be there, once."""
+        """Whether each sent record must be there exactly once."""
         return self.acknowledged == self.sent and not self.failed and not self.unanswered
 
 
@@ -57,25 +57,25 @@ class Tick:
 
 
 def read_ticks(directory: Path) -> list[Tick]:
-    """Without a last line that is still being written."""
+    """All ticks, except a last line that is still being written."""
     text = (directory / TICKS).read_text()
     whole = text[: text.rfind("\n") + 1]
     return [Tick(int(at_ms), int(first_id)) for at_ms, first_id in map(str.split, whole.splitlines())]
 
 
 def sent_at_ms(ticks: Sequence[Tick], record_id: int) -> int:
-    """When the record was sent at the earliest, at most TICK_S before it was. Pure."""
+    """The earliest time at which the record may have been sent, at most TICK_S too early. Pure."""
     return ticks[max(0, bisect_right(ticks, record_id, key=lambda tick: tick.first_id) - 1)].at_ms
 
 
 def record_value(record_id: int, at_ms: int, record_bytes: int) -> bytes:
-    """JSON of about so many bytes."""
+    """JSON of about `record_bytes` bytes."""
     head = f'{{"id":{record_id},"at":{at_ms},"customer":{{"name":"c{record_id % CUSTOMERS}"}},"text":"'
     return (head + "x" * (record_bytes - len(head) - 2) + '"}').encode()
 
 
 class RunningProducer:
-    """The process. `start` it in the main thread, with which it dies."""
+    """The producer process. `start` it in the main thread, with which it dies."""
 
     def __init__(
         self, directory: Path, bootstrap: str, topic: str, partitions: int, records_s: float, record_bytes: int
@@ -91,7 +91,7 @@ class RunningProducer:
         )
 
     def start(self) -> None:
-        """Return once records are being sent. Raises AssertionError, ProcessFailed."""
+        """Returns once records are being sent. Raises AssertionError, ProcessFailed."""
         self.directory.mkdir(parents=True, exist_ok=True)
         self._process.start()
         ticks = self.directory / TICKS
@@ -135,7 +135,7 @@ def main(arguments: Sequence[str]) -> None:
             "linger.ms": 5,
             "compression.type": "lz4",
             "reconnect.backoff.max.ms": 500,
-            # Brokers that are away are no reason to lose a record.
+            # Absent brokers must not cost a record.
             "message.timeout.ms": 0,
             "queue.buffering.max.messages": 200_000,
             "log_level": 0,

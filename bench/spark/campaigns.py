@@ -1,4 +1,4 @@
-"""The jobs of the pipeline under kill -9: each campaign on clusters of its own, as the benchmark's plan has it."""
+"""The pipeline's jobs under kill -9: each campaign on its own clusters, as the benchmark's plan says."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.spark.plan import Plan
 
 
 def tables(plan: Plan, directory: Path) -> dict[str, Any]:
-    """The lag undisturbed, then lost and doubled rows."""
+    """The undisturbed lag, then lost and doubled rows."""
     return table_campaign.run(
         table_campaign.Plan(
             directory=directory,
@@ -45,7 +45,7 @@ CAMPAIGNS: Final[dict[str, Callable[[Plan, Path], dict[str, Any]]]] = {TABLES: t
 
 
 def perform(part: str, plan: Plan, directory: Path) -> dict[str, Any]:
-    """What a campaign found, all its samples. Raises CampaignStuck, ProcessFailed, AssertionError."""
+    """A campaign's findings with all samples. Raises CampaignStuck, ProcessFailed, AssertionError."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     return CAMPAIGNS[part](plan, directory)

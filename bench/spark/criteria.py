@@ -1,7 +1,7 @@
-"""What Spark's pipeline on bmq has to show beside Spark's Kafka connector. Pure.
+"""The criteria of Spark's pipeline on bmq against Spark's Kafka connector. Pure.
 
-The same records lie in bmq on HDFS and in Apache Kafka. In a round each contender reads all of them, in changing order: the
-source of bmq, the connector on bmq, the connector on Apache Kafka.
+bmq on HDFS and Apache Kafka hold the same records. In each round every contender reads all of them, in changing order:
+the bmq source, the connector on bmq, the connector on Apache Kafka.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CONNECTOR: Final = "connector"
 """Spark's Kafka connector on the same bmq."""
 CONNECTOR_ON_KAFKA: Final = "connector_on_kafka"
 
-# What of a topic is read.
+# Which part of a topic is read.
 FULL: Final = "full"
 NARROW: Final = "narrow"
 LAST_TENTH: Final = "last_tenth"
@@ -41,12 +41,12 @@ def _records_per_s(raw: Samples) -> float:
 
 
 def _bytes(raw: Samples) -> float:
-    """Sent by DataNodes and nodes together."""
+    """Bytes sent by DataNodes and nodes together."""
     return float(raw["datanode_bytes"]) + float(raw["node_bytes"])
 
 
 def _mb_per_core_s(raw: Samples) -> float:
-    """Of values as they were before compression, so that codecs compare."""
+    """Of values before compression, so that codecs are comparable."""
     return float(raw["value_bytes"]) / float(raw["cpu_s"]) / 1e6
 
 
@@ -55,7 +55,7 @@ def _mb_per_s(raw: Samples) -> float:
 
 
 def _scans(part: str, prefix: str, where: str) -> tuple[Ratio, ...]:
-    """Judged alike for both sizes of records."""
+    """The same criteria for both record sizes."""
 
     def ratio(
         name: str,
@@ -90,7 +90,7 @@ def _scans(part: str, prefix: str, where: str) -> tuple[Ratio, ...]:
 
 
 def _decoding(codec: str) -> tuple[Ratio, ...]:
-    """Of the codecs, uncompressed is judged."""
+    """Only uncompressed records are judged."""
     op, bound = (">=", 0.5) if codec == "none" else ("", 0)
     name = "decode_mb_per_core_ratio" if codec == "none" else f"decode_mb_per_core_{codec}_ratio"
     what = f"verify of 1 KiB records, {'not compressed' if codec == 'none' else codec}"

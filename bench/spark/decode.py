@@ -1,4 +1,4 @@
-"""How much of what reading costs verifying adds, for records that are not compressed and for each codec."""
+"""The cost of verifying relative to reading, for uncompressed records and for each codec."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ WAIT_S: Final = 600.0
 
 
 class DecodeFailed(Exception):
-    """The job ended with an error, or read something else in both passes."""
+    """The job failed, or its two passes read different amounts."""
 
 
 def decode(side: BmqSide, topic: Topic, rounds: int) -> list[dict[str, Any]]:
-    """Of each round `read` and `verify`: stored `bytes`, `value_bytes` before compression, `seconds`, `cpu_s`.
+    """Each round's `read` and `verify`: stored `bytes`, `value_bytes` before compression, `seconds`, `cpu_s`.
 
     Raises DecodeFailed.
     """

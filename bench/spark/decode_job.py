@@ -1,10 +1,10 @@
-"""Reads all segments of a topic, and verifies them, in turn, in one process without Spark.
+"""Reads all segments of a topic and verifies them, alternately, in one process without Spark.
 
     python -m bench.spark.decode_job STORE TOPIC ROUNDS
 
-Both go through the same function of the same store, piece by piece, with HDFS's checksums on: the second is what an executor
-runs for each segment in `bmq spark verify --no-replicas`. A round in front warms both. Prints one line of JSON: a list of
-rounds, {"read": {"bytes": B, "seconds": S, "cpu_s": C}, "verify": {…}}, `cpu_s` of this process alone.
+Both use the same function of the same store, piece by piece, with HDFS's checksums on; verifying is what an executor
+runs per segment in `bmq spark verify --no-replicas`. A first round warms both up. Prints one line of JSON: a list of
+rounds, {"read": {"bytes": B, "seconds": S, "cpu_s": C}, "verify": {…}}; `cpu_s` is of this process only.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from bmq.spark.jobs.stores import StoreAddress
 from bmq.spark.jobs.verify import check_segment
 
 Pass = Callable[[StoreAddress, SegmentTask], int]
-"""Does something with a segment; how many of its bytes that were."""
+"""Processes a segment; returns how many bytes of it."""
 
 
 class NotVerified(Exception):
-    """A segment has findings: what was measured is not the usual way."""
+    """A segment has findings, so the measurement is not representative."""
 
 
 def read(store: StoreAddress, task: SegmentTask) -> int:

@@ -1,4 +1,4 @@
-"""Memory of a Spark's processes while it works, looked at again and again."""
+"""Samples the memory of a Spark's processes while it works."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from bench.measure import memory_mib
 
 LOOK_EVERY_S: Final = 0.05
 PLANNERS: Final = "pyspark.sql.worker."
-"""In the command lines of processes that plan on the driver: an executor has none of them."""
+"""In the command lines of processes that plan on the driver; an executor has none."""
 MISSED: Final = (psutil.Error, OSError, ValueError, KeyError)
-"""What is raised by a look at a process that has just ended."""
+"""Errors from sampling a process that has just ended."""
 
 
 class MemoryWatch:
-    """A context manager: the most that was seen meanwhile, of the processes below `pid` (the driver's).
+    """A context manager: the maxima seen meanwhile for the processes below `pid` (the driver's).
 
-    Python's are an executor's: its daemon, which forks workers, and the workers, one of each task that runs. What they share
-    counts once (PSS). Those that plan on the driver are its as well here, where driver and executor are one, and are apart.
+    An executor's Python processes are its daemon, which forks workers, and one worker per running task. Shared memory
+    counts once (PSS). Planning processes are counted separately: here driver and executor are one process, but they are
+    the driver's.
     """
 
     def __init__(self, pid: int) -> None:
@@ -42,8 +43,8 @@ class MemoryWatch:
 
     @property
     def most(self) -> dict[str, Any]:
-        """`python_pss_mib`: of the executor's Python processes together; `worker_pss_mib`: of one of them;
-        `planners_pss_mib`: of the driver's; `jvm_pss_mib`.
+        """`python_pss_mib`: all Python processes of the executor; `worker_pss_mib`: one of them; `planners_pss_mib`:
+        the driver's; `jvm_pss_mib`.
         """
         found = {name: round(value, 1) for name, value in self._most.items()}
         return {**found, "python_processes": self._processes_most, "looks": self._looks}

@@ -44,16 +44,16 @@ TOPIC: Final = "events"
 PREFIX: Final = "mirrored."
 PARTITIONS: Final = 3
 SEGMENT_BYTES: Final = 1024 * 1024
-"""Segments are closed now and then, so that the mirror reads from HDFS too."""
+"""Segments are closed now and then, so that the mirror also reads from HDFS."""
 SPARK: Final = (
     *("--master", "local[2]", "--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1"),
     *("--conf", "spark.sql.shuffle.partitions=2"),
 )
 ENVIRONMENT: Final = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
 FAILED: Final = frozenset({1, 2})
-"""Exit codes of the job that no second start cures."""
+"""Exit codes of the job after which a restart is pointless."""
 GROWTH: Final = 100
-"""Offsets by which the target has to grow: more than the markers of what a killed mirror left open."""
+"""Offsets by which the target has to grow: more than the markers of a killed mirror's open transactions."""
 LOOK_EVERY_S: Final = 0.2
 LOOK_WAIT_S: Final = 2.0
 STOP_WAIT_S: Final = 60.0
@@ -62,8 +62,8 @@ LAST_WAIT_S: Final = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`broker_kills`: of these half, rounded down, are of the target, the others of nodes of the source. `away_s`: how long
-    the target is away once; 0: not at all.
+    """`broker_kills`: half of these, rounded down, hit the target, the others nodes of the source. `away_s`: how long
+    the target is away once; 0: never.
     """
 
     directory: Path = DATA
@@ -89,7 +89,7 @@ SMOKE: Final = Plan(records_s=500, job_kills=1, broker_kills=2, away_s=5.0)
 
 
 class TargetEnds:
-    """How far the target has been written, asked for now and then. To be closed."""
+    """Polls how far the target has been written. To be closed."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "looks", "log_level": 0})
@@ -98,7 +98,7 @@ class TargetEnds:
         self._known = -1
 
     def total(self) -> int:
-        """Of all partitions, as the last answer said; -1 before the first."""
+        """The sum over all partitions, from the last answer; -1 before the first."""
         if time.monotonic() - self._asked_s >= LOOK_EVERY_S:
             with suppress(KafkaException):
                 places = [TopicPartition(self._topic, number) for number in range(PARTITIONS)]
@@ -113,12 +113,12 @@ class TargetEnds:
 
 
 def ids_of(values: Mapping[int, Sequence[bytes]]) -> dict[int, list[int]]:
-    """By partition, in order. Pure."""
+    """Ids by partition, in order. Pure."""
     return {partition: [int(json.loads(value)["id"]) for value in some] for partition, some in values.items()}
 
 
 def compare(source: Mapping[int, Sequence[int]], target: Mapping[int, Sequence[int]], report: Report) -> dict[str, Any]:
-    """Both as readers of committed records see them: ids by partition. Pure."""
+    """Compare ids by partition, as readers of committed records see them. Pure."""
     found = count_ids(np.array([each for some in target.values() for each in some], dtype=np.int64), report.sent)
     of_source = count_ids(np.array([each for some in source.values() for each in some], dtype=np.int64), report.sent)
     return {
@@ -188,7 +188,7 @@ def under_kills(side: BmqSide, target: BmqServer, plan: Plan) -> dict[str, Any]:
 
 
 def finish(directory: Path, side: BmqSide, target: BmqServer) -> int:
-    """Copy what is left; how many offsets that were. Raises ProcessFailed, CampaignStuck."""
+    """Copy the rest; returns the number of offsets. Raises ProcessFailed, CampaignStuck."""
     last = ManagedProcess(
         "mirror --once",
         command_of(side.bootstrap, target.bootstrap, "--once", "--json"),

@@ -1,4 +1,4 @@
-"""Which parts are run, and how much of each."""
+"""Which parts of the benchmark run, and how much of each."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ SMOKE_PARTS: Final = (SCANS_100B, SCANS_1K, CLOSED, EXECUTOR, DECODE)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`records_100b`, `records_1k`: of the topics that are read. `rounds`: of each scan, behind one that warms.
-    `segment_bytes`: of all topics, on either side. `codec_records`: of each topic of a codec.
+    """`records_100b`, `records_1k`: in the topics that are read. `rounds`: of each scan, after a warm-up.
+    `segment_bytes`: of all topics, on both sides. `codec_records`: in each codec's topic.
 
-    Of the campaigns, whose faults come in an order that `seed` gives: `job_kills` of the job and `broker_kills` of brokers for
-    tables and for the mirror each; `away_s`: how long the mirror's target is away; `table_lag_watch_s`: how long the lag of
-    a table is looked at; `resume_records`: of the topic that each job reads when it is killed and run again.
+    For the campaigns, whose faults come in an order that `seed` determines: `job_kills` of the job and `broker_kills`
+    of brokers, for tables and for the mirror each; `away_s`: how long the mirror's target is away; `table_lag_watch_s`:
+    how long a table's lag is watched; `resume_records`: in the topic that each job reads when it is killed and run
+    again.
     """
 
     parts: tuple[str, ...]
@@ -43,7 +44,7 @@ class Plan:
 
 
 def plan_of(parts: tuple[str, ...], sides: tuple[str, ...], size: str) -> Plan:
-    """A quick or smoke plan has a figure for most criteria, and none to be believed."""
+    """A quick or smoke plan yields most criteria's figures, but none that is reliable."""
     plan = Plan(parts, sides)
     if size == SMOKE:
         return replace(_quick(plan), parts=tuple(part for part in parts if part in SMOKE_PARTS), records_100b=200_000,

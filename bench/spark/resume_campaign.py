@@ -54,13 +54,13 @@ HOUR_MS: Final = 3_600_000
 KEYS: Final = 1_000
 USERS: Final = 77
 ABORTED: Final = 500
-"""Records of a transaction in the middle of each partition that is aborted."""
+"""Records of an aborted transaction in the middle of each partition."""
 STEPS: Final = 8
-"""Of each job but verify, whose steps are of segments."""
+"""Steps of each job except verify, whose steps are of segments."""
 KILLED_IN: Final = (0.2, 0.7)
-"""Which part of the work is done when a job is killed."""
+"""Share of the work that is done when a job is killed."""
 AFTER_S: Final = (0.0, 1.0)
-"""From when that much is done until the kill."""
+"""Delay between that point and the kill."""
 FILL_WAIT_S: Final = 120.0
 MIDDLE_WAIT_S: Final = 600.0
 RUN_WAIT_S: Final = 600.0
@@ -73,7 +73,7 @@ CALM, KILLED = "calm", "killed"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`records`: of the topic, each of somewhat more than `fill_bytes`: enough of them for verify to have several steps."""
+    """`records`: in the topic, each a bit larger than `fill_bytes`; enough for verify to have several steps."""
 
     directory: Path = DATA
     seed: int = 0
@@ -87,7 +87,8 @@ SMOKE: Final = Plan(records=6_000, fill_bytes=8_000)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Of one way to run a job. `exit_code`: of the last process. `result`: what is compared. `said`: its standard error."""
+    """The result of one way to run a job. `exit_code`: of the last process. `result`: to be compared. `said`:
+    stderr."""
 
     exit_code: int
     result: Any
@@ -116,7 +117,7 @@ def _digest(result: Any) -> str:
 
 
 def fill(bootstrap: str, plan: Plan) -> None:
-    """PARTITIONS equal parts; in each an aborted transaction between the two halves. Raises KafkaException."""
+    """Fill PARTITIONS equally, each with an aborted transaction between its two halves. Raises KafkaException."""
     filler = Random(plan.seed)
     for partition in range(PARTITIONS):
         producer = Producer(
@@ -157,7 +158,7 @@ def fill(bootstrap: str, plan: Plan) -> None:
 
 
 def contents(bootstrap: str, topic: str) -> list[list[Any]]:
-    """Of each partition how many committed records it has, and the digest of all of them in order. Raises CampaignStuck."""
+    """For each partition the number of committed records, and the digest of all in order. Raises CampaignStuck."""
     digests = [hashlib.sha256() for _ in range(PARTITIONS)]
     counts = [0] * PARTITIONS
     config = {"bootstrap.servers": bootstrap, "group.id": f"{topic}-reader", "isolation.level": "read_committed"}
@@ -186,7 +187,7 @@ def contents(bootstrap: str, topic: str) -> list[list[Any]]:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What jobs work with. `random` says where they are killed."""
+    """The jobs' environment. `random` determines where they are killed."""
 
     plan: Plan
     source: str
@@ -194,7 +195,7 @@ class World:
     random: Random
 
     def arguments(self, job: str, way: str) -> list[str]:
-        """Of `bmq spark`. Each way has names and directories of its own."""
+        """Arguments of `bmq spark`. Each way has its own names and directories."""
         here, step = ["--bootstrap", self.source], ["--step", str(max(1, self.plan.records // STEPS))]
         state = ["--state", str(self.plan.directory / f"state-{job}-{way}")]
         match job:
@@ -214,11 +215,11 @@ class World:
         return [job, *command, *here, "--json", *SPARK]
 
     def copy(self, job: str, way: str) -> str:
-        """The topic of the target that has it."""
+        """The target topic of the copy."""
         return f"{job}.{way}.{TOPIC}"
 
     def outcome(self, job: str, way: str, ran: Mapping[str, Any]) -> Outcome:
-        """`ran`: as tests.e2e.spark_commands says. Raises CampaignStuck."""
+        """`ran`: see tests.e2e.spark_commands. Raises CampaignStuck."""
         if ran["exit_code"] != 0:
             return Outcome(ran["exit_code"], None, f"{ran['err']}{ran['failure'] or ''}")
         is_copy = job in (BACKFILL, MIRROR)
@@ -227,7 +228,7 @@ class World:
 
 
 def run_commands(commands: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
-    """One after the other in one session of Spark. Raises CampaignStuck."""
+    """Run the commands one after another in one Spark session. Raises CampaignStuck."""
     if not commands:
         return []
     done = subprocess.run(
@@ -246,7 +247,7 @@ def run_commands(commands: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
 
 
 def kill_in_the_middle(world: World, job: str) -> dict[str, Any]:
-    """How far it was. Raises CampaignStuck when it was not in the middle."""
+    """Kill a job in the middle; returns how far it was. Raises CampaignStuck when it ended first."""
     command = [bmq_command(), "spark", *world.arguments(job, KILLED)]
     share, after_s = (world.random.uniform(*bounds) for bounds in (KILLED_IN, AFTER_S))
     process = Job(job, command, world.plan.directory / f"{job}.log", ENVIRONMENT, progress=lambda _: 0)
@@ -261,7 +262,7 @@ def kill_in_the_middle(world: World, job: str) -> dict[str, Any]:
 
 
 def steps_of(job: str, state: Path) -> int:
-    """0: not planned yet."""
+    """The number of steps; 0: not planned yet."""
     try:
         plan = json.loads((state / "plan.json").read_text())["plan"]
     except FileNotFoundError:
@@ -272,7 +273,7 @@ def steps_of(job: str, state: Path) -> int:
 def kill_when(
     job: Job, done: Callable[[], int], total: Callable[[], int], share: float, after_s: float, unit: str
 ) -> dict[str, Any]:
-    """Start the job, and kill it `after_s` after this share is done. Raises CampaignStuck when it ends before."""
+    """Start the job, and kill it `after_s` after this share is done. Raises CampaignStuck when it ends first."""
 
     def is_in_the_middle() -> bool:
         of = total()
@@ -281,7 +282,7 @@ def kill_when(
     job.start()
     try:
         eventually(is_in_the_middle, MIDDLE_WAIT_S, f"{job.process.name} is in the middle", interval_s=0.02)
-        # Somewhere within what it does next, and before it has ended.
+        # Wait within its next work, but not until its end.
         until = time.monotonic() + after_s
         while time.monotonic() < until and done() < total() - 1 and job.process.is_running:
             time.sleep(0.01)

@@ -1,11 +1,11 @@
-"""A Spark job that scans topics as it is told; `scanner.py` starts it and tells it.
+"""A Spark job that scans topics on request; `scanner.py` starts and controls it.
 
     python -m bench.spark.scan_job
 
-A line of JSON on standard input orders a scan: {"format": "bmq" or "kafka", "options": {…}, "columns": [SQL, …]}. All rows
-are read and nothing is done with them but what `columns` aggregates. The answer, a line of JSON: {"row": […], "seconds": S,
-"heap_mib": M}, from load() to the result, so with the look at the cluster and the planning; or {"failure": "…"}. A first line,
-{"spark": VERSION}, says that the session is there. It ends with its standard input.
+Each line of JSON on standard input requests a scan: {"format": "bmq" or "kafka", "options": {…}, "columns": [SQL, …]}.
+All rows are read and only aggregated by `columns`. The answer is a line of JSON: {"row": […], "seconds": S, "heap_mib":
+M}, measured from load() to the result, so including metadata requests and planning; or {"failure": "…"}. The first
+line, {"spark": VERSION}, says that the session is ready. The job ends with its standard input.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def scan(spark: SparkSession, order: dict[str, Any]) -> dict[str, Any]:
 
 
 def heap_bytes(spark: SparkSession) -> int:
-    """In use, what nobody refers to any more as well."""
+    """Heap in use, including garbage."""
     memory = spark.sparkContext._jvm.java.lang.management.ManagementFactory.getMemoryMXBean()
     return int(memory.getHeapMemoryUsage().getUsed())
 

@@ -1,4 +1,4 @@
-"""A contender: one Spark in a process of its own that stays, and is told what to scan."""
+"""A contender: one Spark in its own long-running process, which scans on request."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ ENVIRONMENT: Final = {
 
 
 class ScanFailed(Exception):
-    """A scan did not give its figures."""
+    """A scan gave no figures."""
 
 
 class Scanner:
-    """A context manager. `source`: bmq or kafka, Spark's name of what it reads with; `bootstrap`: the servers it asks."""
+    """A context manager. `source`: Spark's format name, bmq or kafka; `bootstrap`: the servers it uses."""
 
     def __init__(self, name: str, source: str, bootstrap: str, directory: Path) -> None:
         self.name = name
@@ -54,7 +54,7 @@ class Scanner:
         self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
-        """Started, and the session is there. Raises ScanFailed."""
+        """Start it and wait for its session. Raises ScanFailed."""
         with self._log_file.open("a") as log:
             self._process = subprocess.Popen(
                 dying_with_us([sys.executable, "-m", "bench.spark.scan_job"]),
@@ -76,7 +76,7 @@ class Scanner:
         self.close()
 
     def close(self) -> None:
-        """It is gone when this returns, and its JVM with it."""
+        """Stop it; it and its JVM are gone when this returns."""
         process = self._process
         if process is None:
             return
@@ -91,12 +91,12 @@ class Scanner:
 
     @property
     def pid(self) -> int:
-        """Of the driver; the JVM is its child, and Spark's Python workers are the JVM's."""
+        """The driver's process; the JVM is its child, and Spark's Python workers are the JVM's."""
         assert self._process is not None, f"{self.name} does not run"
         return self._process.pid
 
     def scan(self, topic: str, columns: Sequence[str], options: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """`row`: what the columns (SQL) come to; `seconds`; `heap_mib` of the JVM. Raises ScanFailed."""
+        """`row`: the values of the columns (SQL); `seconds`; `heap_mib` of the JVM. Raises ScanFailed."""
         given = {"kafka.bootstrap.servers": self.bootstrap, "subscribe": topic, **(options or {})}
         order = {"format": self.source, "options": given, "columns": list(columns)}
         assert self._process is not None and self._process.stdin is not None, f"{self.name} does not run"
@@ -113,7 +113,7 @@ class Scanner:
         patience = Timer(SCAN_WAIT_S, process.kill)
         patience.start()
         try:
-            # A JVM that has something to say says it there as well.
+            # The JVM may print lines to it too.
             line = next((line for line in process.stdout if line.startswith("{")), "")
         finally:
             patience.cancel()

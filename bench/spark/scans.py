@@ -1,4 +1,4 @@
-"""What the contenders read of a topic, in turn, and what is counted meanwhile."""
+"""The contenders' scans of a topic, and what is measured meanwhile."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ NARROW_COLUMNS: Final = {"columns": "offset,timestamp"}
 
 
 class WrongScan(Exception):
-    """A scan read something else than what is in the topic."""
+    """A scan read something other than the topic's content."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grounds:
-    """Both clusters, and a Spark of each contender."""
+    """Both clusters, and each contender's Spark."""
 
     stage: Stage
     bmq: BmqSide
@@ -40,7 +40,7 @@ class Grounds:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of a topic's records: where the partitions end, and when about a tenth of the records was to come yet."""
+    """Facts about a topic: where its partitions end, and the time after which about a tenth of its records come."""
 
     ends: tuple[int, ...]
     last_tenth_ms: int
@@ -53,7 +53,7 @@ def known_of(bootstrap: str, topic: Topic) -> Known:
 
 
 def scan(grounds: Grounds, contender: str, topic: Topic, options: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """All of the topic, or what the options leave of it: `records`, `bytes` of values, `seconds`. Raises WrongScan, ScanFailed."""
+    """Scan the topic, or what the options select: `records`, `value_bytes`, `seconds`. Raises WrongScan, ScanFailed."""
     found = grounds.scanners[contender].scan(topic.name, SUMS, options)
     records, value_bytes = (int(value or 0) for value in found.pop("row"))
     if value_bytes != records * topic.record_bytes or (options is None and records != topic.records):
@@ -62,7 +62,7 @@ def scan(grounds: Grounds, contender: str, topic: Topic, options: Mapping[str, s
 
 
 def scan_narrow(grounds: Grounds, topic: Topic, ends: Sequence[int]) -> dict[str, Any]:
-    """Offsets and timestamps alone, by the source. `ends`: of all partitions, which begin at 0. Raises WrongScan, ScanFailed."""
+    """Scan only offsets and timestamps with the source. `ends`: of all partitions. Raises WrongScan, ScanFailed."""
     found = grounds.scanners[SOURCE].scan(topic.name, NARROW_SUMS, NARROW_COLUMNS)
     records, offsets = (int(value or 0) for value in found.pop("row"))
     expected = sum(end * (end - 1) // 2 for end in ends)
@@ -74,7 +74,7 @@ def scan_narrow(grounds: Grounds, topic: Topic, ends: Sequence[int]) -> dict[str
 
 
 def all_scans(grounds: Grounds, topic: Topic, known: Known, contender: str) -> dict[str, Any]:
-    """What a contender is measured by in a round. Of the source also bytes that servers sent for it."""
+    """One round's scans of a contender. For the source also the bytes that servers sent for it."""
     if contender != SOURCE:
         return {FULL: scan(grounds, contender, topic)}
     found = {}
@@ -86,7 +86,7 @@ def all_scans(grounds: Grounds, topic: Topic, known: Known, contender: str) -> d
 
 
 def executor_memory(grounds: Grounds, topic: Topic) -> dict[str, Any]:
-    """Of one more scan of the source, which nobody times."""
+    """Memory during one more scan of the source, which is not timed."""
     with MemoryWatch(grounds.scanners[SOURCE].pid) as watch:
         found = scan(grounds, SOURCE, topic)
     if not watch.most["looks"] or not watch.most["python_processes"]:
@@ -109,7 +109,7 @@ def planned(bootstrap: str, topic: Topic) -> list[RangeToRead]:
 
 
 def share_of_files(ranges: Sequence[RangeToRead]) -> float:
-    """Of offsets that are read from closed segments."""
+    """The share of offsets that are read from closed segments."""
     pieces = [piece for one in ranges for piece in one.pieces]
     total = sum(piece.end_offset - piece.first_offset for piece in pieces)
     in_files = sum(piece.end_offset - piece.first_offset for piece in pieces if isinstance(piece, FilePiece))
@@ -117,7 +117,7 @@ def share_of_files(ranges: Sequence[RangeToRead]) -> float:
 
 
 def close_segments(side: BmqSide, topic: Topic) -> None:
-    """Move each partition to the next broker: what it had open is closed, and its new owner has nothing of it in memory."""
+    """Move each partition to the next broker: its open segment is closed, and not in the new owner's memory."""
     for partition, owner in side.owners(topic.name).items():
         target = next_broker(side.broker_ids, owner)
         reassign(side.live_addresses, topic.name, partition, [target])
@@ -125,7 +125,7 @@ def close_segments(side: BmqSide, topic: Topic) -> None:
 
 
 def closed_scan(grounds: Grounds, topic: Topic) -> dict[str, Any]:
-    """A scan by the source, with `all` bytes that were sent for it and those that came from `brokers`.
+    """A scan by the source, with the bytes sent for it: `all`, and those from `brokers`.
 
     Raises WrongScan: not all segments are closed.
     """

@@ -48,17 +48,17 @@ ENVIRONMENT: Final = {
     "TZ": "UTC",
 }
 STEADY_COMMITS: Final = 2
-"""Before the lag is looked at: the first has what came while Spark started."""
+"""Commits to wait for before the lag is watched: the first has the records that came while Spark started."""
 CATCH_UP_WAIT_S: Final = 180.0
 STOP_WAIT_S: Final = 60.0
 MERGE_EVERY: Final = 5
-"""Commits between two merges of small files while jobs are killed: merges are killed as well."""
+"""Commits between two merges of small files in the kill phase: merges are killed too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`lag_s`: how long the lag is looked at, every `look_s`, at `lag_records_s` and the job's `lag_trigger_s`. While jobs
-    and nodes are killed there are `records_s`, and a batch every `trigger_s`. 0 kills or 0 s leave a phase out.
+    """`lag_s`: how long the lag is watched, every `look_s`, at `lag_records_s` and the job's `lag_trigger_s`. The kill
+    phase has `records_s`, and a batch every `trigger_s`. 0 kills or 0 s skip a phase.
     """
 
     directory: Path = DATA
@@ -79,14 +79,14 @@ SMOKE: Final = Plan(lag_records_s=1_000, lag_trigger_s=2.0, lag_s=10.0, records_
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """`at_ms`: when it was begun. `first_missing`: the lowest id that the table did not have."""
+    """`at_ms`: when the look began. `first_missing`: the lowest id that was not in the table."""
 
     at_ms: int
     first_missing: int
 
 
 def lag_s(look: Look, ticks: Sequence[Tick]) -> float:
-    """How old the oldest record was that was not in the table; 0 when none had been sent. Pure."""
+    """Age of the oldest record that was not in the table; 0 when none was missing. Pure."""
     return max(0.0, (look.at_ms - sent_at_ms(ticks, look.first_missing)) / 1_000)
 
 
@@ -106,14 +106,14 @@ def definition(topic: str) -> dict[str, Any]:
 
 
 def batches(job: Job) -> list[dict[str, Any]]:
-    """What the job said since its last start, of batches that were not written before."""
+    """The job's reports since its last start, without replayed or empty batches."""
     lines = job.process.log_of_this_run().splitlines()
     said = [json.loads(line) for line in lines if line.startswith('{"table":') and line.endswith("}")]
     return [batch for batch in said if batch["rows"] and not batch["is_replay"]]
 
 
 class TableCase:
-    """One topic, its producer, its job and its table, in directories of their own under `name`."""
+    """One topic with its producer, job and table, in their own directories under `name`."""
 
     def __init__(self, stage: Stage, side: BmqSide, plan: Plan, name: str, records_s: float, trigger_s: float) -> None:
         self.topic = f"table-{name}"
@@ -146,7 +146,7 @@ class TableCase:
         self.producer.close()
 
     def finish(self) -> tuple[Report, dict[str, Any]]:
-        """End the producer, let the table catch up, end the job, and count. Raises CampaignStuck."""
+        """Stop the producer, let the table catch up, stop the job, and count. Raises CampaignStuck."""
         report = self.producer.finish()
         began = time.monotonic()
 
@@ -183,7 +183,7 @@ class TableCase:
 
 
 def measure_lag(stage: Stage, side: BmqSide, plan: Plan) -> dict[str, Any]:
-    """Undisturbed. Raises CampaignStuck."""
+    """The lag without faults. Raises CampaignStuck."""
     case = TableCase(stage, side, plan, "lag", plan.lag_records_s, plan.lag_trigger_s)
     nodes = Nodes(side.cluster, case.topic, PARTITIONS)
     try:

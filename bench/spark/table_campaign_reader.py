@@ -1,4 +1,4 @@
-"""Reads a table without the job and without Spark: Iceberg's metadata by PyIceberg, its files by pyarrow, HDFS by hdfs-native."""
+"""Reads a table without the job and without Spark: metadata by PyIceberg, files by pyarrow, HDFS by hdfs-native."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ Ids = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Of the ids 0 … sent - 1: how many are missing, how many rows are there beyond the first of an id, and how many rows
-    have an id that was never sent.
+    """For the ids 0 … sent - 1: the number of missing ids, of rows beyond the first of an id, and of rows with an id
+    that was never sent.
     """
 
     rows: int
@@ -55,7 +55,7 @@ def _client(address: str) -> Client:
 
 
 def client_of(url: str) -> Client:
-    """One for each HDFS."""
+    """One client for each HDFS."""
     parts = urlsplit(url)
     return _client(f"{parts.scheme}://{parts.netloc}")
 
@@ -85,7 +85,7 @@ class HdfsInput(InputFile):
 
 
 class HdfsFileIO(FileIO):
-    """Named in `py-io-impl`; reads only."""
+    """Named in `py-io-impl`; read-only."""
 
     def new_input(self, location: str) -> HdfsInput:
         return HdfsInput(client_of(location), location)
@@ -101,7 +101,7 @@ _IMPLEMENTATION: Final = {"py-io-impl": f"{HdfsFileIO.__module__}.{HdfsFileIO.__
 
 
 class TableReader:
-    """`url`: the directory of the table, hdfs://HOST:PORT/…, in a catalog of type hadoop. Files that were read are kept."""
+    """`url`: the table's directory, hdfs://HOST:PORT/…, in a catalog of type hadoop. Files are read once and cached."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -115,7 +115,7 @@ class TableReader:
     # -- As the table is now -------------------------------------------------------------------------------------------
 
     def ids(self) -> Ids:
-        """Of every row. Raises the last error when it cannot be read for READ_WAIT_S."""
+        """The ids of all rows. Raises the last error when the table cannot be read for READ_WAIT_S."""
 
         def read() -> Ids:
             arrays = [self._ids_of(path) for path in self._current_files()]
@@ -124,7 +124,7 @@ class TableReader:
         return _patiently(read)
 
     def rows(self) -> pa.Table:
-        """All columns of all rows, ordered by id. Raises the last error, as `ids`."""
+        """All columns of all rows, ordered by id. Raises the last error, like `ids`."""
 
         def read() -> pa.Table:
             tables = [pq.read_table(self._open(path)) for path in self._current_files()]
@@ -133,7 +133,7 @@ class TableReader:
         return _patiently(read)
 
     def first_missing(self) -> int:
-        """The lowest id that no row has. Raises the last error, as `ids`."""
+        """The lowest id that no row has. Raises the last error, like `ids`."""
         return _patiently(self._look_for_first_missing)
 
     def has_table(self) -> bool:
@@ -170,7 +170,7 @@ class TableReader:
         return self._files
 
     def _newest_version(self) -> int:
-        """As Iceberg finds it: the hint may be behind by the commits of writers that died."""
+        """Found as Iceberg does: the hint may lack the last commits of writers that died."""
         with self._client.read(urlsplit(f"{self._url}/metadata/version-hint.text").path) as file:
             version = max(int(file.read()), self._version)
         while self._exists(f"{self._url}/metadata/v{version + 1}.metadata.json"):
@@ -191,7 +191,7 @@ class TableReader:
 
 
 def _patiently(read: Callable[[], T]) -> T:
-    """A file may be replaced between two looks, metadata by a newer one too."""
+    """Retry: a file, metadata included, may be replaced between two looks."""
     until = time.monotonic() + READ_WAIT_S
     while True:
         try:

@@ -1,4 +1,4 @@
-"""The topics that are read: the same records on either side, nearly all of them in segments that are closed."""
+"""The topics to read: the same records on both sides, nearly all in closed segments."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ REPLICATION: Final = 3
 FILL_WAIT_S: Final = 900.0
 END_WAIT_S: Final = 30.0
 END_SEGMENT_BYTES: Final = 1 << 20
-"""The least that Apache Kafka takes."""
+"""The minimum in Apache Kafka."""
 END_SHARE: Final = 0.01
-"""Of the records come after `segment.bytes` was lowered: they close what is open, and little stays open."""
+"""Share of the records that come after `segment.bytes` was lowered: they close open segments, and little stays open."""
 VALUES: Final = 5_000
-"""Different ones in a topic of a codec."""
+"""Distinct values in a codec's topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """`records` of `record_bytes` (values without keys), at random in `partitions`."""
+    """`records` of `record_bytes` (values without keys), spread at random over `partitions`."""
 
     name: str
     partitions: int
@@ -54,20 +54,20 @@ def make(side: Side, topic: Topic, configs: Mapping[str, str] | None = None) -> 
 
 
 def fill(side: Side, topic: Topic, client: Client) -> float:
-    """Make the topic and give it its records by an idempotent librdkafka; how long that took. Raises FillFailed."""
+    """Create the topic and fill it with an idempotent librdkafka producer; the seconds taken. Raises FillFailed."""
     make(side, topic)
     at_the_end = int(topic.records * END_SHARE)
     seconds = _produce(side, topic, client, topic.records - at_the_end)
     lower_segment_bytes(side.bootstrap, topic.name)
     seconds += _produce(side, topic, client, at_the_end)
-    os.sync()  # what follows is not to wait for this to be written to the disk
+    os.sync()  # so that later parts do not wait for these disk writes
     if (count := count_of(side.bootstrap, topic)) != topic.records:
         raise FillFailed(f"{topic.name} of {side.name} has {count} records, not {topic.records}")
     return round(seconds, 1)
 
 
 def drop(side: Side, topic: Topic) -> None:
-    """What lies in page caches of it makes room for others. Raises FillFailed."""
+    """Delete the topic, which frees its page cache for others. Raises FillFailed."""
     admin = AdminClient({"bootstrap.servers": side.bootstrap})
     try:
         for future in admin.delete_topics([topic.name]).values():
@@ -100,7 +100,7 @@ def _produce(side: Side, topic: Topic, client: Client, records: int) -> float:
 
 
 def fill_compressed(side: Side, topic: Topic, codec: str) -> None:
-    """The same with values that compress about as JSON does. Raises FillFailed."""
+    """Like `fill`, with values that compress about as well as JSON. Raises FillFailed."""
     make(side, topic)
     failures: list[str] = []
 
@@ -140,12 +140,12 @@ def lower_segment_bytes(bootstrap: str, topic: str) -> None:
 
 
 def count_of(bootstrap: str, topic: Topic) -> int:
-    """Offsets of all partitions."""
+    """Number of offsets in all partitions."""
     return sum(end - begin for begin, end in offsets_of(bootstrap, topic).values())
 
 
 def offsets_of(bootstrap: str, topic: Topic) -> dict[int, tuple[int, int]]:
-    """The first and the end of each partition."""
+    """Each partition's first offset and end."""
     consumer = _consumer(bootstrap)
     try:
         return {
@@ -157,7 +157,7 @@ def offsets_of(bootstrap: str, topic: Topic) -> dict[int, tuple[int, int]]:
 
 
 def last_tenth_ms(bootstrap: str, topic: Topic) -> int:
-    """A time that about a tenth of the records come after: the median of what the partitions have at nine tenths.
+    """A time after which about a tenth of the records come: the median of the partitions' timestamps at nine tenths.
 
     Raises FillFailed.
     """

@@ -1,4 +1,4 @@
-"""Bytes that left the nodes of bmq and the DataNodes, as both count them themselves."""
+"""Bytes sent by the bmq nodes and the DataNodes, by their own counters."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ DATANODE: Final = "/jmx?qry=Hadoop:service=DataNode,name=DataNodeActivity-*"
 
 
 class NotCounted(Exception):
-    """A node or a DataNode does not say what it sent."""
+    """A node or a DataNode does not report what it sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """`node_bytes`: answers of all nodes to clients, whatever they asked. `datanode_bytes`: of blocks, with HDFS's checksums,
-    whoever read them.
+    """`node_bytes`: answers of all nodes to any client. `datanode_bytes`: block data read by anybody, with HDFS's
+    checksums.
     """
 
     node_bytes: int
@@ -37,7 +37,7 @@ class Traffic:
 
 
 def traffic(side: BmqSide, hdfs: HdfsCluster) -> Traffic:
-    """Since they were started. Raises NotCounted."""
+    """Bytes since the servers were started. Raises NotCounted."""
     return Traffic(
         sum(_sent_by(str(node.get("/metrics")[1]), f"node {node.node_id}") for node in side.nodes.values()),
         sum(

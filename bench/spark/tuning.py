@@ -1,4 +1,4 @@
-"""What is set on either side of Spark's scans, and where the default is measured."""
+"""The settings on both sides of Spark's scans, and where the default is measured."""
 
 from __future__ import annotations
 

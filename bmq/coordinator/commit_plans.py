@@ -1,7 +1,7 @@
-"""What is the same each time a group commits the same partitions: their topics, the records' templates, the answer.
+"""Commit plans: what stays the same when a group commits the same partitions again (topics, record templates, answer).
 
-Groups commit the same partitions again and again, and only the numbers change. A plan is good as long as its topics are
-the ones there are. Decisions only.
+Groups commit the same partitions again and again, and only the numbers change. A plan is valid while its topics are
+unchanged. Decisions only.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from bmq.protocol.offset_records import OffsetRecords
 PLANS_BYTES_MAX: Final = 32 * 1024 * 1024
 _PLAN_BYTES: Final = 2_048
 _PARTITION_BYTES: Final = 1_024
-"""Estimates: the templates of two lengths with the group's and the topic's name in each, keys, and objects around them."""
+"""Estimates: templates of two lengths, each with the group's and the topic's name; keys; the objects around them."""
 
 
 class PlannedTopic(NamedTuple):
-    """`indexes`: of partitions it has."""
+    """`indexes`: partitions that the topic has."""
 
     topic: Topic
     indexes: tuple[int, ...]
@@ -30,7 +30,7 @@ class PlannedTopic(NamedTuple):
 
 
 class CommitPlan:
-    """A commit to a group that says which partitions, not what of them. `size_bytes`: of all keys and values."""
+    """The partitions that a commit of a group names, without their offsets. `size_bytes`: of all keys and values."""
 
     __slots__ = ("_api_version", "_asked", "answer", "group_id", "partitions", "size_bytes", "topics")
 
@@ -44,14 +44,14 @@ class CommitPlan:
         self.answer = self.answer_of(ErrorCode.NONE)
 
     def answer_of(self, code: ErrorCode) -> bytes:
-        """The body of the answer that says this of all partitions."""
+        """The body of the answer that gives every partition this code."""
         return encode_answer(self._api_version, self._asked, code)
 
     def topic_partitions(self) -> Iterator[tuple[Topic, int]]:
         return ((part.topic, index) for part in self.topics for index in part.indexes)
 
     def is_of(self, topics: Topics) -> bool:
-        """Whether all its topics are still the same."""
+        """Whether all its topics are unchanged."""
         current = topics.topics
         for topic, _, _ in self.topics:  # noqa: SIM110  (three times as fast, in every commit)
             if current.get(topic.name) is not topic:
@@ -60,14 +60,14 @@ class CommitPlan:
 
 
 class CommitPlans:
-    """Those last made, within PLANS_BYTES_MAX."""
+    """The plans made last, up to PLANS_BYTES_MAX."""
 
     def __init__(self) -> None:
         self._plans: dict[object, CommitPlan] = {}
         self._size_bytes = 0
 
     def of(self, asked: PlainCommit, topics: Topics) -> CommitPlan | None:
-        """None when a part of it has to be refused, or may have to be."""
+        """None when some part of the commit is, or may be, refused."""
         key = (asked.api_version, asked.group_id, asked.topics)
         plan = self._plans.get(key)
         if plan is not None:

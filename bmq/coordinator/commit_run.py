@@ -14,11 +14,11 @@ from bmq.protocol.errors import KafkaError
 from bmq.protocol.hot_commit import Committed
 
 CommitDone = Callable[[ErrorCode, bytes], None]
-"""The error that all partitions have, NONE for success, and the body of the answer that says so."""
+"""The error code of all partitions (NONE for success), and the body of the answer that carries it."""
 
 
 class CommittingShard(Protocol):
-    """What is needed of the shard."""
+    """What a CommitRun needs of its shard."""
 
     offsets: Offsets
     state_log: StateLog
@@ -27,7 +27,7 @@ class CommittingShard(Protocol):
 
 
 class CommitRun:
-    """A RecordRun: `committed` for the partitions of `plan`, at `now_ms`. `begin` it once."""
+    """A RecordRun: writes `committed` for the partitions of `plan`, at `now_ms`. Call `begin` once."""
 
     __slots__ = ("_committed", "_done", "_now_ms", "_offsets", "_shard", "plan", "record_count", "size_bytes", "ticket")
 

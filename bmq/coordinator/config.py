@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class GroupTerms(NamedTuple):
-    """What one group's members are held to."""
+    """The timeouts and intervals of one group's members."""
 
     session_timeout_ms: int
     heartbeat_interval_ms: int
@@ -17,7 +17,7 @@ class GroupTerms(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NewGroupConfig:
-    """What the groups of the new protocols are held to alike (KIP-848, KIP-1071)."""
+    """Settings that consumer groups and streams groups share (KIP-848, KIP-1071)."""
 
     session_timeout_ms: int = 45_000
     min_session_timeout_ms: int = 45_000
@@ -30,7 +30,7 @@ class NewGroupConfig:
     max_assignment_interval_ms: int = 15_000
 
     def intervals(self, prefix: str, group_configs: Mapping[str, str]) -> GroupTerms:
-        """With what is set for one group under names that begin so; what is out of bounds by now counts as the bound."""
+        """With the group's own configs under `prefix`; a value outside the present bounds is clamped to them."""
 
         def value(name: str, default: int, low: int, high: int) -> int:
             return _bounded(group_configs.get(f"{prefix}.{name}"), default, low, high)
@@ -59,28 +59,28 @@ class NewGroupConfig:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerConfig(NewGroupConfig):
-    """Of consumer groups of the new protocol: Kafka's `group.consumer.*` (KIP-848)."""
+    """Settings of consumer groups: Kafka's `group.consumer.*` (KIP-848)."""
 
     max_size: int = 2**31 - 1
     assignors: tuple[str, ...] = ("uniform", "range")
-    """The first is taken unless most members want another."""
+    """The first is the default unless most members prefer another."""
     migration_policy: str = "bidirectional"
     regex_refresh_interval_ms: int = 600_000
     regex_pause_ms: int = 10_000
-    """Between two looks at all topics for one group's regular expressions."""
+    """Least time between two scans of all topics for one group's regular expressions."""
     unsettled_heartbeat_interval_ms: int = 1_000
-    """What members of a group that is not settled are told. Not less: librdkafka gives a heartbeat up, and closes its
+    """Heartbeat interval for members of an unsettled group. Not less: librdkafka abandons a heartbeat, and closes its
     connection, when the answer takes as long as the interval."""
     unsettled_heartbeats_per_s_max: int = 1_000
-    """Of all members of such groups in this process: with more of them the interval grows."""
+    """Total over all members of unsettled groups in this process; with more members the interval grows."""
 
     def terms(self, group_configs: Mapping[str, str]) -> GroupTerms:
-        """With what is set for one group."""
+        """With the group's own configs."""
         return self.intervals("consumer", group_configs)
 
 
 class StreamsTerms(NamedTuple):
-    """What one streams group's members are held to. `standby_replicas`: copies of each task with state."""
+    """The settings of one streams group's members. `standby_replicas`: extra copies of each stateful task."""
 
     session_timeout_ms: int
     heartbeat_interval_ms: int
@@ -91,7 +91,7 @@ class StreamsTerms(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StreamsConfig(NewGroupConfig):
-    """Of streams groups: Kafka's `group.streams.*` (KIP-1071)."""
+    """Settings of streams groups: Kafka's `group.streams.*` (KIP-1071)."""
 
     initial_rebalance_delay_ms: int = 3_000
     max_size: int = 2**31 - 1
@@ -101,7 +101,7 @@ class StreamsConfig(NewGroupConfig):
     acceptable_recovery_lag: int = 10_000
 
     def terms(self, group_configs: Mapping[str, str]) -> StreamsTerms:
-        """With what is set for one group; what is out of bounds by now counts as the bound."""
+        """With the group's own configs; a value outside the present bounds is clamped to them."""
 
         def value(name: str, default: int, high: int) -> int:
             return _bounded(group_configs.get(f"streams.{name}"), default, 0, high)
@@ -119,7 +119,7 @@ def _bounded(text: str | None, default: int, low: int, high: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorConfig:
-    """What group.py, offsets.py and the runtime obey; the lower half is ours."""
+    """Settings of group.py, offsets.py and the runtime; those from `group_pending_members_max` on are bmq's own."""
 
     consumer: ConsumerConfig = ConsumerConfig()
     streams: StreamsConfig = StreamsConfig()
@@ -131,12 +131,12 @@ class CoordinatorConfig:
     group_new_member_join_timeout_ms: int = 300_000
     offset_metadata_max_bytes: int = 4_096
     message_max_bytes: int = 1_048_588
-    """Of one group's record, all its members in it."""
+    """Size limit of one group's record, which holds all its members."""
     offsets_retention_ms: int = 7 * 24 * 3600 * 1000
     offsets_retention_check_interval_ms: int = 600_000
 
     group_pending_members_max: int = 10_000
-    """Member ids given out and not joined yet, per group; beyond it GROUP_MAX_SIZE_REACHED."""
+    """Member ids given out whose members have not joined yet, per group; beyond it GROUP_MAX_SIZE_REACHED."""
     groups_per_shard_max: int = 50_000
     """Groups with members or a record, per shard; a new one beyond it gets COORDINATOR_NOT_AVAILABLE."""
     load_wait_max_ms: int = 5_000
@@ -144,8 +144,8 @@ class CoordinatorConfig:
     shards_loading_max: int = 8
     """Shards that load at the same time."""
     snapshot_records_max: int = 10_000
-    """Records behind the last snapshot before the next, or an eighth of what the state has if that is more: a failover
-    replays them, and everybody in the shard waits for it."""
+    """Take the next snapshot after this many records, or after an eighth of the state's size if that is more: a
+    failover replays the records since the last one while all clients of the shard wait."""
     snapshot_bytes_max: int = 16 * 1024 * 1024
     expiry_offsets_per_turn_max: int = 2_000
-    """Offsets looked at in one turn of the event loop while expiring."""
+    """Offsets that expiry examines in one turn of the event loop."""

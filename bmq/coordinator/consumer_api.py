@@ -1,4 +1,4 @@
-"""The coordinator's APIs on consumer groups of the new protocol (KIP-848), and the classic ones where they meet one."""
+"""The coordinator's APIs for consumer groups of the new protocol (KIP-848), and the classic APIs on such groups."""
 
 from __future__ import annotations
 
@@ -45,17 +45,18 @@ from bmq.protocol.wire import Buffer
 T = TypeVar("T")
 _HEARTBEAT: Final = ApiKey.CONSUMER_GROUP_HEARTBEAT
 AUTHORIZED_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
-"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS (AclOperation's numbers): there are no ACLs to say less."""
+"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS (AclOperation's numbers): there are no ACLs to restrict
+them."""
 
 
 async def answered_by_owner(shard: GroupShard, answer: Awaitable[T], *, is_joining: bool = False) -> T:
     """The answer to a heartbeat, or its error, if the shard is still ours; else KafkaError NOT_COORDINATOR.
 
-    A member that is told to go on may do so for another session, so that is said only soon after a proof (rule 34): any
-    that was begun since the heartbeat came will do, such as that of its own append. A member that is refused lets go of
-    all it has, and one that hears of no such group gives up for good; a former owner knows neither who has joined since
-    nor which epochs were given (rule 15). Nor may it let a member join that has been here before: who joins names no epoch
-    that would give the former owner away, and would be given what it had then.
+    A success lets the member go on for another session, so it needs a recent proof of ownership (rule 34); any proof
+    begun since the heartbeat came will do, such as that of its own append. A refusal makes the member drop all its
+    partitions, and GROUP_ID_NOT_FOUND makes it give up; a former owner knows neither later members nor later epochs
+    (rule 15), so an error needs a new proof. So does a join: it names no epoch that would expose a former owner, which
+    would hand out the member's old assignment.
     """
     asked_ms = shard.now().loop_ms
     try:
@@ -71,13 +72,13 @@ async def answered_by_owner(shard: GroupShard, answer: Awaitable[T], *, is_joini
 
 
 class Dice(Protocol):
-    """Where member ids come from; random.Random is one."""
+    """Source of randomness for member ids; random.Random is one."""
 
     def getrandbits(self, k: int, /) -> int: ...
 
 
 class ConsumerApi(TxnOffsetApi):
-    """What GroupCoordinator answers about consumer groups."""
+    """The consumer group part of GroupCoordinator."""
 
     def __init__(
         self,
@@ -95,7 +96,7 @@ class ConsumerApi(TxnOffsetApi):
         self._pace = HeartbeatPace(config.consumer)
 
     def image_changed(self, old: Topics, new: Topics) -> None:
-        """To be called after each new image: groups subscribed to what has changed look at it with their next heartbeat."""
+        """Call after each new image: groups subscribed to changed topics look at them with their next heartbeat."""
         changed = changes(old, new)
         if changed.names:
             for shard in self.directory.ready.values():
@@ -106,7 +107,7 @@ class ConsumerApi(TxnOffsetApi):
     async def consumer_group_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, context: RequestContext
     ) -> ConsumerGroupHeartbeatResponse:
-        """ConsumerGroupHeartbeat 0-1. Answers when what it changed is durable."""
+        """ConsumerGroupHeartbeat 0-1. Answers when its records are durable."""
         try:
             check(request, context.api_version, self.config.consumer)
             return await self._heartbeat(request, context)
@@ -150,9 +151,9 @@ class ConsumerApi(TxnOffsetApi):
     def repeated_heartbeat(
         self, frame: Buffer, header: RequestHeader, context: RequestContext, received_s: float
     ) -> bytes | None:
-        """The body of the answer to a ConsumerGroupHeartbeat that says what was said before, if that is right again.
+        """The answer's body for a ConsumerGroupHeartbeat that repeats an earlier one, if that answer still holds.
 
-        None: `handle` has to look, which also refuses what was forwarded for another leader epoch of the shard.
+        None: `handle` has to decide it; it also refuses requests forwarded for another leader epoch of the shard.
         """
         group_id = leading_string(frame, header.body_position)
         shard = None if group_id is None else self.directory.find(group_id)
@@ -173,7 +174,7 @@ class ConsumerApi(TxnOffsetApi):
     async def consumer_group_describe(
         self, request: ConsumerGroupDescribeRequest, context: RequestContext
     ) -> ConsumerGroupDescribeResponse:
-        """ConsumerGroupDescribe 0-1. A group's failure is its own."""
+        """ConsumerGroupDescribe 0-1. Each group has its own error."""
         groups = []
         for group_id in request.group_ids:
             try:
@@ -240,7 +241,7 @@ class ConsumerApi(TxnOffsetApi):
     async def _leave_consumer(
         self, shard: GroupShard, group_id: str, leaving: Sequence[MemberIdentity]
     ) -> list[MemberResponse] | None:
-        """The answers to a LeaveGroup on a consumer group; None: there is none now. Raises KafkaError."""
+        """The answers to a LeaveGroup on a consumer group; None: there is none (any more). Raises KafkaError."""
 
         def decide(draft: Draft, around: Surroundings) -> list[MemberResponse] | None:
             return None if draft.group is None else classic_members.leave(draft, leaving, around)
@@ -254,7 +255,7 @@ class ConsumerApi(TxnOffsetApi):
     # ---------------------------------------------------------------- inside
 
     async def _delete_new(self, shard: GroupShard, runtime: NewRuntime, group_id: str) -> ErrorCode:
-        """Delete an empty group of a new protocol and its offsets. Raises KafkaError of the append."""
+        """Delete an empty group of a new protocol and its offsets. Raises KafkaError from the append."""
 
         def decide(draft: GroupDraft[Any, Any, Any], around: object) -> ErrorCode:
             if draft.group is None:

@@ -1,6 +1,6 @@
-"""The group coordinator: one method per Kafka API, message in, message out. An error is an answer, never an exception.
+"""The group coordinator: one method per Kafka API, message in, message out. Errors are returned in answers, not raised.
 
-Finds the group's shard, lets group.py and offsets.py decide, answers when the records behind the answer are durable.
+It finds the group's shard, lets group.py and offsets.py decide, and answers once the answer's records are durable.
 Error codes and the differences between versions are those of Apache Kafka's GroupCoordinatorService and KafkaApis (4.x).
 """
 
@@ -57,7 +57,7 @@ _REFUSALS: Final = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, E
 
 
 class GroupCoordinator(StreamsApi):
-    """All groups whose shards this process owns. Make it inside the event loop that uses it."""
+    """All groups whose shards this process owns. Create it inside its event loop."""
 
     def __init__(
         self,
@@ -100,21 +100,21 @@ class GroupCoordinator(StreamsApi):
     async def handle(self, api_key: ApiKey, request: Any, context: RequestContext) -> Any:
         """Answer a request of the GROUP route.
 
-        Raises KafkaError NOT_COORDINATOR when it was forwarded for another leader epoch of the shard than the present
-        one: a commit that was delayed on a connection could overwrite newer ones.
+        Raises KafkaError NOT_COORDINATOR when the request was forwarded for another leader epoch of the shard than the
+        present one: a commit delayed on a connection could overwrite newer ones.
         """
         if context.leader_epoch >= 0:
             await self._require_leader_epoch(getattr(request, "group_id", ""), context.leader_epoch)
         return await self._handlers[api_key](request, context)
 
     async def prepare(self, group_id: str) -> None:
-        """Load the group's shard, making the offsets topic if there is none. Raises KafkaError (FindCoordinator)."""
+        """Load the group's shard, creating the offsets topic if there is none. Raises KafkaError (FindCoordinator)."""
         await self.directory.get(group_id)
 
     async def _require_leader_epoch(self, group_id: str, leader_epoch: int) -> None:
         shard = self.directory.find(group_id)
         if shard is None and group_id:
-            with contextlib.suppress(KafkaError):  # said in the words of the API
+            with contextlib.suppress(KafkaError):  # the API's own handler reports it
                 shard = await self._existing(group_id)
         if shard is not None and group_id and shard.state_log.log.leader_epoch != leader_epoch:
             raise KafkaError(
@@ -123,20 +123,20 @@ class GroupCoordinator(StreamsApi):
             )
 
     def resign(self, shard: int) -> None:
-        """The shard's partition is another's now."""
+        """The shard's partition has another owner now."""
         self.directory.resign(shard)
 
     def stood_still(self) -> None:
-        """This process stood still: no member may be thought dead for what it could not hear."""
+        """This process was stalled: members must not be expired for heartbeats that it could not read."""
         for shard in self.directory.ready.values():
             shard.stood_still()
 
     async def close(self) -> None:
-        """Send everybody who waits away and stop."""
+        """Answer all waiting requests with an error and stop."""
         await self.directory.close(snapshot_records_min=_CLOSE_SNAPSHOT_RECORDS_MIN)
 
     def topics_deleted(self, names: Iterable[str]) -> None:
-        """Drop the offsets of deleted topics; shards that are not loaded hide them by topic id until they expire."""
+        """Delete the offsets of deleted topics; shards that are not loaded hide them by topic id until they expire."""
         doomed = frozenset(names)
         for shard in self.directory.ready.values():
             records = shard.offsets.delete_topics(doomed)
@@ -242,8 +242,9 @@ class GroupCoordinator(StreamsApi):
                 shard = await self._existing(group_id)
             except KafkaError as error:
                 code = coordinator_error(error)
-                # The member may be in the state that is being loaded, so it must not be told to rejoin; Java's consumer
-                # takes LOAD_IN_PROGRESS for a fatal error. Kafka says NONE, but who cannot load may own nothing (rule 34).
+                # The member may be in the state that is being loaded, so do not tell it to rejoin; Java's consumer
+                # treats LOAD_IN_PROGRESS as fatal. Kafka says NONE, but while loading we may no longer own the shard
+                # (rule 34).
                 is_loading = code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
                 return HeartbeatResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE if is_loading else code)
         asked_ms = self._loop.time() * 1000
@@ -261,7 +262,7 @@ class GroupCoordinator(StreamsApi):
         return HeartbeatResponse(error_code=code)
 
     async def leave_group(self, request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
-        """LeaveGroup 0-5; before v3 one member, whose error is the answer's."""
+        """LeaveGroup 0-5; before v3 it names one member, whose error is the answer's."""
         is_single = context.api_version < 3
         leaving = [MemberIdentity(member_id=request.member_id)] if is_single else request.members
         if not request.group_id:
@@ -295,7 +296,7 @@ class GroupCoordinator(StreamsApi):
     # ---------------------------------------------------------------- administration
 
     async def list_groups(self, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
-        """ListGroups 0-5: the groups of every shard this process owns; none while there is no offsets topic."""
+        """ListGroups 0-5: the groups of every shard this process owns; empty while there is no offsets topic."""
         states = {state.strip().lower() for state in request.states_filter}
         kinds = {kind.strip().lower() for kind in request.types_filter} or {CLASSIC, CONSUMER, STREAMS}
         try:
@@ -326,7 +327,7 @@ class GroupCoordinator(StreamsApi):
         return DescribeGroupsResponse(groups=described)
 
     async def delete_groups(self, request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
-        """DeleteGroups 0-3. A group's failure is its own."""
+        """DeleteGroups 0-3. Each group has its own error."""
         writes: dict[str, asyncio.Future[int] | asyncio.Future[ErrorCode]] = {}
         results = {}
         for group_id in dict.fromkeys(request.groups_names):
@@ -374,7 +375,7 @@ class GroupCoordinator(StreamsApi):
 
 
 async def _require_owner(shard: GroupShard, code: int, asked_ms: float) -> None:
-    """To be awaited before a member that asked at `asked_ms` is told to go on (rule 34), or refused (rule 15).
+    """Await this before telling a member that asked at `asked_ms` to go on (rule 34), or refusing it (rule 15).
 
     Raises KafkaError NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE.
     """
@@ -383,10 +384,10 @@ async def _require_owner(shard: GroupShard, code: int, asked_ms: float) -> None:
 
 
 async def _require_owner_to_join(shard: GroupShard, code: int, asked_ms: float) -> None:
-    """To be awaited before a member is told of a generation, however young the last proof is (rule 34).
+    """Await this before telling a member its generation, however recent the last proof is (rule 34).
 
-    JoinGroup names no generation of its own, so a former owner cannot tell that it knows an older one, for which SyncGroup
-    would give the member what it has given back since. Raises KafkaError NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE.
+    JoinGroup names no generation, so a former owner cannot notice that its own is old; SyncGroup would then return
+    partitions that the member has revoked since. Raises KafkaError NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE.
     """
     if code == ErrorCode.NONE or code in _REFUSALS:
         await shard.prove_since(asked_ms)
@@ -395,7 +396,7 @@ async def _require_owner_to_join(shard: GroupShard, code: int, asked_ms: float) 
 def _listed(group_id: str, shard: GroupShard) -> ListedGroup:
     runtime, new = shard.find_new(group_id)
     if runtime is not None and new is not None:
-        # What a group of a new protocol speaks is called as its type is.
+        # The protocol type of a new group is named like its group type.
         return ListedGroup(
             group_id=group_id, protocol_type=runtime.kind, group_state=new.state.value, group_type=runtime.kind
         )
@@ -444,7 +445,7 @@ def _described(group_id: str, shard: GroupShard, api_version: int) -> DescribedG
 
 
 def _delete(group_id: str, shard: GroupShard) -> asyncio.Future[int]:
-    """Write the tombstones of a group and its offsets. Raises KafkaError when it may not be deleted."""
+    """Write the tombstones of a group and its offsets. Raises KafkaError when it must not be deleted."""
     if not shard.has_group(group_id):
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
     group = shard.groups.get(group_id)

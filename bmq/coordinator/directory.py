@@ -1,4 +1,4 @@
-"""Which shard a key belongs to, and the shards this process has: loaded when first asked for, dropped when lost."""
+"""Maps keys to shards, and holds this process's shards: loaded on first use, dropped when lost."""
 
 from __future__ import annotations
 
@@ -16,36 +16,37 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 
 REMEMBERED_KEY_MAX: Final = 256
-"""Characters of keys whose shards are remembered: others cost more memory than time."""
+"""Longest key, in characters, whose shard is cached: for longer ones the memory costs more than the time saved."""
 
 _log = structlog.get_logger("bmq.coordinator")
 
 S = TypeVar("S", bound=Shard)
 MakeShard = Callable[[int, ReplayableLog, Callable[[S], None]], S]
-"""(number, the partition's log, to be called when the shard is lost)"""
+"""(number, the partition's log, callback for when the shard is lost)"""
 
 
 class Shards(Protocol):
-    """The partitions of the topic that a state machine lives in, as the wiring provides them."""
+    """The partitions of the topic that holds a state machine's log, as the wiring provides them."""
 
     def partition_count(self) -> int:
         """Never changes once the topic exists."""
 
     def owned(self) -> Sequence[int]:
-        """The partitions that are this process's to own, as far as it knows."""
+        """The partitions that this process owns, as far as it knows."""
 
     def inherited(self) -> Sequence[int]:
-        """Those of them that had an owner before, so that something may lie in their logs: the likeliest first."""
+        """Those of them that had an owner before, so their logs may hold something; the likeliest first."""
 
     async def open(self, shard: int) -> ReplayableLog:
-        """The partition's log, writing; one process makes the topic on first use, a cluster's node does not.
+        """The partition's log, open for writing. A single process creates the topic on first use, a cluster's node does
+        not.
 
-        Raises KafkaError (NOT_LEADER_OR_FOLLOWER: another's), StoreError.
+        Raises KafkaError (NOT_LEADER_OR_FOLLOWER: it has another owner), StoreError.
         """
 
 
 class LoadLimits(Protocol):
-    """`load_wait_max_ms`: how long a request waits for its shard to load. `shards_loading_max`: at the same time."""
+    """`load_wait_max_ms`: how long a request waits for its shard to load. `shards_loading_max`: concurrent loads."""
 
     @property
     def load_wait_max_ms(self) -> int: ...
@@ -54,7 +55,7 @@ class LoadLimits(Protocol):
 
 
 def shard_of(key: str, count: int) -> int:
-    """Kafka's `Utils.abs(key.hashCode()) % count`, so that a group keeps its partition across servers."""
+    """Kafka's `Utils.abs(key.hashCode()) % count`, so that a group has the same partition as in Kafka."""
     return _known_shard_of(key, count) if len(key) <= REMEMBERED_KEY_MAX else _shard_of(key, count)
 
 
@@ -64,7 +65,7 @@ def _shard_of(key: str, count: int) -> int:
     for position in range(0, len(units), 2):
         value = (31 * value + (units[position] << 8 | units[position + 1])) & 0xFFFF_FFFF
     if value >= 0x8000_0000:
-        # Java's Math.abs has no positive form of the smallest int; Kafka takes 0 for it.
+        # Java's Math.abs cannot negate the smallest int; Kafka uses 0 for it.
         value = 0 if value == 0x8000_0000 else 0x1_0000_0000 - value
     return value % count
 
@@ -73,10 +74,10 @@ _known_shard_of = lru_cache(maxsize=65_536)(_shard_of)
 
 
 class ShardDirectory(Generic[S]):
-    """The shards by number. `kind`: of what, as it stands in log lines.
+    """The shards by number. `kind`: what kind of shard, for log lines.
 
-    Requests get a shard in the order in which they asked for it: one that comes when the shard has just been loaded stays
-    behind those that waited for it. Else a commit could overtake an older one, which its client has given up meanwhile.
+    Requests get a shard in the order in which they asked: one that comes just after the shard was loaded stays behind
+    those that waited. Otherwise a commit could overtake an older one that its client has given up meanwhile.
     """
 
     def __init__(self, kind: str, shards: Shards, make: MakeShard[S], config: LoadLimits) -> None:
@@ -86,10 +87,10 @@ class ShardDirectory(Generic[S]):
         self._shards = shards
         self._make = make
         self._loads: dict[int, asyncio.Task[S | ErrorCode]] = {}
-        self._queues: dict[int, dict[object, None]] = {}  # who waits for a shard, in order
+        self._queues: dict[int, dict[object, None]] = {}  # requests that wait for a shard, in order
         self._slots = asyncio.Semaphore(config.shards_loading_max)
         self._is_closed = False
-        self._told: dict[int, ErrorCode] = {}  # why a shard could not be loaded, while it cannot
+        self._told: dict[int, ErrorCode] = {}  # last logged reason why a shard could not be loaded
 
     @property
     def is_closed(self) -> bool:
@@ -103,7 +104,7 @@ class ShardDirectory(Generic[S]):
         return shard_of(key, self._shards.partition_count())
 
     def find(self, key: str) -> S | None:
-        """The shard of a key if it is loaded, and nobody waits for it any more: the fast path."""
+        """The shard of a key if it is loaded and no request waits for it any more: the fast path."""
         return self._at_once(shard_of(key, self._shards.partition_count()))
 
     async def get(self, key: str) -> S:
@@ -112,14 +113,14 @@ class ShardDirectory(Generic[S]):
         return self._at_once(number) or await self.load(number)
 
     async def all(self) -> list[S]:
-        """Every shard that is ours. Raises KafkaError if one cannot be loaded now."""
+        """Every shard that we own. Raises KafkaError if one cannot be loaded now."""
         shards = await asyncio.gather(*(self.load(number) for number in self._shards.owned()))
         if any(shard.is_lost for shard in shards):
             raise KafkaError(ErrorCode.NOT_COORDINATOR, "another process has a shard now")
         return shards
 
     async def load(self, number: int) -> S:
-        """Wait for a shard up to `load_wait_max_ms`; loading goes on behind it. Raises KafkaError."""
+        """Wait for a shard up to `load_wait_max_ms`; loading goes on in the background. Raises KafkaError."""
         shard = self._at_once(number)
         if shard is not None:
             return shard
@@ -158,7 +159,7 @@ class ShardDirectory(Generic[S]):
 
     def resign(self, number: int) -> None:
         """Give up a shard, loaded or loading: its partition has another owner. Waiting requests get NOT_COORDINATOR."""
-        task = self._loads.pop(number, None)  # whoever asks from now on is not to wait for this one
+        task = self._loads.pop(number, None)  # later requests must not wait for this load
         if task is not None:
             task.cancel()
         shard = self.ready.get(number)
@@ -166,7 +167,7 @@ class ShardDirectory(Generic[S]):
             shard.lose()
 
     async def close(self, *, snapshot_records_min: int) -> None:
-        """Answer everybody who waits and stop; shards whose log grew by this much save their state first."""
+        """Answer all waiting requests and stop; shards with this many records since their last snapshot save one."""
         self._is_closed = True
         for task in list(self._loads.values()):
             task.cancel()
@@ -189,9 +190,9 @@ class ShardDirectory(Generic[S]):
         except BmqError as error:
             code = coordinator_error(error)
             if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
-                # Looking for another coordinator is of no use: the shard cannot be loaded now, or is offline (rule 25).
+                # Finding another coordinator would not help: the shard cannot be loaded now, or is offline (rule 25).
                 code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-            # Whoever waits for the shard asks again and again.
+            # Waiting clients retry all the time, so warn once per code.
             tell = _log.debug if self._told.get(number) is code else _log.warning
             self._told[number] = code
             tell(f"{self._kind}_shard_not_loaded", shard=number, error=str(error), answer=code.name)

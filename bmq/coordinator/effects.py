@@ -1,4 +1,4 @@
-"""What a group is told, what it asks its runtime to do, and the answers it gives."""
+"""Effects of a group: what its runtime has to do, and the answers it gives."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bmq.protocol.messages.sync_group_response import SyncGroupResponse
 
 
 class GroupState(StrEnum):
-    """As Kafka names them to clients."""
+    """Names as Kafka shows them to clients."""
 
     PREPARING_REBALANCE = "PreparingRebalance"
     COMPLETING_REBALANCE = "CompletingRebalance"
@@ -26,14 +26,14 @@ class GroupState(StrEnum):
 
 
 class Moment(NamedTuple):
-    """Now: on the event loop's clock (deadlines) and on the wall (what the log keeps)."""
+    """The time now: on the event loop's clock (for deadlines) and by the wall clock (for the log)."""
 
     loop_ms: float
     wall_ms: int
 
 
 class Joining(NamedTuple):
-    """A JoinGroup and who sent it. `new_member_uuid` is used if a member id has to be made."""
+    """A JoinGroup and its sender. `new_member_uuid` is used if a member id has to be made."""
 
     request: JoinGroupRequest
     protocols: Protocols
@@ -44,7 +44,7 @@ class Joining(NamedTuple):
     new_member_uuid: str
 
     def member(self, member_id: str) -> Member:
-        """The new member it makes."""
+        """A new member made from this request."""
         request = self.request
         member = Member(
             member_id,
@@ -62,7 +62,7 @@ class Joining(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Give `response` to who waits."""
+    """Give `response` to the waiting caller."""
 
     caller: Caller
     response: JoinGroupResponse | SyncGroupResponse
@@ -70,7 +70,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """A static member got a new member id while the group was stable, and waits for that to be durable."""
+    """A static member got a new member id while the group was stable; its answer waits until that is durable."""
 
     new_member_id: str
     can_skip_assignment: bool
@@ -79,7 +79,7 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True)
 class Persist:
-    """Write `value`; when durable `replay(value)` runs, then `persisted`; when refused `persist_failed`."""
+    """Write `value`. Once durable, `replay(value)` and then `persisted` are called; if refused, `persist_failed`."""
 
     value: GroupMetadataValue
     replacement: Replacement | None = None
@@ -98,13 +98,13 @@ def sync_error(error: ErrorCode) -> SyncGroupResponse:
 
 
 def answer_sync(member: Member, response: SyncGroupResponse) -> Effects:
-    """Tell who waits for this member's assignment, if anybody does."""
+    """Answer the caller that waits for this member's assignment, if there is one."""
     caller, member.sync_caller = member.sync_caller, None
     return [] if caller is None else [Answer(caller, response)]
 
 
 def roster_for_leader(members: Iterable[Member], protocol_name: str | None) -> tuple[JoinGroupResponseMember, ...]:
-    """All a leader needs for assigning."""
+    """The members and their metadata, which the leader needs to assign."""
     return tuple(
         JoinGroupResponseMember(
             member_id=member.member_id,

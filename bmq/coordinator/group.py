@@ -3,18 +3,18 @@
 Every method takes the time as an argument and returns effects, in order; runtime.py performs them. The rules are those
 of Apache Kafka's ClassicGroup and GroupMetadataManager (4.x).
 
-Empty                nobody is in it; its offsets expire some time after it became so
+Empty                no members; its offsets expire some time after it became empty
 PreparingRebalance   members (re)join until all have, or the longest rebalance timeout is over
-CompletingRebalance  everybody has the new generation; the leader's assignment is awaited, then written to the log
+CompletingRebalance  all members know the new generation; wait for the leader's assignment, then write it to the log
 Stable               the assignment is durable and handed out
 Dead                 the shard is gone; every answer sends the client to find the coordinator again
 
-What is durable (`written`: members, their subscriptions and assignments, generation, leader) is set by `replay` alone,
-live and after a restart alike. Who waits, who is pending and the deadlines live here only and end with the owner, as in
-Kafka: after a restart a group is what its last record says, and each member has one session timeout to show up.
+Only `replay` sets the durable state (`written`: members, their subscriptions and assignments, generation, leader), live
+and after a restart alike. Waiting callers, pending members and deadlines are in memory only, as in Kafka: after a
+restart a group is what its last record says, and each member has one session timeout to return.
 
-Deadlines instead of timers: a heartbeat moves a member's deadline and nothing else. `wake_ms` is never later than the
-earliest deadline; `tick` at or after it does what is due and finds the next.
+Deadlines instead of timers: a heartbeat only moves its member's deadline. `wake_ms` is never later than the earliest
+deadline; `tick` at or after it handles what is due and finds the next.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ ABSENT_PATIENCE_MS_MIN: Final = 1_000
 
 
 CLASSIC: Final = "classic"
-"""Type of such a group."""
+"""The group type."""
 
 
 class Group:
-    """See the module. Not for sharing between threads or shards."""
+    """See the module. Not to be shared between threads or shards."""
 
     def __init__(self, group_id: str, config: CoordinatorConfig) -> None:
         self.group_id = group_id
@@ -82,7 +82,7 @@ class Group:
         self._writing_generation = -1
 
     def join(self, joining: Joining, now: Moment) -> Effects:
-        """A JoinGroup; answered by one of the effects, now or later. Session timeout bounds are checked before."""
+        """A JoinGroup, answered by one of the effects, now or later. The caller has checked the timeout's bounds."""
         request, caller = joining.request, joining.caller
         member_id = request.member_id
         if self.state is GroupState.DEAD:
@@ -101,7 +101,7 @@ class Group:
         return self._rejoin(joining, now)
 
     def sync(self, request: SyncGroupRequest, caller: Caller, now: Moment) -> Effects:
-        """A SyncGroup; answered by one of the effects, now or when the leader's assignment is durable."""
+        """A SyncGroup, answered by one of the effects, now or when the leader's assignment is durable."""
         if not self.members and self.state is GroupState.EMPTY:
             return [Answer(caller, sync_error(ErrorCode.UNKNOWN_MEMBER_ID))]
         error = self._check_sync(request)
@@ -117,7 +117,7 @@ class Group:
             return [Answer(caller, self._assignment_of(member))]
         effects = answer_sync(member, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
         member.sync_caller = caller
-        # The leader may ask again while its assignment is being written: it then waits like everybody else.
+        # The leader may retry while its assignment is being written: it then waits like the other members.
         if request.member_id == self.members.leader_id and self._writing_generation != self.generation:
             self._writing_generation = self.generation
             assignments = {part.member_id: bytes(part.assignment) for part in request.assignments}
@@ -125,7 +125,7 @@ class Group:
         return effects
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, loop_ms: float) -> ErrorCode:
-        """A sign of life. Nothing but the member's deadline changes."""
+        """A heartbeat: only the member's deadline changes."""
         member = self.members.get(member_id)
         if member is None or instance_id is not None or self.state is GroupState.DEAD:
             error = self._check_member(member_id, instance_id)
@@ -140,7 +140,7 @@ class Group:
         return ErrorCode.NONE
 
     def leave(self, leaving: Sequence[MemberIdentity], now: Moment) -> tuple[list[MemberResponse], Effects]:
-        """A LeaveGroup of any number of members; static ones may be named by instance id alone."""
+        """A LeaveGroup of one or more members; static ones may be named by instance id alone."""
         responses: list[MemberResponse] = []
         effects: Effects = []
         has_left = False
@@ -170,7 +170,7 @@ class Group:
     def check_offset_commit(
         self, member_id: str, instance_id: str | None, generation: int, loop_ms: float
     ) -> ErrorCode:
-        """Whether this member may commit offsets; a commit keeps its session alive. Source: ClassicGroup."""
+        """Whether this member may commit offsets; a commit also renews its session. Source: ClassicGroup."""
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if generation < 0 and self.state is GroupState.EMPTY:
@@ -188,9 +188,9 @@ class Group:
         return ErrorCode.NONE
 
     def check_transactional_commit(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Whether this member may commit offsets in a transaction, also in the middle of a rebalance (KIP-447).
+        """Whether this member may commit offsets in a transaction, which is allowed during a rebalance too (KIP-447).
 
-        Before version 3 no producer could say for whom it commits. Source: ClassicGroup.
+        Before version 3 producers could not name a member. Source: ClassicGroup.
         """
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -202,7 +202,7 @@ class Group:
         return error
 
     def tick(self, now: Moment) -> Effects:
-        """Do what is due and set `wake_ms` anew."""
+        """Handle what is due and set `wake_ms` anew."""
         effects: Effects = []
         if self._sync_deadline_ms <= now.loop_ms:
             effects += self._expire_syncs(now)
@@ -210,7 +210,7 @@ class Group:
             effects += self._join_time_is_over(now)
         for member in [m for m in self.members if m.deadline_ms <= now.loop_ms]:
             if self.members.get(member.member_id) is not member or member.deadline_ms > now.loop_ms:
-                continue  # what an earlier one's expiry brought about saw to it
+                continue  # an earlier member's expiry removed or renewed it
             if member.needs_no_heartbeat:
                 member.deadline_ms = NEVER_MS  # set again when it gets its answer
             else:
@@ -232,9 +232,9 @@ class Group:
         return effects
 
     def stood_still(self, loop_ms: float) -> None:
-        """This process stood still, and what members sent meanwhile was dropped: each wait begins anew, as after a failover.
+        """This process was stalled and members' requests were dropped: restart every wait, as after a failover.
 
-        The delay before a first rebalance goes on. Deadlines only move back, so `wake_ms` stays right.
+        The delay before a first rebalance is not restarted. Deadlines only move back, so `wake_ms` stays right.
         """
         for member in self.members:
             member.touch(loop_ms)
@@ -253,14 +253,14 @@ class Group:
         return deadline_ms
 
     def replay(self, value: GroupMetadataValue, now: Moment) -> Effects:
-        """`value` is durable: the sync it was written for is complete."""
+        """`value` is durable: the sync that wrote it is complete."""
         self.written = value
         if (
             self.state is not GroupState.COMPLETING_REBALANCE
             or value.generation != self.generation
             or not value.members
         ):
-            return []  # the group moved on meanwhile: its next record will say so
+            return []  # the group has moved on: its next record holds the assignments
         assignments = {member.member_id: member.assignment for member in value.members}
         for member in self.members:
             member.assignment = assignments.get(member.member_id, b"")
@@ -275,7 +275,7 @@ class Group:
         return effects
 
     def load(self, value: GroupMetadataValue, now: Moment) -> Effects:
-        """Become what the last record says: a group that lived elsewhere, or here before a restart."""
+        """Restore the group from its last record, after a failover or a restart."""
         self.written = value
         self.generation = value.generation
         self.protocol_type = value.protocol_type or None
@@ -292,7 +292,7 @@ class Group:
         return self._prepare_rebalance(now) if len(self.members) > self._config.group_max_size else []
 
     def persisted(self, persist: Persist, now: Moment) -> Effects:
-        """`persist.value` was written and replayed: a static member that came back may go on."""
+        """`persist.value` was written and replayed: answer a static member that came back."""
         replacement = persist.replacement
         member = None if replacement is None else self.members.get(replacement.new_member_id)
         if replacement is None or member is None or member.join_caller is None:
@@ -313,7 +313,7 @@ class Group:
         return self._answer_join(member, response)
 
     def persist_failed(self, persist: Persist, error: ErrorCode, now: Moment) -> Effects:
-        """The log refused `persist.value`, and so nothing of it is durable: the next generation's record will be."""
+        """The log refused `persist.value`: nothing of it is durable. The next generation's record will replace it."""
         effects: Effects = []
         replacement = persist.replacement
         if replacement is not None:
@@ -327,16 +327,16 @@ class Group:
             return effects
         if self.state is GroupState.COMPLETING_REBALANCE:
             effects += self._fail_syncs(error, now)
-        # Kafka puts the old member id of a static member back instead. But another member may have changed meanwhile,
-        # and a rebalance leads from wherever we are to a state that is written.
+        # Kafka restores the static member's old member id instead. But another member may have changed meanwhile, and a
+        # rebalance leads from any state to one that is written.
         return effects if self.state is GroupState.EMPTY else effects + self._rebalance_or_complete(now)
 
     def removed(self) -> None:
-        """A tombstone is durable: nothing is written any more. Members that came meanwhile stay."""
+        """A tombstone is durable: the group has no record any more. Members that joined meanwhile stay."""
         self.written = None
 
     def unload(self, error: ErrorCode) -> Effects:
-        """The shard is gone; everybody who waits is told so."""
+        """The shard is gone; answer all waiting callers with `error`."""
         effects: Effects = []
         for member in self.members:
             effects += self._answer_join(member, join_error(error, member.member_id))
@@ -346,25 +346,25 @@ class Group:
         return effects
 
     def rebalance(self, now: Moment) -> Effects:
-        """Everybody shall join anew: the group was one of another kind until now."""
+        """Make all members rejoin: the group was of another kind until now."""
         return self._prepare_rebalance(now) if self.state is GroupState.STABLE else []
 
     @property
     def may_expire_offsets(self) -> bool:
-        """Not while members come and go, nor when it is not known what they are subscribed to (KIP-211)."""
+        """False while members come and go, or when their subscriptions are unknown (KIP-211)."""
         if self.protocol_type is None or self.state is GroupState.EMPTY:
             return True
         return self.state is GroupState.STABLE and self.topics is not None
 
     @property
     def empty_since_ms(self) -> int | None:
-        """From when on its offsets' retention counts, by the wall clock; None: from each commit."""
+        """Start of its offsets' retention, by the wall clock; None: retention counts from each commit."""
         is_empty = self.protocol_type is not None and self.state is GroupState.EMPTY
         return self.state_since_ms if is_empty and self.state_since_ms >= 0 else None
 
     @property
     def is_unused(self) -> bool:
-        """Whether forgetting it loses nothing: never written, nobody in it."""
+        """Whether it can be forgotten without loss: never written, no members, none pending."""
         return self.written is None and not self.members and not self.members.pending
 
     @property
@@ -372,7 +372,7 @@ class Group:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """For consumers also True when their subscriptions are not known."""
+        """Also True when it is a consumer group whose subscriptions are unknown."""
         return self.uses_consumer_protocol if self.topics is None else topic in self.topics
 
     def _join_new(self, joining: Joining, now: Moment) -> Effects:
@@ -387,7 +387,7 @@ class Group:
         if joining.api_version >= 4:
             if len(self.members.pending) >= self._config.group_pending_members_max:
                 return [Answer(joining.caller, join_error(ErrorCode.GROUP_MAX_SIZE_REACHED, ""))]
-            # KIP-394: a member id first, so that a client that retries does not leave a ghost behind each time.
+            # KIP-394: hand out a member id first, so that a client's retries do not each leave a ghost member behind.
             self.members.pending[new_id] = self._wake_by(now.loop_ms + joining.request.session_timeout_ms)
             return [Answer(joining.caller, join_error(ErrorCode.MEMBER_ID_REQUIRED, new_id))]
         return self._add_then_rebalance(new_id, joining, now)
@@ -398,7 +398,7 @@ class Group:
             self._has_new_member = True
         self._add(member)
         self.members.wait(member, joining.caller)
-        # It sends no heartbeats before JoinGroup is answered; if it went away it must not hold up rebalances for ever.
+        # It sends no heartbeats before JoinGroup is answered; if it is gone it must not hold up rebalances for ever.
         member.deadline_ms = self._wake_by(now.loop_ms + self._config.group_new_member_join_timeout_ms)
         return self._rebalance_or_complete(now)
 
@@ -415,10 +415,10 @@ class Group:
         is_changed = member.protocols != joining.protocols
         is_again = self.state is GroupState.STABLE and is_leader
         if self.state is GroupState.PREPARING_REBALANCE or is_changed or is_again:
-            # A leader that rejoins a stable group has seen something (new partitions) that asks for new assignments.
+            # A leader that rejoins a stable group wants new assignments, for example because of new partitions.
             effects = self._update(member, joining, now)
             return effects + self._rebalance_or_complete(now)
-        # Most likely our answer to its last JoinGroup was lost: give it again.
+        # Most likely our answer to its last JoinGroup was lost: repeat it.
         shows_members = is_leader and self.state is GroupState.COMPLETING_REBALANCE
         roster = roster_for_leader(self.members, self.protocol_name) if shows_members else ()
         return [Answer(caller, self._joined(member, roster))]
@@ -433,18 +433,18 @@ class Group:
         if self.state is GroupState.STABLE:
             if self.members.select_protocol() != self.protocol_name:
                 return effects + self._rebalance_or_complete(now)
-            # Its assignment stays valid: only the new member id has to be remembered (KIP-345).
+            # Its assignment stays valid: only the new member id has to be written (KIP-345).
             assignments = {m.member_id: m.assignment for m in self.members}
             self.topics = self._subscribed_topics()
             replacement = Replacement(new_id, joining.api_version >= 9, leader_before)
             return [*effects, Persist(self._value(self.state_since_ms, assignments), replacement)]
         if self.state is GroupState.COMPLETING_REBALANCE:
-            # The leader may already assign to the old member id: its answer would leave this member with nothing.
+            # The leader may already be assigning to the old member id, leaving this member without partitions.
             return effects + self._prepare_rebalance(now)
         return effects + self._complete_if_everybody_joined(now)
 
     def _swap(self, old: Member, new_id: str) -> Effects:
-        """Put a static member under another member id; whoever waits under the old one is fenced."""
+        """Give a static member a new member id; callers that wait under the old one are fenced."""
         effects = self._answer_join(old, join_error(ErrorCode.FENCED_INSTANCE_ID, old.member_id))
         effects += answer_sync(old, sync_error(ErrorCode.FENCED_INSTANCE_ID))
         self.members.rename(old, new_id)
@@ -456,7 +456,7 @@ class Group:
     def _accepts(self, member_id: str) -> bool:
         size_max = self._config.group_max_size
         if self.state is GroupState.PREPARING_REBALANCE:
-            # Who waits already is in; counting those who wait lets an oversized group shrink to its limit.
+            # Waiting members are already in; counting only those lets an oversized group shrink to its limit.
             member = self.members.get(member_id)
             return (member is not None and member.join_caller is not None) or self.members.waiting_count < size_max
         if self.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
@@ -476,7 +476,7 @@ class Group:
         self._sync_deadline_ms = NEVER_MS
         self._is_initial = self.state is GroupState.EMPTY
         if self._is_initial:
-            # A new group's members arrive one after another: wait a little, so that they share the first generation.
+            # A new group's members arrive one after another: wait a little so that they share the first generation.
             delay_ms = self._config.group_initial_rebalance_delay_ms
             self._initial_delay_ms = delay_ms
             self._initial_remaining_ms = max(self.members.rebalance_timeout_ms() - delay_ms, 0)
@@ -508,11 +508,11 @@ class Group:
     def _complete_join(self, now: Moment) -> Effects:
         self._join_deadline_ms = NEVER_MS
         effects: Effects = []
-        # A static member that is away keeps its place until its session ends; a dynamic one has to join each time.
+        # An absent static member keeps its place until its session ends; a dynamic member has to rejoin each time.
         for absent in [m for m in self.members if m.join_caller is None and m.instance_id is None]:
             effects += self._remove(absent.member_id)
         if len(self.members) and not self.members.elect_leader():
-            # Static members alone, all of them away. Their rebalance timeout may be 0: that must not be a busy loop.
+            # Only static members, all absent. Their rebalance timeout may be 0, which must not become a busy loop.
             patience_ms = max(self.members.rebalance_timeout_ms(), ABSENT_PATIENCE_MS_MIN)
             self._join_deadline_ms = self._wake_by(now.loop_ms + patience_ms)
             return effects
@@ -576,7 +576,7 @@ class Group:
         return [Answer(earlier, join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))]
 
     def _remove(self, member_id: str) -> Effects:
-        """Take a member out, telling it so if it waits; it may join again."""
+        """Remove a member, answering its waiting requests; it may join again."""
         effects: Effects = []
         member = self.members.get(member_id)
         if member is not None:

@@ -1,7 +1,7 @@
-"""A group while something is decided about it: the records written so far, and the group as they will make it.
+"""A group while a decision on it is made: the records so far, and the group as it will be once they are replayed.
 
-The group itself changes when its records are durable and replayed. A decision that takes several steps, and the next
-one in the same append, go on from the draft. A decision that fails is dropped with its draft.
+The group itself changes only when its records are durable and replayed. The later steps of a decision, and later
+decisions in the same append, build on the draft. A decision that fails is dropped with its draft.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ EncodedRecord = tuple[bytes, bytes | None]
 
 
 class DraftedGroup(Protocol):
-    """A group that records alone change."""
+    """A group that only records change."""
 
     def apply(self, key: Any, value: Any) -> None:
-        """Become what a record says; None deletes."""
+        """Apply a record; None deletes."""
 
     def fork(self) -> Self:
-        """The same group, to be changed without changing this one."""
+        """A copy that can change without changing this group."""
 
     def tombstones(self) -> Iterator[tuple[Any, Any]]:
         """Records that delete it."""
@@ -40,19 +40,19 @@ V = TypeVar("V")
 
 
 class NotToBeWritten(Exception):
-    """A decision for which something would have to be written, where only one without is wanted."""
+    """A decision wants to write a record where only decisions without records are allowed."""
 
 
 class GroupDraft(ABC, Generic[G, K, V]):
-    """`group`: the group, or None; `classic`: the classic group of this id, or None. There is never both.
+    """`group`: the group, or None; `classic`: the classic group of this id, or None. Never both.
 
-    `is_taken`: a group of another new protocol has this id. `timers`: what becomes of deadlines. `is_refreshed`: topics
-    were looked at. `is_last`: the group is another one once this is durable, so nothing is decided behind it before.
-    `rebalances`: the classic group that comes of it begins a rebalance.
+    `is_taken`: a group of another new protocol has this id. `timers`: timer orders. `is_refreshed`: the decision
+    compared the group with the topics. `is_last`: the records delete the group, perhaps for a classic one, so the next
+    decision waits until they are durable. `rebalances`: the resulting classic group begins a rebalance.
     """
 
     title: ClassVar[str]
-    """What such a group is called in messages."""
+    """Name of this kind of group in messages."""
 
     def __init__(
         self,
@@ -75,11 +75,11 @@ class GroupDraft(ABC, Generic[G, K, V]):
         self.rebalances = False
         self._record_bytes_max = record_bytes_max
         self._may_write = may_write
-        self._is_own = False  # `group` is a fork, or new
+        self._is_own = False  # `group` is a fork, or new, so it may be changed
 
     @abstractmethod
     def encode(self, key: K, value: V | None) -> EncodedRecord:
-        """A record's bytes. Raises struct.error for a name too long for its format."""
+        """A record's bytes. Raises struct.error for a name that is too long for its format."""
 
     @property
     def existing(self) -> G:
@@ -89,17 +89,17 @@ class GroupDraft(ABC, Generic[G, K, V]):
         return self.group
 
     def require_writable(self) -> None:
-        """To be called before what is expensive and written in the end. Raises NotToBeWritten."""
+        """Call before expensive work that ends in a write. Raises NotToBeWritten."""
         if not self._may_write:
             raise NotToBeWritten
 
     def delete(self) -> None:
-        """The group is no more."""
+        """Delete the group."""
         self.write_all(tuple(self.existing.tombstones()))
         self.is_last = True
 
     def write(self, key: K, value: V | None) -> None:
-        """Raises KafkaError when names are too long for a record."""
+        """Add a record and apply it to the draft. Raises KafkaError when a name is too long for a record."""
         self.require_writable()
         try:
             self._add(*self.encode(key, value))
@@ -116,18 +116,18 @@ class GroupDraft(ABC, Generic[G, K, V]):
             self.write(key, value)
 
     def add_encoded(self, records: Iterable[EncodedRecord]) -> None:
-        """Records of the same append that are not about the group itself: its offsets."""
+        """Add records that are not about the group itself but belong to the same append: its offsets."""
         self.records += records
 
     def start(self, kind: TimerKind, member_id: str, timeout_ms: int, epoch: int = -1, *, keeps: bool = False) -> None:
-        """A member's timer begins anew; `keeps`: unless it runs."""
+        """Restart a member's timer; `keeps`: leave it alone if it is running."""
         self.timers.append(TimerOrder(kind, member_id, timeout_ms, epoch, keeps))
 
     def stop(self, kind: TimerKind, member_id: str) -> None:
         self.timers.append(TimerOrder(kind, member_id, None))
 
     def _take_place(self, group: G) -> None:
-        """A new group, in place of the classic one if there is one."""
+        """Put a new group in place of the classic one, if there is one."""
         self.require_writable()
         if self.classic is not None and self.classic.written is not None:
             self.records.append((encode_classic_key(GroupMetadataKey(group=self.group_id)), None))

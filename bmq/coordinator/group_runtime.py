@@ -1,12 +1,12 @@
-"""Groups of one kind in one shard: decisions are asked for here, written, replayed, and answered.
+"""The groups of one kind in one shard: runs decisions, writes their records, replays them, and answers.
 
-A group changes only when a record is replayed, so a decision has to see what earlier ones wrote. Of one group at most one
-append is on its way. What is asked for meanwhile waits; then all that waits is decided in the order in which it came,
-each decision on the draft of the one before (group_draft.py), and goes out as one append: a thousand members that join at
-once wait for two or three appends, not for a thousand. Groups do not wait for each other.
+A group changes only when a record is replayed, so a decision has to see what earlier ones wrote. At most one append per
+group is in flight. Requests that come meanwhile wait; then they are all decided in order, each on the draft of the one
+before (group_draft.py), and written in one append: a thousand members that join at once wait for two or three appends,
+not a thousand. Groups do not wait for each other.
 
-A heartbeat that would change nothing is answered at once, from what is durable, whatever is on its way: as if it had come
-before that. Whatever fails, or writes, keeps the order.
+A heartbeat that would change nothing is answered at once from the durable state, even if an append is in flight, as if
+it had come before it. Decisions that fail or write keep the order.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ from bmq.protocol.record_types import EpochKey, MemberKey, RecordTypes, TargetEp
 _log = structlog.get_logger("bmq.coordinator")
 
 APPEND_BYTES_MAX: Final = 512 * 1024
-"""Decisions beyond it wait for the next append."""
+"""Decisions beyond this size wait for the next append."""
 DECISIONS_PER_APPEND_MAX: Final = 64
-"""The same: in a group of a thousand members and ten thousand partitions each takes up to half a millisecond."""
+"""Likewise for their count: with a thousand members and ten thousand partitions each takes up to half a millisecond."""
 
 
 class RunGroup(Protocol):
-    """A group of a new protocol."""
+    """A group of a new protocol, as GroupRuntime uses it."""
 
     group_id: str
 
     @property
     def exists(self) -> bool:
-        """Whether a record says so, and not only ones of its members."""
+        """Whether the group has its own record, not only records of members."""
 
     @property
     def members(self) -> Mapping[str, Any]: ...
     def is_subscribed_to(self, topic: str) -> bool: ...
     def drop_leftovers(self) -> None:
-        """Once all records were seen: what belongs to members that are gone."""
+        """Call once all records were replayed: drop what belongs to members that are gone."""
 
     def apply(self, key: Any, value: Any) -> None: ...
     def fork(self) -> Self: ...
@@ -63,7 +63,7 @@ class RunGroup(Protocol):
 
 
 class Host(Protocol):
-    """The shard they live in."""
+    """The shard that holds the groups."""
 
     @property
     def number(self) -> int: ...
@@ -79,23 +79,24 @@ class Host(Protocol):
     def spawn(self, work: Coroutine[Any, Any, None]) -> None: ...
     def classic_group(self, group_id: str) -> Group | None: ...
     def is_taken(self, group_id: str, kind: str) -> bool:
-        """Whether a group of a new protocol that is not of this kind has the id."""
+        """Whether a group of another new protocol has this id."""
 
     def is_written_elsewhere(self, group_id: str, kind: str) -> bool:
-        """Whether records of a group of this id, but of another kind, are on their way; `settled` tells when no more."""
+        """Whether records of another kind of group with this id are in flight; `settled` tells when they no longer
+        are."""
 
     def settled(self, group_id: str, kind: str) -> None:
-        """No record of this id and kind is on its way any more."""
+        """No record of this id and kind is in flight any more."""
 
     def classic_replaced(self, group_id: str) -> None:
-        """A group of a new protocol took the classic group's place: who waits there has to join anew."""
+        """A group of a new protocol replaced the classic group: waiting members have to rejoin."""
 
     def rebalance_classic(self, group_id: str) -> None:
-        """A classic group has just come of a consumer group, and its members shall join anew."""
+        """A consumer group has just become a classic one: its members have to rejoin."""
 
 
 class Counts(Protocol):
-    """Counted here."""
+    """The metrics that this module counts."""
 
     rebalances: int
     expired_members: int
@@ -103,7 +104,7 @@ class Counts(Protocol):
 
 @dataclass(slots=True)
 class Volatile:
-    """What lives with the shard's owner. `changes`: of topics, as far as they concern the group; `looked`: seen by it."""
+    """State that is not in the log. `changes`: count of the group's topic changes; `looked`: those it has seen."""
 
     timers: GroupTimers = field(default_factory=GroupTimers)
     changes: int = 1
@@ -116,7 +117,7 @@ D = TypeVar("D", bound=GroupDraft[Any, Any, Any])
 S = TypeVar("S")
 M = TypeVar("M", bound=Volatile)
 Decide = Callable[[D, S], T]
-"""Decides on a draft; raises KafkaError, and then nothing of it is written."""
+"""Decides on a draft; if it raises KafkaError nothing is written."""
 
 
 @dataclass(slots=True)
@@ -127,7 +128,7 @@ class _Asked:
 
 @dataclass(slots=True)
 class _Decided:
-    """`looked`: how many changes of topics it had seen; -1: it did not look."""
+    """`looked`: the count of topic changes it had seen; -1: it did not compare the topics."""
 
     answer: asyncio.Future[Any] | None
     outcome: Any = None
@@ -144,7 +145,7 @@ class _Turn:
 
 
 class GroupRuntime(ABC, Generic[G, D, S, M]):
-    """See the module. G: the groups; D: their drafts; S: what decisions depend on beside; M: what is not in the log."""
+    """See the module. G: groups; D: their drafts; S: the other inputs of decisions; M: state that is not in the log."""
 
     kind: ClassVar[str]
     record_types: ClassVar[RecordTypes[Any, Any]]
@@ -166,7 +167,7 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
 
     @abstractmethod
     def _new_group(self, group_id: str) -> G:
-        """Of which nothing is known."""
+        """An empty group."""
 
     @abstractmethod
     def _draft(
@@ -175,14 +176,14 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
 
     @abstractmethod
     def _around(self, group_id: str, volatile: M, now: Moment) -> S:
-        """All that a decision depends on beside the group."""
+        """Everything a decision depends on besides the group."""
 
     @abstractmethod
     def _new_volatile(self) -> M: ...
 
     @abstractmethod
     def _first_timers(self, group: G) -> Iterable[TimerOrder]:
-        """Once the log was replayed: every wait begins anew.
+        """The timers to start after the log was replayed; every wait begins anew.
 
         Only sessions are renewed without a record, so only they have to outlast a former owner (rule 34).
         """
@@ -192,10 +193,10 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
 
     @abstractmethod
     def _expire_due(self, draft: D, due: Due, around: S) -> bool:
-        """Somebody did not do in time what it had to: whether a member was put out for that."""
+        """A member missed a deadline; returns whether it was removed."""
 
     def _decided_on(self, draft: D, volatile: M) -> None:
-        """A decision was taken, and the next one depends on it beyond its records."""
+        """Called after a decision, to keep state that the next one needs besides the records."""
 
     def _changed(self, group_id: str) -> None:
         """A record of the group was replayed."""
@@ -203,7 +204,7 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
     # ---------------------------------------------------------------- life
 
     def begin(self) -> None:
-        """All records were replayed: every member's session begins anew, once a former owner can no longer renew it."""
+        """All records were replayed: start every session anew, from when a former owner can no longer renew it."""
         self._is_loading = False
         loop_ms = self._host.now().loop_ms
         self._sessions_from_ms = sessions_from_ms(loop_ms)
@@ -217,7 +218,7 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
                 self._obey(group.group_id, (order,), from_ms)
 
     def unload(self, error: ErrorCode) -> None:
-        """The shard is gone: who waits is told so."""
+        """The shard is gone: fail all waiting requests."""
         turns, self._turns = self._turns, {}
         for turn in turns.values():
             for asked in turn.waiting:
@@ -227,11 +228,11 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
 
     @property
     def size(self) -> int:
-        """Groups and members."""
+        """Number of groups and members."""
         return sum(1 + len(group.members) for group in self.groups.values())
 
     def copied(self) -> list[G]:
-        """All groups as they are now: later changes do not show in them."""
+        """Copies of all groups; later changes do not show in them."""
         return [group.fork() for group in self.groups.values()]
 
     def find(self, group_id: str) -> G | None:
@@ -239,21 +240,21 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
         return group if group is not None and group.exists else None
 
     def is_writing(self, group_id: str) -> bool:
-        """Whether records about this id are on their way."""
+        """Whether records of this id are in flight."""
         turn = self._turns.get(group_id)
         return turn is not None and turn.is_writing
 
     def concerns(self, group_id: str) -> bool:
-        """Whether there is a group of this id and kind, or something is under way that may make one."""
+        """Whether a group of this id and kind exists, or a decision under way may create one."""
         return group_id in self.groups or group_id in self._turns
 
     # ---------------------------------------------------------------- decisions
 
     async def decide(self, group_id: str, decide: Decide[D, S, T], *, may_overtake: bool = False) -> T:
-        """Decide, and return the answer once the records that make it true are durable.
+        """Decide, and return the answer once its records are durable.
 
-        `may_overtake`: an answer for which nothing has to be written need not wait for what is on its way. Raises
-        KafkaError: what `decide` raised, or that of the append.
+        `may_overtake`: an answer that needs no records does not wait for appends in flight. Raises KafkaError from
+        `decide` or from the append.
         """
         turn = self._turns.get(group_id)
         if turn is None and not self._host.is_written_elsewhere(group_id, self.kind):
@@ -284,7 +285,7 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
         return outcome
 
     def look(self, group_id: str, decide: Decide[D, S, T]) -> T:
-        """Answer from what is durable; `decide` writes nothing. Raises KafkaError."""
+        """Answer from the durable state; `decide` must not write. Raises KafkaError."""
         _, decided = self._decided(group_id, None, decide, self._durable(group_id), may_write=False)
         if decided.error is not None:
             raise decided.error
@@ -293,13 +294,13 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
         return outcome
 
     def settled_elsewhere(self, group_id: str) -> None:
-        """Something about this id that was on its way elsewhere is not any more."""
+        """Records of another kind with this id are no longer in flight."""
         turn = self._turns.get(group_id)
         if turn is not None and not turn.is_writing and not self._host.is_written_elsewhere(group_id, self.kind):
             self._go_on(group_id, turn)
 
     def _go_on(self, group_id: str, turn: _Turn) -> None:
-        """Decide what waits, in order, up to one append."""
+        """Decide the waiting requests in order, up to one append."""
         draft = self._durable(group_id)
         written: list[EncodedRecord] = []
         done: list[_Decided] = []
@@ -319,7 +320,7 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
         if written:
             self._write(group_id, turn, written, done)
             return
-        self._turns.pop(group_id, None)  # nothing written: nothing is the last, so nobody waits any more
+        self._turns.pop(group_id, None)  # nothing written, so the loop did not stop early and nobody waits
         for decided in done:
             self._settle(group_id, decided, None)
 
@@ -338,7 +339,7 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
         *,
         may_write: bool = True,
     ) -> tuple[D, _Decided]:
-        """One decision on top of `base`; its timers begin to count now, and again when it is durable.
+        """One decision on top of `base`; its timers start now, and again once it is durable.
 
         Raises NotToBeWritten, unless `may_write`.
         """
@@ -354,7 +355,7 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
             return draft, decided
         except NotToBeWritten:
             raise
-        except Exception as error:  # nothing has changed: the others go on
+        except Exception as error:  # nothing has changed: the other decisions go on
             _log.exception("group_not_decided", shard=self._host.number, kind=self.kind, group=group_id)
             decided.error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error))
             return draft, decided
@@ -404,7 +405,7 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
             decided.answer.set_result(decided.outcome)
 
     def _carry_out(self, group_id: str, decided: _Decided) -> None:
-        """What a decision means beside its records, which are durable."""
+        """Perform a decision's effects other than its records, which are durable now."""
         if group_id in self.groups:
             self._obey(group_id, decided.timers, self._host.now().loop_ms)
             if decided.looked >= 0:
@@ -416,13 +417,13 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
     # ---------------------------------------------------------------- the log
 
     def replay(self, encoded_key: bytes, encoded_value: bytes | None) -> None:
-        """A record is durable. Raises MalformedMessage."""
+        """Apply a durable record. Raises MalformedMessage."""
         key = self.record_types.decode_key(encoded_key)
         value = self.record_types.decode_value(key, encoded_value)
         group = self.groups.get(key.group)
         if group is None:
             if value is None:
-                return  # of a group that is gone
+                return  # a tombstone of a group that is gone
             group = self.groups[key.group] = self._new_group(key.group)
         group.apply(key, value)
         self._changed(key.group)
@@ -437,7 +438,7 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
                 self._counts.rebalances += 1
 
     def drop(self, group_id: str) -> None:
-        """The group is no more, or is one of another kind now."""
+        """The group was deleted, or is of another kind now."""
         self.groups.pop(group_id, None)
         self._volatile.pop(group_id, None)
         self._wake_ups.forget(group_id)
@@ -445,7 +446,7 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
     # ---------------------------------------------------------------- topics
 
     def topics_changed(self, changes: TopicChanges) -> None:
-        """The groups concerned look at their topics with the next heartbeat."""
+        """Subscribed groups compare their topics with the next heartbeat."""
         for group_id, group in self.groups.items():
             if any(group.is_subscribed_to(name) for name in changes.names):
                 self._volatile_of(group_id).changes += 1
@@ -464,7 +465,7 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
             for due in volatile.timers.due(now.loop_ms):
                 self._host.spawn(self._expire(group_id, due, volatile))
             if group_id not in self.groups and group_id not in self._turns:
-                del self._volatile[group_id]  # of a group that was not written after all
+                del self._volatile[group_id]  # of a group that was never written
             else:
                 self._wake_ups.schedule(group_id, volatile.timers.wake_ms)
 
@@ -475,7 +476,7 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
 
     async def _expire(self, group_id: str, due: Due, volatile: M) -> None:
         def decide(draft: D, around: S) -> bool:
-            # A heartbeat that waited before this one has set the timer again.
+            # A heartbeat decided before this has restarted the timer.
             return not volatile.timers.is_running(due.kind, due.member_id) and self._expire_due(draft, due, around)
 
         try:
@@ -483,7 +484,7 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
                 self._counts.expired_members += 1
                 _log.info("group_members_expired", group=group_id, member=due.member_id, did_not=due.kind.value)
         except KafkaError as error:
-            # It stays until the log takes records again.
+            # Keep the member and try again when its timer is over: the log takes no records now.
             _log.warning("group_member_not_expired", group=group_id, member=due.member_id, error=str(error))
             is_there = not self._host.is_lost and group_id in self.groups
             if is_there and due.member_id != NOBODY:
@@ -495,7 +496,7 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
         if not orders:
             return
         timers = self._volatile_of(group_id).timers
-        # A member may turn to the former owner again, after its first heartbeat here.
+        # After its first heartbeat here a member may still turn to the former owner, so only extend its session.
         is_early = loop_ms < self._sessions_from_ms
         for order in orders:
             if is_early and order.kind is TimerKind.SESSION:

@@ -1,7 +1,7 @@
 """The group coordinator's state machine: groups and committed offsets of one partition of `__consumer_offsets`.
 
-Performs what group.py and offsets.py decide; the groups of the new protocol (KIP-848) are in consumer/. One heap of
-wake-up times serves all groups of the shard: a heartbeat touches neither it nor the shard's timer.
+Performs what group.py and offsets.py decide; groups of the new protocol (KIP-848) are in consumer/. One heap of wake-up
+times serves all groups of the shard; a heartbeat touches neither it nor the shard's timer.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _log = structlog.get_logger("bmq.coordinator")
 _PARTS_PER_TURN_MAX: Final = 2_000
 NewRuntime = GroupRuntime[Any, Any, Any, Any]
 NewGroup = ConsumerGroup | StreamsGroup
-"""Of a new protocol."""
+"""A group of a new protocol."""
 
 
 class GroupShard(Shard):
@@ -95,8 +95,8 @@ class GroupShard(Shard):
         self._loading: dict[str, GroupMetadataValue] | None = {}
         self._wake_ups = WakeUps()
         self._expiry: asyncio.Handle | None = None
-        self._settling: dict[int, asyncio.Future[None]] = {}  # by the ticket of a commit that is waited for
-        self._persisting: Counter[str] = Counter()  # records on their way, by group
+        self._settling: dict[int, asyncio.Future[None]] = {}  # by the ticket of a commit that somebody waits for
+        self._persisting: Counter[str] = Counter()  # records in flight, by group
 
     # ---------------------------------------------------------------- life
 
@@ -116,7 +116,7 @@ class GroupShard(Shard):
                 for effect in group.unload(error):
                     if isinstance(effect, Answer):
                         _answer(effect)
-            except Exception:  # the other groups' members wait as well
+            except Exception:  # the other groups' members must be answered too
                 _log.exception("group_not_unloaded", shard=self.number, group=group.group_id)
         self.groups = {}
         self.offsets = Offsets(self._config)
@@ -141,13 +141,13 @@ class GroupShard(Shard):
 
     @property
     def group_count(self) -> int:
-        """Of groups with members or a record."""
+        """Number of groups with members or a record."""
         return len(self.groups) + sum(len(groups.groups) for groups in self._runtimes)
 
     # ---------------------------------------------------------------- groups
 
     def has_group(self, group_id: str) -> bool:
-        """Also one that has nothing but offsets."""
+        """Whether the group exists; offsets alone are enough."""
         return (
             group_id in self.groups
             or any(group_id in groups.groups for groups in self._runtimes)
@@ -159,7 +159,7 @@ class GroupShard(Shard):
         return list(dict.fromkeys((*self.groups, *new, *self.offsets.group_ids())))
 
     def find_new(self, group_id: str) -> tuple[NewRuntime | None, NewGroup | None]:
-        """The group of a new protocol that has this id, and where it lives."""
+        """The group of a new protocol with this id, and its runtime."""
         for groups in (self.consumer, self.streams):
             group = groups.find(group_id)
             if group is not None:
@@ -167,12 +167,12 @@ class GroupShard(Shard):
         return None, None
 
     def topics_changed(self, changes: TopicChanges) -> None:
-        """The groups concerned look at their topics with the next heartbeat."""
+        """Subscribed groups compare their topics with the next heartbeat."""
         for groups in self._runtimes:
             groups.topics_changed(changes)
 
     def perform(self, group: Group, effects: Effects) -> None:
-        """Carry out a group's effects and see to its next wake-up. Whatever this raises, the shard is lost."""
+        """Perform a group's effects and schedule its next wake-up. If this raises, the shard is lost."""
         try:
             for effect in effects:
                 if isinstance(effect, Answer):
@@ -184,10 +184,10 @@ class GroupShard(Shard):
             self.fail(error)
             raise
 
-    # What group_runtime.py needs of the groups of other kinds.
+    # What group_runtime.py needs to know of other kinds of groups.
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something behind the requests, which ends with the shard."""
+        """Run something in the background until the shard ends."""
         self._spawn(work)
 
     def classic_group(self, group_id: str) -> Group | None:
@@ -207,7 +207,7 @@ class GroupShard(Shard):
                 groups.settled_elsewhere(group_id)
 
     def classic_replaced(self, group_id: str) -> None:
-        """A group of a new protocol is in its place: who waits joins anew, and may be a member of that."""
+        """A group of a new protocol replaced the classic one: waiting members have to rejoin."""
         if self._loading is not None:
             self._loading.pop(group_id, None)
         group = self.groups.pop(group_id, None)
@@ -232,7 +232,7 @@ class GroupShard(Shard):
                     f"a group's record of {size_bytes} bytes, {self._config.message_max_bytes} are allowed",
                 )
         except (KafkaError, struct.error) as error:
-            # Names and assignments are as long as clients like: that is their group's trouble alone.
+            # Clients choose the length of names and assignments, so only their group fails.
             self._persisted(group, persist, error)
             return
         done = self.append([record])
@@ -272,7 +272,7 @@ class GroupShard(Shard):
     ) -> None:
         """Write a decided commit; returns when it is applied. Raises KafkaError.
 
-        `producer`: as part of its transaction, to which `transactions` has just admitted it.
+        `producer`: for a transactional commit, which `transactions` has just admitted.
         """
         ticket = self.offsets.begin(group_id, partitions)
         done = self.append(records, producer)
@@ -285,29 +285,29 @@ class GroupShard(Shard):
             self._commit_ended(ticket)
 
         done.add_done_callback(finish)
-        await asyncio.shield(done)  # a client that goes away does not take back what is on its way
+        await asyncio.shield(done)  # a client that disconnects does not cancel the append
         self._metrics.commits += len(partitions)
 
     def commit_run(self, plan: CommitPlan, committed: Sequence[Committed], done: CommitDone) -> None:
-        """As `commit`, of a plan's partitions, without a task; `done` is called once it is applied, or with the error."""
+        """Like `commit`, for a plan's partitions and without a task; `done` is called at its end."""
         CommitRun(self, plan, committed, self._clock.now_ms(), done).begin()
 
     def run_ended(self, run: CommitRun, error: KafkaError | None) -> None:
-        """For CommitRun: it is applied, or was refused."""
+        """Called by CommitRun when its records are applied, or were refused."""
         self._append_ended(error)
         self._commit_ended(run.ticket)
         if error is None:
             self._metrics.commits += len(run.plan.partitions)
 
     async def write_marker(self, marker: TransactionMarker) -> None:
-        """End a producer's transaction; returns when what it committed is visible. Raises KafkaError."""
+        """End a producer's transaction; returns when its committed offsets are visible. Raises KafkaError."""
         self.transactions.check_marker(marker)
         done = self.append_marker(marker)
         self.transactions.ending(marker.producer_id, done)
         await asyncio.shield(done)
 
     async def settle(self, group_id: str) -> None:
-        """Wait for the group's commits that are on their way now, whatever becomes of them."""
+        """Wait until the group's commits now in flight have ended, successfully or not."""
         waiting = [
             self._settling.setdefault(ticket, self._loop.create_future()) for ticket in self.offsets.in_flight(group_id)
         ]
@@ -336,7 +336,7 @@ class GroupShard(Shard):
         if isinstance(named, OffsetCommitKey):
             self.offsets.replay(named, told if isinstance(told, OffsetCommitValue) else None)
         elif isinstance(named, UnknownKey):
-            return  # done, or of a share group: not ours to keep yet
+            return  # handled above, or a share group's, which bmq does not keep yet
         else:
             self._apply_group(named.group, told if isinstance(told, GroupMetadataValue) else None)
 
@@ -354,7 +354,7 @@ class GroupShard(Shard):
             committed = told if isinstance(told, OffsetCommitValue) else None
             self.offsets.replay_pending(producer.producer_id, named, committed, offset)
         else:
-            self.replay(key, value)  # only offsets wait for the end of a transaction
+            self.replay(key, value)  # only offsets wait for the transaction's end
 
     def replay_end(self, producer: Producer, is_commit: bool) -> None:
         self.offsets.replay_end(producer.producer_id, is_commit=is_commit)
@@ -363,9 +363,9 @@ class GroupShard(Shard):
     def _apply_group(self, group_id: str, value: GroupMetadataValue | None) -> None:
         if value is not None:
             for groups in self._runtimes:
-                groups.drop(group_id)  # what it was before
+                groups.drop(group_id)  # the group was of another kind before
         if self._loading is not None:
-            # Only a group's last record counts: groups are made when all have been seen.
+            # Only a group's last record counts, so groups are created after all records have been read.
             if value is None:
                 self._loading.pop(group_id, None)
             else:
@@ -386,9 +386,10 @@ class GroupShard(Shard):
         self._metrics.rebalances += group.rebalance_count - before
 
     def forget_if_unused(self, group: Group) -> None:
-        """Drop a group that was never written and has nobody in it (a first JoinGroup that failed, or never came back).
+        """Drop a group that was never written and has no members (its first JoinGroup failed, or the client never came
+        back).
 
-        Not while a record of it is on its way: that would be taken for one of the next group of this name.
+        Not while one of its records is in flight: that would be applied to the next group of this name.
         """
         is_here = self.groups.get(group.group_id) is group
         if is_here and group.is_unused and group.group_id not in self._persisting:
@@ -398,7 +399,7 @@ class GroupShard(Shard):
     # ---------------------------------------------------------------- snapshots
 
     def durable_state(self) -> ShardState:
-        """What the log says of groups and offsets, as it is now."""
+        """The present durable state of groups and offsets, according to the log."""
         return ShardState(
             [(group_id, group.written) for group_id, group in self.groups.items() if group.written is not None],
             self.offsets.copied(),
@@ -431,7 +432,7 @@ class GroupShard(Shard):
             self.arm()
 
     def stood_still(self) -> None:
-        """Members' heartbeats lie unread in the sockets, or were dropped there."""
+        """Members' heartbeats are unread in the sockets, or were dropped there."""
         loop_ms = self.now().loop_ms
         for group in self.groups.values():
             group.stood_still(loop_ms)
@@ -464,10 +465,10 @@ class GroupShard(Shard):
         self._expiry = self._loop.call_later(delay_s, lambda: self._expire(self.group_ids()))
 
     def _expire(self, left: list[str]) -> None:
-        """Tombstones for offsets and groups whose time is over; a bounded number of offsets in each turn of the loop."""
+        """Write tombstones for expired offsets and groups; a bounded number of offsets in each turn of the loop."""
         try:
             self._expire_some(left)
-        except Exception as error:  # deciding what to expire changes nothing: the next round is as good
+        except Exception as error:  # deciding changes nothing, so the next round can do it
             _log.error("group_expiry_failed", shard=self.number, error=repr(error), exc_info=error)
             left = []
         if left:
@@ -496,17 +497,17 @@ class GroupShard(Shard):
             self.append(records)
 
     async def _delete_unused(self, group_id: str, runtime: NewRuntime) -> None:
-        """An empty group of a new protocol whose last offset has expired."""
+        """Delete an empty group of a new protocol whose last offset has expired."""
 
         def decide(draft: GroupDraft[Any, Any, Any], around: object) -> None:
             if draft.group is not None and not draft.group.members and not self.offsets.has_group(group_id):
                 draft.delete()
 
-        with contextlib.suppress(KafkaError):  # the next round is as good
+        with contextlib.suppress(KafkaError):  # the next round tries again
             await runtime.decide(group_id, decide)
 
 
 def _answer(effect: Answer) -> None:
-    # The client may be gone, and then nobody waits any more.
+    # The client may be gone, and its future cancelled.
     if not effect.caller.done():
         effect.caller.set_result(effect.response)

@@ -1,8 +1,8 @@
-"""Loads shards of other owners' partitions before anybody asks for them: work may wait in their logs that nobody asks about.
+"""Loads shards taken over from other owners before a client asks for them: their logs may hold unfinished work.
 
-The end of a transaction is such work: its client has had its answer, and whoever waits for the markers does not know which
-shard is to write them. A few are loaded at a time: shards and partitions that clients ask for meanwhile do not queue behind
-all of a dead node's.
+The end of a transaction is such work: its client already has its answer, and consumers that wait for the markers do not
+know which shard has to write them. Only a few are loaded at a time, so that shards and partitions that clients ask for
+do not queue behind all those of a dead node.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _log = structlog.get_logger("bmq.coordinator")
 
 
 class Loads(Protocol):
-    """ShardDirectory is one; it says why a shard cannot be loaded."""
+    """ShardDirectory implements this; it logs why a shard cannot be loaded."""
 
     @property
     def is_closed(self) -> bool: ...
@@ -32,9 +32,9 @@ class Loads(Protocol):
 
 
 class InheritedShards:
-    """`inherited()`: numbers of the shards that are ours now and were another owner's, in the order in which to load them.
+    """`inherited()`: numbers of the shards we own that had another owner before, in the order in which to load them.
 
-    Made inside the event loop.
+    Create it inside the event loop.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class InheritedShards:
         self._is_expected = False
 
     def changed(self) -> None:
-        """What is ours may have changed, or a shard was lost: load what is missing, a moment later, until it is loaded."""
+        """Ownership may have changed, or a shard was lost: load missing shards soon, until they are loaded."""
         if not self._is_expected and not self._directory.is_closed:
             self._is_expected = True
             self._loop.call_soon(self._look)
@@ -84,10 +84,10 @@ class InheritedShards:
         return number in self._inherited() and not self._directory.is_ready(number) and not self._directory.is_closed
 
     async def _try(self, number: int) -> bool:
-        """Whether it could be loaded."""
+        """Returns whether it was loaded."""
         try:
             await self._directory.load(number)
-        except KafkaError:  # the directory has told why
+        except KafkaError:  # the directory has logged why
             return False
         return True
 
@@ -99,9 +99,9 @@ class InheritedShards:
         if error is not None:
             _log.error("shard_not_loaded_early", shard=number, exc_info=error)
         else:
-            self.changed()  # it may have been lost again a moment ago
+            self.changed()  # it may have been lost again since
 
     def close(self) -> None:
-        """Load nothing more."""
+        """Cancel all loads."""
         for task in self._tasks.values():
             task.cancel()

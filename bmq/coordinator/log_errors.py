@@ -1,4 +1,4 @@
-"""What a coordinator's client is told of an error of its shard's log (Kafka's GroupMetadataManager, CoordinatorRuntime)."""
+"""Maps errors of a shard's log to the codes that clients get (Kafka's GroupMetadataManager, CoordinatorRuntime)."""
 
 from __future__ import annotations
 
@@ -45,18 +45,19 @@ def coordinator_error(error: BmqError) -> ErrorCode:
 
 
 def deletion_error(error: BmqError) -> ErrorCode:
-    """As coordinator_error, of tombstones that were handed to the log: REQUEST_TIMED_OUT where they may be in it.
+    """Like coordinator_error, for tombstones that were handed to the log: REQUEST_TIMED_OUT if they may have been
+    written.
 
-    After a coordinator's error a client sends the deletion again, and would delete what was committed since.
+    A client retries after a coordinator error, and would delete offsets that were committed since.
     """
     return coordinator_error(error) if error.code in _NOTHING_WRITTEN else ErrorCode.REQUEST_TIMED_OUT
 
 
 def verification_error(code: ErrorCode, claim: TransactionClaim) -> ErrorCode:
-    """What a TxnOffsetCommit is told when the transaction coordinator gave `code` for its partition.
+    """The code for a TxnOffsetCommit when the transaction coordinator answered `code` for its partition.
 
-    Clients before version 5 do not retry CONCURRENT_TRANSACTIONS, and none knows NETWORK_EXCEPTION here: both get a code
-    that lets them ask this coordinator again.
+    Clients before version 5 do not retry CONCURRENT_TRANSACTIONS, and no client expects NETWORK_EXCEPTION here: both
+    become a code that makes the client retry at this coordinator.
     """
     if code is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
@@ -68,8 +69,8 @@ def verification_error(code: ErrorCode, claim: TransactionClaim) -> ErrorCode:
 
 
 def marker_error(error: BmqError) -> ErrorCode:
-    """What the transaction coordinator is told when its marker was not written: never a group coordinator's code.
+    """The code for the transaction coordinator when its marker was not written: never a group coordinator's code.
 
-    It looks for the partition's owner after NOT_LEADER_OR_FOLLOWER, and tries again.
+    After NOT_LEADER_OR_FOLLOWER it looks for the partition's owner and tries again.
     """
     return error.code if error.code in _MARKER_ERRORS else ErrorCode.NOT_LEADER_OR_FOLLOWER

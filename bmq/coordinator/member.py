@@ -1,4 +1,4 @@
-"""One member of a classic group: what it told us, what it waits for, until when it counts as alive."""
+"""One member of a classic group: its subscription, the requests it waits for, and its session deadline."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from bmq.protocol.messages.join_group_request import JoinGroupRequestProtocol
 from bmq.protocol.wire import STRING_BYTES_MAX
 
 Caller = Any
-"""Whoever waits for an answer; handed in with a request and handed back with its answer, never looked at."""
+"""The waiting side of a request; passed in with the request, passed back with its answer, and never inspected."""
 
 Protocols = tuple[tuple[str, bytes], ...]
-"""(name, metadata), most wanted first, every name once."""
+"""(name, metadata), most preferred first; names are unique."""
 
 NEVER_MS: Final = float("inf")
 
 
 def made_member_id(name: str, uuid: str) -> str:
-    """A member's id that begins with its client's or its instance's, as Kafka's do.
+    """A member id that begins with the client id or instance id, as Kafka's do.
 
-    Cut to what a string of the protocol may have: no request could carry a longer one, and neither it nor the rest of its
-    group could be told of it.
+    Cut to the length of a protocol string: a longer id would fit into no request, and no answer could tell the member
+    or the rest of its group.
     """
     room = STRING_BYTES_MAX - len(uuid) - 1
     return f"{name.encode()[:room].decode(errors='ignore')}-{uuid}"
 
 
 def distinct_protocols(protocols: Iterable[JoinGroupRequestProtocol]) -> Protocols:
-    """As the client listed them; of two with the same name the first counts."""
+    """In the client's order; the first of two with the same name counts."""
     named: dict[str, bytes] = {}
     for protocol in protocols:
         named.setdefault(protocol.name, bytes(protocol.metadata))
@@ -83,32 +83,32 @@ class Member:
 
     @property
     def needs_no_heartbeat(self) -> bool:
-        """Whether it waits for an answer of ours. A new member that waits can expire all the same: it may be gone."""
+        """Whether it waits for our answer. A new member that waits can still expire: it may be gone."""
         return not self.is_new and (self.join_caller is not None or self.sync_caller is not None)
 
     def touch(self, loop_ms: float) -> None:
-        """A sign of life: extend the session. The deadline only gets later, so no earlier wake-up is needed.
+        """Renew the session. The deadline only gets later, so no earlier wake-up is needed.
 
-        A new member keeps its longer join deadline, and one that was loaded its first one, which reaches beyond a session
-        for what a former owner may still tell it; a member without a deadline gets the next one with its answer.
+        A new member keeps its longer join deadline. A loaded member keeps its first one, which is longer than a session
+        because a former owner may still renew it. A member without a deadline gets its next one with its answer.
         """
         deadline_ms = loop_ms + self.session_timeout_ms
         if not self.is_new and self.deadline_ms < deadline_ms:
             self.deadline_ms = deadline_ms
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """What it said for this protocol; empty if it does not speak it."""
+        """Its metadata for this protocol; empty if it does not support it."""
         for name, metadata in self.protocols:
             if name == protocol_name:
                 return metadata
         return b""
 
     def vote(self, candidates: Container[str]) -> str | None:
-        """The candidate it wants most."""
+        """The candidate it prefers."""
         return next((name for name, _ in self.protocols if name in candidates), None)
 
     def renamed(self, member_id: str) -> Member:
-        """The same static member under a new member id, waiting for nothing."""
+        """The same static member under a new member id, with no waiting requests."""
         return Member(
             member_id,
             self.instance_id,
@@ -123,7 +123,7 @@ class Member:
 
     @classmethod
     def from_record(cls, told: MemberMetadata, value: GroupMetadataValue) -> Member:
-        """As a group's record keeps it: with the chosen protocol only, and waiting for nothing."""
+        """A member from a group's record: with the chosen protocol only, and no waiting requests."""
         return cls(
             told.member_id,
             told.group_instance_id,
@@ -137,7 +137,7 @@ class Member:
         )
 
     def record(self, protocol_name: str | None, assignment: bytes) -> MemberMetadata:
-        """What a group's record keeps of it."""
+        """Its part of the group's record."""
         return MemberMetadata(
             member_id=self.member_id,
             group_instance_id=self.instance_id,

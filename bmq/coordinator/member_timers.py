@@ -1,7 +1,7 @@
 """The deadlines of one group of a new protocol and of its members, on the event loop's clock. Decisions only.
 
-They live with the shard's owner: after a restart each begins anew. A heartbeat moves a deadline and nothing else;
-`wake_ms` is never later than the earliest deadline, and `due` at or after it finds the next.
+They are in memory only: after a restart each begins anew. A heartbeat only moves a deadline; `wake_ms` is never later
+than the earliest deadline, and `due` at or after it finds the next.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from bmq.coordinator.member import NEVER_MS
 
 
 class TimerKind(Enum):
-    """What a member has to do in time."""
+    """What a member has to do before the deadline."""
 
     SESSION = "heartbeat"
     REBALANCE = "give partitions back"
     JOIN = "join again"
-    """A classic member that was told to."""
+    """For a classic member that was told to rejoin."""
     SYNC = "fetch its assignment"
-    """A classic member that joined."""
+    """For a classic member that has joined."""
     DELAY = "wait for more members"
-    """Of a streams group that was empty (NOBODY's): its first target is computed when this is over."""
+    """For a streams group that was empty (member NOBODY): its first target is computed when this expires."""
 
 
 NOBODY: Final = ""
-"""Whose timer is one of the group itself."""
+"""Member id of the group's own timers."""
 
 
 class TimerOrder(NamedTuple):
-    """Start a member's timer anew, or (`timeout_ms` None) stop it.
+    """Restart a member's timer, or (`timeout_ms` None) stop it.
 
-    `epoch`: of a REBALANCE timer, which means nothing once the member has left it. `keeps`: a timer that runs goes on.
+    `epoch`: for a REBALANCE timer, void once the member has left that epoch. `keeps`: a running timer is left alone.
     """
 
     kind: TimerKind
@@ -43,7 +43,7 @@ class TimerOrder(NamedTuple):
 
 
 class Due(NamedTuple):
-    """A member did not do in time what it had to."""
+    """A member missed a deadline."""
 
     kind: TimerKind
     member_id: str
@@ -71,29 +71,29 @@ class GroupTimers:
             self._set(key, _Deadline(loop_ms + order.timeout_ms, order.timeout_ms, order.epoch))
 
     def extend(self, order: TimerOrder, loop_ms: float) -> None:
-        """As `obey`, but a deadline that is later stays."""
+        """Like `obey`, but a later deadline stays."""
         before = self._deadlines.get((order.member_id, order.kind))
         if before is None or order.timeout_ms is None or before.at_ms < loop_ms + order.timeout_ms:
             self.obey(order, loop_ms)
 
     def forget(self, member_id: str) -> None:
-        """The member is gone."""
+        """Drop all timers of a member that is gone."""
         for kind in TimerKind:
             self._deadlines.pop((member_id, kind), None)
 
     def due(self, loop_ms: float) -> list[Due]:
-        """What is over, each once; sets `wake_ms` anew."""
+        """The expired timers, each once; sets `wake_ms` anew."""
         over = [key for key, deadline in self._deadlines.items() if deadline.at_ms <= loop_ms]
         found = [Due(key[1], key[0], self._deadlines.pop(key).epoch) for key in over]
         self.wake_ms = min((deadline.at_ms for deadline in self._deadlines.values()), default=NEVER_MS)
         return found
 
     def is_running(self, kind: TimerKind, member_id: str) -> bool:
-        """Also when it was started again after it was found due."""
+        """Also True when it was restarted after it was found due."""
         return (member_id, kind) in self._deadlines
 
     def stood_still(self, loop_ms: float) -> None:
-        """This process stood still: every wait begins anew."""
+        """This process was stalled: every wait begins anew."""
         for key, deadline in self._deadlines.items():
             self._deadlines[key] = deadline._replace(at_ms=max(deadline.at_ms, loop_ms + deadline.timeout_ms))
 

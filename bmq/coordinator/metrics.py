@@ -1,4 +1,4 @@
-"""Metrics of the group coordinator. Counts are plain ints where they are made; Prometheus reads them when it asks."""
+"""Metrics of the group coordinator. Counters are plain ints, read when Prometheus scrapes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 
 class GroupMetrics(Collector):
-    """Counters of one coordinator; `groups_by_state` is asked at scrape time."""
+    """Counters of one coordinator; `groups_by_state` is called at each scrape."""
 
     def __init__(self, groups_by_state: Callable[[], Mapping[str, int]], offset_count: Callable[[], int]) -> None:
         self.rebalances = 0

@@ -1,7 +1,7 @@
-"""What consumer and streams groups have in common (KIP-848, KIP-1071): epochs, members, and the target of each member.
+"""What consumer and streams groups share (KIP-848, KIP-1071): epochs, members, and each member's target.
 
-`apply` takes any record in any order, also of members and groups that are gone: what is left of a key is what its last
-record says, so that a log that was compacted, or is loaded from its middle, gives the same group.
+`apply` takes records in any order, also of deleted members and groups: the state of a key is its last record, so a log
+that was compacted, or is loaded from the middle, gives the same group.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class Member(Protocol):
     @property
     def instance_id(self) -> str | None: ...
     def saying(self, value: Any) -> Self:
-        """The same member after what it says of itself."""
+        """The member with the metadata of a record."""
 
     def having(self, value: Any) -> Self:
-        """The same member after what it has; None: as if it had just come."""
+        """The member with the current assignment of a record; None: as if it had just joined."""
 
     def said(self) -> Any: ...
     def has(self) -> Any: ...
@@ -40,11 +40,11 @@ class Member(Protocol):
 
 M = TypeVar("M", bound=Member)
 T = TypeVar("T")
-"""What a member shall have."""
+"""A member's target."""
 
 
 class ModernGroup(ABC, Generic[M, T]):
-    """All that its records say; changed by `apply` alone. `epoch` is 0 for one that no record says exists."""
+    """Everything its records say; only `apply` changes it. `epoch` is 0 while the group has no record of its own."""
 
     record_types: ClassVar[RecordTypes[Any, Any]]
 
@@ -57,15 +57,15 @@ class ModernGroup(ABC, Generic[M, T]):
         self.members: dict[str, M] = {}
         self.targets: dict[str, T] = {}
         self.static_ids: dict[str, str] = {}  # group instance id -> member id
-        self._loose: dict[str, Any] = {}  # current values of members whose own record has not come yet
+        self._loose: dict[str, Any] = {}  # current assignments of members whose metadata record has not come yet
 
     @property
     def exists(self) -> bool:
-        """Whether a record says so, and not only ones of its members."""
+        """Whether the group has its own record, not only records of members."""
         return self.epoch > 0
 
     def static_member(self, instance_id: str | None) -> M | None:
-        """Who has this instance id now."""
+        """The member that has this instance id now."""
         member_id = None if instance_id is None else self.static_ids.get(instance_id)
         return None if member_id is None else self.members[member_id]
 
@@ -77,13 +77,13 @@ class ModernGroup(ABC, Generic[M, T]):
 
     @property
     def empty_since_ms(self) -> int | None:
-        """None: the retention of its offsets counts from each commit, whenever it became empty."""
+        """None: retention of its offsets counts from each commit, not from when the group became empty."""
         return None
 
     # ---------------------------------------------------------------- the log
 
     def apply(self, key: Any, value: Any) -> None:
-        """Become what a record says; None deletes."""
+        """Apply a record; None deletes."""
         match key:
             case TargetEpochKey():
                 value = value or TargetEpochValue()
@@ -103,7 +103,7 @@ class ModernGroup(ABC, Generic[M, T]):
                 self.targets.pop(member_id, None)
 
     def as_records(self) -> Iterator[tuple[Any, Any]]:
-        """Records from which the same group comes."""
+        """Records that restore this group."""
         group = self.group_id
         for member in self.members.values():
             yield MemberKey(group=group, member_id=member.member_id), member.said()
@@ -135,12 +135,12 @@ class ModernGroup(ABC, Generic[M, T]):
         yield EpochKey(group=group), None
 
     def drop_leftovers(self) -> None:
-        """Once all records were seen: what belongs to members that are gone."""
+        """Call once all records were replayed: drop what belongs to members that are gone."""
         self._loose.clear()
         self.targets = {member_id: target for member_id, target in self.targets.items() if member_id in self.members}
 
     def fork(self) -> Self:
-        """The same group, to be changed without changing this one."""
+        """A copy that can change without changing this group."""
         fork = type(self)(self.group_id)
         fork.epoch, fork.metadata_hash = self.epoch, self.metadata_hash
         fork.target_epoch, fork.target_timestamp_ms = self.target_epoch, self.target_timestamp_ms
@@ -163,11 +163,11 @@ class ModernGroup(ABC, Generic[M, T]):
 
     @abstractmethod
     def _own_records(self) -> Iterator[tuple[Any, Any]]:
-        """Of the group's epoch, and of what only a group of this kind has."""
+        """The record of the group's epoch, and those that only this kind of group has."""
 
     @abstractmethod
     def _own_keys(self) -> Iterator[Any]:
-        """Of what only a group of this kind has."""
+        """Keys of the records that only this kind of group has."""
 
     def _set_current(self, member_id: str, value: Any) -> None:
         member = self.members.get(member_id)

@@ -43,7 +43,7 @@ from bmq.protocol.request_context import RequestContext
 
 
 class Committer(Protocol):
-    """Who commits, as an OffsetCommit says it."""
+    """The sender's identity in an OffsetCommit."""
 
     @property
     def group_id(self) -> str: ...
@@ -56,7 +56,7 @@ class Committer(Protocol):
 
 
 class OffsetApi:
-    """The offsets' half of GroupCoordinator."""
+    """The offsets part of GroupCoordinator."""
 
     def __init__(
         self, directory: ShardDirectory[GroupShard], clock: Clock, image: CurrentTopics, metrics: GroupMetrics
@@ -71,7 +71,7 @@ class OffsetApi:
     # ---------------------------------------------------------------- commit
 
     async def offset_commit(self, request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
-        """OffsetCommit 2-10. Answers when the offsets are durable; a partition's error is its own."""
+        """OffsetCommit 2-10. Answers when the offsets are durable; each partition has its own error."""
         try:
             shard = await self.directory.get(request.group_id)
         except KafkaError as error:
@@ -92,9 +92,9 @@ class OffsetApi:
     def commit_at_once(
         self, asked: PlainCommit, context: RequestContext, received_s: float, done: CommitDone, /
     ) -> bool:
-        """OffsetCommit without a task, where nothing has to be waited for or refused; False: nothing was done.
+        """OffsetCommit without a task, if nothing has to wait or be refused; False: nothing was done.
 
-        `done` is called when the offsets are durable, or could not be written, perhaps before this returns.
+        `done` is called when the offsets are durable or the write failed, perhaps before this returns.
         """
         shard = self.directory.find(asked.group_id)
         if shard is None:
@@ -110,7 +110,7 @@ class OffsetApi:
     def _check_committer(
         self, shard: GroupShard, request: Committer, api_version: int, existing: Iterator[tuple[Topic, int]]
     ) -> ErrorCode:
-        """The error for the whole commit, which is about `existing` partitions and perhaps others."""
+        """The error for the whole commit; `existing`: those of its partitions that exist."""
         generation = request.generation_id_or_member_epoch
         error = self._check_new(shard, request, api_version, existing)
         if error is not None:
@@ -131,7 +131,7 @@ class OffsetApi:
     ) -> ErrorCode | None:
         """The error for the whole commit to a group of a new protocol; None: there is no such group.
 
-        `api_version`: of OffsetCommit; a transaction's commit counts as one of the newest.
+        `api_version`: of OffsetCommit; a transactional commit passes the newest one.
         """
         generation = request.generation_id_or_member_epoch
         consumer = shard.consumer.find(request.group_id)
@@ -147,7 +147,7 @@ class OffsetApi:
         return None
 
     def _existing_partitions(self, request: OffsetCommitRequest) -> Iterator[tuple[Topic, int]]:
-        """What does not exist has an error of its own."""
+        """The request's topics that exist; others get their own error."""
         topics = self._image()
         for asked in request.topics:
             topic = find_topic(topics, asked.name, asked.topic_id)
@@ -158,7 +158,8 @@ class OffsetApi:
     # ---------------------------------------------------------------- fetch
 
     async def offset_fetch(self, request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
-        """OffsetFetch 1-10. Answers from memory after a proof of ownership, shared by all who wait (rule 15)."""
+        """OffsetFetch 1-10. Answers from memory after a proof of ownership that all waiting requests share (rule
+        15)."""
         if context.api_version >= 8:
             shards = await self._proven((group.group_id for group in request.groups), request.require_stable)
             return OffsetFetchResponse(
@@ -181,7 +182,7 @@ class OffsetApi:
         return OffsetFetchResponse(topics=[_as_before_v8(topic) for topic in answer.topics])
 
     async def _proven(self, group_ids: Iterable[str], require_stable: bool) -> dict[str, GroupShard | ErrorCode]:
-        """Each group's shard, still ours after the request came, or an error."""
+        """Each group's shard, proven ours since the request came, or an error."""
         found: dict[str, GroupShard | ErrorCode] = {}
         for group_id in group_ids:
             if group_id in found:
@@ -261,8 +262,8 @@ class OffsetApi:
     async def _existing(self, group_id: str) -> GroupShard:
         """The group's shard. Raises KafkaError.
 
-        Without an offsets topic in our picture of the cluster nobody here can say "no such group", or "no offsets": the
-        picture may be old (rule 15). As in Kafka the client has to find the coordinator, which makes the topic.
+        While our metadata has no offsets topic we must not answer "no such group" or "no offsets": the metadata may be
+        old (rule 15). As in Kafka, the client has to find the coordinator, which creates the topic.
         """
         shard = self.directory.find(group_id)
         if shard is not None:
@@ -272,7 +273,7 @@ class OffsetApi:
         return await self.directory.get(group_id)
 
     async def _with_group(self, group_id: str) -> tuple[GroupShard, bool]:
-        """The group's shard, and whether the group is there; that it is not is only said after a proof (rule 15).
+        """The group's shard, and whether the group exists; False is only returned after a proof (rule 15).
 
         Raises KafkaError.
         """
@@ -295,15 +296,15 @@ def _check_fetch(shard: GroupShard, asked: OffsetFetchRequestGroup) -> ErrorCode
 
 
 def fetch_error(code: ErrorCode) -> ErrorCode:
-    """What an OffsetFetch is told of a coordinator's error.
+    """The code that an OffsetFetch gets for a coordinator's error.
 
-    Consumers before 3.9 retry one after NOT_COORDINATOR only (Kafka's handleOffsetFetchException).
+    Of these codes, consumers before 3.9 retry only NOT_COORDINATOR (Kafka's handleOffsetFetchException).
     """
     return ErrorCode.NOT_COORDINATOR if code is ErrorCode.COORDINATOR_NOT_AVAILABLE else code
 
 
 def failed_fetch(topics: Iterable[OffsetFetchRequestTopic], error: ErrorCode, api_version: int) -> OffsetFetchResponse:
-    """The answer to an OffsetFetch before version 8 that failed as a whole; version 1 has no place for that."""
+    """The answer to an OffsetFetch before version 8 that failed as a whole; version 1 has no error field for that."""
     if api_version >= 2:
         return OffsetFetchResponse(error_code=error)
     return OffsetFetchResponse(

@@ -1,4 +1,4 @@
-"""A group's offsets in one topic as columns of bytes: how snapshots keep them, and what is loaded until somebody asks.
+"""A group's offsets in one topic as columns of bytes, as snapshots keep them; loaded ones stay packed until used.
 
 Unpacking columns costs a tenth of decoding one record per offset. After a failover a shard answers for one group before
 it has unpacked the offsets of the others.
@@ -25,11 +25,11 @@ _TOPIC_IDS_MAX: Final = 4_096
 
 committed_of = partial(
     tuple.__new__, OffsetCommitValue
-)  # of the fields in order, at half the price of calling the class
+)  # from the fields in order, at half the cost of calling the class
 
 
 class TopicOffsets(NamedTuple):
-    """What a group has committed in a topic, by partition; never nothing."""
+    """A group's committed offsets in a topic, by partition; never empty."""
 
     group: str
     topic: str
@@ -40,7 +40,7 @@ class TopicOffsets(NamedTuple):
         return len(self.committed)
 
     def packed(self) -> PackedOffsets:
-        """The same as bytes."""
+        """The same offsets as bytes."""
         count = len(self.committed)
         offsets, epochs, metadata, committed_ms, expire_ms, topic_ids = zip(*self.committed.values(), strict=True)
         data = bytearray(
@@ -67,7 +67,7 @@ class TopicOffsets(NamedTuple):
 
 
 class PackedOffsets(NamedTuple):
-    """The same as TopicOffsets, not looked at yet."""
+    """The same offsets as TopicOffsets, not decoded yet."""
 
     group: str
     topic: str
@@ -75,7 +75,7 @@ class PackedOffsets(NamedTuple):
 
     @property
     def offset_count(self) -> int:
-        """Raises MalformedMessage when there are fewer bytes than that takes."""
+        """Raises MalformedMessage when the data is too short for the count."""
         if len(self.data) < 2 * _NUMBER.size:
             raise MalformedMessage(f"offsets in {len(self.data)} bytes")
         count: int = _NUMBER.unpack_from(self.data)[0]
@@ -84,7 +84,7 @@ class PackedOffsets(NamedTuple):
         return count
 
     def unpacked(self) -> dict[int, OffsetCommitValue]:
-        """By partition. Raises MalformedMessage for bytes that nobody packed."""
+        """By partition. Raises MalformedMessage."""
         try:
             return self._unpacked(self.offset_count)
         except (struct_error, ValueError) as error:

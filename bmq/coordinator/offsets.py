@@ -1,11 +1,12 @@
-"""Committed offsets of one shard's groups: what a commit, fetch, delete or the passing of time does to them. Decisions only.
+"""Committed offsets of one shard's groups: how commits, fetches, deletions and expiry work. Decisions only.
 
-Deciding gives records; `replay` alone changes what is committed. A group that only commits (no members ever) needs no
-record of its own: it is there while it has offsets. Rules and error codes are those of Kafka's OffsetMetadataManager.
+Decisions return records; only `replay` changes what is committed. A group that only commits (and never has members)
+needs no record of its own: it exists while it has offsets. Rules and error codes are those of Kafka's
+OffsetMetadataManager.
 
-A commit is `in flight` between being decided and being replayed. Deleting takes such keys along, so that a tombstone
-written behind a commit is never forgotten because the commit was not visible yet. What is pending in open transactions
-(pending_offsets.py) is deleted with the rest; nothing of a partition or group that has something pending expires.
+A commit is `in flight` between its decision and its replay. Deletions include keys in flight, so that a commit that is
+not visible yet also gets its tombstone. Offsets pending in open transactions (pending_offsets.py) are deleted too;
+partitions and groups with pending offsets do not expire.
 """
 
 from __future__ import annotations
@@ -38,24 +39,25 @@ NO_OFFSET: Final = -1
 
 
 _Columns = tuple[Sequence[int], Sequence[int], Sequence[int], int, UUID]
-"""Partitions, offsets and leader epochs of one commit, its time, the topic's id."""
+"""Partitions, offsets and leader epochs of one commit, its time, and the topic's id."""
 
 
 class Subscriber(Protocol):
-    """A group of either protocol, as far as it keeps offsets from being deleted."""
+    """A group of either protocol, which can keep offsets from being deleted."""
 
     def is_subscribed_to(self, topic: str) -> bool: ...
     @property
     def may_expire_offsets(self) -> bool:
-        """Whether those of topics it is not subscribed to may go, once their retention is over."""
+        """Whether offsets of topics it is not subscribed to may expire."""
 
     @property
     def empty_since_ms(self) -> int | None:
-        """From when on their retention counts, by the wall clock; None: from each commit."""
+        """Start of their retention, by the wall clock; None: it counts from each commit."""
 
 
 class Commit(NamedTuple):
-    """A decided commit. `records` stand in the order of `partitions`; `topics` is the whole answer if they get written."""
+    """A decided commit. `records` are in the order of `partitions`; `topics` is the whole answer if they are
+    written."""
 
     partitions: list[Partition]
     records: list[Record]
@@ -63,7 +65,7 @@ class Commit(NamedTuple):
 
 
 class Offsets:
-    """group -> topic -> partition -> what was committed last; and `pending`, what open transactions would commit.
+    """group -> topic -> partition -> last committed offset; and `pending`, offsets of open transactions.
 
     Offsets restored from a snapshot stay packed until their group is first used, so that requests after a failover do
     not wait until all groups are unpacked.
@@ -73,8 +75,8 @@ class Offsets:
         self.count = 0
         self.pending = PendingOffsets()
         self._by_group: dict[str, dict[str, dict[int, OffsetCommitValue]]] = {}
-        self._packed: dict[str, list[PackedOffsets]] = {}  # no group is in both
-        self._latest: dict[str, dict[str, _Columns]] = {}  # group -> topic; its partitions are in _by_group, but older
+        self._packed: dict[str, list[PackedOffsets]] = {}  # no group is in this and in _by_group
+        self._latest: dict[str, dict[str, _Columns]] = {}  # group -> topic; newer than _by_group
         self._config = config
         self._in_flight: dict[str, dict[int, Sequence[Partition]]] = {}  # group -> ticket
         self._next_ticket = 0
@@ -82,7 +84,7 @@ class Offsets:
     # ---------------------------------------------------------------- the log
 
     def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
-        """What is durable now is committed; None deletes."""
+        """Apply a durable commit; None deletes."""
         if value is None:
             self.pending.erase(key)
             self._forget(key)
@@ -101,7 +103,7 @@ class Offsets:
         leader_epochs: Sequence[int],
         commit_timestamp_ms: int,
     ) -> None:
-        """As `replay` of each of these partitions, without metadata; in columns, which stay so until somebody asks."""
+        """Like `replay` for each of these partitions, without metadata; kept as columns until the group is read."""
         if self.pending.count:
             for index in indexes:
                 self.pending.overtake(OffsetCommitKey(group_id, topic, index))
@@ -111,7 +113,7 @@ class Offsets:
             latest = self._latest[group_id] = {}
         before = latest.get(topic)
         if before is not None and before[0] is indexes:
-            latest[topic] = columns  # all of it is overwritten, and counted
+            latest[topic] = columns  # the same partitions, all counted already
             return
         topics = self._unfolded(group_id)
         if topics is None:
@@ -129,14 +131,14 @@ class Offsets:
     def replay_pending(
         self, producer_id: int, key: OffsetCommitKey, value: OffsetCommitValue | None, record_offset: int
     ) -> None:
-        """What is durable now is committed with the producer's open transaction; None deletes at once."""
+        """Add a durable offset of the producer's open transaction; None deletes at once."""
         if value is None:
             self.replay(key, None)
         else:
             self.pending.add(producer_id, key, value, record_offset)
 
     def replay_end(self, producer_id: int, *, is_commit: bool) -> None:
-        """The producer's transaction is over."""
+        """The producer's transaction has ended."""
         for key, value in self.pending.end(producer_id, is_commit=is_commit):
             self._put(key, value)
 
@@ -163,7 +165,7 @@ class Offsets:
                 del self._by_group[key.group]
 
     def restore(self, part: PackedOffsets) -> None:
-        """What a snapshot says is committed; before anything of the group is replayed. Raises MalformedMessage."""
+        """Add offsets from a snapshot, before anything of the group is replayed. Raises MalformedMessage."""
         parts = self._packed.setdefault(part.group, [])
         if part.group in self._by_group or any(part.topic == other.topic for other in parts):
             raise MalformedMessage("a group snapshot that has a group's offsets in a topic twice")
@@ -171,7 +173,7 @@ class Offsets:
         parts.append(part)
 
     def copied(self) -> list[TopicOffsets | PackedOffsets]:
-        """Everything that is committed, for a snapshot: later changes do not show in it."""
+        """A copy of all committed offsets for a snapshot; later changes do not show in it."""
         for group_id in list(self._latest):
             self._topics_of(group_id)
         copies: list[TopicOffsets | PackedOffsets] = [part for parts in self._packed.values() for part in parts]
@@ -183,7 +185,7 @@ class Offsets:
         return copies
 
     def _topics_of(self, group_id: str) -> dict[str, dict[int, OffsetCommitValue]] | None:
-        """What the group has committed; the way to it for all that read or change it."""
+        """The group's committed offsets; everything that reads or changes them calls this."""
         topics = self._unfolded(group_id)
         if topics is not None:
             for topic, columns in self._latest.pop(group_id, {}).items():
@@ -191,7 +193,7 @@ class Offsets:
         return topics
 
     def _unfolded(self, group_id: str) -> dict[str, dict[int, OffsetCommitValue]] | None:
-        """The same, but for the numbers that stand in `_latest`."""
+        """Like `_topics_of`, but without the newer values in `_latest`."""
         packed = self._packed.get(group_id)
         if packed is None:
             return self._by_group.get(group_id)
@@ -201,7 +203,7 @@ class Offsets:
         return topics
 
     def begin(self, group_id: str, partitions: Sequence[Partition]) -> int:
-        """A decided commit is on its way to the log; the ticket goes to `end`, whatever became of it."""
+        """Register a decided commit as in flight; pass the ticket to `end`, whether it succeeds or not."""
         ticket = self._next_ticket = self._next_ticket + 1
         tickets = self._in_flight.get(group_id)
         if tickets is None:
@@ -217,7 +219,7 @@ class Offsets:
             del self._in_flight[group_id]
 
     def in_flight(self, group_id: str) -> list[int]:
-        """The tickets of the group's commits that are on their way."""
+        """The tickets of the group's commits in flight."""
         return list(self._in_flight.get(group_id, ()))
 
     def _unapplied(self, group_id: str) -> Iterator[Partition]:
@@ -225,11 +227,11 @@ class Offsets:
             yield from partitions
 
     def has_group(self, group_id: str) -> bool:
-        """Whether anything of it is committed or pending."""
+        """Whether it has committed or pending offsets."""
         return group_id in self._by_group or group_id in self._packed or self.pending.has_group(group_id)
 
     def group_ids(self) -> list[str]:
-        """Of all groups that have something committed or pending."""
+        """All groups with committed or pending offsets."""
         group_ids = [*self._by_group, *self._packed]
         group_ids += (
             group_id
@@ -239,11 +241,11 @@ class Offsets:
         return group_ids
 
     def committed(self, group_id: str) -> Mapping[str, Mapping[int, OffsetCommitValue]]:
-        """What the group has committed, by topic and partition."""
+        """The group's committed offsets by topic and partition."""
         return self._topics_of(group_id) or {}
 
     def count_of(self, group_id: str) -> int:
-        """How many offsets the group has committed."""
+        """The number of the group's committed offsets."""
         packed = self._packed.get(group_id)
         if packed is not None:
             return sum(part.offset_count for part in packed)
@@ -252,9 +254,9 @@ class Offsets:
     # ---------------------------------------------------------------- commit
 
     def commit(self, request: OffsetCommitRequest, topics: Topics, error: ErrorCode, now_ms: int) -> Commit:
-        """Decide an OffsetCommit. `error`: what the group says of this member, the answer for every valid partition.
+        """Decide an OffsetCommit. `error`: the group's verdict on this member, returned for every valid partition.
 
-        Unknown topics and partitions and metadata that is too long fail alone.
+        Unknown topics and partitions and metadata that is too long have their own errors.
         """
         decided = Commit([], [], [])
         for asked in request.topics:
@@ -285,7 +287,7 @@ class Offsets:
                 code = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
                 code = ErrorCode.NONE
-                expires = request.retention_time_ms >= 0  # before v5 a client could say how long
+                expires = request.retention_time_ms >= 0  # before v5 clients could set the retention
                 value = OffsetCommitValue(
                     offset=part.committed_offset,
                     leader_epoch=part.committed_leader_epoch,
@@ -310,9 +312,9 @@ class Offsets:
         *,
         require_stable: bool = False,
     ) -> list[OffsetFetchResponseTopics]:
-        """What is committed for these partitions; -1 where nothing is.
+        """The committed offsets of these partitions; -1 where there is none.
 
-        `require_stable`: UNSTABLE_OFFSET_COMMIT for what a transaction may still change (KIP-447).
+        `require_stable`: UNSTABLE_OFFSET_COMMIT where an open transaction may still change the offset (KIP-447).
         """
         answers = []
         committed = self.committed(group_id)
@@ -335,7 +337,7 @@ class Offsets:
     def fetch_all(
         self, group_id: str, topics: Topics, *, by_id: bool, require_stable: bool = False
     ) -> list[OffsetFetchResponseTopics]:
-        """Everything the group has committed. `by_id` (v10) leaves out topics that are no more; `require_stable`: as fetch."""
+        """All offsets the group has committed. `by_id` (v10): no deleted topics; `require_stable`: as in `fetch`."""
         answers = []
         unstable = self.pending.partitions_of(group_id) if require_stable else ()
         for name, values in self.committed(group_id).items():
@@ -360,7 +362,7 @@ class Offsets:
     ) -> tuple[list[Record], list[OffsetDeleteResponseTopic]]:
         """Decide an OffsetDelete: tombstones, unless the group is subscribed to the topic.
 
-        Unknown topics and partitions fail alone.
+        Unknown topics and partitions have their own errors.
         """
         known = set(self._partitions_of(group_id))
         records: list[Record] = []
@@ -383,7 +385,7 @@ class Offsets:
         return records, answers
 
     def delete_group(self, group_id: str) -> list[Record]:
-        """Tombstones for everything the group has, or is about to have."""
+        """Tombstones for all offsets of the group, also those in flight."""
         return [_tombstone(group_id, partition) for partition in self._partitions_of(group_id)]
 
     def delete_topics(self, names: frozenset[str]) -> list[Record]:
@@ -411,10 +413,10 @@ class Offsets:
         return [_tombstone(group_id, partition) for group_id, partition in sorted(doomed)]
 
     def expire(self, group_id: str, group: Subscriber | None, now_ms: int) -> tuple[list[Record], bool]:
-        """(tombstones for what is over its retention, whether the group is left with nothing).
+        """(tombstones for expired offsets, whether the group is left without any).
 
-        While members are in it only topics nobody subscribes to any more expire; a group that had members counts from
-        the moment it became empty (KIP-211), a group without, from each commit.
+        While a group has members, only topics that no member subscribes to expire. For an empty group that had members
+        retention counts from the moment it became empty (KIP-211); for a group that never had any, from each commit.
         """
         unsettled = set(self._unapplied(group_id))
         unsettled |= self.pending.partitions_of(group_id)
@@ -467,7 +469,7 @@ def _rows_of(columns: _Columns) -> Iterator[tuple[int, OffsetCommitValue]]:
 
 
 def _is_of_another(value: OffsetCommitValue, current_id: UUID | None) -> bool:
-    """Whether it was committed for a topic of the same name that has been deleted."""
+    """Whether it was committed for a deleted topic of the same name."""
     return value.topic_id is not None and current_id is not None and value.topic_id != current_id
 
 

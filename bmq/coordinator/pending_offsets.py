@@ -1,10 +1,10 @@
 """Offsets committed in transactions that are still open in one shard's log. Decisions only.
 
-A pending offset shows to nobody. When the producer's transaction is committed it becomes the committed one, unless
-something that stands behind it in the log is committed already; when it is aborted it is dropped. A tombstone erases
-what is pending, too. Kept by (producer id, group, topic, partition). Source: KIP-98, Kafka's OffsetMetadataManager.
+A pending offset is not visible. When the producer's transaction commits it becomes the committed offset, unless one
+with a later place in the log is committed already; when it aborts it is dropped. A tombstone erases pending offsets
+too. Keyed by (producer id, group, topic, partition). Source: KIP-98, Kafka's OffsetMetadataManager.
 
-A producer's transaction is open here from its first record to its marker, also when nothing of it is pending any more.
+A transaction is open here from its first record to its marker, even when it has no pending offsets any more.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from bmq.protocol.group_records import (
 
 _PRODUCER: Final = Struct(">qhi")  # producer id, producer epoch, number of offsets
 _OFFSET: Final = Struct(">qii")  # record offset, bytes of the key, bytes of the value
-_OVERTAKEN_BYTES: Final = -1  # in place of the value's length
+_OVERTAKEN_BYTES: Final = -1  # replaces the value's length
 
 
 class PendingOffset(NamedTuple):
-    """`record_offset`: of its record in the log. `value` None: what stands behind it is committed already."""
+    """`record_offset`: of its record in the log. `value` None: a later offset in the log is committed already."""
 
     record_offset: int
     value: OffsetCommitValue | None
 
 
 class OpenTransaction(NamedTuple):
-    """One producer's open transaction, as snapshots keep it."""
+    """One producer's open transaction as snapshots keep it."""
 
     producer_id: int
     producer_epoch: int
@@ -57,7 +57,7 @@ class OpenTransaction(NamedTuple):
 
     @classmethod
     def decoded(cls, producer: bytes, data: bytes) -> OpenTransaction:
-        """What `encoded` gave. Raises MalformedMessage."""
+        """The inverse of `encoded`. Raises MalformedMessage."""
         try:
             producer_id, producer_epoch, count = _PRODUCER.unpack(producer)
             offsets = dict(_decoded(data, count))
@@ -94,7 +94,7 @@ class _Open:
 
 
 class PendingOffsets:
-    """Of one shard. `count`: how many there are, over all producers."""
+    """The pending offsets of one shard. `count`: their number over all producers."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -104,7 +104,7 @@ class PendingOffsets:
     # ---------------------------------------------------------------- the log, in its order
 
     def open(self, producer_id: int, producer_epoch: int) -> None:
-        """A record of this producer's transaction is in the log."""
+        """The log has a record of this producer's transaction."""
         known = self._open.get(producer_id)
         if known is None:
             self._open[producer_id] = _Open(producer_epoch)
@@ -112,22 +112,22 @@ class PendingOffsets:
             known.epoch = producer_epoch
 
     def add(self, producer_id: int, key: OffsetCommitKey, value: OffsetCommitValue, record_offset: int) -> None:
-        """A commit in an open transaction; the producer's last one of a partition counts."""
+        """Add an offset of an open transaction; it replaces the producer's earlier one for the partition."""
         self._keep(producer_id, key, PendingOffset(record_offset, value))
 
     def overtake(self, key: OffsetCommitKey) -> None:
-        """Something else is committed, behind all that is pending here for this partition."""
+        """Another offset was committed later in the log than all that are pending for this partition."""
         for producer_id in self._producers_of(key):
             offsets = self._open[producer_id].offsets
             offsets[key] = offsets[key]._replace(value=None)
 
     def erase(self, key: OffsetCommitKey) -> None:
-        """The partition's offset is deleted, and all that is pending for it."""
+        """Delete all pending offsets of the partition, whose offset was deleted."""
         for producer_id in list(self._producers_of(key)):
             self._drop(producer_id, key)
 
     def end(self, producer_id: int, *, is_commit: bool) -> list[tuple[OffsetCommitKey, OffsetCommitValue]]:
-        """The transaction is over; what is committed by that. Other producers' earlier offsets are overtaken."""
+        """End the transaction and return what it commits. Other producers' earlier offsets are overtaken."""
         ended = self._open.get(producer_id)
         if ended is None:
             return []
@@ -152,27 +152,27 @@ class PendingOffsets:
         return None if known is None else known.epoch
 
     def partitions_of(self, group_id: str) -> KeysView[tuple[str, int]]:
-        """(topic, partition) of all that is pending for the group."""
+        """(topic, partition) of all the group's pending offsets."""
         return self._producers.get(group_id, {}).keys()
 
     def has_group(self, group_id: str) -> bool:
         return group_id in self._producers
 
     def group_ids(self) -> KeysView[str]:
-        """Of all groups that something is pending for."""
+        """All groups with pending offsets."""
         return self._producers.keys()
 
     # ---------------------------------------------------------------- snapshots
 
     def copied(self) -> list[OpenTransaction]:
-        """All open transactions, for a snapshot: later changes do not show in it."""
+        """A copy of all open transactions for a snapshot; later changes do not show in it."""
         return [
             OpenTransaction(producer_id, opened.epoch, dict(opened.offsets))
             for producer_id, opened in self._open.items()
         ]
 
     def restore(self, transaction: OpenTransaction) -> None:
-        """What a snapshot says. Raises MalformedMessage for a producer that it has twice."""
+        """Add a transaction from a snapshot. Raises MalformedMessage if its producer has one already."""
         if transaction.producer_id in self._open:
             raise MalformedMessage(f"a group snapshot that has the producer {transaction.producer_id} twice")
         self.open(transaction.producer_id, transaction.producer_epoch)

@@ -1,6 +1,6 @@
-"""The members of one classic group as a set: who leads, which protocols all speak, who waits in JoinGroup, who is pending.
+"""The members of one classic group as a set: leader, common protocols, members waiting in JoinGroup, pending members.
 
-Keeps the counts that make each question cheap for a group of thousands. Knows nothing of states, time or answers.
+Keeps counters so that each question is cheap in a group of thousands. Knows no states, times or answers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from bmq.protocol.error_codes import ErrorCode
 
 
 class Roster:
-    """Members by id, in the order they came. `pending`: member ids given out and not joined yet -> deadline."""
+    """Members by id, in order of arrival. `pending`: member ids given out and not joined yet -> deadline."""
 
     def __init__(self) -> None:
         self.by_id: dict[str, Member] = {}
@@ -20,7 +20,7 @@ class Roster:
         self.pending: dict[str, float] = {}
         self.leader_id: str | None = None
         self.waiting_count = 0  # members whose JoinGroup waits
-        self._speakers: dict[str, int] = {}  # protocol name -> members that speak it
+        self._speakers: dict[str, int] = {}  # protocol name -> number of members that support it
 
     def __len__(self) -> int:
         return len(self.by_id)
@@ -35,7 +35,7 @@ class Roster:
         return None if member_id is None else self.by_id.get(member_id)
 
     def check(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """NONE for a member; FENCED_INSTANCE_ID if another one has taken its instance id (KIP-345)."""
+        """NONE for a member; FENCED_INSTANCE_ID if another member has taken its instance id (KIP-345)."""
         if instance_id is not None:
             known = self.static_ids.get(instance_id)
             if known is None:
@@ -45,7 +45,7 @@ class Roster:
         return ErrorCode.NONE if member_id in self.by_id else ErrorCode.UNKNOWN_MEMBER_ID
 
     def add(self, member: Member) -> None:
-        """The first one leads until a rebalance says otherwise."""
+        """Add a member; the first one leads until a rebalance elects another."""
         self.by_id[member.member_id] = member
         if member.instance_id is not None:
             self.static_ids[member.instance_id] = member.member_id
@@ -55,7 +55,7 @@ class Roster:
         self._count(member.protocols, 1)
 
     def remove(self, member_id: str) -> Member | None:
-        """Take out a member, pending or not; the next in line leads if it did. Answer it first."""
+        """Remove a member, pending or not; if it led, the next in order does. Answer its requests first."""
         self.pending.pop(member_id, None)
         member = self.by_id.pop(member_id, None)
         if member is None:
@@ -68,7 +68,7 @@ class Roster:
         return member
 
     def rename(self, old: Member, new_id: str) -> Member:
-        """A static member came back under a new member id; it leads if it did before. Answer the old one first."""
+        """A static member came back under a new member id; it leads if it did before. Answer its requests first."""
         member = old.renamed(new_id)
         del self.by_id[old.member_id]
         self.by_id[new_id] = member
@@ -86,14 +86,14 @@ class Roster:
         self._count(protocols, 1)
 
     def wait(self, member: Member, caller: Caller) -> Caller:
-        """`caller` waits for the next generation; who waited for this member before is given back."""
+        """`caller` waits for the next generation; returns the caller that waited for this member before, if any."""
         earlier, member.join_caller = member.join_caller, caller
         if earlier is None:
             self.waiting_count += 1
         return earlier
 
     def stop_waiting(self, member: Member) -> Caller:
-        """Who waited for this member's JoinGroup, if anybody."""
+        """The caller that waited in this member's JoinGroup, if any."""
         caller, member.join_caller = member.join_caller, None
         if caller is not None:
             self.waiting_count -= 1
@@ -103,7 +103,7 @@ class Roster:
         return self.waiting_count == len(self.by_id) and not self.pending
 
     def elect_leader(self) -> bool:
-        """Keep a leader that joined, else take the first who did. False: nobody did."""
+        """Keep the leader if it joined, else take the first member that did. False: none did."""
         leader = self.get(self.leader_id)
         if leader is not None and leader.join_caller is not None:
             return True
@@ -114,15 +114,15 @@ class Roster:
         return True
 
     def rebalance_timeout_ms(self) -> int:
-        """The longest that any member asks for."""
+        """The longest rebalance timeout of any member."""
         return max((member.rebalance_timeout_ms for member in self.by_id.values()), default=0)
 
     def has_common_protocol(self, protocols: Protocols) -> bool:
-        """Whether everybody speaks one of these."""
+        """Whether all members support one of these."""
         return any(self._speakers.get(name, 0) == len(self.by_id) for name, _ in protocols)
 
     def select_protocol(self) -> str | None:
-        """The protocol everybody speaks that most want first; of equals, the one voted for first."""
+        """Of the protocols that all members support, the one with the most votes; on a tie the one voted for first."""
         candidates = {name for name, count in self._speakers.items() if count == len(self.by_id)}
         votes: dict[str, int] = {}
         for member in self.by_id.values():

@@ -1,12 +1,12 @@
 """A shard: one partition of a replicated state machine, at the partition's owner. Subclasses are the state machines.
 
-A state machine decides in methods of its own and changes nothing by that: it appends records, and `replay` changes the
-state once they are durable, live and after a restart alike (bmq.log.state_log). What is to be answered later waits on a
-future (`answer_of`), what is to happen later says when (`wake_ms`) and happens in `tick`. The rest is done here: loading,
-snapshots, proofs of ownership, one timer, and the end.
+A state machine's own methods decide and change nothing: they append records, and `replay` changes the state once those
+are durable, live and after a restart alike (bmq.log.state_log). Requests that wait for an answer use a future
+(`answer_of`); deadlines are set with `wake_ms` and handled in `tick`. This module does the rest: loading, snapshots,
+proofs of ownership, one timer, and the end.
 
 A shard is lost when its log reports another owner: waiting requests get NOT_COORDINATOR, and the state is dropped. It
-is lost too when an exception is raised while state changes or answers are given (rule 23). The owner loads it again
+is also lost when an exception is raised while state changes or answers are given (rule 23). Its owner loads it again
 from the log at the next request.
 """
 
@@ -34,23 +34,23 @@ from bmq.protocol.errors import BmqError, KafkaError
 _log = structlog.get_logger("bmq.coordinator")
 
 LATE_WAKE_MS: Final = 1_000
-"""A timer this late means that this process was held up and may have unread heartbeats: deadlines are extended."""
+"""A timer this late means that this process was stalled and may have unread heartbeats: deadlines are extended."""
 _SNAPSHOT_SHARE: Final = 8
-"""A state is saved when at least the eighth part of it may have changed."""
+"""Save a snapshot only when at least one eighth of the state may have changed."""
 
 
 class ShardMetrics(Protocol):
-    """Counted here."""
+    """The metrics that this module counts."""
 
     loaded_shards: int
     lost_shards: int
 
 
 class Shard(ABC):
-    """`number` is the partition's. `is_lost` once another owner has it. Make it, then `load` it, inside its event loop."""
+    """`number` is the partition's. `is_lost` once another owner has it. Create and `load` it inside its event loop."""
 
     kind: ClassVar[str]
-    """Of what it is a shard, as it stands in log lines."""
+    """The kind of shard, for log lines."""
 
     def __init__(
         self,
@@ -71,39 +71,39 @@ class Shard(ABC):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = NEVER_MS
         self._is_renewing_proof = False
-        self._tasks: dict[asyncio.Task[None], None] = {}  # ended in this order
-        self._waiting: dict[asyncio.Future[Any], None] = {}  # for an answer
+        self._tasks: dict[asyncio.Task[None], None] = {}  # cancelled in this order
+        self._waiting: dict[asyncio.Future[Any], None] = {}  # callers that wait for an answer
 
     # ---------------------------------------------------------------- the state machine
 
     @abstractmethod
     def replay(self, key: bytes | None, value: bytes | None) -> None:
-        """The only place where durable state changes: a record that is durable. Must not raise for any bytes.
+        """Apply a durable record: the only place where durable state changes. Must not raise, whatever the bytes.
 
-        A RecordRun (state_log.py) that the state machine writes itself does the same in its `apply`.
+        A RecordRun (state_log.py) that the state machine writes itself does this in its `apply`.
         """
 
     def replay_transactional(self, key: bytes | None, value: bytes | None, offset: int, producer: Producer) -> None:
-        """As `replay`, of the record at `offset`, which counts once its producer's transaction is committed.
+        """Like `replay`, for the record at `offset`, which counts once its producer's transaction commits.
 
-        A state machine that writes none takes it like any other.
+        A state machine that writes no transactional records treats it like any other.
         """
         self.replay(key, value)
 
     def replay_end(self, producer: Producer, is_commit: bool) -> None:  # noqa: B027
-        """As `replay`, of a marker: the producer's transaction is over."""
+        """Like `replay`, for a marker: the producer's transaction has ended."""
 
     @abstractmethod
     async def restore(self, data: bytes) -> None:
-        """Take the state that `snapshot` gave; called once, before any `replay`. Raises MalformedMessage."""
+        """Restore the state that `snapshot` returned; called once, before any `replay`. Raises MalformedMessage."""
 
     @abstractmethod
     def snapshot(self) -> Awaitable[bytes]:
-        """The state as it is at this call, encoded in small turns of the loop."""
+        """The state at the time of this call, encoded in small turns of the loop."""
 
     @abstractmethod
     def begin(self) -> None:
-        """All that the log holds was replayed: deadlines and answers begin to count."""
+        """The whole log was replayed: start deadlines and answers."""
 
     @abstractmethod
     def unload(self, error: ErrorCode) -> None:
@@ -112,7 +112,7 @@ class Shard(ABC):
     @property
     @abstractmethod
     def size(self) -> int:
-        """How many things the state holds: a large one is saved less often."""
+        """The number of things in the state: a large state is saved less often."""
 
     @property
     def facts(self) -> dict[str, int]:
@@ -121,14 +121,14 @@ class Shard(ABC):
 
     @property
     def wake_ms(self) -> float:
-        """When `tick` is wanted next, on the loop's clock; NEVER_MS: not."""
+        """When `tick` is due next, on the loop's clock; NEVER_MS: never."""
         return NEVER_MS
 
     def tick(self, now: Moment) -> None:  # noqa: B027  (a state machine without deadlines has nothing to do)
-        """Do what is due at `now`, and move `wake_ms` on."""
+        """Handle what is due at `now`, and advance `wake_ms`."""
 
     def stood_still(self) -> None:  # noqa: B027
-        """This process stood still: what clients sent lies unread in the sockets, or was dropped there."""
+        """This process was stalled: clients' requests are unread in the sockets, or were dropped there."""
 
     # ---------------------------------------------------------------- life
 
@@ -149,7 +149,7 @@ class Shard(ABC):
         )
 
     def lose(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
-        """Another owner has the log now, or we stop: answer who waits, forget everything."""
+        """Another owner has the log now, or we stop: answer all waiting requests and drop the state."""
         if self.is_lost:
             return
         self.is_lost = True
@@ -167,7 +167,7 @@ class Shard(ABC):
         self._on_lost(self)
 
     def fail(self, error: BaseException) -> None:
-        """Something raised half-way, so what is in memory may differ from the log: throw it away, loudly."""
+        """An exception interrupted a change, so memory may differ from the log: log the error and lose the shard."""
         if not self.is_lost:
             _log.error(f"{self.kind}_shard_failed", shard=self.number, error=repr(error), exc_info=error)
             self.lose()
@@ -186,19 +186,19 @@ class Shard(ABC):
         return Moment(self._loop.time() * 1000, self._clock.now_ms())
 
     def append(self, records: Sequence[KeyValue], producer: Producer | None = None) -> asyncio.Future[int]:
-        """As StateLog.append; losing the log loses the shard."""
+        """Like StateLog.append; losing the log loses the shard."""
         done = self.state_log.append(records, producer)
         done.add_done_callback(self._appended)
         return done
 
     def append_marker(self, marker: TransactionMarker) -> asyncio.Future[int]:
-        """As StateLog.append_marker; losing the log loses the shard."""
+        """Like StateLog.append_marker; losing the log loses the shard."""
         done = self.state_log.append_marker(marker)
         done.add_done_callback(self._appended)
         return done
 
     async def answer_of(self, waiting: asyncio.Future[Any]) -> Any:
-        """What the state machine answers, sooner or later. Raises KafkaError when the shard was lost without an answer."""
+        """Wait for the state machine's answer. Raises KafkaError when the shard was lost without one."""
         self._waiting[waiting] = None
         try:
             return await waiting
@@ -206,7 +206,7 @@ class Shard(ABC):
             self._waiting.pop(waiting, None)
 
     async def prove(self) -> None:
-        """Rule 15 before an answer from memory. Raises KafkaError NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE."""
+        """For rule 15, before an answer from memory. Raises KafkaError NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE."""
         try:
             await self.state_log.prove_ownership()
         except FencedWriter as error:
@@ -218,16 +218,16 @@ class Shard(ABC):
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
 
     async def prove_since(self, asked_ms: float) -> None:
-        """As `prove`; an append of its own, or a proof of others, is as good if it was begun at `asked_ms` or later."""
+        """Like `prove`, unless an append or a proof that began at `asked_ms` or later has proven it already."""
         if self.state_log.proven_ms < asked_ms:
             await self.prove()
         elif self.is_lost:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
 
     def is_proven(self, asked_ms: float) -> bool:
-        """Whether a heartbeat that was here at `asked_ms` (the loop's clock) may be told to go on (rule 34), else `prove`.
+        """Whether a heartbeat that came at `asked_ms` (the loop's clock) may be answered without `prove` (rule 34).
 
-        Sees to it that the next one need not wait: one proof for all that come before the last one is over.
+        Renews the proof in the background before it is too old, so that the next heartbeats need not wait.
         """
         age = proof_age(self.state_log.proven_ms, asked_ms)
         if age is ProofAge.FADING and not self._is_renewing_proof and not self.is_lost:
@@ -237,13 +237,13 @@ class Shard(ABC):
 
     async def _renew_proof(self) -> None:
         try:
-            with contextlib.suppress(BmqError):  # those who come once it is over wait for another, and are told why
+            with contextlib.suppress(BmqError):  # later heartbeats call `prove` and get its error
                 await self.prove()
         finally:
             self._is_renewing_proof = False
 
     def arm(self) -> None:
-        """To be called when `wake_ms` may have become earlier."""
+        """Call when `wake_ms` may have become earlier."""
         wake_ms = self.wake_ms
         if wake_ms >= self._timer_at_ms or self.is_lost:
             return
@@ -280,18 +280,18 @@ class Shard(ABC):
             self._save_snapshot_if_due()
 
     async def _check_log(self) -> None:
-        """The store may be full, and then all goes on. Or the partition is offline: then this log never takes anything."""
+        """Check whether the partition is offline, so that this log will never accept a record, or only refused one."""
         with contextlib.suppress(BmqError):
             await self.prove()
 
     async def save_snapshot(self, *, force: bool = False) -> bool:
-        """Save the state if the log since the last snapshot is long, or at once; whether it was. Raises BmqError."""
+        """Save the state if the log since the last snapshot is long, or if forced; whether it did. Raises BmqError."""
         return await self.state_log.save_snapshot(self.snapshot, force=force)
 
     def _save_snapshot_if_due(self) -> None:
         log = self.state_log
-        # A large state is not written again before a share of it may have changed: that bounds how many times over
-        # everything is written, and a failover still has only so much to replay on top of what it loads.
+        # A large state is written again only once a share of it may have changed: that bounds how often everything is
+        # rewritten, and a failover replays at most that share.
         if not log.is_snapshot_due or log.records_since_snapshot * _SNAPSHOT_SHARE < self.size:
             return
 
@@ -314,5 +314,5 @@ class Shard(ABC):
     def _ended(self, task: asyncio.Task[None]) -> None:
         del self._tasks[task]
         error = None if task.cancelled() else task.exception()
-        if error is not None:  # no state rests on it: the log is only replayed from further back
+        if error is not None:  # no state depends on it: at worst a load replays more
             _log.error(f"{self.kind}_shard_task_failed", shard=self.number, error=repr(error), exc_info=error)

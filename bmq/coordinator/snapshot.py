@@ -1,8 +1,8 @@
-"""A shard's state as bytes: parts, one after another, each behind a header that says which kind it is.
+"""A shard's state as bytes: a sequence of parts, each after a header that names its kind.
 
-A record part is a record as it would stand in the log: groups, of all protocols. An offsets part has all of a group's
-offsets in one topic, as columns (offset_columns.py). A transaction part has an open transaction with its pending
-offsets (pending_offsets.py).
+A record part is a record as in the log: groups of all protocols. An offsets part has all of a group's offsets in one
+topic as columns (offset_columns.py). A transaction part has an open transaction with its pending offsets
+(pending_offsets.py).
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _OFFSETS: Final = 1  # group and topic, columns
 _TRANSACTION: Final = 2  # producer, pending offsets
 _OFFSETS_PER_TURN_MAX: Final = 5_000
 _PART_OFFSETS: Final = 20
-"""What a part costs beside its offsets, counted in offsets."""
+"""Cost of a part besides its offsets, in offsets."""
 
 
 class SavedGroup(Protocol):
     """A group of a new protocol (KIP-848, KIP-1071)."""
 
     def encoded_records(self) -> Iterator[tuple[bytes, bytes]]:
-        """Records from which the same group comes."""
+        """Records that restore the group."""
 
 
 class ShardState(NamedTuple):
-    """The durable state of one moment: nothing in it changes any more."""
+    """The durable state at one moment; immutable."""
 
     groups: Sequence[tuple[str, GroupMetadataValue]]
     offsets: Sequence[TopicOffsets | PackedOffsets]
@@ -44,7 +44,7 @@ class ShardState(NamedTuple):
 
 
 async def encode_snapshot(state: ShardState) -> bytes:
-    """The state as bytes; yields to the event loop in between, so that a large state does not block it."""
+    """The state as bytes; yields to the event loop so that a large state does not block it."""
     out = bytearray()
     done = 0
     for group_id, value in state.groups:
@@ -78,7 +78,7 @@ async def _turn(done: int) -> int:
 
 
 def decode_snapshot(data: bytes) -> Iterator[tuple[bytes, bytes] | PackedOffsets | OpenTransaction]:
-    """Encoded records, offsets, and open transactions. Raises MalformedMessage for bytes that are no snapshot."""
+    """Encoded records, offsets, and open transactions. Raises MalformedMessage."""
     position = 0
     while position < len(data):
         try:

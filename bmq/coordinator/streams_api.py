@@ -1,4 +1,4 @@
-"""The coordinator's APIs on streams groups (KIP-1071), and the classic JoinGroup where it meets one."""
+"""The coordinator's APIs for streams groups (KIP-1071), and the classic JoinGroup where it meets one."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from bmq.protocol.request_context import RequestContext
 
 
 class StreamsApi(ConsumerApi):
-    """What GroupCoordinator answers about streams groups."""
+    """The streams group part of GroupCoordinator."""
 
     async def streams_group_heartbeat(
         self, request: StreamsGroupHeartbeatRequest, context: RequestContext
     ) -> StreamsGroupHeartbeatResponse:
-        """StreamsGroupHeartbeat 0-1. Answers when what it changed is durable; topics are made behind it."""
+        """StreamsGroupHeartbeat 0-1. Answers when its records are durable; topics are created in the background."""
         try:
             return await self._streams_heartbeat(request, context)
         except KafkaError as error:
@@ -76,7 +76,7 @@ class StreamsApi(ConsumerApi):
     async def streams_group_describe(
         self, request: StreamsGroupDescribeRequest, context: RequestContext
     ) -> StreamsGroupDescribeResponse:
-        """StreamsGroupDescribe 0-1. A group's failure is its own."""
+        """StreamsGroupDescribe 0-1. Each group has its own error."""
         groups = []
         for group_id in request.group_ids:
             try:
@@ -88,7 +88,7 @@ class StreamsApi(ConsumerApi):
         return StreamsGroupDescribeResponse(groups=groups)
 
     async def _make_room_for_classic(self, shard: GroupShard, group_id: str) -> None:
-        """An empty streams group gives way to a classic one. Raises KafkaError INCONSISTENT_GROUP_PROTOCOL."""
+        """Delete an empty streams group for a classic one. Raises KafkaError INCONSISTENT_GROUP_PROTOCOL."""
 
         def decide(draft: StreamsDraft, around: StreamsSurroundings) -> None:
             if draft.group is None:

@@ -1,4 +1,4 @@
-"""Topics as a group of a new protocol looks at them: which of those it names exist, and a hash that tells when any has changed."""
+"""A new-protocol group's view of topics: which of its topics exist, and a hash that detects changes to them."""
 
 from __future__ import annotations
 
@@ -12,28 +12,29 @@ import xxhash
 from bmq.coordinator.topics import Topics
 
 NO_HASH: Final = 0
-"""Of no topic, or of a group that was not compared with its topics yet."""
+"""Hash of no topics, or of a group that has not compared its topics yet."""
 
 _HASHED_TOPIC: Final = Struct(">i")
 
 
 def topic_ids(names: Iterable[str], topics: Topics) -> frozenset[UUID]:
-    """Of the topics that exist."""
+    """Ids of those topics that exist."""
     known = topics.topics
     return frozenset(known[name].topic_id for name in names if name in known)
 
 
 def partition_counts(names: Iterable[str], topics: Topics) -> Mapping[UUID, int]:
-    """Of the topics that exist."""
+    """Partition counts of those topics that exist."""
     known = topics.topics
     return {known[name].topic_id: len(known[name].partitions) for name in names if name in known}
 
 
 def metadata_hash(names: Iterable[str], topics: Topics) -> int:
-    """A signed 64-bit number that is another one when a topic of these comes, goes or grows; NO_HASH for no topic (KIP-1101).
+    """A signed 64-bit hash that changes when one of these topics appears, vanishes or grows; NO_HASH for none
+    (KIP-1101).
 
-    Kafka hashes the racks of the replicas too. Replicas hold no data here and move with every balance, so theirs are left
-    out: a group would rebalance for nothing, since no assignor looks at racks.
+    Kafka also hashes the replicas' racks. Here replicas hold no data and move whenever leadership is balanced, so
+    including racks would cause pointless rebalances; no assignor looks at racks.
     """
     known = topics.topics
     existing = sorted(name for name in names if name in known)

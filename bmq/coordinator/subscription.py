@@ -1,4 +1,4 @@
-"""The topics inside a consumer's subscription: the one thing a coordinator reads of the clients' own protocol."""
+"""The topics inside a consumer's subscription: the only part of the clients' own protocol that a coordinator reads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _topics_of(data: bytes) -> list[str] | None:
     count = int.from_bytes(data[2:6], "big", signed=True)
     position = 6
     topics = []
-    # Every topic takes two bytes at least, so a lying count ends at the end of the data.
+    # A topic takes at least two bytes, so a false count stops at the end of the data.
     for _ in range(count):
         start = position + 2
         length = int.from_bytes(data[position:start], "big", signed=True)

@@ -1,4 +1,4 @@
-"""What the coordinator has to know of topics: a narrow view of the cluster's metadata image."""
+"""The coordinator's narrow view of topics in the cluster's metadata image."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Topic(Protocol):
 
 
 class Topics(Protocol):
-    """All topics there are now; bmq.metadata.image.MetadataImage is one."""
+    """All existing topics; bmq.metadata.image.MetadataImage implements this."""
 
     @property
     def topics(self) -> Mapping[str, Topic]: ...
@@ -30,11 +30,11 @@ class Topics(Protocol):
     def topics_by_id(self) -> Mapping[UUID, Topic]: ...
     @property
     def group_configs(self) -> Mapping[str, Mapping[str, str]]:
-        """What was set for groups, by group id, whether there are such groups or not."""
+        """Configs set for groups, by group id, whether the groups exist or not."""
 
     @property
     def offset(self) -> int:
-        """Grows with every change of anything."""
+        """Grows with every change of the metadata."""
 
 
 CurrentTopics = Callable[[], Topics]
@@ -46,14 +46,14 @@ def find_topic(topics: Topics, name: str, topic_id: UUID | None) -> Topic | None
 
 
 class TopicChanges(NamedTuple):
-    """`names`: of topics that came, went, or have another number of partitions; `created`: those that came."""
+    """`names`: topics that appeared, vanished, or changed their partition count; `created`: those that appeared."""
 
     names: frozenset[str]
     created: frozenset[str]
 
 
 def changes(old: Topics, new: Topics) -> TopicChanges:
-    """What consumer groups have to look at after a new image."""
+    """The topic changes that groups have to look at after a new image."""
     before, after = old.topics_by_id, new.topics_by_id
     if before is after:
         return TopicChanges(frozenset(), frozenset())

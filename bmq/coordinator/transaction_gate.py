@@ -1,9 +1,9 @@
-"""Which transactional commits may be written to a shard's log: those whose transaction is open, by its coordinator's word.
+"""Admits transactional commits to a shard's log only while their transaction is open at its coordinator.
 
-A producer's first commit in a shard is verified with the transaction coordinator, which knows the shard's partition as
-part of the transaction then (KIP-890). Between that word and the write the transaction may end here. So a guard is made
-before the question, and a marker breaks it: what comes back to a broken guard is refused, and a late commit never becomes
-part of the producer's next transaction. While the transaction is open in the log nothing has to be asked.
+A producer's first commit in a shard is verified with the transaction coordinator, which then has the shard's partition
+in the transaction (KIP-890). The transaction may end here between that answer and the write. So a guard is made before
+asking, and a marker breaks it: a commit with a broken guard is refused, so a late commit never becomes part of the
+producer's next transaction. While the transaction is open in the log, no verification is needed.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from bmq.protocol.errors import KafkaError
 
 
 class _Guard:
-    """`code`: for the client, once a marker has ended the transaction that the commit belongs to.
+    """`code`: error for the client, set once a marker has ended the commit's transaction.
 
-    A producer whose epoch is bumped by each end (`has_own_epoch`) goes on behind a marker of its epoch: that ended the
-    transaction before, and is only repeated.
+    A producer whose epoch is bumped at each end (`has_own_epoch`) may continue after a marker with its epoch: that
+    marker ended the previous transaction and is only repeated.
     """
 
     __slots__ = ("_epoch", "_has_own_epoch", "code")
@@ -42,17 +42,17 @@ class _Guard:
 
 
 class TransactionGate:
-    """Of one shard. `open_epoch`: of a producer's transaction that is open in what is applied of the log."""
+    """The gate of one shard. `open_epoch`: epoch of a producer's open transaction in the applied part of the log."""
 
     def __init__(self, number: int, open_epoch: Callable[[int], int | None]) -> None:
         self._number = number
         self._open_epoch = open_epoch
         self._guards: dict[int, set[_Guard]] = {}
-        self._writing: Counter[Producer] = Counter()  # commits on their way into the log
-        self._ending: dict[int, set[asyncio.Future[int]]] = {}  # markers on their way, by producer id
+        self._writing: Counter[Producer] = Counter()  # commits in flight to the log
+        self._ending: dict[int, set[asyncio.Future[int]]] = {}  # markers in flight, by producer id
 
     async def admit(self, verifier: TransactionVerifier, claim: TransactionClaim, producer: Producer) -> ErrorCode:
-        """Whether the producer may write now, before anything else happens; else the code for the client."""
+        """NONE if the producer may write now, before the next turn of the loop; else the code for the client."""
         producer_id, epoch = producer
         if producer_id not in self._ending and self._open_epoch(producer_id) == epoch:
             return ErrorCode.NONE
@@ -62,7 +62,7 @@ class TransactionGate:
         try:
             (code,) = await verifier.verify(claim, producer_id, epoch, OFFSETS_TOPIC, (self._number,))
             while producer_id in self._ending:
-                await asyncio.wait(list(self._ending[producer_id]))  # it may be refused, and then nothing has ended
+                await asyncio.wait(list(self._ending[producer_id]))  # a refused marker has ended nothing
         finally:
             guards.discard(guard)
             if not guards:
@@ -70,10 +70,10 @@ class TransactionGate:
         return verification_error(code, claim) or guard.code
 
     def check_marker(self, marker: TransactionMarker) -> None:
-        """Raises KafkaError INVALID_PRODUCER_EPOCH for a late marker of a transaction that is over.
+        """Raises KafkaError INVALID_PRODUCER_EPOCH for a late marker of an earlier transaction.
 
-        From version 2 on each end bumps the epoch: what is written with the marker's own belongs to the next transaction.
-        The log itself refuses epochs lower than the last one.
+        From version 2 on each end bumps the epoch, so commits with the marker's own epoch belong to the next
+        transaction. The log itself refuses epochs lower than the last one.
         """
         if marker.transaction_version < 2:
             return
@@ -89,7 +89,7 @@ class TransactionGate:
             )
 
     def writing(self, producer: Producer, done: asyncio.Future[int]) -> None:
-        """A commit is on its way into the log."""
+        """Register a commit in flight to the log."""
         self._writing[producer] += 1
 
         def finish(done: asyncio.Future[int]) -> None:
@@ -100,7 +100,7 @@ class TransactionGate:
         done.add_done_callback(finish)
 
     def ending(self, producer_id: int, done: asyncio.Future[int]) -> None:
-        """A marker is on its way into the log."""
+        """Register a marker in flight to the log."""
         markers = self._ending.setdefault(producer_id, set())
         markers.add(done)
 

@@ -1,4 +1,4 @@
-"""Offsets as parts of transactions: TxnOffsetCommit, and the markers that end transactions in the groups' shards."""
+"""Offsets in transactions: TxnOffsetCommit, and the markers that end transactions in the groups' shards."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _TOPIC_IDS_FROM: Final = 6
 
 
 class TxnOffsetApi(OffsetApi):
-    """The transactions' half of what GroupCoordinator does with offsets. `verifier` None: there are no transactions yet."""
+    """The transactional part of GroupCoordinator's offset APIs. `verifier` None: transactions are not available yet."""
 
     def __init__(
         self,
@@ -52,15 +52,15 @@ class TxnOffsetApi(OffsetApi):
         self._verifier = verifier
 
     def use_transactions(self, verifier: TransactionVerifier) -> None:
-        """From now on transactional commits are verified there."""
+        """Verify transactional commits with `verifier` from now on."""
         self._verifier = verifier
 
     async def txn_offset_commit(
         self, request: TxnOffsetCommitRequest, context: RequestContext
     ) -> TxnOffsetCommitResponse:
-        """TxnOffsetCommit 0-6. Answers when the offsets are durable; they are visible once the transaction is committed.
+        """TxnOffsetCommit 0-6. Answers when the offsets are durable; they are visible once the transaction commits.
 
-        Nothing of it is written unless the shard's partition is part of the producer's open transaction.
+        Nothing is written unless the shard's partition is part of the producer's open transaction.
         """
         version = context.api_version
         if not request.group_id:
@@ -72,7 +72,7 @@ class TxnOffsetApi(OffsetApi):
         commit = _as_commit(request)
         decided = shard.offsets.commit(commit, self._image(), ErrorCode.NONE, self._clock.now_ms())
         if not decided.records:
-            return _response(decided.topics)  # no reason to make the shard a part of the transaction
+            return _response(decided.topics)  # nothing to write, so leave the shard out of the transaction
         producer = Producer(request.producer_id, request.producer_epoch)
         code = await self._admitted(shard, request, producer, version)
         if code is ErrorCode.NONE and shard.is_lost:
@@ -92,10 +92,11 @@ class TxnOffsetApi(OffsetApi):
         return _response(decided.topics)
 
     async def write_marker(self, partition_number: int, marker: TransactionMarker) -> None:
-        """End a producer's transaction in this partition of the offsets topic; what it commits is visible afterwards.
+        """End a producer's transaction in this partition of the offsets topic; its committed offsets are visible
+        afterwards.
 
-        Raises KafkaError INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, what an append fails with, and
-        NOT_LEADER_OR_FOLLOWER when the partition is not this process's, or is not loaded in time.
+        Raises KafkaError INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, the errors of an append, and
+        NOT_LEADER_OR_FOLLOWER when this process does not own the partition, or did not load it in time.
         """
         try:
             if not self._has_offsets_topic():
@@ -108,7 +109,7 @@ class TxnOffsetApi(OffsetApi):
     async def _admitted(
         self, shard: GroupShard, request: TxnOffsetCommitRequest, producer: Producer, api_version: int
     ) -> ErrorCode:
-        """Whether the producer may write to the shard's log now, by the transaction coordinator's word or the log itself."""
+        """Whether the producer may write to the shard's log now, by its coordinator's answer or the log itself."""
         if producer.producer_id < 0:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
         if producer.producer_epoch < 0:
@@ -133,7 +134,7 @@ class TxnOffsetApi(OffsetApi):
         if group is not None:
             return group.check_transactional_commit(request.member_id, request.group_instance_id, generation)
         if generation < 0:
-            return ErrorCode.NONE  # a producer that does not say for whom, or whose consumer assigns partitions itself
+            return ErrorCode.NONE  # a producer that names no member, or whose consumer assigns partitions itself
         if shard.offsets.has_group(request.group_id):
             return ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.GROUP_ID_NOT_FOUND if api_version >= _TOPIC_IDS_FROM else ErrorCode.ILLEGAL_GENERATION
@@ -141,7 +142,7 @@ class TxnOffsetApi(OffsetApi):
     def _check_transactional_new(
         self, shard: GroupShard, request: OffsetCommitRequest, api_version: int
     ) -> ErrorCode | None:
-        """As `_check_new`; a producer need not say for whom it commits, and an old one does not know stale epochs."""
+        """Like `_check_new`, but a producer need not name a member, and old ones do not know STALE_MEMBER_EPOCH."""
         if shard.find_new(request.group_id) == (None, None):
             return None
         is_anonymous = not request.member_id and request.group_instance_id is None
@@ -175,7 +176,7 @@ def refused_transactional(
 
 
 def _told(error: ErrorCode, api_version: int) -> ErrorCode:
-    """Clients of the first versions do not know that a coordinator may be loading."""
+    """Clients of the first versions do not know COORDINATOR_LOAD_IN_PROGRESS."""
     if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and api_version < _LOADING_FROM:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return error

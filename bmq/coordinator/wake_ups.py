@@ -1,4 +1,4 @@
-"""When each of many groups wants to be looked at next: one heap, from which nothing is ever taken out of the middle."""
+"""The next wake-up of each of many groups: one heap, whose entries are never removed from the middle."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Final
 from bmq.coordinator.member import NEVER_MS
 
 _STALE_MAX: Final = 64
-"""Wake-ups that an earlier one replaced, beside as many as there are groups."""
+"""Replaced wake-ups allowed in the heap, besides as many as there are groups."""
 
 
 class WakeUps:
-    """Of each name the earliest wake-up counts."""
+    """The earliest wake-up of each name counts."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, str]] = []
@@ -20,11 +20,11 @@ class WakeUps:
 
     @property
     def next_ms(self) -> float:
-        """NEVER_MS: nobody wants any. It may be that of a name whose wake-up was replaced or forgotten."""
+        """NEVER_MS: none is scheduled. May belong to a wake-up that was replaced or forgotten."""
         return self._heap[0][0] if self._heap else NEVER_MS
 
     def schedule(self, name: str, wake_ms: float) -> bool:
-        """Wake `name` at `wake_ms`, or before if it was to be; whether that is news."""
+        """Wake `name` at `wake_ms`, or earlier if already scheduled so; returns whether this changed anything."""
         if wake_ms >= self._scheduled.get(name, NEVER_MS):
             return False
         self._scheduled[name] = wake_ms
@@ -39,11 +39,11 @@ class WakeUps:
         self._scheduled.pop(name, None)
 
     def due(self, loop_ms: float) -> list[str]:
-        """The names to be woken now; what becomes due meanwhile has its turn after the event loop's others."""
+        """The names to wake now; names that become due meanwhile wait for the event loop's next turn."""
         due = []
         while self._heap and self._heap[0][0] <= loop_ms:
             wake_ms, name = heapq.heappop(self._heap)
-            if self._scheduled.get(name) == wake_ms:  # else an earlier one took its place
+            if self._scheduled.get(name) == wake_ms:  # else an earlier wake-up replaced it
                 del self._scheduled[name]
                 due.append(name)
         return due

@@ -1,7 +1,7 @@
 """OffsetCommit 6-10 as clients nearly always send it: no metadata, no tagged fields, names below 127 bytes.
 
-The numbers of a topic's partitions are read by one struct call, into columns. Any other form is left to the general
-codec (codec.py), which reads everything and reports errors.
+One struct call reads the numbers of a topic's partitions into columns. Any other form is left to the general codec
+(codec.py), which reads everything and reports errors.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PARTITIONS_MAX: Final = 126
 """Partitions of one topic: their count fits into one byte. Also limits the number of compiled structs."""
 TOPICS_MAX: Final = 126
 KNOWN_MAX: Final = 4_096
-"""Groups, of some hundred bytes each."""
+"""Groups to remember, some hundred bytes each."""
 _LEADER_EPOCHS_FROM: Final = 6
 _INSTANCE_IDS_FROM: Final = 7
 _FLEXIBLE_FROM: Final = 8
@@ -39,7 +39,7 @@ _UUID_BYTES: Final = 16
 _ZERO_UUID: Final = bytes(_UUID_BYTES)
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
-_NO_TAGS: Final = b"\0\0"  # of the last topic, of the request
+_NO_TAGS: Final = b"\0\0"  # at the end of the last topic and of the request
 _PLAIN_ENDS: Final = frozenset((0x0000, 0x0100))  # null or empty metadata, no tagged fields
 _EMPTY_OR_NULL_CLASSIC: Final = frozenset((0, -1))
 
@@ -59,7 +59,7 @@ class Committed(NamedTuple):
 
 
 class PlainCommit(NamedTuple):
-    """`committed`: in the order of `topics`. The other names are those of OffsetCommitRequest."""
+    """`committed` is in the order of `topics`. The other names are those of OffsetCommitRequest."""
 
     api_version: int
     group_id: str
@@ -101,7 +101,7 @@ def topic_id_of(part: PlainTopic) -> UUID | None:
 
 
 def parse_plain_commit(frame: bytes | bytearray, position: int, api_version: int) -> PlainCommit | None:
-    """The OffsetCommit with its body at `position`; None for one that is not plain, or does not parse."""
+    """Parse the OffsetCommit whose body is at `position`; None if it is not plain or does not parse."""
     if not _LEADER_EPOCHS_FROM <= api_version <= _TOPIC_IDS_FROM:
         return None
     try:
@@ -112,12 +112,12 @@ def parse_plain_commit(frame: bytes | bytearray, position: int, api_version: int
         return None
 
 
-_committed_of = partial(tuple.__new__, Committed)  # of the fields in order, at half the price of calling the class
+_committed_of = partial(tuple.__new__, Committed)  # from the fields in order, at half the cost of calling the class
 _commit_of = partial(tuple.__new__, PlainCommit)
 
 
 class _Known(NamedTuple):
-    """A plain commit to one topic. `said`: its body up to the rows. `indexes`: of the rows' partitions."""
+    """A plain commit to one topic. `said`: its body up to the rows. `indexes`: partitions of the rows."""
 
     api_version: int
     said: bytes
@@ -128,7 +128,7 @@ class _Known(NamedTuple):
 
 
 class PlainCommits:
-    """As parse_plain_commit, for half its price where a group commits the same partitions again: only the rows are read.
+    """Like parse_plain_commit, at half its cost when a group commits the same partitions again: only the rows are read.
 
     Remembers the last commit of each of KNOWN_MAX groups.
     """
@@ -136,14 +136,14 @@ class PlainCommits:
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
-        self._known: dict[bytes, _Known] = {}  # by the group's name, as it stands in the frame
+        self._known: dict[bytes, _Known] = {}  # by the group's name as encoded in the frame
 
     @property
     def count(self) -> int:
         return len(self._known)
 
     def parse(self, frame: bytearray, position: int, api_version: int) -> PlainCommit | None:
-        """The OffsetCommit whose body begins at `position`; None for one that is not plain, or does not parse."""
+        """Parse the OffsetCommit whose body is at `position`; None if it is not plain or does not parse."""
         if api_version < _FLEXIBLE_FROM or position >= len(frame):
             return parse_plain_commit(frame, position, api_version)
         name = bytes(frame[position : position + frame[position]])
@@ -169,14 +169,14 @@ class PlainCommits:
         rows = _rows(len(indexes))
         said = bytes(frame[position : position + _bytes_before_rows(commit)])
         if len(frame) != position + len(said) + rows.size + len(_NO_TAGS):
-            return  # something follows that is not read
+            return  # something follows the rows that would not be read
         if name not in self._known and len(self._known) >= KNOWN_MAX:
             del self._known[next(iter(self._known))]
         self._known[name] = _Known(commit.api_version, said, len(frame) - position, rows, indexes, commit)
 
 
 def _bytes_before_rows(commit: PlainCommit) -> int:
-    """Of a flexible commit to one topic: strings and arrays have a count of one byte in front."""
+    """Size of a flexible commit to one topic before its rows: strings and arrays have a one-byte length."""
     strings = (commit.group_id, commit.member_id, commit.group_instance_id or "")
     topic = commit.topics[0].topic
     topic_bytes = 1 + len(topic.encode()) if isinstance(topic, str) else _UUID_BYTES
@@ -202,20 +202,20 @@ def encode_answer(api_version: int, topics: tuple[PlainTopic, ...], code: ErrorC
 
 @lru_cache(maxsize=PARTITIONS_MAX)
 def _rows(count: int) -> Struct:
-    """Partition, offset, leader epoch; length of the metadata and number of tagged fields, a byte each, as one number."""
+    """Each row: partition, offset, leader epoch; metadata length and tag count, a byte each, as one number."""
     return Struct(">" + "iqiH" * count)
 
 
 @lru_cache(maxsize=PARTITIONS_MAX)
 def _classic_rows(count: int) -> Struct:
-    """Partition, offset, leader epoch, length of the metadata."""
+    """Each row: partition, offset, leader epoch, metadata length."""
     return Struct(">" + "iqih" * count)
 
 
 def _flexible(frame: bytes | bytearray, at: int, api_version: int) -> PlainCommit | None:
     """Raises IndexError, struct.error, UnicodeDecodeError.
 
-    A slice cut short by the frame's end is noticed when the next byte is read.
+    A slice cut short by the frame's end is detected when the next byte is read.
     """
     stop = at + frame[at]
     if not at < stop <= at + 127:
@@ -272,7 +272,7 @@ def _flexible(frame: bytes | bytearray, at: int, api_version: int) -> PlainCommi
 
 
 def _classic(frame: bytes | bytearray, at: int, api_version: int) -> PlainCommit | None:
-    """As `_flexible`."""
+    """Like `_flexible`, for versions 6 and 7."""
     group_id, at = _string(frame, at)
     (generation,) = _INT32.unpack_from(frame, at)
     member_id, at = _string(frame, at + 4)
@@ -301,7 +301,7 @@ def _classic(frame: bytes | bytearray, at: int, api_version: int) -> PlainCommit
 
 
 def _string(frame: bytes | bytearray, at: int) -> tuple[str | None, int]:
-    """Raises struct.error at the end of the frame, and for a length below that of null."""
+    """Raises struct.error at the end of the frame, and for a length below -1 (null)."""
     (length,) = _INT16.unpack_from(frame, at)
     start = at + 2
     if length < 0:

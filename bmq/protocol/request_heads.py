@@ -1,7 +1,7 @@
-"""The headers of one connection's requests: what a client says in all of them is compared, not parsed each time.
+"""Request headers of one connection: the unchanging part is compared with the last one instead of parsed.
 
-Requests of one API and version differ in their correlation id alone, as far as their header goes: the client's id is the
-same, and there are no tagged fields.
+Headers of requests with the same API and version differ only in their correlation id: the client id is the same, and
+there are no tagged fields.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from typing import Final
 from bmq.protocol.codec import CORRELATION_END, RequestHeader, parse_request_header
 
 KINDS_MAX: Final = 64
-"""APIs and versions that are remembered: no client uses more."""
+"""Pairs of API and version to remember: no client uses more."""
 SAID_BYTES_MAX: Final = 256
 _KIND_BYTES: Final = 4  # API and version
 _CORRELATION_ID: Final = Struct(">i")
 
-_header_of = partial(tuple.__new__, RequestHeader)  # of the fields in order, at half the price of calling the class
+_header_of = partial(tuple.__new__, RequestHeader)  # from the fields in order, at half the cost of calling the class
 
 
 class RequestHeads:
-    """Of one connection."""
+    """The request headers of one connection."""
 
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
-        self._known: dict[bytes, tuple[bytes, int, int, str | None, int]] = {}  # the last one by API and version
+        self._known: dict[bytes, tuple[bytes, int, int, str | None, int]] = {}  # the last header by API and version
 
     @property
     def count(self) -> int:
         return len(self._known)
 
     def parse(self, frame: bytearray) -> RequestHeader:
-        """As parse_request_header. Raises MalformedMessage."""
+        """Like parse_request_header. Raises MalformedMessage."""
         kind = bytes(frame[:_KIND_BYTES])
         known = self._known.get(kind)
         if known is not None:

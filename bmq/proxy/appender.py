@@ -1,4 +1,4 @@
-"""The ways from a produced batch to its partition's log, as ports: to a log, and to the owners of logs."""
+"""Ports from a produced batch to its partition's log: the append to a log, and the access to the owners of logs."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def always() -> bool:
 
 
 class Partitions(Protocol):
-    """The way to partition owners (in one process: the broker's partition manager)."""
+    """Access to partitions' owners (in one process: the broker's partition manager)."""
 
     def ready(self, topic_partition: TopicPartition) -> PartitionLog | None:
-        """The log, if it is here and writing; the fast path."""
+        """The log, if it is here and accepts writes; the fast path."""
 
     async def leader_of(self, topic_partition: TopicPartition) -> PartitionLog:
         """The log, started if it was idle. Raises KafkaError NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION,
@@ -29,7 +29,7 @@ class Partitions(Protocol):
 
 
 class Appender(Protocol):
-    """Hands batches to their partitions' logs in the order in which they came, also while a partition is not ready."""
+    """Hands batches to their partitions' logs in order of arrival, also while a partition is not ready."""
 
     def append(
         self,
@@ -42,7 +42,7 @@ class Appender(Protocol):
         is_wanted: Callable[[], bool] = always,
         claim: TransactionClaim | None = None,
     ) -> None:
-        """As PartitionLog.append, also while the partition starts or moves.
+        """Like PartitionLog.append, also while the partition starts or moves.
 
         `deadline_s` (the loop's time): no waiting batch goes to a log after it, as the client will have given up.
         `leader_epoch`: the only one that may take the batch; any other is refused with FENCED_LEADER_EPOCH or
@@ -50,7 +50,7 @@ class Appender(Protocol):
         """
 
     def expire(self, now_s: float) -> None:
-        """Drop the batches nobody waits for any more."""
+        """Drop the batches whose clients no longer wait for them."""
 
     def stop(self) -> None:
         """Hand no more waiting batches to a log."""

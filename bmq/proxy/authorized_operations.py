@@ -1,4 +1,4 @@
-"""The operations a client may perform, as bits of AclOperation (KIP-430). Nobody is refused anything yet."""
+"""The operations a client may perform, as bits of AclOperation (KIP-430). There are no ACLs yet, so all are allowed."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Catch-up reads: whole record batches from the store's chunks to the response, as views, copied nowhere.
+"""Catch-up reads: whole record batches from the store's chunks to the response, as views, without copies.
 
-`ExtentWalk` decides, from batch headers alone, where a read begins and ends and which chunk it needs next; `CatchUp`
-brings the chunks. Where a read ended is remembered, so that a consumer's next read begins there without a look-up, and
-shows that it reads in sequence: then the chunks that follow are read ahead.
+`ExtentWalk` decides from batch headers alone where a read begins and ends and which chunk it needs next; `CatchUp`
+fetches the chunks. The end of each read is remembered, so that a consumer's next read begins there without an index
+look-up, and counts as sequential: then the following chunks are read ahead.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HEAD: Final = Struct(">qi11xi")  # base offset, length, last offset delta
 _HEAD_BYTES: Final = 27
 _LENGTH: Final = Struct(">i")
 _LENGTH_POSITION: Final = 8
-_STEPS_MAX: Final = 64  # batches between two entries of an index: of 64 bytes in the default interval of 4 KiB
+_STEPS_MAX: Final = 64  # most batches between two index entries: of 64 bytes in the default interval of 4 KiB
 
 CursorKey = tuple[TopicPartition, int, int]  # partition, leader epoch, offset
 
@@ -47,7 +47,7 @@ def next_offset_of(views: Sequence[memoryview]) -> int:
 
 
 def bytes_behind(views: Sequence[memoryview], bound_offset: int) -> int:
-    """About how many bytes a partition has from the beginning of these batches to the bound, if all are like these."""
+    """Estimated bytes from the first of these batches to the bound, if the others are like these."""
     if not views:
         return 0
     first_offset: int = _HEAD.unpack_from(views[0])[0]
@@ -55,7 +55,7 @@ def bytes_behind(views: Sequence[memoryview], bound_offset: int) -> int:
 
 
 class ExtentWalk:
-    """From a batch boundary at or before `offset` to the end of what may be given.
+    """Walks from a batch boundary at or before `offset` to the end of what the read may return.
 
     At least one batch when there is one below the bound, even past `length_bytes_max` (KIP-74).
     """
@@ -86,15 +86,15 @@ class ExtentWalk:
         self.next_offset = offset
 
     def expected_chunks(self) -> range:
-        """The chunks that will probably be needed."""
+        """The chunks that the read will probably need."""
         first = self.position // self._chunk_bytes
         stop = min(self.position + max(self._length_bytes_max, 1), self._location.valid_bytes)
         return range(first, max(first, (stop - 1) // self._chunk_bytes) + 1)
 
     def advance(self, chunks: Mapping[int, memoryview]) -> int | None:
-        """Go as far as the chunks reach: the number of the chunk needed next, or None at the end.
+        """Walk as far as the chunks reach; returns the number of the chunk needed next, or None at the end.
 
-        Raises CorruptRecords for a length no batch has.
+        Raises CorruptRecords for an impossible batch length.
         """
         valid_bytes = self._location.valid_bytes
         chunk_bytes = self._chunk_bytes
@@ -134,7 +134,7 @@ class ExtentWalk:
         return self._first_missing(chunks)
 
     def views(self, chunks: Mapping[int, memoryview]) -> list[memoryview]:
-        """The data, after `advance` came to the end."""
+        """The data, once `advance` has returned None."""
         chunk_bytes = self._chunk_bytes
         views = []
         position = self.start
@@ -158,10 +158,9 @@ class ExtentWalk:
         self.position = end
 
     def _skip_along(self, chunk: memoryview, chunk_position: int, at: int) -> bool:
-        """Take the batches whose headers lie in this chunk by their lengths alone, as no bound lies in the extent.
+        """Take the batches whose headers are in this chunk by their lengths alone: no bound lies in the extent.
 
-        Most of a read's batches are taken here; whatever is unusual is left to the caller's closer look. False when
-        there is none to take.
+        Most of a read's batches are taken here; the caller looks closer at anything unusual. False when none was taken.
         """
         limit = min(self.start + self._length_bytes_max, self._location.valid_bytes) - chunk_position
         last_at = len(chunk) - _HEAD_BYTES
@@ -187,7 +186,7 @@ class ExtentWalk:
 
 
 class CatchUp:
-    """Reads what the tail cache no longer has."""
+    """Reads that the tail cache can no longer serve."""
 
     def __init__(self, cache: ReadCache, config: FetchSettings) -> None:
         self._cache = cache
@@ -197,7 +196,8 @@ class CatchUp:
         self._cursors: OrderedDict[CursorKey, Location] = OrderedDict()
 
     def read_in_file(self, log: PartitionLog, offset: int, length_bytes_max: int, bound_offset: int) -> CaughtUp | None:
-        """At once, as part of a file that the kernel sends from its page cache; None when that cannot be.
+        """Read without waiting, as part of a file that the kernel sends from its page cache; None when that is not
+        possible.
 
         Raises CorruptRecords.
         """
@@ -208,11 +208,11 @@ class CatchUp:
                 return None
             found = part if span.base_offset == offset else _from_batch_of(offset, part, span.path)
         except (KafkaError, OSError):
-            return None  # `read` finds the same, and it is the partition's error then
+            return None  # `read` hits the same error and returns it for the partition
         return None if found is None else CaughtUp((found,), span.next_offset)
 
     def read_cached(self, log: PartitionLog, offset: int, length_bytes_max: int, bound_offset: int) -> CaughtUp | None:
-        """At once, when it is known where to read and all of it is in memory; else None. May raise CorruptRecords."""
+        """Read without waiting if the position is known and all is in memory; else None. May raise CorruptRecords."""
         location = self._cursors.get((log.topic_partition, log.leader_epoch, offset))
         if location is None:
             return None
@@ -234,10 +234,10 @@ class CatchUp:
         return self._finish(log, location, walk, chunks, is_sequential=True)
 
     async def read(self, log: PartitionLog, offset: int, length_bytes_max: int, bound_offset: int) -> CaughtUp:
-        """Whole batches from the one that holds `offset`, none ending past `bound_offset`; of one file.
+        """Whole batches of one file, from the one that holds `offset`; none ends past `bound_offset`.
 
         Empty when the first batch is not wholly below the bound. Raises KafkaError OFFSET_OUT_OF_RANGE,
-        KAFKA_STORAGE_ERROR (also when the file is gone each time), CorruptRecords, StoreError.
+        KAFKA_STORAGE_ERROR (also when the file is gone at each try), CorruptRecords, StoreError.
         """
         key = (log.topic_partition, log.leader_epoch, offset)
         for _ in range(self._attempts_max):
@@ -248,12 +248,12 @@ class CatchUp:
                     location = await log.locate(offset)
                 done = await self._read_at(log, location, offset, length_bytes_max, bound_offset, is_sequential)
             except FileMissing:
-                # Retention, or the rename of a sealed directory: the owner knows where the bytes are now (rule 13).
+                # Retention, or the rename of a sealed directory: the owner knows the new place (rule 13).
                 self._cursors.pop(key, None)
                 continue
             if done.views or not is_sequential:
                 return done
-            # What was valid when the earlier read ended is used up: the owner knows how much is valid now.
+            # Everything that was valid at the earlier read is used up: ask the owner how much is valid now.
             self._cursors.pop(key, None)
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the file that holds offset {offset} is gone")
 
@@ -298,7 +298,7 @@ class CatchUp:
             self._remember(log, walk, location)
             if is_sequential:
                 following = (walk.position - 1) // self._cache.chunk_bytes + 1
-                # As far ahead as the reader just went, so that a slow one takes no memory from the others.
+                # Read ahead as much as the reader just read, so that a slow one takes no memory from the others.
                 count = min(self._read_ahead_chunks_max, (walk.position - walk.start) // self._cache.chunk_bytes + 1)
                 self._cache.read_ahead(location, following, count)
         return CaughtUp(views, walk.next_offset)
@@ -321,7 +321,7 @@ class CatchUp:
 
 
 def _from_batch_of(offset: int, part: FilePart, path: str) -> FilePart | None:
-    """Without the batches that end before `offset`; None when it would take too many steps. Raises CorruptRecords."""
+    """Skip the batches that end before `offset`; None when that takes too many steps. Raises CorruptRecords."""
     position = 0
     for _ in range(_STEPS_MAX):
         head = part.peek(position, _HEAD_BYTES)

@@ -1,8 +1,8 @@
-"""Limits the rate of catch-up reads while there are produces, which come first. Decisions only, time is handed in.
+"""Limits the rate of catch-up reads in favour of produces. Decisions only; the caller passes the time.
 
-Reading a backlog competes with produces for processor, network and DataNodes. The 99th percentile of produce latency
-may rise to `ratio_max` times its value without catch-up reads. `look` judges produces and reads since the last look:
-too many slow produces set the limit to half of the current rate (or of the limit, if lower), no slow ones let it grow.
+A backlog read competes with produces for processor, network and DataNodes. The 99th percentile of produce latency may
+rise to `ratio_max` times its value without catch-up reads. `look` judges produces and reads since the last look: too
+many slow produces set the limit to half of the current rate (or of the limit, if lower); without slow ones it grows.
 There is no limit without produces, or until they suffer. It never falls below `bytes_per_s_min`: produces that are slow
 even then are slow for another reason, and become the new baseline.
 """
@@ -16,25 +16,25 @@ from math import inf
 from typing import Final
 
 LOOK_INTERVAL_S: Final = 0.25
-SLOW_SHARE: Final = 0.01  # of produces; the share that is beyond a 99th percentile
-SLOW_CREDIT_MAX: Final = 2.0  # slow produces in a row that a good past makes up for
-PRODUCES_LEAST: Final = 4  # in PRODUCE_LOOKS looks; fewer are no load worth protecting
+SLOW_SHARE: Final = 0.01  # share of produces beyond a 99th percentile
+SLOW_CREDIT_MAX: Final = 2.0  # slow produces in a row that are excused after a good period
+PRODUCES_LEAST: Final = 4  # in PRODUCE_LOOKS looks; fewer need no protection
 PRODUCE_LOOKS: Final = 4
-CALM_BLOCK: Final = 250  # produces whose 99th percentile is one sample of calm
+CALM_BLOCK: Final = 250  # number of produces whose 99th percentile is one sample of calm
 CALM_BLOCKS_MAX: Final = 12
-CALM_RANK_SHARE: Final = 0.25  # of the samples are below what is taken: bursts of other work do not count as calm
-GROWTH_SHARE: Final = 0.04  # in a look, of what was too high
+CALM_RANK_SHARE: Final = 0.25  # quantile of the samples that is used: bursts of other work do not count as calm
+GROWTH_SHARE: Final = 0.04  # growth per look, as a share of the rate that was too high
 SHRINKAGE: Final = 0.5
-QUIET_LOOKS_MAX: Final = 40  # without catch-up reads; then the limit is forgotten
-TURNS_AHEAD_MAX_S: Final = 2.0  # what else comes over its connection waits as well
+QUIET_LOOKS_MAX: Final = 40  # looks without catch-up reads, after which the limit is forgotten
+TURNS_AHEAD_MAX_S: Final = 2.0  # other requests on the connection wait too
 
 UNLIMITED_BYTES: Final = 1 << 62
-# A quarter more from one to the next: the error of a percentile.
+# Each bound is a quarter above the last: that is the error of a percentile.
 BOUNDS_S: Final = tuple(0.000_25 * 1.25**number for number in range(56))
 
 
 class CatchUpThrottle:
-    """`limit_bytes_per_s`: what all catch-up reads of this process may take together; inf: as much as they can."""
+    """`limit_bytes_per_s`: limit for all catch-up reads of this process together; inf: no limit."""
 
     __slots__ = (
         "_calm",
@@ -61,22 +61,22 @@ class CatchUpThrottle:
         self._limit = inf
         self._too_high = 0.0
         self._credit = SLOW_CREDIT_MAX
-        self._calm = [0] * (len(BOUNDS_S) + 1)  # the block that is being filled
+        self._calm = [0] * (len(BOUNDS_S) + 1)  # counts of the block being filled
         self._calm_p99s: deque[float] = deque(maxlen=CALM_BLOCKS_MAX)
         self.calm_p99_s = inf
-        """What produces take without catch-up reads; inf while too few were seen."""
+        """99th percentile of produce latency without catch-up reads; inf while too few were seen."""
         self._produces: deque[int] = deque(maxlen=PRODUCE_LOOKS)
         self._quiet_looks = 0
         self._next_turn_s = 0.0
         self._taken_bytes = 0
         self.limit_bytes_per_s = inf
         self.is_watching = False
-        """Whether there are produces that could suffer."""
+        """Whether there are enough produces to protect."""
 
     # --- looking
 
     def look(self, produces: Sequence[int], elapsed_s: float) -> None:
-        """`produces`: how many there were since the last look, `elapsed_s` ago, by latency (BOUNDS_S)."""
+        """`produces`: counts by latency (BOUNDS_S) since the last look, `elapsed_s` ago."""
         catch_up_bytes, self._taken_bytes = self._taken_bytes, 0
         count = sum(produces)
         self._produces.append(count)
@@ -96,7 +96,7 @@ class CatchUpThrottle:
         slow = sum(produces[slow_from:])
         self._credit = min(SLOW_CREDIT_MAX, self._credit + count * SLOW_SHARE - slow)
         if self._credit < 0:
-            # Judged by what was read, if that was less: a limit nobody comes near holds nobody back.
+            # Judge by the actual rate if it was lower: a limit far above it restrains nobody.
             self._too_high = min(self._limit, bytes_per_s)
             self._limit = max(self._min, self._too_high * SHRINKAGE)
             self._credit = 0.0
@@ -114,13 +114,13 @@ class CatchUpThrottle:
 
     @property
     def slice_bytes_max(self) -> int | None:
-        """The most that one fetch may read far behind the end; None: what it asks for, and nobody needs to know."""
+        """Most bytes that one fetch may read far behind the end; None: unlimited, and need not be measured."""
         if not self.is_watching:
             return None
         return UNLIMITED_BYTES if self.limit_bytes_per_s == inf else self._slice_bytes
 
     def turn(self, now_s: float) -> float:
-        """When a fetch that came now may read a slice: at once, or behind those that came before it."""
+        """When a fetch that comes now may read a slice: at once, or after those that came before it."""
         if self.limit_bytes_per_s == inf:
             self._next_turn_s = 0.0
             return now_s
@@ -129,18 +129,18 @@ class CatchUpThrottle:
         return due_s
 
     def settle(self, now_s: float, taken_bytes: int) -> None:
-        """A turn took so much: a batch longer than a slice is paid for, what a slice was too long for is given back."""
+        """Account for a turn's real size: charge a batch longer than a slice, and refund an unused part."""
         self._taken_bytes += taken_bytes
         if self.limit_bytes_per_s != inf:
             self._take(now_s, self._next_turn_s, taken_bytes - self._slice_bytes)
 
     def _take(self, now_s: float, from_s: float, size_bytes: int) -> None:
-        # Bounded, or a limit that was low for a moment would be felt for long.
+        # Bounded, so that a short period with a low limit has no long effect.
         self._next_turn_s = min(from_s + size_bytes / self.limit_bytes_per_s, now_s + TURNS_AHEAD_MAX_S)
 
 
 def _p99_of(counts: Sequence[int]) -> float:
-    """The bound that all but a hundredth are below."""
+    """The bound that all but a hundredth of the values are below."""
     above = sum(counts) * SLOW_SHARE
     number = len(counts)
     while above >= 0:

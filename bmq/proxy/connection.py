@@ -1,10 +1,11 @@
-"""One client's connection: frames in, answers out in the order of their requests, never more at once than is allowed.
+"""One client's connection: frames in, answers out in request order, within limits.
 
-Requests run concurrently; each has a slot in a queue, and what leaves is the run of finished slots at its head. Between
-nodes answers need no order (the link matches them by their ids): there a slot joins the queue when it is finished. At a limit
-(requests or bytes in flight, here or in all; answers the client does not take) the socket stops being read.
+Requests run concurrently; each has a slot in a queue, and the finished slots at its head are sent. Between nodes
+answers need no order (the link matches them by their ids): there a slot joins the queue when it is finished. At a limit
+(requests or bytes in flight, per connection or in all; answers that the client does not take) the socket is no longer
+read.
 
-After a stop of the event loop the connection is dropped before anything that arrived meanwhile is parsed (StallWatch).
+After a stall of the event loop the connection is dropped before data that arrived meanwhile is parsed (StallWatch).
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _NO_ANSWER: Final[Sequence[Part]] = ()
 
 
 class Listener(Protocol):
-    """What connections need of the listener that accepted them; bmq.proxy.server.KafkaServer says what each part is."""
+    """What connections need of the listener that accepted them; see bmq.proxy.server.KafkaServer."""
 
     limits: ProxyLimits
     loop: asyncio.AbstractEventLoop
@@ -86,7 +87,7 @@ def _encoded(api_key: ApiKey, header: RequestHeader, response: Any) -> Sequence[
 
 
 class Slot:
-    """One request's place in the order of answers. Calling it answers; see bmq.proxy.reply.Reply."""
+    """One request's place in the order of answers. Call it with the answer; see bmq.proxy.reply.Reply."""
 
     __slots__ = ("_connection", "api_key", "buffers", "is_done", "request_bytes", "started_s")
 
@@ -109,7 +110,7 @@ class Slot:
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Made by the listener for each client. It is the `peer` of its requests' contexts."""
+    """Created by the listener for each client. It is the `peer` of its requests' contexts."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
@@ -121,14 +122,14 @@ class Connection(asyncio.BufferedProtocol):
         )
         self._heads = RequestHeads()
         self._transport: asyncio.Transport | None = None
-        self._sender: FileSender | None = None  # in the transport's place, from the first answer that lies in files
+        self._sender: FileSender | None = None  # writes instead of the transport from the first answer in files on
         self._first_received_s: float | None = None
         self._is_ordered = listener.is_ordered
-        self._slots: deque[Slot] = deque()  # in the order in which their answers leave
-        self._unplaced: dict[Slot, None] = {}  # not answered yet, where that alone settles their place
-        self._frames: deque[bytearray] = deque()  # received, not begun
+        self._slots: deque[Slot] = deque()  # in the order in which their answers are sent
+        self._unplaced: dict[Slot, None] = {}  # unanswered requests where answers need no order
+        self._frames: deque[bytearray] = deque()  # received, not begun yet
         self._in_flight_bytes = 0
-        self._unfinished_bytes = 0  # of a frame that is not whole, counted in the shared budget
+        self._unfinished_bytes = 0  # of an incomplete frame, counted in the shared budget
         self._is_reading_paused = False
         self._is_writing_paused = False
         self._is_flush_due = False
@@ -137,12 +138,12 @@ class Connection(asyncio.BufferedProtocol):
         self._is_stopping = False
         self._context: RequestContext | None = None
         self._software = ("unknown", "unknown")
-        self._tasks: dict[asyncio.Task[None], None] = {}  # ended in this order
+        self._tasks: dict[asyncio.Task[None], None] = {}  # cancelled in this order
         self._when_lost: dict[Callable[[], None], None] = {}
         self._is_lost = False
         self.host = ""
         self.active_at_s = 0.0
-        self._received_s = 0.0  # the oldest of `_frames`, or of the last ones there were
+        self._received_s = 0.0  # of the oldest of `_frames`, or the last value
 
     # --- the transport's side
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -151,7 +152,7 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         self.host = str(peer[0]) if peer else "unknown"
         self.active_at_s = self._loop.time()
-        # A host that lost its power closes nothing; and an answer may be waited for longer than any idle limit.
+        # A host that lost power closes nothing; and an answer may be awaited for longer than any idle limit.
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if not self._listener.admit(self):
             self._transport.abort()
@@ -207,7 +208,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._sender is not None:
             self._sender.close()
         self._is_lost = True
-        self._context = None  # it refers to us
+        self._context = None  # it refers to this connection
         self._frames.clear()
         for slot in (*self._slots, *self._unplaced):
             slot.is_done = True
@@ -229,14 +230,15 @@ class Connection(asyncio.BufferedProtocol):
         return 0.0 if self._first_received_s is None else self._loop.time() - self._first_received_s
 
     def on_lost(self, lost: Callable[[], None]) -> None:
-        """Call once when the connection is closed, from whichever side; soon if it is. Given twice, called once."""
+        """Call `lost` once when the connection closes, from either side; soon if it is closed. Duplicates count
+        once."""
         if self._is_lost:
             self._loop.call_soon(self._tell, lost)
         else:
             self._when_lost[lost] = None
 
     def begin(self, work: Coroutine[Any, Any, None], ended: Callable[[], None] | None = None) -> None:
-        """Do something for a request, which ends with the connection. `ended` is called behind it, even if it never began."""
+        """Run a task for a request until the connection ends. `ended` is called after it, even if it never began."""
         task = self._loop.create_task(work)
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)
@@ -278,9 +280,9 @@ class Connection(asyncio.BufferedProtocol):
             self._listener.end_overdraft(self)
 
     def _begin_frames(self) -> None:
-        """Begin received requests within the limits, at most so many per turn; resume reading once all are begun."""
+        """Begin received requests within the limits, a limited number per turn; resume reading once all are begun."""
         if self._stalls.is_stalled():
-            return  # dropped, with all other connections
+            return  # this connection was dropped with all others
         left = self._limits.frames_per_turn_max
         while self._frames and not self._is_full and self._transport is not None:
             if left == 0:
@@ -306,7 +308,7 @@ class Connection(asyncio.BufferedProtocol):
         self._begin_frames()
 
     def room(self) -> None:
-        """The server has room again."""
+        """The shared budget has room again."""
         self._begin_frames()
 
     def _pause_reading(self) -> None:
@@ -405,7 +407,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             slot(_encoded(api_key, header, response))
         except Exception as error:
-            # A string that the response has no room for, say. Those behind it must not wait for ever.
+            # For example a string too long for the response. Later requests must not wait for ever.
             self._note_failure(api_key, error)
             slot(None)
 
@@ -421,7 +423,7 @@ class Connection(asyncio.BufferedProtocol):
             self._slots.append(slot)
         if not self._is_flush_due and self._slots and self._slots[0].is_done:
             self._is_flush_due = True
-            if not self._is_receiving:  # else what was answered at once leaves at once, without a turn of the loop
+            if not self._is_receiving:  # else `buffer_updated` flushes at once, without a turn of the loop
                 self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
@@ -468,23 +470,23 @@ class Connection(asyncio.BufferedProtocol):
             descriptor = transport.get_extra_info("socket").fileno()
             sender = self._sender = FileSender(self._loop, descriptor, self)
             if transport.get_write_buffer_size():
-                transport.set_write_buffer_limits(high=0)  # `resume_writing` is called when it has sent everything
+                transport.set_write_buffer_limits(high=0)  # `resume_writing` is called when everything is sent
             else:
                 sender.begin()
         sender.send(parts)
         self._pause_for_sender()
 
     def _pause_for_sender(self) -> None:
-        """As the transport does: beyond a limit nothing is begun until it is all sent."""
+        """Like the transport: beyond the limit no request is begun until everything is sent."""
         if self._sender is not None and self._sender.unsent_bytes > self._limits.unsent_bytes_max:
             self._is_writing_paused = True
 
     def sending_moved(self) -> None:
-        """As Sending.sending_moved."""
+        """Implements Sending.sending_moved."""
         self.active_at_s = self._loop.time()
 
     def all_sent(self) -> None:
-        """As Sending.all_sent."""
+        """Implements Sending.all_sent."""
         self._is_writing_paused = False
         if self._is_stopping:
             self._close_when_idle()
@@ -492,13 +494,13 @@ class Connection(asyncio.BufferedProtocol):
             self._begin_frames()
 
     def sending_failed(self, error: OSError) -> None:
-        """As Sending.sending_failed: half an answer is out, and nothing may follow it."""
+        """Implements Sending.sending_failed: half an answer is out, and nothing may follow it."""
         log.debug("answer_not_sent", client=self.host, error=str(error))
         self.abort()
 
     # --- ending
     def close(self, reason: str) -> None:
-        """Close at once because of what the client sent, or did not take."""
+        """Close at once because of what the client sent, or answers that it did not take."""
         if self._transport is not None and not self._transport.is_closing():
             self._listener.note_bad(self, reason)
             self._transport.abort()
@@ -510,12 +512,12 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def close_if_stalled(self, before_s: float) -> None:
-        """Close when others wait for the room that a half-sent request takes and nothing of it has come lately."""
+        """Close when a half-sent request holds room that others wait for, and no byte of it has come lately."""
         if self._unfinished_bytes and not self._is_reading_paused and self.active_at_s < before_s:
             self.close("a half-sent request stalled while the shared budget was full")
 
     def stop(self) -> None:
-        """Begin nothing more; close once everything begun is answered."""
+        """Begin no more requests; close once all begun ones are answered."""
         self._is_stopping = True
         self._frames.clear()
         self._close_when_idle()
@@ -526,13 +528,13 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def drop(self) -> None:
-        """Close at once; nothing that was received and not answered goes on, as far as it can still be held back."""
+        """Close at once; unanswered requests are cancelled as far as they still can be."""
         self._is_stopping = True
         self._frames.clear()
         for slot in (*self._slots, *self._unplaced):
             slot.is_done = True
         for task in self._tasks:
-            task.cancel()  # here: some of them may have their turn before the transport says that it is closed
+            task.cancel()  # now: some may run before the transport reports the close
         self.abort()
 
     def abort(self) -> None:

@@ -1,4 +1,4 @@
-"""Which function answers which Kafka API. One file per API under handlers/; each registers itself here."""
+"""The handlers of Kafka APIs. One file per API under handlers/; each registers its handler here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bmq.proxy.services import Services
 
 @dataclass(frozen=True, slots=True)
 class EncodedBody:
-    """A response body that is bytes already (a cached answer), in the version of the request."""
+    """A response body that is already encoded (a cached answer), in the request's version."""
 
     data: bytes
     error_code: int = 0
@@ -44,15 +44,15 @@ def handles(api_key: ApiKey) -> Callable[[_H], _H]:
 
 
 HotHandler = Callable[[bytearray, RequestHeader, RequestContext, Services, Reply], None]
-"""Answers without a task of its own: parses the frame (now its own, writable) and calls `reply` exactly once, at once or
-later. Raises MalformedMessage for a frame that does not parse."""
+"""Answers without a task: parses the frame (which it now owns and may write to) and calls `reply` exactly once, at once
+or later. Raises MalformedMessage for a frame that does not parse."""
 
 HOT_HANDLERS: Final[dict[ApiKey, HotHandler]] = {}
 
 EagerHandler = Callable[[bytearray, RequestHeader, RequestContext, float, Services, Reply], bool]
-"""Answers what needs no task, as a HotHandler does, and says whether it does: False, and nothing was done, leaves the frame
-to the API's Handler. Only asked while no task of its connection is under way: requests keep their order. The number is when
-the request was received (the loop's time)."""
+"""Answers a request that needs no task, like a HotHandler, and returns True; False: nothing was done, and the API's
+Handler gets the frame. Only called while no task of its connection is under way, so that requests keep their order. The
+number is the loop's time when the request was received."""
 
 EAGER_HANDLERS: Final[dict[ApiKey, EagerHandler]] = {}
 
@@ -70,7 +70,7 @@ def handles_hot(api_key: ApiKey) -> Callable[[HotHandler], HotHandler]:
 
 
 def handles_eagerly(api_key: ApiKey) -> Callable[[EagerHandler], EagerHandler]:
-    """Register what is asked before the Handler of an API is."""
+    """Register a function that is called before the Handler of an API."""
 
     def register(handler: EagerHandler) -> EagerHandler:
         if api_key in EAGER_HANDLERS or api_key in HOT_HANDLERS:

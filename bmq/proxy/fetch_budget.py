@@ -1,8 +1,8 @@
-"""How many bytes of records responses may hold in memory that are not sent yet.
+"""Limits the bytes of records in memory that unsent responses hold.
 
-A response counts until its last buffer is let go of, which is when the transport has sent it, or dropped it with its
-connection. That is noticed by a weak reference, so no one has to report it. Beyond the limit responses carry one batch
-each: consumers get slower, and none is stuck.
+A response counts until its last buffer is freed, when the transport has sent it or dropped it with its connection. A
+weak reference notices that, so nothing has to report it. Beyond the limit responses carry one batch each: consumers get
+slower, but none gets stuck.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ class ResponseBudget:
         return max(0, self.bytes_max - self.bytes_used)
 
     def hold(self, parts: list[Part], size_bytes: int) -> None:
-        """Count `size_bytes`, what lies in files left out, until the last of `parts` in memory is gone.
+        """Count `size_bytes`, less the parts in files, until the last of `parts` in memory is freed.
 
-        That is replaced by a view of itself to notice it. The first part, with the answer's head, is always in memory.
+        That part is replaced by a view of itself to notice it. The first part, with the answer's head, is always in
+        memory.
         """
         place = -1
         for number, part in enumerate(parts):

@@ -1,8 +1,8 @@
 """One Fetch request from its scope to its answer: look at all partitions, wait, look again, read from the store, reply.
 
-A look is one synchronous pass. It ends in an answer when there are enough bytes, an error, or no time left. What a look
-cannot settle at once goes three ways: a partition that is not ready is started and waited for; an offset that is not in
-memory is read by a task; an offset out of range is confirmed with the owner first (rule 14).
+A look is one synchronous pass. It ends in an answer when there are enough bytes, an error, or no time left. Otherwise:
+a partition that is not ready is started and awaited; an offset that is not in memory is read by a task; an offset out
+of range is confirmed with the owner first (rule 14).
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _READ_COMMITTED: Final = 1
 _TOPIC_IDS_FROM: Final = 13
 _REPLICA_STATE_FROM: Final = 15
 _LEADER_HINTS_FROM: Final = 16
-_LOOKS_MAX: Final = 3  # that go straight from a task into another look
-# A woken fetch of many partitions gathers before it looks: a consumer of hundreds takes a third of a processor at most.
+_LOOKS_MAX: Final = 3  # looks that a task may start without another wait
+# A woken fetch of many partitions gathers before it looks: a consumer of hundreds uses at most a third of a processor.
 GATHER_S_PER_PARTITION: Final = 40e-6
-GATHER_S_MIN: Final = 0.002  # of fewer partitions a look costs next to nothing
+GATHER_S_MIN: Final = 0.002  # with fewer partitions a look costs next to nothing
 GATHER_S_MAX: Final = 0.020
 
 _log = structlog.get_logger("bmq.proxy")
@@ -49,22 +49,22 @@ _log = structlog.get_logger("bmq.proxy")
 class _Slow(NamedTuple):
     """A partition that a look could not settle: to be read from the store, or (no limit) to be confirmed out of range.
 
-    `is_divergent`: it is to be confirmed that the reader has seen another log. `found`: the records are there, and only
-    which of them belong to aborted transactions has to be asked.
+    `is_divergent`: to be confirmed that the reader's log diverges from ours. `found`: the records are there, and only
+    their aborted transactions have to be asked for.
     """
 
     place: int  # in the results
     interest: Interest
     log: PartitionLog
     length_bytes_max: int | None
-    room_bytes: int  # in the answer: a first batch may be longer than what it should read
+    room_bytes: int  # left in the answer: a first batch may exceed its read limit
     bound_offset: int
     is_divergent: bool = False
     found: CaughtUp | None = None
 
 
 class FetchJob:
-    """Calls `reply` exactly once. `run`, `wake` and `expire` may come in any order."""
+    """Calls `reply` exactly once. `run`, `wake` and `expire` may be called in any order."""
 
     __slots__ = (
         "_begun_s",
@@ -123,14 +123,14 @@ class FetchJob:
         )
         self._is_replica = replica_id not in (_CONSUMER_REPLICA_ID, _DEBUGGING_REPLICA_ID)
         self._is_done = self._is_scheduled = self._is_waiting = self._has_error = self._is_paced = False
-        self._turn_s: float | None = None  # when it may read what lies far behind the end; asked for once
-        self._turn_bytes = 0  # what it has read of that
+        self._turn_s: float | None = None  # when it may read far behind the end; requested once
+        self._turn_bytes = 0  # bytes it has read in that turn
         self._looks = 0
         self._total_bytes = 0
         self._results: list[FetchResult] = []
         self._logs: list[PartitionLog] = []
         self._slow: list[_Slow] = []
-        self._proved: list[PartitionLog] = []  # what they say about epochs may be told
+        self._proved: list[PartitionLog] = []  # proven owners, whose epochs may be told to the client
         self._starting = 0
         self._starts: dict[TopicPartition, ErrorCode] = {}
 
@@ -145,7 +145,8 @@ class FetchJob:
             self._fail()
 
     def wake(self) -> None:
-        """A partition it waits for has moved: look again after a short delay, to gather the moves of other partitions.
+        """A partition that it waits for has moved: look again after a short delay, which gathers moves of other
+        partitions.
 
         The delay grows with the number of partitions: a look at hundreds, with its answer and the next request, costs
         milliseconds.
@@ -159,13 +160,13 @@ class FetchJob:
                 self._shared.loop.call_later(gather_s, self._look_again)
 
     def expire(self) -> None:
-        """The deadline of its wait has come."""
+        """The wait's deadline has come."""
         if self._is_waiting and not self._is_done:
             self._stop_waiting()
             self.run()
 
     def started(self, topic_partition: TopicPartition, code: ErrorCode) -> None:
-        """A partition it asked for is ready, or could not be started."""
+        """A partition is ready, or could not be started."""
         if not self._is_done:
             self._starts[topic_partition] = code
             self.wake()
@@ -198,7 +199,7 @@ class FetchJob:
                 continue
             self._logs.append(log)
             views: Any = ()
-            end_offset = -1  # what follows the views; -1: their last header says so
+            end_offset = -1  # the offset after the views; -1: take it from their last header
             aborted = self._none_aborted()
             if not start_offset <= offset < bound_offset:
                 if not start_offset <= offset <= log.log_end_offset:
@@ -211,7 +212,7 @@ class FetchJob:
                     views is None or bytes_behind(views, bound_offset) > self._shared.config.catch_up_behind_bytes
                 ):
                     if not self._may_catch_up(slice_bytes):
-                        self._logs.pop()  # its records are there already; nothing of it is waited for
+                        self._logs.pop()  # its records exist already, so do not wait for it
                         views = ()
                     else:
                         if views is not None and slice_bytes < limit:
@@ -267,7 +268,7 @@ class FetchJob:
         counts.catch_up_bytes += self._total_bytes - tail_bytes
 
     def _may_catch_up(self, slice_bytes: int) -> bool:
-        """Whether to read what lies far behind the end: what is left of the slice, when its turn has come."""
+        """Whether to read far behind the end: within the rest of the slice, once it is this fetch's turn."""
         now_s = self._shared.loop.time()
         if self._turn_s is None:
             self._turn_s = self._shared.throttle.turn(now_s)
@@ -277,7 +278,7 @@ class FetchJob:
         return slice_bytes > 0
 
     def _log_of(self, interest: Interest) -> PartitionLog | None:
-        """The partition's log; None when that is an error, or not ready: then its result is there already."""
+        """The partition's log; None when it is in error or not ready: then its result is already in `_results`."""
         image = self._services.controller.image
         if interest.seen_image is not image:
             topic = (
@@ -295,7 +296,7 @@ class FetchJob:
             interest.topic_partition = TopicPartition(topic.topic_id, interest.partition)
             interest.seen_image = image
         if self._is_replica:
-            # As Kafka answers a follower that is not among the partition's replicas: there are none here.
+            # Kafka answers this to a follower that is no replica of the partition; bmq has no followers.
             return self._refuse(interest, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         topic_partition = interest.topic_partition
         assert topic_partition is not None
@@ -311,7 +312,8 @@ class FetchJob:
         return log
 
     def _send_to_rack(self, near: PreferredReadReplica, interest: Interest, log: PartitionLog) -> bool:
-        """Whether the partition is to be read from a proxy in the consumer's rack: then its result says so (KIP-392)."""
+        """Whether the partition should be read from a proxy in the consumer's rack; its result then says so
+        (KIP-392)."""
         assert interest.topic_partition is not None
         replica = near.replica(interest.topic_partition)
         if replica == NOWHERE:
@@ -320,7 +322,7 @@ class FetchJob:
         return True
 
     def _tell_without_records(self, interest: Interest, log: PartitionLog, **told: Any) -> None:
-        """As with an error, nobody waits for records then."""
+        """Add a result without records; as with an error, the fetch then does not wait."""
         self._results.append(self._without_records(interest, log, **told))
         self._has_error = True
 
@@ -340,18 +342,18 @@ class FetchJob:
         if code is None:
             self._shared.starts.start(self._services.partitions, topic_partition, self.started)
             self._starting += 1
-            # What is told if it is not ready in time.
+            # The result if it is not ready in time.
             self._results.append(self._error_result(interest, ErrorCode.NOT_LEADER_OR_FOLLOWER))
             return None
         return self._refuse(interest, code or ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def _check_divergence(self, interest: Interest, log: PartitionLog) -> PartitionLog | None:
-        """KIP-595: a reader that says which epoch it read last hears where its log and ours part, once that is proved."""
+        """KIP-595: tell a reader that names its last epoch where its log diverges from ours, once that is proved."""
         epoch, end_offset = log.epoch_end_offset(interest.last_fetched_epoch)
         if epoch == interest.last_fetched_epoch and end_offset >= interest.fetch_offset:
             return log
         if not any(one is log for one in self._proved):
-            # First prove ownership: our copy may be behind, and an owner that hung may not know that it was replaced.
+            # First prove ownership: our copy may be behind, and a stalled owner may not know that it was replaced.
             self._slow.append(_Slow(len(self._results), interest, log, None, 0, 0, is_divergent=True))
             self._results.append(self._without_records(interest, log))
             return None
@@ -361,7 +363,7 @@ class FetchJob:
         return None
 
     def _refuse(self, interest: Interest, code: ErrorCode) -> PartitionLog | None:
-        """Nothing to read: the error is the partition's result."""
+        """Make the error the partition's result."""
         self._has_error = True
         self._results.append(self._error_result(interest, code))
         return None
@@ -384,7 +386,7 @@ class FetchJob:
         return () if self._read_committed else None
 
     def _aborted(self, log: PartitionLog, from_offset: int, to_offset: int) -> Sequence[tuple[int, int]] | None:
-        """What the client has to leave out of these offsets; None when the owner has to be asked."""
+        """The aborted transactions that the client needs for these offsets; None when the owner has to be asked."""
         found = log.aborted_transactions(from_offset, to_offset)
         return None if found is None else _in_order(found)
 
@@ -396,7 +398,7 @@ class FetchJob:
         is_due = (
             self._has_error
             or self._total_bytes >= self._min_bytes
-            or (self._turn_s is not None and self._turn_bytes > 0)  # a slice is all it gets at a time
+            or (self._turn_s is not None and self._turn_bytes > 0)  # one slice per answer
             or not self._scope.interests
             or shared.is_stopping
             or len(shared.deadlines) >= shared.config.fetch_waiting_max
@@ -405,12 +407,12 @@ class FetchJob:
         if self._is_paced:
             assert self._turn_s is not None
             # Without records it waits for its turn even past max_wait: after an empty answer the client would ask again
-            # at once, and an early slice would let each reader have one per max_wait, whatever the limit.
+            # at once, and an early slice would give each reader one per max_wait, whatever the limit.
             is_held = not (is_enough if self._total_bytes else is_due)
             if is_held and not (self._slow or self._starting):
                 self._wait(min(self._turn_s, self._deadline_s) if self._total_bytes else self._turn_s)
                 return
-            # It is answered now, so include a slice: a reader that always finds tail records must get its old ones too.
+            # It is answered now, so include a slice: a reader that always finds tail records also needs its old ones.
             self._turn_s = now_s
             self._look()
         if self._starting:
@@ -461,7 +463,7 @@ class FetchJob:
             else:
                 settled = await asyncio.gather(*(self._settle_one(one) for one in slow))
         except asyncio.CancelledError:
-            # The server stops; its connections are closed already or will be.
+            # The server is stopping; its connections are closed or will be.
             self._is_done = True
             self._reply(None)
             raise
@@ -483,7 +485,7 @@ class FetchJob:
             self.run()
 
     async def _settle_one(self, slow: _Slow) -> bool:
-        """Put the partition's result in place; False when the log has moved and another look is needed."""
+        """Set the partition's result; False when the log has moved and another look is needed."""
         place, interest, log, limit, _, bound_offset, is_divergent, _ = slow
         offset = interest.fetch_offset
         try:
@@ -511,7 +513,7 @@ class FetchJob:
     async def _settle_error(self, slow: _Slow, error: BmqError) -> bool:
         interest, log, limit = slow.interest, slow.log, slow.length_bytes_max
         if error.code == ErrorCode.OFFSET_OUT_OF_RANGE and limit is not None:
-            # Retention may have overtaken the look: that decides anew, with the owner's word.
+            # Retention may have overtaken the look: look again, and decide with the owner's confirmation.
             if self._looks + 1 < _LOOKS_MAX:
                 return False
             try:
@@ -537,7 +539,7 @@ class FetchJob:
         views = caught_up.views
         size = sum(map(len, views))
         if size > slow.room_bytes and self._total_bytes:
-            # A batch longer than its share, and it is not the first one (KIP-74).
+            # The batch exceeds its share and is not the first one (KIP-74).
             return
         self._total_bytes += size
         if slow.found is None:
@@ -597,7 +599,7 @@ class FetchJob:
         return [NodeEndpoint(node.node_id, node.host, node.port, node.rack) for node in found]
 
     def _fail(self) -> None:
-        """A fault of ours: the request is answered all the same, and the log says why."""
+        """After a bug of ours: log it, and still answer the request."""
         _log.exception("fetch_failed")
         if self._is_done:
             return
@@ -614,7 +616,7 @@ class FetchJob:
 
 
 def _in_order(aborted: Sequence[AbortedTransaction]) -> Sequence[tuple[int, int]]:
-    """As responses carry them: by first offset."""
+    """In response order: by first offset."""
     return sorted(((one.producer_id, one.first_offset) for one in aborted), key=_first_offset) if aborted else ()
 
 

@@ -1,4 +1,4 @@
-"""What the fetch path counts. Plain ints on the hot path; prometheus reads them when it is asked."""
+"""Counters of the fetch path. Plain ints on the hot path, read when Prometheus scrapes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 
 class FetchCounts:
-    """All fetches of the process together. How long they take, the connections measure."""
+    """Counters for all fetches of the process. Connections measure their durations."""
 
     __slots__ = (
         "cache_evicted_bytes",
@@ -50,7 +50,7 @@ _COUNTERS: Final = (
 
 
 class FetchCollector(Collector):
-    """Register it with the process's registry. `levels`: (name, text) -> what a gauge shows now."""
+    """Register it with the process's registry. `levels`: (name, text) -> a gauge's present value."""
 
     def __init__(self, counts: FetchCounts, levels: Callable[[], Mapping[tuple[str, str], float]]) -> None:
         self._counts = counts

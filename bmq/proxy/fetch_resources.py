@@ -1,4 +1,4 @@
-"""What all fetches of a process share: sessions, waits, deadlines, the read cache, budgets, and the tasks they begin."""
+"""What all fetches of a process share: sessions, waits, deadlines, the read cache, budgets, and background tasks."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _SESSION_ID_MAX: Final = 2**31 - 1
 
 
 class FetchResources:
-    """Made on the loop it runs on. `is_stopping`: nobody waits for records any more.
+    """Created on the loop it runs on. `is_stopping`: no fetch waits for records any more.
 
-    `random` gives the numbers of sessions: a restarted server must not give the same ones again, or a consumer that did
-    not notice the restart could go on in the session of another one.
+    `random` gives session ids: a restarted server must not give the same ones again, or a consumer that did not notice
+    the restart could continue in another consumer's session.
     """
 
     def __init__(self, store: SegmentStore, config: FetchSettings, random: Random) -> None:
@@ -52,21 +52,21 @@ class FetchResources:
         )
         self.starts = PartitionStarts(self.spawn)
         self.is_stopping = False
-        self._tasks: dict[Task[None], None] = {}  # ended in this order
+        self._tasks: dict[Task[None], None] = {}  # cancelled in this order
 
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run it as a task that `close` ends."""
+        """Run it as a task that `close` cancels."""
         task = self.loop.create_task(coroutine)
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)
 
     def stop_waiting(self) -> None:
-        """Answer everybody who waits with what there is, and let nobody wait any more."""
+        """Answer all waiting fetches with what there is, and let none wait any more."""
         self.is_stopping = True
         self.deadlines.expire_all()
 
     async def close(self) -> None:
-        """Forget who waits and stop what is being read. Requests that still wait are not answered."""
+        """Drop all waits and cancel reads. Requests that still wait are not answered."""
         self.deadlines.close()
         self.waits.close()
         tasks = tuple(self._tasks)

@@ -1,10 +1,9 @@
-"""Incremental fetch sessions (KIP-227): what a consumer asked for before and need not say again. Decisions only.
+"""Incremental fetch sessions (KIP-227): partitions that a consumer need not name in each request. Decisions only.
 
-`SessionCache.resolve` finds what a request asks for; `FetchScope.answer` finds what of the results it has to hear, and
-opens a session for a full fetch. Time and session numbers are handed in. Sessions are evicted as Kafka does it: one not
-used for the eviction time goes first; else, among those older than that, the one with the fewest partitions, if it has
-fewer than the new one.
-Source: KIP-227, Kafka's FetchSession.scala.
+`SessionCache.resolve` finds the partitions of a request; `FetchScope.answer` selects the results that the client has to
+get, and opens a session for a full fetch. The caller passes time and session ids. Sessions are evicted as in Kafka: one
+not used for the eviction time goes first; else, of those older than that, the one with the fewest partitions, if it has
+fewer than the new one. Source: KIP-227, Kafka's FetchSession.scala.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ NO_SESSION_ID: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 SESSION_PARTITIONS_MAX: Final = 20_000
-"""Of one session: each of its fetches looks at all of them, however short the request is."""
+"""Limit for one session: each of its fetches looks at all partitions, however short the request is."""
 _EPOCH_MAX: Final = 2**31 - 1
 _TOPIC_IDS_FROM: Final = 13
 _NO_WATERMARK: Final = -1
@@ -34,7 +33,7 @@ PartitionKey = tuple[TopicKey, int]
 
 
 class Interest:
-    """One partition a request asks for. In a session it lives on and remembers what the client was told last."""
+    """One partition of a request. In a session it persists and remembers what the client was last told."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -55,7 +54,7 @@ class Interest:
         self.name = name
         self.topic_id = topic_id
         self.partition = partition
-        # Kept by the fetcher: which partition it is, according to this metadata image.
+        # Set by the fetcher: the partition according to this metadata image.
         self.topic_partition: TopicPartition | None = None
         self.seen_image: object = None
         self.fetch_offset = 0
@@ -67,7 +66,7 @@ class Interest:
         self.told_start_offset = -1
 
     def must_tell(self, result: FetchResult) -> bool:
-        """Whether an incremental response has to carry this; remembers it as told."""
+        """Whether an incremental response has to carry this result; remembers it as told."""
         is_news = bool(result[5]) or result[9] is not None or result[7] >= 0
         if result[2] != self.told_high_watermark:
             self.told_high_watermark = result[2]
@@ -79,14 +78,14 @@ class Interest:
             self.told_start_offset = result[4]
             is_news = True
         if result[1]:
-            # An error is told each time, and so is what follows it.
+            # Errors are told each time, and so is the next result after one.
             self.told_high_watermark = _NO_WATERMARK
             is_news = True
         return is_news
 
 
 class Session:
-    """What one consumer fetches, in the order in which its partitions are looked at."""
+    """The partitions of one consumer, in the order in which fetches look at them."""
 
     __slots__ = ("created_ms", "epoch", "has_topic_ids", "interests", "session_id", "size", "used_ms")
 
@@ -96,21 +95,21 @@ class Session:
         self.session_id = session_id
         self.has_topic_ids = has_topic_ids
         self.interests = interests
-        self.size = len(interests)  # as the cache counted it
-        self.epoch = 1  # the one the next request must carry
+        self.size = len(interests)  # as counted by the cache
+        self.epoch = 1  # expected in the next request
         self.created_ms = now_ms
         self.used_ms = now_ms
 
 
 @dataclass(slots=True)
 class FetchScope:
-    """What one request asks for, and how it is to be answered. With an `error_code` it asks for nothing."""
+    """The partitions of one request, and how to answer it. With an `error_code` there are none."""
 
     interests: Sequence[Interest]
     error_code: int = ErrorCode.NONE
-    session: Session | None = None  # of an incremental fetch
-    epoch: int = FINAL_EPOCH  # that the session has while this request runs
-    is_opening: bool = False  # a full fetch that wants a session
+    session: Session | None = None  # set for an incremental fetch
+    epoch: int = FINAL_EPOCH  # the session's epoch while this request runs
+    is_opening: bool = False  # a full fetch that asks for a session
     has_topic_ids: bool = False
 
 
@@ -124,13 +123,13 @@ class SessionCache:
         self.partition_count = 0
         self.evicted = 0
         self._new_id = new_id
-        self._sessions: OrderedDict[int, Session] = OrderedDict()  # used longest ago first
+        self._sessions: OrderedDict[int, Session] = OrderedDict()  # least recently used first
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def resolve(self, request: FetchRequest, version: int, now_ms: int) -> FetchScope:
-        """What a request (4-18) asks for. `now_ms` is monotonic."""
+        """The scope of a request (4-18). `now_ms` is monotonic."""
         has_topic_ids = version >= _TOPIC_IDS_FROM
         epoch = request.session_epoch
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -156,7 +155,7 @@ class SessionCache:
             self._remove(session)
             return FetchScope((), has_topic_ids=has_topic_ids)
         if self.partition_count > self.partitions_max or session.size > SESSION_PARTITIONS_MAX:
-            # The client begins again with a full fetch, which then gets no session.
+            # The client starts again with a full fetch, which then gets no session.
             self._remove(session)
             return FetchScope((), ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         session.epoch = epoch + 1 if epoch < _EPOCH_MAX else 1
@@ -167,13 +166,13 @@ class SessionCache:
     def answer(
         self, scope: FetchScope, results: Iterable[tuple[Interest, FetchResult]], now_ms: int
     ) -> tuple[int, int, list[tuple[Interest, FetchResult]]]:
-        """(error code, session id, what to tell), in order."""
+        """(error code, session id, results to tell), in order."""
         session = scope.session
         if session is None:
             told = list(results)
             return scope.error_code, self._open(scope, told, now_ms) if scope.is_opening else NO_SESSION_ID, told
         if session.epoch != scope.epoch:
-            # The client went on with the session without waiting for this answer.
+            # The client continued the session without waiting for this answer.
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH, NO_SESSION_ID, []
         told = []
         interests = session.interests
@@ -183,7 +182,7 @@ class SessionCache:
                 continue
             told.append(pair)
             if result[5]:
-                # Who got records is looked at last the next time, or one busy partition would starve the others.
+                # A partition with records is looked at last next time, or one busy partition would starve the others.
                 key = (interest.topic_id if session.has_topic_ids else interest.name, interest.partition)
                 if interests.pop(key, None) is not None:
                     interests[key] = interest

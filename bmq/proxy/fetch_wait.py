@@ -3,8 +3,8 @@
 One callback per log is registered for its next move, and wakes all fetches that wait for the log by then. It stays
 registered when the last of them leaves: it costs nothing, and the consumer's next fetch usually waits again.
 
-Readers of committed records find nothing new before the last stable offset moves: while an open transaction holds it
-back, the moves of the high watermark do not wake them.
+Readers of committed records find nothing new until the last stable offset moves: while an open transaction holds it
+back, moves of the high watermark do not wake them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Wake = Callable[[], None]
 
 
 class _Waiting(NamedTuple):
-    """`wakes`: with the last stable offset it found there, for those that wait for that one to move, else None."""
+    """`wakes`: None, or for readers of committed records the last stable offset when they began to wait."""
 
     wakes: dict[Wake, int | None]
     offsets: tuple[int, int]  # high watermark and log start when the callback was registered
@@ -26,7 +26,7 @@ class _Waiting(NamedTuple):
 
 
 class PartitionWaits:
-    """Who waits for which log. At most one callback is registered with a log at any time."""
+    """The fetches that wait for each log. At most one callback is registered with a log at any time."""
 
     __slots__ = ("_waiting",)
 
@@ -37,9 +37,9 @@ class PartitionWaits:
         return len(self._waiting)
 
     def add(self, log: PartitionLog, wake: Wake, *, is_committed: bool = False) -> None:
-        """Call `wake` once at the log's next move, unless it is discarded before the move.
+        """Call `wake` once at the log's next move, unless it is discarded before.
 
-        `is_committed`: not when the high watermark alone has moved.
+        `is_committed`: ignore moves of the high watermark alone.
         """
         self._entry(log).wakes[wake] = log.last_stable_offset if is_committed else None
 
@@ -49,7 +49,7 @@ class PartitionWaits:
             entry.wakes.pop(wake, None)
 
     def close(self) -> None:
-        """Take every callback back and forget who waits."""
+        """Unregister every callback and drop all waits."""
         waiting, self._waiting = self._waiting, {}
         for entry in waiting.values():
             entry.take_back()
@@ -67,7 +67,7 @@ class PartitionWaits:
             return
         wakes = entry.wakes
         high_watermark, start_offset = entry.offsets
-        # Whatever else the log had to say comes alone: when it has ended, it says so again to who waits for it after that.
+        # Other news comes without a move of the high watermark. A log that has ended tells new waiters again.
         if log.high_watermark != high_watermark and log.log_start_offset == start_offset:
             stable_offset = log.last_stable_offset
             still = {wake: seen for wake, seen in wakes.items() if seen == stable_offset}

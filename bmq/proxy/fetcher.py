@@ -1,6 +1,6 @@
-"""The read path as a whole: takes Fetch requests, and keeps catch-up reads from harming produces.
+"""The read path as a whole: accepts Fetch requests, and keeps catch-up reads from slowing down produces.
 
-One object per process. fetch_job.py takes one request through what fetches share (fetch_resources.py).
+One object per process. fetch_job.py handles one request, with what fetches share (fetch_resources.py).
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 class Fetcher:
-    """Implements bmq.proxy.services.FetchHandler. Made on the loop it runs on; `close` it before the partitions and the store.
+    """Implements bmq.proxy.services.FetchHandler. Created on its loop; `close` it before the partitions and the store.
 
-    `random`: see FetchResources. `produce_times`, with the throttle's bounds: of the produces that catch-up reads must not
-    slow down.
+    `random`: see FetchResources. `produce_times`: histograms, with the throttle's bounds, of the produces that catch-up
+    reads must not slow down.
     """
 
     def __init__(
@@ -62,11 +62,11 @@ class Fetcher:
         FetchJob(self.shared, services, header, request, scope, reply, near).run()
 
     def stop_waiting(self) -> None:
-        """The server stops: answer everybody who waits with what there is, and let nobody wait any more."""
+        """The server stops: answer all waiting fetches with what there is, and let none wait any more."""
         self.shared.stop_waiting()
 
     async def close(self) -> None:
-        """Forget who waits and stop what is being read. Requests that still wait are not answered."""
+        """Drop all waits and cancel reads. Requests that still wait are not answered."""
         if self._look is not None:
             self._look.cancel()
             self._look = None

@@ -1,6 +1,7 @@
-"""Sends a connection's answers once one of them has parts in files: on the socket itself, beside the transport that reads.
+"""Sends a connection's answers once one of them has parts in files: on the socket itself, while the transport still
+reads.
 
-What the transport still had to send goes first (`begin`); from then on everything goes this way, so answers never mix.
+The transport first sends what it still has (`begin`); from then on everything goes this way, so answers never mix.
 """
 
 from __future__ import annotations
@@ -14,28 +15,28 @@ from typing import Final, Protocol
 from bmq.protocol.parts import MEMORY, FilePart, Part
 from bmq.protocol.wire import Buffer
 
-GATHERED_MAX: Final = 64  # buffers of one system call
+GATHERED_MAX: Final = 64  # per system call
 SEND_BUFFER_BYTES: Final = 100 * 1024
-"""Kafka's default (socket.send.buffer.bytes). With less on its way a byte takes a third less of a processor on loopback."""
+"""Kafka's default (socket.send.buffer.bytes). Fewer bytes in flight save a third of the processor on loopback."""
 TURN_BYTES_MAX: Final = 8 * 1024 * 1024
-"""A client that takes everything at once lets others have their turn after as much."""
+"""After this much, a client that takes everything at once yields to the others."""
 
 
 class Sending(Protocol):
-    """Whose answers they are."""
+    """The connection whose answers are sent."""
 
     def sending_moved(self) -> None:
-        """The client took something."""
+        """The client took some bytes."""
 
     def all_sent(self) -> None:
         """Nothing is left to send; not called while `send` runs."""
 
     def sending_failed(self, error: OSError) -> None:
-        """The client or the disk is gone, in the middle of an answer."""
+        """The client or the disk failed in the middle of an answer."""
 
 
 class FileSender:
-    """`descriptor` is of the connected socket; it is duplicated, as a loop does not watch one that a transport has."""
+    """`descriptor`: of the connected socket; duplicated, because a loop does not watch one that a transport uses."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, descriptor: int, owner: Sending) -> None:
         self._loop = loop
@@ -44,7 +45,7 @@ class FileSender:
         self._socket.setblocking(False)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
         self._parts: deque[Part] = deque()
-        self._position = 0  # in the first of them
+        self._position = 0  # in the first part
         self._is_waiting = True  # for `begin`, for the socket, for a disk or for the next turn
         self._is_watching = False
         self._is_closed = False
@@ -52,19 +53,19 @@ class FileSender:
         self.unsent_bytes = 0
 
     def begin(self) -> None:
-        """The transport has nothing left to send."""
+        """The transport has nothing left to send: start."""
         self.has_begun = True
         self._resume()
 
     def send(self, parts: Sequence[Part]) -> None:
-        """Behind all that was given before."""
+        """Queue these parts behind all earlier ones."""
         self.unsent_bytes += sum(map(len, parts))
         self._parts.extend(parts)
         if not self._is_waiting:
             self._go_on()
 
     def close(self) -> None:
-        """Let go of what is unsent."""
+        """Drop unsent parts and close the socket's duplicate."""
         self._is_closed = self._is_waiting = True
         if self._is_watching:
             self._loop.remove_writer(self._socket)
@@ -115,7 +116,7 @@ class FileSender:
         if error is not None:
             self._fail(error)
             return
-        # Sent at once: another look could find the bytes gone from a page cache that is short of room, again and again.
+        # Send at once: another look could find the bytes gone from a page cache short of room, again and again.
         part = self._parts[0]
         assert not isinstance(part, MEMORY)
         try:
@@ -137,7 +138,7 @@ class FileSender:
             buffers.append(part)
         if self._position:
             buffers[0] = memoryview(buffers[0])[self._position :]
-        # More follows at once: no small packet for the head in front of a file's bytes.
+        # More follows at once: avoid a small packet for the head in front of a file's bytes.
         flags = socket.MSG_MORE if len(buffers) < len(self._parts) else 0
         sent_bytes = self._socket.sendmsg(buffers, (), flags)
         self.unsent_bytes -= sent_bytes

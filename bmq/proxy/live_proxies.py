@@ -1,7 +1,7 @@
-"""The live proxies of a metadata image, and which of them stands in for a partition whose owner's node has no proxy.
+"""The live proxies of a metadata image, and the stand-in for each partition whose owner's node has no proxy.
 
-Chosen by rendezvous hashing: every proxy names the same one, its caches stay warm, and only the partitions of a proxy
-that comes or goes change. The choices are kept, so that asking again is a look into a dict.
+Chosen by rendezvous hashing: every proxy names the same stand-in, its caches stay warm, and a proxy that comes or goes
+changes only its own partitions. Choices are cached, so that a repeated question is a look-up in a dict.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _ODD: Final = 0x94D049BB133111EB
 
 
 class Proxies:
-    """The proxies among `nodes`; `by_id`: all of them, in the order of their ids.
+    """The proxies among `nodes`; `by_id`: all of them, sorted by id.
 
-    One that is draining may still be connected to and is chosen for nothing new, unless all are. So is one that is
-    `returning`: clients that knew it may not try to reach it again for some seconds.
+    A draining proxy may still be connected to, but is not chosen unless all are draining. The same goes for a
+    `returning` one: clients that knew it may not reconnect to it for some seconds.
     """
 
     def __init__(self, nodes: Mapping[int, Node]) -> None:
@@ -38,11 +38,11 @@ class Proxies:
         self._stand_ins: dict[tuple[TopicPartition, str | None], int] = {}
 
     def in_rack(self, rack: str) -> tuple[Node, ...]:
-        """Those in this rack that may be chosen."""
+        """The eligible proxies in this rack."""
         return self._by_rack.get(rack, ())
 
     def stand_in(self, key: TopicPartition, rack: str | None) -> int:
-        """The one for this partition, in this rack if there is one; NO_LEADER without any proxy."""
+        """The stand-in for this partition, in this rack if it has a proxy; NO_LEADER without any proxy."""
         chosen = self._stand_ins.get((key, rack))
         if chosen is None:
             chosen = _highest(key, self._salted.get(rack) or self._salted[None])
@@ -51,12 +51,12 @@ class Proxies:
         return chosen
 
     def anyone(self) -> int:
-        """One of them, the same for everybody; NO_LEADER without any."""
+        """One eligible proxy, the same for all callers; NO_LEADER without any."""
         return self._eligible[0].node_id if self._eligible else NO_LEADER
 
 
 class _Pictures:
-    """The newest few Proxies, by id() of their nodes: one per process, more in a simulation of many nodes.
+    """The newest few Proxies by id() of their nodes: one per process, more in a simulation of many nodes.
 
     The nodes are kept too, so that their id() is not reused.
     """
@@ -77,7 +77,7 @@ _pictures: Final = _Pictures()
 
 
 def proxies_of(image: MetadataImage) -> Proxies:
-    """The image's live proxies; images share them for as long as no node changes."""
+    """The image's live proxies; images share them while no node changes."""
     return _pictures.of(image.nodes)
 
 
@@ -93,7 +93,7 @@ def _salted(nodes: Iterable[Node]) -> list[tuple[int, int]]:
 def _highest(key: TopicPartition, salted: Sequence[tuple[int, int]]) -> int:
     topic = key.topic_id.int
     seed = _mixed(_mixed(topic ^ (topic >> 64)) + key.partition)
-    # One multiplication for each node: there may be tens of thousands of partitions to find a proxy for at once.
+    # One multiplication per node: tens of thousands of partitions may need a proxy at once.
     scored = [(((seed ^ salt) * _ODD) & _MASK, node_id) for salt, node_id in salted]
     return max(scored)[1] if scored else NO_LEADER
 

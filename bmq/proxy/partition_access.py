@@ -1,4 +1,4 @@
-"""From what a request names to the partition's log, for the handlers off the hot path: topics, owners, epochs."""
+"""Access to a partition's log for handlers off the hot path: topics, owners, epochs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def check_leader_epoch(log: PartitionLog, current_leader_epoch: int) -> None:
 
 
 async def for_each(items: Sequence[T], perform: Callable[[T], Awaitable[R]]) -> list[R]:
-    """The results in the items' order; some at a time, so that one huge request starts no crowd of tasks."""
+    """The results in the items' order; limited concurrency, so that a huge request does not start too many tasks."""
     if len(items) == 1:
         return [await perform(items[0])]
     results: list[R] = []

@@ -1,4 +1,4 @@
-"""Partitions that fetches wait for: started once for all who ask, and each is told how that ended."""
+"""Partitions that fetches wait for: each is started once for all callers, and all get the outcome."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class PartitionStarts:
         self._starting: dict[TopicPartition, dict[Started, None]] = {}
 
     def start(self, partitions: Partitions, topic_partition: TopicPartition, started: Started) -> None:
-        """Have a partition started, and call `started` with NONE or the code it could not be started for."""
+        """Start a partition, and call `started` with NONE or the code of the failure."""
         waiting = self._starting.get(topic_partition)
         if waiting is None:
             waiting = self._starting[topic_partition] = {}

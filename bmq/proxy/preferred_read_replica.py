@@ -1,8 +1,8 @@
-"""Consumers that name their rack are sent to a proxy in it, which reads the same log (KIP-392).
+"""Sends consumers that name their rack to a proxy in it, which reads the same log (KIP-392).
 
-Only the proxy that clients see as a partition's leader does so, and only once in a while for one connection and partition:
-a consumer that comes back, because it cannot reach the other proxy or knows nothing of it, is served here. Consumers stay
-with the one they were sent to for minutes (Java and librdkafka: five), then ask the leader again.
+Only the proxy that clients see as a partition's leader does so, and only once in a while per connection and partition:
+a consumer that comes back, because it cannot reach the other proxy or does not know it, is served here. Consumers stay
+with the proxy they were sent to for minutes (Java and librdkafka: five), then ask the leader again.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 NOWHERE: Final = -1
 _REPLICAS_ONLY: Final = frozenset({"apache-kafka-java"})
-"""Clients that go only where the metadata names a replica of the partition (Cluster.nodeIfOnline)."""
+"""Clients that only go to nodes that the metadata lists as replicas of the partition (Cluster.nodeIfOnline)."""
 
 Told = OrderedDict[tuple[int | str, TopicPartition], float]
 
 
 class PreferredReadReplicas:
-    """Who was sent away when, for all connections of this proxy; times are the loop's."""
+    """The redirects of all connections of this proxy, with the loop's times."""
 
     def __init__(self, counts: FetchCounts, *, again_ms: int, told_max: int) -> None:
         self._counts = counts
@@ -37,7 +37,7 @@ class PreferredReadReplicas:
         self._told: Told = OrderedDict()
 
     def reader(self, rack: str, context: RequestContext, services: Services) -> PreferredReadReplica | None:
-        """For one fetch of a consumer in this rack; None when it has nowhere nearer to go."""
+        """For one fetch of a consumer in this rack; None when there is no nearer proxy."""
         if rack == services.node.rack:
             return None
         image = services.controller.image
@@ -45,7 +45,7 @@ class PreferredReadReplicas:
         return PreferredReadReplica(self, near, image, context, services) if near else None
 
     def send(self, key: tuple[int | str, TopicPartition], now_s: float) -> bool:
-        """Whether a reader is to be sent away now; remembers it."""
+        """Whether to redirect a reader now; remembers it."""
         told_s = self._told.get(key)
         if told_s is not None and now_s - told_s < self._again_s:
             return False
@@ -58,7 +58,7 @@ class PreferredReadReplicas:
 
 
 class PreferredReadReplica:
-    """One fetch's view: a partition's answer stays the same however often the fetch looks."""
+    """One fetch's view: a partition's answer does not change, however often the fetch looks."""
 
     __slots__ = ("_all", "_context", "_found", "_image", "_near", "_services")
 
@@ -78,7 +78,7 @@ class PreferredReadReplica:
         self._found: dict[TopicPartition, int] = {}
 
     def replica(self, key: TopicPartition) -> int:
-        """The proxy to read this partition from; NOWHERE: this one."""
+        """The proxy from which to read this partition; NOWHERE: this one."""
         found = self._found.get(key)
         if found is None:
             found = self._choose(key)

@@ -1,4 +1,4 @@
-"""Produces that wait for their batches, and are answered in time whether these are durable or not."""
+"""Deadlines of produces: they are answered in time, whether their batches are durable or not."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class Expiring(Protocol):
 
 
 class ProduceDeadlines:
-    """Of all produces of one listener. `add` and `discard` are once per request, `expire` looks at all that wait."""
+    """The deadlines of one listener's produces. `add` and `discard` run once per request; `expire` scans all."""
 
     __slots__ = ("_waiting",)
 
     def __init__(self) -> None:
-        self._waiting: dict[Expiring, None] = {}  # in order: what follows is the same each time
+        self._waiting: dict[Expiring, None] = {}  # ordered, so that runs are reproducible
 
     def add(self, produce: Expiring) -> None:
         self._waiting[produce] = None
@@ -28,6 +28,6 @@ class ProduceDeadlines:
         self._waiting.pop(produce, None)
 
     def expire(self, now_s: float) -> None:
-        """Answer what waited too long."""
+        """Answer the produces whose deadline has passed."""
         for produce in [produce for produce in self._waiting if produce.deadline_s <= now_s]:
             produce.expire()

@@ -1,4 +1,4 @@
-"""Hands out producer ids one by one from blocks the controller has made durable."""
+"""Hands out producer ids one by one from blocks that the controller has made durable."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 
 class ProducerIds:
-    """Callers that find the block used up share one request for the next."""
+    """Callers that find the block used up share one request for the next block."""
 
     def __init__(self, allocate: Callable[[], Awaitable[range]]) -> None:
         self._allocate = allocate
@@ -15,7 +15,7 @@ class ProducerIds:
         self._lock = asyncio.Lock()
 
     async def next(self) -> int:
-        """An id nobody was ever given. Raises KafkaError."""
+        """An id that was never given out. Raises KafkaError."""
         producer_id = next(self._left, None)
         if producer_id is None:
             async with self._lock:

@@ -1,8 +1,8 @@
 """Chunks of segment files in memory, for reads that the tail cache cannot serve: shared by all consumers, LRU by bytes.
 
-A chunk is cached as far as it was valid when it was read, never further (rule 13), and read again once more of it is
-valid. Misses of the same chunk share one read. A chunk that was let go stays alive as long as a response holds views
-of it; those bytes are the response budget's.
+A chunk is cached only up to the bytes that were valid when it was read (rule 13), and read again once more of it is
+valid. Misses of the same chunk share one read. An evicted chunk stays alive while a response holds views of it; those
+bytes count in the response budget.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ChunkKey = tuple[int, int]  # file id, number of the chunk in the file
 
 
 class ReadCache:
-    """`chunk_bytes` is the size of all chunks but a file's last."""
+    """`chunk_bytes`: size of all chunks except a file's last."""
 
     def __init__(self, store: SegmentStore, config: FetchSettings, counts: FetchCounts) -> None:
         self.chunk_bytes = config.read_chunk_bytes
@@ -33,15 +33,15 @@ class ReadCache:
         self._store = store
         self._counts = counts
         self._chunks: OrderedDict[ChunkKey, memoryview] = OrderedDict()
-        self._ahead: deque[tuple[Location, int, int]] = deque()  # bounded by the bytes they count
+        self._ahead: deque[tuple[Location, int, int]] = deque()  # bounded by the bytes of its chunks
         self._reading: dict[ChunkKey, tuple[int, Task[memoryview]]] = {}
 
     def valid_bytes_of(self, location: Location, number: int) -> int:
-        """How much of a chunk may be read."""
+        """How many bytes of a chunk may be read."""
         return min(self.chunk_bytes, location.valid_bytes - number * self.chunk_bytes)
 
     def peek(self, location: Location, number: int) -> memoryview | None:
-        """The chunk, if all of it that is valid is in memory."""
+        """The chunk, if all its valid bytes are in memory."""
         key = (location.file_id, number)
         chunk = self._chunks.get(key)
         if chunk is None or len(chunk) < self.valid_bytes_of(location, number):
@@ -51,25 +51,25 @@ class ReadCache:
         return chunk
 
     def file_part(self, span: Span) -> FilePart | None:
-        """As SegmentStore.file_part."""
+        """Like SegmentStore.file_part."""
         return self._store.file_part(
             span.path, file_id=span.file_id, position=span.position, length_bytes=span.length_bytes
         )
 
     async def chunk(self, location: Location, number: int) -> memoryview:
-        """The chunk, at least as far as it is valid. Raises FileMissing, CorruptFile, StorageUnavailable."""
+        """The chunk with at least its valid bytes. Raises FileMissing, CorruptFile, StorageUnavailable."""
         found = self.peek(location, number)
         if found is not None:
             return found
         self._counts.cache_misses += 1
-        # A reader that gives up must not take the chunk from the others who wait for it.
+        # A reader that gives up must not cancel the read for others that wait for it.
         return await asyncio.shield(self._begin(location, number))
 
     def read_ahead(self, location: Location, number: int, count: int) -> None:
         """Read `count` chunks from `number` on, as far as they are valid, missing and within the budget.
 
-        Not before the answer is on its way that made this a sequential read, and one chunk in each turn of the loop: a
-        local store reads them on the loop, and sockets must not wait for what nobody has asked for yet.
+        Starts only after the present answer is on its way, and reads one chunk per turn of the loop: a local store
+        reads them on the loop, and sockets must not wait for data that nobody has asked for yet.
         """
         for ahead in range(number, number + count):
             size = self.valid_bytes_of(location, ahead)
@@ -100,7 +100,7 @@ class ReadCache:
         return (chunk is not None and len(chunk) >= size) or (reading is not None and reading[0] >= size)
 
     async def close(self) -> None:
-        """Stop what is being read and let go of everything."""
+        """Cancel all reads and drop everything."""
         self.read_ahead_bytes -= sum(size for _, _, size in self._ahead)
         self._ahead.clear()
         tasks = [task for _, task in self._reading.values()]

@@ -1,4 +1,4 @@
-"""Where the answer of a request goes."""
+"""The receiver of a request's answer."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from bmq.protocol.parts import Part
 
 
 class Reply(Protocol):
-    """Takes a response frame without its length prefix, in pieces that are sent as they are; None closes the connection.
+    """Takes a response frame without its length prefix, in pieces that are sent unchanged; None closes the connection.
 
-    An empty sequence means that this request has no answer (Produce with acks=0). `is_done`: it was called, or nobody is
-    there to be answered any more.
+    An empty sequence means that this request has no answer (Produce with acks=0). `is_done`: it was called, or the
+    client is gone.
     """
 
     @property

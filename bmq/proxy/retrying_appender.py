@@ -51,7 +51,7 @@ _log = structlog.get_logger("bmq.proxy")
 class RetryingAppender:
     """Implements bmq.proxy.appender.Appender over partitions whose owners change.
 
-    `bytes_max`: of batches that wait for a partition, all together; more are refused.
+    `bytes_max`: limit on batches that wait for a partition, over all partitions; more are refused.
     """
 
     def __init__(self, partitions: Partitions, bytes_max: int = QUEUED_BYTES_MAX) -> None:
@@ -75,7 +75,7 @@ class RetryingAppender:
         is_wanted: Callable[[], bool] = always,
         claim: TransactionClaim | None = None,
     ) -> None:
-        """As Appender.append, but whoever owns the partition may take the batch: clients name no leader epoch."""
+        """Like Appender.append, but any owner of the partition may take the batch: clients name no leader epoch."""
         if self._refused.entries and self._refused.is_passed_by(topic_partition, records, self._loop.time()):
             done(BEHIND_A_REFUSED_ONE)
             return
@@ -121,8 +121,8 @@ class RetryingAppender:
         elif self._is_stopped or batch.is_too_late(self._loop.time()) or not self._take(batch):
             self._tell(batch, AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message=result.message))
         else:
-            # The link to the old owner, or the writer of the old file, may still hold the buffer and send it; what is
-            # written into it for the next owner would go to the old one too.
+            # The link to the old owner, or the writer of the old file, may still send the buffer; what is written into
+            # it for the next owner would go to the old one too.
             batch.records = memoryview(bytearray(batch.records))
             queue.refused.append(batch)
             if queue.move is None:
@@ -134,12 +134,12 @@ class RetryingAppender:
                 self._queues.pop(queue.topic_partition, None)
 
     def expire(self, now_s: float) -> None:
-        """Drop the batches nobody waits for any more; those that are with a log are that log's to answer."""
+        """Drop the batches whose clients no longer wait; batches already at a log are answered by that log."""
         for queue in [queue for queue in self._queues.values() if queue.move is not None]:
             self._expire(queue, now_s)
 
     def stop(self) -> None:
-        """Refuse what waits, and wait for nothing any more."""
+        """Refuse all waiting batches, and keep none from now on."""
         self._is_stopped = True
         for queue in tuple(self._queues.values()):
             if queue.move is not None:
@@ -152,7 +152,7 @@ class RetryingAppender:
         queue.move = self._loop.create_task(self._move(queue))
 
     async def _move(self, queue: PartitionQueue) -> None:
-        """Until nothing of the partition waits any more."""
+        """Retry until no batch of the partition waits any more."""
         try:
             while await self._gather(queue):
                 if queue.is_retrying:
@@ -160,7 +160,7 @@ class RetryingAppender:
                         queue.backoff = Backoff(None, first_s=BACKOFF_FIRST_S, max_s=BACKOFF_MAX_S)
                     await queue.backoff.pause()
                     self._expire(queue, self._loop.time())
-                queue.is_retrying = True  # until an answer shows that it was the right place
+                queue.is_retrying = True  # until an answer shows that this owner is the right one
                 try:
                     log = await self._partitions.leader_of(queue.topic_partition)
                 except BmqError as error:
@@ -181,7 +181,7 @@ class RetryingAppender:
                 self._queues.pop(queue.topic_partition, None)
 
     async def _gather(self, queue: PartitionQueue) -> bool:
-        """Wait until the log has answered every batch, and put the refused ones first. Whether any is left to send."""
+        """Wait until the log has answered every batch, and put refused ones first. Returns whether any is left."""
         if not queue.waiting and not queue.refused:
             return False
         while queue.outstanding:
@@ -260,7 +260,7 @@ class RetryingAppender:
 
 
 class PartitionQueue:
-    """One partition's batches: with the log, refused by it, and waiting behind."""
+    """One partition's batches: at the log, refused by it, and waiting behind them."""
 
     __slots__ = (
         "backoff",
@@ -281,15 +281,15 @@ class PartitionQueue:
         self.outstanding: dict[_Batch, None] = {}
         self.refused: list[_Batch] = []
         self.waiting: deque[_Batch] = deque()
-        self.move: asyncio.Task[None] | None = None  # nothing is handed out past it
+        self.move: asyncio.Task[None] | None = None  # while set, new batches wait behind it
         self.settled: asyncio.Future[None] | None = None
         self.newest_written = 0  # number of the newest batch that a log took
-        self.backoff: Backoff | None = None  # made for the first pause, gone with an owner's answer
+        self.backoff: Backoff | None = None  # created for the first pause, dropped at an owner's answer
         self.is_retrying = False  # no owner has answered since the last try
 
 
 class _Batch:
-    """Given to the log as its `done`."""
+    """A batch, passed to the log as its `done`."""
 
     __slots__ = (
         "_appends",

@@ -1,6 +1,7 @@
-"""A listener: accepts connections, keeps the budgets they share, closes the idle, stops without losing an answer.
+"""A listener: accepts connections, keeps their shared budgets, closes idle ones, and stops without losing an answer.
 
-`bind` takes the address, `serve` begins to accept: what stands behind the listener has to know its port before it is ready.
+`bind` takes the address, `serve` begins to accept: the services behind the listener need its port before they are
+ready.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ _BAD_LOGS_PER_SECOND_MAX: Final = 10
 
 
 class KafkaServer:
-    """All on one event loop.
+    """A listener on one event loop.
 
-    `apis`: what is served here; a request of another API closes its connection. `is_ordered`: answers leave in the order
-    of their requests, as clients expect; False: each as soon as it is there. `stats` also counts the bytes in flight, so
-    every listener has its own. `stalls`: when it notices a stop of the event loop, all connections are dropped.
+    `apis`: the APIs it serves; a request of another API closes its connection. `is_ordered`: answers are sent in
+    request order, as clients expect; False: each as soon as it is ready. `stats` also counts the bytes in flight, so
+    every listener has its own. `stalls`: when it notices a stall of the event loop, all connections are dropped.
     """
 
     services: Services
@@ -58,10 +59,10 @@ class KafkaServer:
         self.stalls = stalls or StallWatch()
         self.stalls.on_stall(self._drop_all)
         self.receive_buffer = ReceiveBuffer(limits.receive_buffer_bytes)
-        self._connections: dict[Connection, None] = {}  # in order: what follows is the same each time
+        self._connections: dict[Connection, None] = {}  # ordered, so that runs are reproducible
         self._waiting: dict[Connection, None] = {}
         self._overdrawing: Connection | None = None
-        self._overdrawn_s = 0.0  # since when
+        self._overdrawn_s = 0.0  # when that began
         self._server: asyncio.Server | None = None
         self._is_stopping = False
         self._all_gone: asyncio.Event = asyncio.Event()
@@ -71,7 +72,7 @@ class KafkaServer:
         self._bad_in_window = 0
 
     async def bind(self, host: str, port: int) -> tuple[str, int]:
-        """Take the address; the answer has the real port. Raises OSError."""
+        """Take the address; returns it with the real port. Raises OSError."""
         self._server = await self.loop.create_server(
             lambda: Connection(self), host, port, backlog=1024, start_serving=False
         )
@@ -79,14 +80,14 @@ class KafkaServer:
         return str(name[0]), int(name[1])
 
     async def serve(self, services: Services) -> None:
-        """Accept connections. Raises OSError when the port turns out to be taken."""
+        """Accept connections. Raises OSError when the port is already taken."""
         assert self._server is not None
         self.services = services
         await self._server.start_serving()
         self._timer = self.loop.call_later(_HOUSEKEEPING_S, self._housekeeping)
 
     async def stop(self, timeout_s: float) -> None:
-        """Accept nothing more, let what has begun be answered for at most `timeout_s`, then close."""
+        """Accept nothing more, let requests under way finish for at most `timeout_s`, then close."""
         self._is_stopping = True
         if self._timer is not None:
             self._timer.cancel()
@@ -106,7 +107,7 @@ class KafkaServer:
     # --- connections
     @property
     def connections(self) -> tuple[Connection, ...]:
-        """The open ones, oldest first."""
+        """The open connections, oldest first."""
         return tuple(self._connections)
 
     def admit(self, connection: Connection) -> bool:
@@ -117,7 +118,7 @@ class KafkaServer:
                 self.note_bad(connection, f"there are {len(self._connections)} connections already")
             return False
         if self.stalls.is_settling:
-            return False  # made while the loop stood still: what it sent may be as old
+            return False  # made during a stall: its requests may be as old
         self._connections[connection] = None
         self.stats.connections = len(self._connections)
         return True
@@ -136,7 +137,7 @@ class KafkaServer:
             self._all_gone.set()
 
     def note_bad(self, connection: Connection, reason: str) -> None:
-        """One line for a connection that is closed; not more than some a second."""
+        """Log the closing of a connection; at most a few lines a second."""
         self.stats.connections_closed_bad += 1
         now_s = self.loop.time()
         if now_s - self._bad_window_s >= 1:
@@ -163,7 +164,7 @@ class KafkaServer:
                 self.loop.call_soon(connection.room)
 
     def may_overdraw(self, connection: Connection) -> bool:
-        """One connection at a time may go past the limit to finish a frame: else half-sent ones could all wait."""
+        """One connection at a time may exceed the limit to complete a frame: else half-sent ones might all wait."""
         if self._overdrawing is None:
             self._overdrawing, self._overdrawn_s = connection, self.loop.time()
         return self._overdrawing is connection

@@ -1,4 +1,4 @@
-"""What handlers may use: the roles behind the proxy, as small protocols. bmq/cli passes the real ones, tests pass fakes."""
+"""What handlers may use: the roles behind the proxy, as small protocols. bmq/cli passes real ones, tests pass fakes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RequestHandler(Protocol):
     """Answers the requests of one route (apis.Route)."""
 
     async def handle(self, api_key: ApiKey, request: Any, context: RequestContext) -> Any:
-        """A message of bmq.protocol.messages in, the API's response out; `context` says who asks and in which version."""
+        """A message of bmq.protocol.messages in, the API's response out; `context`: the sender and the API version."""
 
 
 class Controller(RequestHandler, Protocol):
@@ -42,14 +42,14 @@ class Controller(RequestHandler, Protocol):
         """Create a topic with the defaults, as Metadata with allow_auto_topic_creation does. Raises KafkaError."""
 
     async def allocate_producer_ids(self) -> range:
-        """A block of producer ids never given before (durable)."""
+        """A block of producer ids that were never given out (durable)."""
 
 
 class Groups(RequestHandler, Protocol):
     """The group coordinators: one in this process, or all of the cluster's."""
 
     async def prepare(self, group_id: str) -> Node | None:
-        """Have the group's coordinator ready; the node clients find it at, None: this one. Raises KafkaError."""
+        """Get the group's coordinator ready; returns the node for clients, None: this one. Raises KafkaError."""
 
     def commit_at_once(
         self,
@@ -59,38 +59,38 @@ class Groups(RequestHandler, Protocol):
         done: Callable[[ErrorCode, bytes], None],
         /,
     ) -> bool:
-        """OffsetCommit, if this process owns the group and nothing has to be waited for; False: nothing was done.
+        """OffsetCommit, if this process owns the group and nothing has to wait; False: nothing was done.
 
-        `done` is called once the offsets are durable, or are not to be, perhaps before this returns: with NONE or an error
-        of its partitions, and the answer's body.
+        `done` is called when the offsets are durable or the write failed, perhaps before this returns: with NONE or an
+        error of its partitions, and the answer's body.
         """
 
     def repeated_heartbeat(
         self, frame: Buffer, header: RequestHeader, context: RequestContext, received_s: float
     ) -> bytes | None:
-        """The body of the answer to a ConsumerGroupHeartbeat that says what was said before; None: `handle` has to look."""
+        """The answer's body for a ConsumerGroupHeartbeat that repeats an earlier one; None: `handle` must decide."""
 
 
 class Transactions(RequestHandler, Protocol):
     """The transaction coordinators: one in this process, or all of the cluster's."""
 
     async def prepare(self, transactional_id: str, /) -> Node | None:
-        """Have the id's coordinator ready; the node clients find it at, None: this one. Raises KafkaError."""
+        """Get the id's coordinator ready; returns the node for clients, None: this one. Raises KafkaError."""
 
 
 class Markers(Protocol):
-    """The way of a transaction's end to the owners of its partitions."""
+    """Writes the markers that end transactions, at the owners of the partitions."""
 
     async def write(self, topic_partition: TopicPartition, marker: TransactionMarker) -> None:
-        """Durable when this returns. Raises KafkaError."""
+        """Write the marker; it is durable when this returns. Raises KafkaError."""
 
 
 class OwnLog(Protocol):
-    """What this node keeps in the shared store, for those who ask for log directories."""
+    """This node's part of the shared store, for requests about log directories."""
 
     @property
     def directory(self) -> str:
-        """The root of the store, as it was named to this node: the same for all nodes."""
+        """The root of the store, as configured on this node: the same for all nodes."""
 
     def sizes(self) -> Iterable[tuple[TopicPartition, int]]:
         """Bytes of the records of each partition that is owned and started here."""
@@ -98,7 +98,7 @@ class OwnLog(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NoLog:
-    """Of a node that owns no partitions."""
+    """OwnLog of a node that owns no partitions."""
 
     directory: str = ""
 
@@ -112,16 +112,16 @@ class FetchHandler(Protocol):
     def fetch(
         self, frame: bytearray, header: RequestHeader, context: RequestContext, services: Services, reply: Reply
     ) -> None:
-        """Answer a Fetch (4-18), at once if nothing has to be waited for. Raises MalformedMessage."""
+        """Answer a Fetch (4-18), at once if it need not wait. Raises MalformedMessage."""
 
 
 @dataclass(slots=True)
 class Services:
-    """Handed to every handler. `loop` is the time; `node` is who we are to clients.
+    """Passed to every handler. `loop` is the time; `node` is this server as clients see it.
 
     `departed`: nodes that were in the image until a moment ago; the same object while nothing changes.
-    `refused_unknown`: by (name or id of a topic, partition) as the client says it, batches for what this process has not
-    heard of yet.
+    `refused_unknown`: refused batches for partitions that this process does not know yet, by (topic name or id,
+    partition) as the client names them.
     """
 
     node: Node
@@ -143,4 +143,4 @@ class Services:
     refused_unknown: RefusedSequences = field(default_factory=RefusedSequences)
     own_log: OwnLog = field(default_factory=NoLog)
     plain_commits: PlainCommits = field(default_factory=PlainCommits)
-    is_between_nodes: bool = False  # the listener that other nodes use: clients' rights were checked at theirs
+    is_between_nodes: bool = False  # the listener for other nodes: clients' rights were checked at their node

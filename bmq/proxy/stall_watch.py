@@ -1,13 +1,13 @@
-"""Notices that the event loop stood still: the process was stopped, its machine slept, or one callback took too long.
+"""Detects stalls of the event loop: the process was stopped, its machine slept, or one callback took too long.
 
-What clients and nodes sent meanwhile is of unknown age, and so is everything that waited here: a sender may have given it
-up, and done something else since. So everything of that kind is dropped unread (`on_stall`).
+What clients and nodes sent meanwhile is of unknown age, and so is everything that waited here: a sender may have given
+it up, and done something else since. So all of that is dropped unread (`on_stall`).
 
-A timer beats; whoever is about to act on what it received asks `is_stalled`, because after a stop the event loop may hand
-over received bytes before it runs the timer. Asking costs reading a clock.
+A timer beats. Code that is about to act on received data asks `is_stalled` first, because after a stall the event loop
+may deliver received bytes before it runs the timer. Asking costs one reading of a clock.
 
-`now_s` should be a clock that goes on while the machine sleeps (CLOCK_BOOTTIME on Linux; the event loop's own does not). No
-clock of a virtual machine goes on while its host has paused it: that cannot be noticed from inside.
+`now_s` should be a clock that goes on while the machine sleeps (CLOCK_BOOTTIME on Linux; the event loop's own does
+not). No clock of a virtual machine goes on while its host has paused it: that cannot be detected from inside.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import Final
 import structlog
 
 LOOP_STALL_MAX_MS: Final = 5_000
-"""See docs/ARCHITECTURE.md, "Requests that are too old", for why."""
+"""docs/ARCHITECTURE.md, "Requests that are too old", gives the reason."""
 
 _BEATS_PER_BOUND: Final = 4
 _SETTLE_S: Final = 0.1
-"""Connections that were made during a stop are accepted within this time after it."""
+"""Connections that were made during a stall are accepted within this time after it."""
 
 _log = structlog.get_logger("bmq.proxy")
 
@@ -34,7 +34,7 @@ def _no_time() -> float:
 
 
 class StallWatch:
-    """A stop longer than `stall_ms_max` is always noticed, one shorter than three quarters of it never.
+    """A stall longer than `stall_ms_max` is always noticed, one shorter than three quarters of it never.
 
     Idle until `start`.
     """
@@ -43,18 +43,19 @@ class StallWatch:
         self._stall_s_max = stall_ms_max / 1000
         self._now_s = now_s or _no_time
         self._has_own_clock = now_s is None
-        self._limit_s = inf  # the next beat comes before this, or the loop stood still
+        self._limit_s = inf  # a beat after this means that the loop stalled
         self._dropping: list[Callable[[float], None]] = []
         self._beat_timer: asyncio.TimerHandle | None = None
         self._settle_timer: asyncio.TimerHandle | None = None
         self.stall_count = 0
 
     def on_stall(self, drop: Callable[[float], None]) -> None:
-        """Call after each stop, in the order of registration, with its length in seconds (at least the bound's)."""
+        """Call `drop` after each stall, in the order of registration, with its length in seconds (at least the
+        bound)."""
         self._dropping.append(drop)
 
     def start(self) -> None:
-        """On the event loop that runs."""
+        """Start on the running event loop."""
         self._loop = asyncio.get_running_loop()
         if self._has_own_clock:
             self._now_s = self._loop.time
@@ -68,12 +69,12 @@ class StallWatch:
         self._beat_timer = self._settle_timer = None
 
     def is_stalled(self) -> bool:
-        """Whether the loop has just stood still. If so, everything of before has been dropped when this returns."""
+        """Whether the loop has just stalled. If so, everything from before has been dropped when this returns."""
         return self._now_s() > self._limit_s and self._notice()
 
     @property
     def is_settling(self) -> bool:
-        """Whether a connection that is accepted now may have been made during a stop."""
+        """Whether a connection that is accepted now may have been made during a stall."""
         return self.is_stalled() or self._settle_timer is not None
 
     def _beat(self) -> None:
@@ -88,14 +89,14 @@ class StallWatch:
 
     def _notice(self) -> bool:
         stall_s = self._now_s() - self._limit_s + self._stall_s_max
-        self._limit_s = inf  # until all is dropped: what is told of it may ask again
+        self._limit_s = inf  # until all is dropped: a `drop` callback may ask again
         self.stall_count += 1
         _log.warning("loop_stood_still", seconds=round(stall_s, 3))
         for drop in self._dropping:
             drop(stall_s)
         if self._settle_timer is not None:
             self._settle_timer.cancel()
-        # A timer, not a time: between here and there the loop looks at its sockets at least once.
+        # A timer, not a time: until it runs, the loop polls its sockets at least once.
         self._settle_timer = self._loop.call_later(_SETTLE_S, self._settled)
         self._expect_beat()
         return True

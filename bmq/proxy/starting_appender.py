@@ -1,4 +1,4 @@
-"""Brings produced batches to the logs of this process in the order in which they came, also while a partition starts."""
+"""Passes produced batches to the logs of this process in order of arrival, also while a partition starts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Queued(NamedTuple):
 class StartingAppender:
     """Implements bmq.proxy.appender.Appender, with a queue per partition that is not ready, to keep batches in order.
 
-    Refusals are answered as they are: nothing is retried at another owner.
+    Refusals are returned to the client: nothing is retried at another owner.
     """
 
     def __init__(self, partitions: Partitions) -> None:
@@ -48,7 +48,7 @@ class StartingAppender:
         self._queues: dict[TopicPartition, list[_Queued]] = {}
         self._queued_bytes = 0
         self._refused = RefusedSequences()
-        self._tasks: dict[asyncio.Task[None], None] = {}  # ended in this order
+        self._tasks: dict[asyncio.Task[None], None] = {}  # cancelled in this order
 
     def append(
         self,

@@ -1,4 +1,4 @@
-"""What the proxy counts, in plain numbers, and how Prometheus sees them."""
+"""The proxy's counters as plain numbers, and their Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BOUNDS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5
 
 
 class ProxyStats(Collector):
-    """One server's numbers since it started."""
+    """One server's numbers since its start."""
 
     def __init__(self) -> None:
         self.connections = 0
@@ -33,7 +33,7 @@ class ProxyStats(Collector):
         self.produce_latency = LatencyHistogram(_BOUNDS_S)
         self.produce_times = LatencyHistogram(
             BOUNDS_S
-        )  # the same, as finely as the throttle of catch-up reads wants it
+        )  # the same, with the finer bounds that the throttle of catch-up reads needs
         self.fetch_latency = LatencyHistogram(_BOUNDS_S)
 
     def note_error(self, api_key: int, code: int) -> None:

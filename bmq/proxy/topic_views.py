@@ -1,7 +1,7 @@
-"""How the cluster looks to clients: nodes they may connect to, leaders, replicas, topics. Shared by many handlers.
+"""The cluster as clients see it: nodes to connect to, leaders, replicas, topics. Shared by many handlers.
 
-Clients know proxies only (live_proxies.py). A partition's leader is its owner's node when that has a proxy, else the
-proxy that stands in for it. Any proxy serves any partition: another choice would cost a hop, nothing else.
+Clients only know proxies (live_proxies.py). A partition's leader is its owner's node if that has a proxy, else the
+proxy that stands in for it. Any proxy serves any partition: another choice only costs a hop.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 
 def client_leader(image: MetadataImage, key: TopicPartition, partition: PartitionImage) -> int:
-    """The node clients send a partition's requests to; NO_LEADER when the partition has no owner, or there is no proxy.
+    """The node that gets clients' requests for a partition; NO_LEADER when it has no owner, or there is no proxy.
 
-    Its home (`home_proxy`), unless that was started again a moment ago: clients may not try to reach it for a while.
+    It is the partition's home (`home_proxy`), unless that has just restarted: clients may not reconnect to it for a
+    while.
     """
     proxies = proxies_of(image)
     home = _home(proxies, image, key, partition)
@@ -51,23 +52,23 @@ def _home(proxies: Proxies, image: MetadataImage, key: TopicPartition, partition
 
 
 def client_controller(image: MetadataImage) -> int:
-    """Where clients send what the controller decides: its node if that has a proxy, else any; every proxy forwards."""
+    """The node for clients' controller requests: the controller's if it has a proxy, else any; every proxy forwards."""
     proxies = proxies_of(image)
     return image.controller_id if image.controller_id in proxies.by_id else proxies.anyone()
 
 
 def client_nodes(image: MetadataImage, departed: Iterable[Node] = ()) -> list[Node]:
-    """The nodes clients may connect to, and behind them those of `departed` that were one of these."""
+    """The nodes clients may connect to, followed by those of `departed` that had a proxy."""
     return [*proxies_of(image).by_id.values(), *(node for node in departed if ROLE_PROXY in node.roles)]
 
 
 def leader_error(leader: int) -> ErrorCode:
-    """What is told beside a `client_leader`: LEADER_NOT_AVAILABLE when there is none."""
+    """The error beside a `client_leader`: LEADER_NOT_AVAILABLE when there is none."""
     return ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_LEADER else ErrorCode.NONE
 
 
 def offline_replicas(partition: PartitionImage, image: MetadataImage) -> tuple[int, ...]:
-    """Replicas whose node is not there."""
+    """Replicas whose node is not live."""
     nodes = image.nodes
     for replica in partition.replicas:
         if replica not in nodes:
@@ -76,7 +77,7 @@ def offline_replicas(partition: PartitionImage, image: MetadataImage) -> tuple[i
 
 
 async def created_topic_error(name: str, services: Services) -> ErrorCode:
-    """Create a missing topic; the code for the answer. NONE: it is in the image now."""
+    """Create a missing topic; returns the code for the answer. NONE: the image has it now."""
     try:
         await services.controller.auto_create_topic(name)
     except BmqError as error:
@@ -86,7 +87,7 @@ async def created_topic_error(name: str, services: Services) -> ErrorCode:
 
 
 def is_valid_name(name: str) -> bool:
-    """Whether a topic could have this name."""
+    """Whether this is a valid topic name."""
     try:
         validate_name(name)
     except BmqError:

@@ -1,12 +1,13 @@
 """The controller as a proxy uses it: requests go to the currently active one, and are retried until they time out.
 
 If the controller is lost meanwhile, the request may or may not have been carried out, so it is sent again to the next
-one. Errors which only mean that the first try did the work become success:
+one. Errors which only mean that the first try succeeded become success:
 
 - CreateTopics, TOPIC_ALREADY_EXISTS: NONE, if this node's image did not have the topic when the request came and the
-  topic is now as it was asked for. (Kafka tells the error. Somebody else making the very same topic in those moments
-  would be told the same: then it exists as both wanted it.)
-- DeleteTopics, an unknown topic: NONE, if the image had it. It is asked for again, or late, by the id it had: a topic that
+  topic now is as requested. (Kafka returns the error. A client that creates the very same topic at the same time also
+  gets NONE: the topic exists as both wanted it.)
+- DeleteTopics, an unknown topic: NONE, if the image had it. A retry, or a late try, names the topic by its id: a topic
+  created under its name meanwhile is another one.
   was made anew under its name meanwhile is another one.
 - CreatePartitions, INVALID_PARTITIONS: NONE, if the topic had fewer and has just as many now.
 
@@ -53,27 +54,27 @@ _UNKNOWN_TOPIC: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN
 _PASSING: Final = (ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 
 _Send = Callable[[ControllerClaim, float, bool], Coroutine[Any, Any, Any]]
-"""(whom, time limit in seconds, whether an earlier try may have done the work)"""
+"""(controller, time limit in seconds, whether an earlier try may have done the work)"""
 
 _log = structlog.get_logger("bmq.routing")
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteControllerConfig:
-    """How long is tried, and how often."""
+    """Time limits and pauses of retries."""
 
     retry_min_ms: int = 20
     retry_max_ms: int = 300
     request_wait_min_ms: int = 1_000
-    """Also for requests that name less: time enough to get there and back."""
+    """Least time limit, even for requests that set less: enough for a round trip."""
     request_wait_max_ms: int = 120_000
     request_wait_default_ms: int = 30_000
-    """For requests that name none, as Kafka's request.timeout.ms."""
+    """For requests that set no timeout, like Kafka's request.timeout.ms."""
     by_name_ms: int = 2_000
-    """A topic is deleted by the name it was asked for under within this time, later only by the id the name had then."""
+    """A topic is deleted by its requested name within this time, later only by the id that the name had then."""
     auto_create_wait_ms: int = 15_000
     image_wait_ms: int = 5_000
-    """How long an answer waits for this node's own image to show what was done."""
+    """How long an answer waits for this node's own image to show the change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ class _Asked:
 class RemoteController:
     """Implements bmq.proxy.services.Controller. `leader`: the active controller as far as the election knows.
 
-    `local`: that controller, if it is in this process: it is called, not dialled.
+    `local`: that controller, if it is in this process: it is called directly.
     """
 
     def __init__(
@@ -114,17 +115,18 @@ class RemoteController:
 
     @property
     def image(self) -> MetadataImage:
-        """This node's own."""
+        """This node's own image."""
         return self._image()
 
     def image_changed(self) -> None:
-        """To be called after each new image of this node."""
+        """Call after each new image of this node."""
         self._waits.changed()
 
     async def handle(self, api_key: ApiKey, request: Any, context: RequestContext) -> Any:
-        """What the controller answers.
+        """The controller's answer.
 
-        Raises KafkaError for the whole request: REQUEST_TIMED_OUT, or a code of the controller's that does not pass by itself.
+        Raises KafkaError for the whole request: REQUEST_TIMED_OUT, or a code of the controller that a retry cannot
+        cure.
         """
         match api_key:
             case ApiKey.CREATE_TOPICS:
@@ -138,7 +140,7 @@ class RemoteController:
     # --- topics
 
     async def _create_topics(self, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
-        """What was made is in this node's image when this returns, if that came in time."""
+        """Waits, up to `image_wait_ms`, until this node's image shows the created topics."""
         before = self.image.topics
         asked = await self._ask(ApiKey.CREATE_TOPICS, request, context)
         response: CreateTopicsResponse = asked.response
@@ -218,7 +220,7 @@ class RemoteController:
             result.error_code, result.error_message = ErrorCode.NONE, None
 
     async def auto_create_topic(self, name: str) -> None:
-        """Create a topic with the controller's defaults; it is in this node's image when this returns.
+        """Create a topic with the controller's defaults; this node's image has it when this returns.
 
         Calls for one name share one creation. Raises KafkaError with the code and message CreateTopics would give, or
         REQUEST_TIMED_OUT.
@@ -234,7 +236,7 @@ class RemoteController:
 
     async def _auto_create(self, name: str) -> None:
         wait_ms = self._config.auto_create_wait_ms
-        # The controller knows the settings of internal topics: they are asked for with defaults like all others.
+        # The controller knows the settings of internal topics, so they are created with defaults like all others.
         topic = CreatableTopic(name=name, num_partitions=_DEFAULTS, replication_factor=_DEFAULTS)
         request = CreateTopicsRequest(topics=(topic,), timeout_ms=wait_ms)
         asked = await self._ask(ApiKey.CREATE_TOPICS, request, by_itself(ApiKey.CREATE_TOPICS))
@@ -247,7 +249,8 @@ class RemoteController:
     # --- producer ids
 
     async def allocate_producer_ids(self) -> range:
-        """A block of producer ids nobody was ever given. One whose answer was lost is never used. Raises KafkaError."""
+        """A block of producer ids that were never given out. Blocks of lost answers are never used. Raises
+        KafkaError."""
 
         async def send(claim: ControllerClaim, timeout_s: float, is_repeated: bool) -> range:
             here = self._here(claim)
@@ -272,10 +275,10 @@ class RemoteController:
     # --- asking
 
     async def _ask(self, api_key: ApiKey, request: Any, context: RequestContext, *, again: Any = None) -> _Asked:
-        """The controller's answer. `again`: what is sent instead, in the newest version, when an earlier try may have done
-        the work, or the first one is late. Raises KafkaError."""
+        """The controller's answer. `again`: the request to send instead, in the newest version, when an earlier try may
+        have done the work, or the first one is late. Raises KafkaError."""
         config = self._config
-        # Requests that say how long their client waits say it so.
+        # Requests that carry a timeout tell how long their client waits.
         wait_ms = getattr(request, "timeout_ms", config.request_wait_default_ms)
         wait_s = min(max(wait_ms, config.request_wait_min_ms), config.request_wait_max_ms) / 1000
         newest = replace(context, api_version=APIS[api_key].version_max)
@@ -297,10 +300,10 @@ class RemoteController:
         return self._local() if claim.node_id == self._node_id else None
 
     async def _try(self, api_key: ApiKey, wait_s: float, send: _Send) -> _Asked:
-        """Again and again until a controller answers.
+        """Retry until a controller answers.
 
-        Nothing is sent in the last fifth of the time: clients count it from when they sent the request, and may have given
-        it up by then. Raises KafkaError: REQUEST_TIMED_OUT, or a code of the controller's that does not pass by itself.
+        Nothing is sent in the last fifth of the time: clients count it from when they sent the request, and may have
+        given it up by then. Raises KafkaError: REQUEST_TIMED_OUT, or a code of the controller that a retry cannot cure.
         """
         loop = self._loop
         deadline_s = loop.time() + wait_s
@@ -328,7 +331,7 @@ class RemoteController:
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"no controller answered within {wait_s:g} s: {reason}")
 
     async def _reach(self, claim: ControllerClaim, timeout_s: float) -> None:
-        """Have a link to it: what fails here was certainly not sent. Raises _NotReached."""
+        """Open a link to the controller, so that a failure here means nothing was sent. Raises _NotReached."""
         if claim.node_id == self._node_id:
             if self._local() is None:
                 raise _NotReached("the controller of this node has not begun")
@@ -342,9 +345,9 @@ class RemoteController:
             raise _NotReached(f"controller {claim.node_id} is not reached: {error}") from None
 
     async def _while_leading(self, claim: ControllerClaim, sent: Coroutine[Any, Any, Any]) -> Any:
-        """Wait for an answer no longer than it may come: a hung controller that was replaced would never give one.
+        """Wait for the answer, but not after the controller was replaced: a hung one would never answer.
 
-        Raises LinkLost, and what `sent` raises; TimeoutError as LinkLost, UnsupportedVersion as KafkaError.
+        Raises LinkLost (also for TimeoutError), KafkaError for UnsupportedVersion, and what `sent` raises.
         """
         task = self._loop.create_task(sent)
         try:
@@ -362,14 +365,14 @@ class RemoteController:
             if not task.done():
                 task.cancel()
             elif not task.cancelled():
-                task.exception()  # heard of, also when we are cancelled in the very turn in which it failed
+                task.exception()  # mark it as retrieved, in case we are cancelled in the turn in which it failed
 
     async def _until_shown(self, is_there: Callable[[MetadataImage], bool]) -> bool:
         return await self._waits.until(is_there, self._config.image_wait_ms / 1000)
 
 
 class _NotReached(Exception):
-    """Nothing was sent."""
+    """The controller was not reached, so nothing was sent."""
 
 
 def _is_as_asked(wanted: CreatableTopic, topic: TopicImage) -> bool:
@@ -388,11 +391,11 @@ def _created(result: CreatableTopicResult, topic: TopicImage) -> None:
     result.topic_id = topic.topic_id
     result.num_partitions = len(topic.partitions)
     result.replication_factor = len(topic.partitions[0].replicas)
-    result.configs = None  # as when a client may not see them
+    result.configs = None  # null, as for a client that may not see the configs
 
 
 def _deleted(result: DeletableTopicResult, topic: TopicImage) -> None:
-    """The answer to the repeated request in the words of the first one."""
+    """Answer a repeated request as the first one would have been."""
     result.name, result.topic_id = topic.name, topic.topic_id
     if result.error_code in _UNKNOWN_TOPIC:
         result.error_code, result.error_message = ErrorCode.NONE, None

@@ -1,30 +1,32 @@
-"""The group APIs as their requests are carried to the coordinators of the groups they name: taken apart, put together.
+"""The group APIs: how their requests are split among the coordinators of their groups, and the answers merged.
 
-A request is about one group or many, and an answer has a part for each. Which requests may be sent again without knowing
-how the first try ended, and why:
+A request is about one group or many, and an answer has a part for each. These requests may, or may not, be sent again
+when the outcome of the first try is unknown:
 
-Heartbeat, OffsetFetch, DescribeGroups  change nothing that a second one would not change in the same way.
-OffsetCommit     writes the same again; the caller sees to it that no later commit of the member comes between.
-TxnOffsetCommit  likewise, of the producer. While its client waits for the answer the transaction goes on, and the same is
-                 pending twice. A try that comes too late is refused by the owner: with TV2 each transaction has its own
-                 epoch, and before that the owner asks the transaction coordinator (bmq/coordinator/transaction_gate.py).
-                 What is older than that coordinator can tell, a commit of an earlier transaction of the same epoch, is
-                 kept out as late OffsetCommits are: by its age, and by the leader epoch it was sent for.
-SyncGroup        is answered by the generation it names, or refused because that is over.
-JoinGroup        of a known member takes the place of its first one. Without a member id it is answered at once with one
-                 to come back with (from version 4 on), or a static member's new id replaces the first. Only an old
-                 client's very first JoinGroup would leave an orphaned member for which a rebalance waits: it is not
-                 repeated but answered COORDINATOR_NOT_AVAILABLE, and the client decides.
-LeaveGroup       a second one finds no such member, which is answered as success.
-ConsumerGroupHeartbeat, StreamsGroupHeartbeat  of a member are not repeated: its epoch may be the one before by then, which
-                 is only taken from a client that says what it owns. Clients say so after an error. That goes for a
-                 coordinator's word that it is none, too: it may have been one until then. Joining dynamically, and
-                 leaving, are.
-ConsumerGroupDescribe, StreamsGroupDescribe  change nothing.
-StreamsGroupTopologyDescriptionUpdate  brings the same again.
-DeleteGroups, OffsetDelete  are not repeated: a second one would delete what was committed after the first. Instead the
+Heartbeat, OffsetFetch, DescribeGroups  may: a second one changes nothing more.
+OffsetCommit     may: it writes the same again; the caller keeps later commits of the member from coming between.
+TxnOffsetCommit  likewise, for the producer. While its client waits for the answer the transaction goes on, and the same
+                 offsets are pending twice. The owner refuses a try that comes too late: with TV2 each transaction has
+                 its own epoch, and before that the owner asks the transaction coordinator
+                 (bmq/coordinator/transaction_gate.py). A commit of an earlier transaction of the same epoch, which that
+                 coordinator cannot detect, is kept out like late OffsetCommits: by its age, and by the leader epoch it
+                 was sent for.
+SyncGroup        may: it is answered by the generation it names, or refused because that is over.
+JoinGroup        of a known member may: it replaces the first one. Without a member id it is answered at once with a new
+                 one (from version 4 on), or a static member's new id replaces the first. Only an old client's very
+                 first
+                 JoinGroup may not: it would leave an orphaned member for which a rebalance waits. It is answered
+                 COORDINATOR_NOT_AVAILABLE, and the client decides.
+LeaveGroup       may: a second one finds no such member, which is answered as success.
+ConsumerGroupHeartbeat, StreamsGroupHeartbeat  of a member may not: its epoch may be the previous one by then, which the
+                 coordinator accepts only with the owned partitions. Clients name those after an error. The same holds
+                 after NOT_COORDINATOR: that node may have been the coordinator until then. Joining dynamically, and
+                 leaving, may be repeated.
+ConsumerGroupDescribe, StreamsGroupDescribe  may: they change nothing.
+StreamsGroupTopologyDescriptionUpdate  may: it sends the same again.
+DeleteGroups, OffsetDelete  may not: a second one would delete what was committed after the first. Instead the
                  coordinator is asked what is left. If nothing, that is success. Else the answer is REQUEST_TIMED_OUT,
-                 which stock clients show their users; after a coordinator's error they would retry by themselves.
+                 which stock clients show their users; after a coordinator error they would retry by themselves.
 """
 
 from __future__ import annotations
@@ -83,11 +85,11 @@ from bmq.routing.shard_requests import ShardRequest, moving
 _MEMBER_ID_REQUIRED_FROM: Final = 4
 _BATCH_FETCH_FROM: Final = 8
 _CHECK_FETCH_VERSION: Final = 8
-_CHECK_DESCRIBE_VERSION: Final = 5  # from 6 on a group that is not there is an error
+_CHECK_DESCRIBE_VERSION: Final = 5  # from 6 on a missing group is an error
 
 
 class GroupRequest(ShardRequest):
-    """About groups; as it is for an API about one group."""
+    """A request about groups; this implementation suits an API that names one group."""
 
     @property
     def keys(self) -> Sequence[str]:
@@ -149,7 +151,7 @@ class Leave(GroupRequest):
         return part
 
 
-# A coordinator that is lost in the middle says so, too, and the member's next epoch may be in the log.
+# A coordinator that is lost after the write answers these too, and the member's next epoch may be in the log.
 _LOST_IN_THE_MIDDLE: Final = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
@@ -210,13 +212,13 @@ class StreamsBeat(GroupRequest):
 
 
 class Commit(GroupRequest):
-    """OffsetCommit: what is wrong with the whole group stands at every partition."""
+    """OffsetCommit: an error of the whole group is set on every partition."""
 
     api_key = ApiKey.OFFSET_COMMIT
 
     @property
     def committer(self) -> str:
-        """Whose commits go one after another."""
+        """Commits with the same committer are sent one after another."""
         return cast(str, self.request.member_id)
 
     def code(self, part: Any) -> int:
@@ -267,7 +269,7 @@ class DeleteOffsets(GroupRequest):
 
 
 class _OffsetsLeft(DeleteOffsets):
-    """Which of the offsets to be deleted are still there: an OffsetFetch."""
+    """Checks which of the offsets to be deleted still exist, with an OffsetFetch."""
 
     api_key = ApiKey.OFFSET_FETCH
 
@@ -399,7 +401,7 @@ class DescribeTopology(GroupRequest):
 
 
 class Delete(GroupRequest):
-    """DeleteGroups; a group that is named twice is deleted, and answered, once."""
+    """DeleteGroups; a group that is named twice is deleted and answered once."""
 
     api_key = ApiKey.DELETE_GROUPS
 
@@ -428,7 +430,7 @@ class Delete(GroupRequest):
 
 
 class _GroupsLeft(Delete):
-    """Which of the groups to be deleted are still there: a DescribeGroups."""
+    """Checks which of the groups to be deleted still exist, with a DescribeGroups."""
 
     api_key = ApiKey.DESCRIBE_GROUPS
 
@@ -446,13 +448,13 @@ class _GroupsLeft(Delete):
 
 
 def _code_of_what_is_left(group: DescribedGroup) -> ErrorCode:
-    # A group of a new protocol is shown as dead to those who ask for classic ones, but with its protocol type.
+    # DescribeGroups shows a group of a new protocol as Dead, but with its protocol type.
     is_gone = group.group_state == GroupState.DEAD.value and not group.protocol_type
     return ErrorCode.NONE if is_gone else ErrorCode.REQUEST_TIMED_OUT
 
 
 def group_request(api_key: ApiKey, request: Any, api_version: int) -> GroupRequest:
-    """A client's request as it is carried. KeyError for an API that is not carried so."""
+    """Wrap a client's request for routing. KeyError for an API that is not routed this way."""
     if api_key is ApiKey.OFFSET_FETCH and api_version >= _BATCH_FETCH_FROM:
         return FetchMany(request, api_version)
     return _FORMS[api_key](request, api_version)

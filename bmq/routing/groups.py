@@ -1,4 +1,4 @@
-"""All groups of the cluster as one proxy serves them (shard_routing.py): their shards are partitions of the offsets topic."""
+"""All groups of the cluster, as one proxy serves them (shard_routing.py); shards: partitions of the offsets topic."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _log = structlog.get_logger("bmq.routing")
 
 @dataclass(frozen=True, slots=True)
 class RoutedGroupsConfig(ShardRoutingConfig):
-    """How long a group's shard on the move is waited for."""
+    """How long requests wait for a group's shard that is moving."""
 
 
 class RoutedGroups(ShardRouting):
@@ -57,10 +57,10 @@ class RoutedGroups(ShardRouting):
         )
         self._own = local
         self._turns: dict[tuple[str, str], _Turn] = {}
-        self._begun: dict[tuple[str, str], asyncio.Future[None] | None] = {}  # commits at once: who waits for their end
+        self._begun: dict[tuple[str, str], asyncio.Future[None] | None] = {}  # plain commits under way: their waiters
 
     async def handle(self, api_key: ApiKey, request: Any, context: RequestContext) -> Any:
-        """What the groups' coordinators answer; errors are in the response."""
+        """The answers of the groups' coordinators; errors are in the response."""
         match api_key:
             case ApiKey.LIST_GROUPS:
                 return await self._list_groups(request, context)
@@ -73,15 +73,15 @@ class RoutedGroups(ShardRouting):
     def repeated_heartbeat(
         self, frame: Buffer, header: RequestHeader, context: RequestContext, received_s: float
     ) -> bytes | None:
-        """As the coordinator of this process says; None too where another's has to be asked, or the request is old."""
+        """The answer of this process's coordinator; None when another node owns the group, or the request is old."""
         if self._own is None or self._loop.time() - received_s > self._config.request_age_max_ms / 1000:
             return None
         return self._own.repeated_heartbeat(frame, header, context, received_s)
 
     async def _commit(self, asked: Commit, context: RequestContext) -> Any:
-        """A committer's commits go one after another: one that is tried again must not undo a later one."""
+        """Send a committer's commits one after another, so that a retried one does not undo a later one."""
         group_id = asked.request.group_id
-        context = self._dated(context)  # waiting for its turn counts
+        context = self._dated(context)  # its age includes the wait for its turn
         try:
             async with self._turn(group_id, asked.committer):
                 return await self._perform(asked, context)
@@ -91,9 +91,10 @@ class RoutedGroups(ShardRouting):
     def commit_at_once(
         self, asked: PlainCommit, context: RequestContext, received_s: float, done: CommitDone, /
     ) -> bool:
-        """Implements bmq.proxy.services.Groups. It has its committer's turn, and needs that nobody else has it or waits.
+        """Implements bmq.proxy.services.Groups. Only taken while no other commit of this committer is under way or
+        waits.
 
-        When the group turns out to be on the move it goes on as any other commit, which is tried again.
+        If the group turns out to be moving, the commit continues as an ordinary one, which is retried.
         """
         key = (asked.group_id, asked.member_id)
         if self._own is None or context.peer is None or key in self._turns or key in self._begun:
@@ -118,11 +119,11 @@ class RoutedGroups(ShardRouting):
         return False
 
     async def _go_on(self, asked: PlainCommit, context: RequestContext, done: CommitDone) -> None:
-        """A commit at once whose first try failed."""
+        """Retry a plain commit whose first try failed."""
         commit = Commit(asked.request(), asked.api_version)
         try:
             response = await self._perform(commit, context)
-        except Exception as error:  # the client waits for an answer
+        except Exception as error:  # the client must get an answer
             _log.error("commit_not_repeated", group=asked.group_id, error=repr(error), exc_info=error)
             response = commit.refusal(asked.group_id, ErrorCode.UNKNOWN_SERVER_ERROR)
         done(ErrorCode(commit.code(response)), encode("response", ApiKey.OFFSET_COMMIT, asked.api_version, response))
@@ -135,7 +136,7 @@ class RoutedGroups(ShardRouting):
     async def _wait_for_begun(self, key: tuple[str, str]) -> None:
         while key in self._begun:
             waiting = self._begun[key]
-            if waiting is None or waiting.done():  # that one was given up
+            if waiting is None or waiting.done():  # its waiter was cancelled
                 waiting = self._begun[key] = self._loop.create_future()
             await waiting
 
@@ -152,7 +153,7 @@ class RoutedGroups(ShardRouting):
 
     @asynccontextmanager
     async def _turn(self, group_id: str, member_id: str) -> AsyncIterator[None]:
-        """One at a time for each member. Raises TimeoutError when those before took too long."""
+        """A member's turn to commit, one at a time. Raises TimeoutError when earlier commits took too long."""
         key = (group_id, member_id)
         turn = self._turns.get(key)
         if turn is None:
@@ -175,7 +176,7 @@ class RoutedGroups(ShardRouting):
 
 
 class _Turn:
-    """Whose turn it is to commit, and how many want one."""
+    """The commit lock of one committer, and how many hold it or wait for it."""
 
     __slots__ = ("lock", "users")
 

@@ -1,4 +1,4 @@
-"""What Prometheus sees of the partitions that other nodes own."""
+"""Prometheus metrics of partitions that other nodes own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bmq.broker.tail_cache import TailCache
 
 
 class RouterCounts:
-    """Since the process started."""
+    """Counted since the process started."""
 
     __slots__ = ("detached", "moved", "opened")
 
@@ -23,7 +23,7 @@ class RouterCounts:
 
 
 class RouterCollector(Collector):
-    """Register it with the process's registry. `logs`: how many remote logs are in which state."""
+    """Register it with the process's registry. `logs`: the number of remote logs by state."""
 
     def __init__(
         self,

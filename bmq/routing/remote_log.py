@@ -1,9 +1,9 @@
-"""A partition that another node owns, at one leader epoch, as the proxy uses it: a PartitionLog over links to the owner.
+"""A partition that another node owns, at one leader epoch: a PartitionLog for the proxy, over links to the owner.
 
-Appends are forwarded as they are, one Produce request for each; what is read comes from a copy that the owner's tail
-stream keeps current, or from the store, after the owner said where. The log is attached to a link while appends can be
-sent. It is detached when the link is lost or the owner refuses, and may be attached again (`open`); it is closed for good
-when the partition has another owner or epoch.
+Appends are forwarded unchanged, one Produce request each. Reads are served from a copy that the owner's tail stream
+keeps current, or from the store, at a place that the owner names. The log is attached to a link while appends can be
+sent. It is detached when the link is lost or the owner refuses, and may be attached again (`open`); it is closed for
+good when the partition has another owner or epoch.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ _NO_ROOM: Final = AppendResult(
 
 @dataclass(slots=True)
 class RemoteSurroundings:
-    """What all remote logs of a process share. `follow` is called when somebody waits for the end of a log that is not
-    followed; `detached` when a log, attached to its link until then, cannot take appends any more. Both may be called again.
-    `topic_name`: of a topic's id, as far as this node knows; None: it was deleted.
+    """What all remote logs of a process share. `follow`: called when somebody waits at the end of a log that is not
+    followed. `detached`: called when an attached log can no longer take appends. Both may be called repeatedly.
+    `topic_name`: name of a topic id, as far as this node knows; None: the topic was deleted.
     """
 
     links: Links
@@ -85,7 +85,7 @@ class RemoteSurroundings:
 class RemoteLog:
     """Implements bmq.log.partition_log.PartitionLog. `ended` is done when the log is closed.
 
-    `is_followed`: the tail stream's mark. `is_wanted`: somebody read the end of it since this was last set to False.
+    `is_followed`: set by the tail stream. `is_wanted`: somebody has read its end since this was last set to False.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class RemoteLog:
 
     @property
     def link(self) -> Link | None:
-        """That appends are sent over; None while it is detached."""
+        """The link for appends; None while the log is detached."""
         return self._link
 
     @property
@@ -117,7 +117,7 @@ class RemoteLog:
 
     @property
     def append_count(self) -> int:
-        """Forwarded and not answered."""
+        """Appends forwarded and not answered."""
         return len(self._appends)
 
     @property
@@ -134,20 +134,20 @@ class RemoteLog:
 
     @property
     def log_end_offset(self) -> int:
-        """Asked for by who reads at the end, or past what is known here of the log."""
+        """Readers at the end, or past the known part of the log, ask for this: so follow the log."""
         self._want()
         return self._remote_state.log_end_offset
 
     def epoch_end_offset(self, leader_epoch: int) -> tuple[int, int]:
-        """As PartitionLog.epoch_end_offset, as of our copy: prove ownership first for an answer that is not behind."""
+        """Like PartitionLog.epoch_end_offset, from our copy: call prove_ownership first for a current answer."""
         return self._remote_state.epoch_end_offset(leader_epoch)
 
     # --- its life
 
     async def open(self) -> None:
-        """Attach it: reach the owner, have it prove that it is one, learn its offsets.
+        """Attach the log: connect to the owner, have it prove its ownership, and get its offsets.
 
-        Raises LinkLost, UnsupportedVersion, and KafkaError with what the owner says: NOT_LEADER_OR_FOLLOWER,
+        Raises LinkLost, UnsupportedVersion, and KafkaError with the owner's code: NOT_LEADER_OR_FOLLOWER,
         PartitionStarting, KAFKA_STORAGE_ERROR.
         """
         link = await self._surroundings.links.link(self.owner, PRODUCE_PURPOSE)
@@ -159,14 +159,14 @@ class RemoteLog:
         self._link = link
 
     def detach(self) -> None:
-        """No appends for now. What was forwarded is still answered, or lost with its link."""
+        """Take no appends for now. Forwarded ones are still answered, or lost with their link."""
         if self._link is not None:
-            self._surroundings.detached(self)  # while it says from which link
+            self._surroundings.detached(self)  # while `link` still has its link
             self._link = None
             self._waiters.wake_all()
 
     def retire(self) -> None:
-        """The partition has another owner: closed, but what was forwarded may still be answered by the old one."""
+        """The partition has another owner: close the log, but the old owner may still answer forwarded appends."""
         self._link = None
         if not self.ended.done():
             self.ended.set_result(None)
@@ -174,7 +174,7 @@ class RemoteLog:
         self._waiters.wake_all()
 
     def close(self) -> None:
-        """Let go: what is not answered yet fails with NOT_LEADER_OR_FOLLOWER, and late answers are ignored."""
+        """Close: unanswered appends fail with NOT_LEADER_OR_FOLLOWER, and late answers are ignored."""
         self.retire()
         appends, self._appends = self._appends, {}
         for append in appends:
@@ -191,7 +191,7 @@ class RemoteLog:
         is_acks_all: bool = True,
         claim: TransactionClaim | None = None,
     ) -> None:
-        """As PartitionLog.append, without `is_internal`. NETWORK_EXCEPTION when the link is lost: the outcome is unknown."""
+        """Like PartitionLog.append, without `is_internal`. NETWORK_EXCEPTION: link lost, outcome unknown."""
         link = self._link
         if link is None or is_internal:
             call(done, _MOVED if self.ended.done() or is_internal else _LOST)
@@ -200,7 +200,7 @@ class RemoteLog:
         if not self._surroundings.budget.take(size):
             call(done, _NO_ROOM)
             return
-        # The owner takes it only at this epoch, so that no batch gets in between those that an older one refused.
+        # The owner accepts it only at this epoch, so no batch gets in between those that an older owner refused.
         put_leader_epoch(records, self.leader_epoch)
         append = _Append(self, done, size)
         self._appends[append] = None
@@ -221,9 +221,9 @@ class RemoteLog:
         link.send_frame(ApiKey.PRODUCE, body, append)
 
     def answered(self, append: _Append, frame: bytearray | None) -> None:
-        """The owner's answer to an append, or None. Raises MalformedMessage for what is none; it is lost then."""
+        """The owner's answer to an append; None: the link is lost. Raises MalformedMessage, which loses the append."""
         if append.done is None:
-            return  # late: it was told that the partition has another owner
+            return  # late: it has failed already, because the partition moved
         del self._appends[append]
         if frame is None:
             self.detach()
@@ -248,15 +248,15 @@ class RemoteLog:
     # --- reading
 
     def tail_read(self, offset: int, length_bytes_max: int, bound_offset: int) -> Sequence[memoryview] | None:
-        """As PartitionLog.tail_read."""
+        """Like PartitionLog.tail_read."""
         views = self._remote_state.tail_read(offset, length_bytes_max, bound_offset)
         if views is not None:
-            # Who reads far behind the end needs nothing of it; it asks for `log_end_offset` when it comes there.
+            # A reader far behind the end does not need the tail; once there, it asks for `log_end_offset`.
             self._want()
         return views
 
     def on_advance(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """As PartitionLog.on_advance; soon if it is closed, for who looked before that."""
+        """Like PartitionLog.on_advance. If the log is closed, `wake` is called soon, in case the caller saw it open."""
         self._want()
         forget = self._waiters.add(wake)
         if self.ended.done():
@@ -264,7 +264,7 @@ class RemoteLog:
         return forget
 
     async def locate(self, offset: int) -> Location:
-        """As PartitionLog.locate, by the owner. Raises also KafkaError NOT_LEADER_OR_FOLLOWER."""
+        """Like PartitionLog.locate, answered by the owner. Also raises KafkaError NOT_LEADER_OR_FOLLOWER."""
         answer = await self._ask(ApiKey.LOCATE_OFFSET, LocateOffsetRequest(**self._named(), offset=offset))
         return Location(
             path=answer.path,
@@ -277,32 +277,32 @@ class RemoteLog:
         )
 
     def span(self, offset: int, length_bytes_max: int, bound_offset: int) -> None:
-        """As PartitionLog.span: the owner has the index."""
+        """Like PartitionLog.span; always None, because the owner has the index."""
 
     async def offset_for_timestamp(self, timestamp_ms: int, bound_offset: int) -> tuple[int, int] | None:
-        """As PartitionLog.offset_for_timestamp, by the owner."""
+        """Like PartitionLog.offset_for_timestamp, answered by the owner."""
         request = FindTimestampRequest(**self._named(), timestamp_ms=timestamp_ms, bound_offset=bound_offset)
         answer = await self._ask(ApiKey.FIND_TIMESTAMP, request)
         return None if answer.offset < 0 else (answer.offset, answer.timestamp_ms)
 
     async def max_timestamp(self) -> tuple[int, int] | None:
-        """As PartitionLog.max_timestamp, by the owner."""
+        """Like PartitionLog.max_timestamp, answered by the owner."""
         request = FindTimestampRequest(**self._named(), timestamp_ms=GREATEST_TIMESTAMP)
         answer = await self._ask(ApiKey.FIND_TIMESTAMP, request)
         return None if answer.offset < 0 else (answer.offset, answer.timestamp_ms)
 
     def aborted_transactions(self, from_offset: int, to_offset: int) -> Sequence[AbortedTransaction] | None:
-        """As PartitionLog.aborted_transactions."""
+        """Like PartitionLog.aborted_transactions."""
         return self._remote_state.aborted_transactions(from_offset, to_offset)
 
     async def find_aborted_transactions(self, from_offset: int, to_offset: int) -> Sequence[AbortedTransaction]:
-        """As PartitionLog.find_aborted_transactions, by the owner."""
+        """Like PartitionLog.find_aborted_transactions, answered by the owner."""
         request = FindAbortedRequest(**self._named(), from_offset=from_offset, to_offset=to_offset)
         answer = await self._ask(ApiKey.FIND_ABORTED, request)
         return [AbortedTransaction(one.producer_id, one.first_offset) for one in answer.aborted]
 
     async def active_producers(self) -> Sequence[ActiveProducer]:
-        """As PartitionLog.active_producers, by the owner."""
+        """Like PartitionLog.active_producers, answered by the owner."""
         topic = TopicRequest(name=self._topic_name(), partition_indexes=(self.topic_partition.partition,))
         answer = await self._call(ApiKey.DESCRIBE_PRODUCERS, DescribeProducersRequest(topics=(topic,)))
         results = [result for topic in answer.topics for result in topic.partitions]
@@ -324,7 +324,7 @@ class RemoteLog:
         ]
 
     async def delete_records(self, before_offset: int) -> int:
-        """As PartitionLog.delete_records, by the owner."""
+        """Like PartitionLog.delete_records, performed by the owner."""
         request = DeleteBeforeRequest(**self._named(), before_offset=before_offset)
         answer = await self._ask(ApiKey.DELETE_BEFORE, request)
         start_offset: int = answer.log_start_offset
@@ -332,11 +332,11 @@ class RemoteLog:
         return start_offset
 
     async def prove_ownership(self) -> None:
-        """As PartitionLog.prove_ownership; what is known here is as new as the proof then. Raises KafkaError."""
+        """Like PartitionLog.prove_ownership; our copy's offsets are then as new as the proof. Raises KafkaError."""
         request = ProveOwnershipRequest(**self._named(), known_offset=self.high_watermark)
         answer = await self._ask(ApiKey.PROVE_OWNERSHIP, request)
         if self.ended.done():
-            raise _moved()  # in the turn of the loop in which the answer came: nothing is learned here any more
+            raise _moved()  # closed in the turn of the loop in which the answer came: learn nothing more
         self._remote_state.learn_aborted(answer.aborted, answer.aborted_from_offset)
         self._remote_state.learn_epochs(answer.epochs)
         self._learn(answer.log_start_offset, answer.high_watermark, answer.last_stable_offset, answer.log_end_offset)
@@ -344,7 +344,7 @@ class RemoteLog:
     # --- following
 
     def take(self, part: TailPart) -> None:
-        """News from the tail stream. Raises CorruptRecords, CorruptParts."""
+        """Apply news from the tail stream. Raises CorruptRecords, CorruptParts."""
         if self.ended.done():
             return
         if self._remote_state.take(part):
@@ -377,14 +377,14 @@ class RemoteLog:
             self._waiters.wake_all()
 
     async def _ask(self, api_key: ApiKey, request: Any) -> Any:
-        """The owner's answer to a question about this log. Raises KafkaError."""
+        """The owner's answer to a request about this log. Raises KafkaError."""
         answer = await self._call(api_key, request)
         if answer.error_code:
             self._refused(error_code_of(answer.error_code), answer.error_message or "")
         return answer
 
     async def _call(self, api_key: ApiKey, request: Any) -> Any:
-        """The owner's answer. Raises KafkaError; a lost link is NOT_LEADER_OR_FOLLOWER: clients try again then."""
+        """The owner's answer. Raises KafkaError; NOT_LEADER_OR_FOLLOWER for a lost link, since clients retry it."""
         if self.ended.done():
             raise _moved()
         surroundings = self._surroundings
@@ -411,7 +411,7 @@ class RemoteLog:
 
 
 class _Append:
-    """A forwarded batch: what the link calls with the answer. `done` is None once it was answered."""
+    """A forwarded batch; the link calls it with the answer. `done` is None once it was answered."""
 
     __slots__ = ("_log", "done", "size_bytes")
 
@@ -425,7 +425,7 @@ class _Append:
 
 
 def error_code_of(number: int) -> ErrorCode:
-    """A newer node may know codes that this one does not."""
+    """UNKNOWN_SERVER_ERROR for codes that only a newer node knows."""
     try:
         return ErrorCode(number)
     except ValueError:
@@ -442,7 +442,7 @@ def _result_of(frame: bytearray) -> AppendResult:
         return AppendResult(ErrorCode.NONE, one.base_offset, one.log_append_time_ms, one.log_start_offset)
     code = error_code_of(one.error_code)
     if code is ErrorCode.UNKNOWN_TOPIC_ID:
-        # The client may have named the topic: versions below 13 know nothing of ids.
+        # The client may have named the topic: before version 13 there are no topic ids.
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return AppendResult(
         code, one.base_offset, one.log_append_time_ms, one.log_start_offset, one.error_message, one.record_errors

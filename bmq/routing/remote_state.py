@@ -1,7 +1,7 @@
-"""What a proxy knows of a partition another node owns: its offsets, its epochs, its newest batches. Never goes back. Pure.
+"""A proxy's copy of a partition that another node owns: offsets, epochs, newest batches. It never goes back. Pure.
 
-Aborted transactions come with every news of the high watermark, so all whose marker lies in [`aborted_from_offset`, high
-watermark) are known; and the last stable offset that comes with them is below every transaction whose end is not.
+Aborted transactions come with every update of the high watermark, so all with a marker in [`aborted_from_offset`, high
+watermark) are known; the last stable offset that comes with them is below every transaction whose end is not known.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from bmq.protocol.wire import Buffer
 
 _END: Final = 2**63 - 1
 ABORTED_MAX: Final = 1_000
-"""Aborted transactions kept of one partition when twice as many are known, 40 bytes each: the newest."""
+"""Aborted transactions to keep of one partition, the newest, once twice as many are known; 40 bytes each."""
 
 
 class RemoteState:
-    """`tail`: an empty one; batches enter it as views of the frame they came in."""
+    """`tail`: an empty one; its batches are views of the frames that brought them."""
 
     __slots__ = (
         "_aborted",
@@ -51,7 +51,7 @@ class RemoteState:
     def learn(
         self, *, log_start_offset: int, high_watermark: int, last_stable_offset: int, log_end_offset: int
     ) -> bool:
-        """The owner's offsets; answers may overtake each other, so lower ones are old. Whether any of them moved."""
+        """Apply the owner's offsets; lower ones are from an older answer. Returns whether any of them moved."""
         before = self._offsets()
         if log_start_offset > self.log_start_offset:
             self.log_start_offset = log_start_offset
@@ -63,9 +63,9 @@ class RemoteState:
         return self._offsets() != before
 
     def learn_aborted(self, told: Buffer, from_offset: int) -> None:
-        """Those whose marker lies behind our high watermark; to be called before `learn` moves that.
+        """Add transactions whose marker is at or above our high watermark; call this before `learn` moves that.
 
-        `from_offset`: those with a marker below it were left out; -1: none was. Raises CorruptParts.
+        `from_offset`: transactions with a marker below it were left out; -1: none was. Raises CorruptParts.
         """
         known_offset = self.high_watermark
         if from_offset > known_offset:
@@ -80,19 +80,21 @@ class RemoteState:
                 self._aborted, self.aborted_from_offset = self._aborted.newest(from_offset, _END, ABORTED_MAX)
 
     def aborted_transactions(self, from_offset: int, to_offset: int) -> Sequence[AbortedTransaction] | None:
-        """As PartitionLog.aborted_transactions."""
+        """Like PartitionLog.aborted_transactions."""
         if from_offset < self.aborted_from_offset or to_offset > self.last_stable_offset:
             return None
         return self._aborted.overlapping(from_offset, to_offset)
 
     def learn_epochs(self, starts: Iterable[EpochStart]) -> None:
-        """All epochs the owner knows of."""
+        """Set the epochs to all that the owner knows."""
         self._epochs = EpochHistory((one.leader_epoch, one.start_offset) for one in starts)
 
     def take(self, part: TailPart) -> bool:
-        """News from the tail stream: whole batches, and offsets that are told only with or after them. Whether any moved.
+        """Apply news from the tail stream: whole batches, and offsets that go with them. Returns whether any offset
+        moved.
 
-        Raises CorruptRecords for what is no run of batches, CorruptParts for what is no table of aborted transactions.
+        Raises CorruptRecords for a malformed run of batches, CorruptParts for a malformed table of aborted
+        transactions.
         """
         if part.epochs:
             self.learn_epochs(part.epochs)
@@ -114,15 +116,15 @@ class RemoteState:
         )
 
     def tail_read(self, offset: int, length_bytes_max: int, bound_offset: int) -> Sequence[memoryview] | None:
-        """As PartitionLog.tail_read."""
+        """Like PartitionLog.tail_read."""
         return self._tail.read(offset, length_bytes_max, bound_offset)
 
     def epoch_end_offset(self, leader_epoch: int) -> tuple[int, int]:
-        """As PartitionLog.epoch_end_offset."""
+        """Like PartitionLog.epoch_end_offset."""
         return self._epochs.end_offset_for(leader_epoch, self.high_watermark)
 
     def clear(self) -> None:
-        """Let go of the batches, and of all aborted transactions: readers on their way have to ask for those."""
+        """Drop the batches and all aborted transactions: readers under way have to ask the owner for those."""
         self._tail.clear()
         self._aborted = AbortedTransactions()
         self.aborted_from_offset = _END

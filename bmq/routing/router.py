@@ -1,7 +1,7 @@
-"""Finds any partition's log from this node: the one that is owned here, or else a RemoteLog of its owner.
+"""Finds any partition's log from this node: the local one if it is owned here, else a RemoteLog of its owner.
 
-The metadata image is a hint at who owns what: it may be behind the owners or ahead of them. After a refusal the router
-waits for a newer image, or a back-off pause, before it looks again. After `move_wait_ms` the caller gets
+The metadata image is only a hint at the owner: it may be behind the owners or ahead of them. After a refusal the router
+waits for a newer image, or a backoff pause, before it looks again. After `move_wait_ms` the caller gets
 NOT_LEADER_OR_FOLLOWER with the message of the last refusal.
 """
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from bmq.broker.manager import PartitionManager
 
 _PASSING: Final = NOT_LEADER_AT_EPOCH | {ErrorCode.NETWORK_EXCEPTION, ErrorCode.UNSUPPORTED_VERSION}
-"""Refusals that end by themselves: the partition is on its way, or its owner is."""
+"""Transient refusals: the partition is moving, or its owner is starting."""
 
 
 class _Target(NamedTuple):
-    """Where the image sends us."""
+    """The partition's owner according to the image."""
 
     leader: int
     leader_epoch: int
@@ -42,7 +42,7 @@ class _Target(NamedTuple):
 
 
 class Router:
-    """Implements bmq.proxy.appender.Partitions. All calls come from one event loop, which runs when it is made.
+    """Implements bmq.proxy.appender.Partitions. Created and called on one running event loop.
 
     `manager`: the partitions owned here; None without the broker role. `image`: the newest one.
     """
@@ -69,7 +69,7 @@ class Router:
         self.collector = RouterCollector(
             self.counts, self.surroundings.tail_cache, self.surroundings.budget, self._levels
         )
-        self._logs: dict[TopicPartition, RemoteLog] = {}  # of the owner and epoch that the image names
+        self._logs: dict[TopicPartition, RemoteLog] = {}  # for the owner and epoch in the image
         self._ready: dict[TopicPartition, RemoteLog] = {}  # attached
         self._attached: dict[Link, dict[RemoteLog, None]] = {}
         self._opening: dict[RemoteLog, asyncio.Task[BmqError | None]] = {}
@@ -80,7 +80,7 @@ class Router:
     # --- the way to a partition
 
     def ready(self, topic_partition: TopicPartition) -> PartitionLog | None:
-        """The log, if it is owned here and started, or its owner was reached."""
+        """The log, if it is owned here and started, or attached to its owner."""
         log = self._ready.get(topic_partition)
         if log is not None or self._manager is None:
             return log
@@ -143,7 +143,7 @@ class Router:
         return log
 
     async def _pause(self, topic_partition: TopicPartition, pause_s: float) -> None:
-        """Until the image says something new about the partition, at most so long."""
+        """Wait until the image changes for the partition, at most `pause_s`."""
         news = self._waiting.get(topic_partition)
         if news is None:
             news = self._waiting[topic_partition] = self._loop.create_future()
@@ -152,7 +152,7 @@ class Router:
     # --- opening
 
     async def _opened(self, log: RemoteLog, deadline_s: float) -> None:
-        """Once for all who ask. Raises BmqError."""
+        """Open the log, once for all callers. Raises BmqError."""
         opening = self._opening.get(log)
         if opening is None:
             opening = self._opening[log] = self._loop.create_task(self._open(log))
@@ -200,10 +200,10 @@ class Router:
     # --- the image
 
     def image_changed(self, old: MetadataImage, new: MetadataImage) -> None:
-        """Called with each new image. Logs of owners that were replaced take nothing more.
+        """Called with each new image. Logs of replaced owners take no more appends.
 
-        What is under way to one that still lives is answered by it while it drains (`drain_wait_ms`), and else fails at
-        once with NOT_LEADER_OR_FOLLOWER.
+        A live old owner still answers appends under way while it drains (`drain_wait_ms`); otherwise they fail at once
+        with NOT_LEADER_OR_FOLLOWER.
         """
         before, after = old.topics_by_id, new.topics_by_id
         for key, log in tuple(self._logs.items()):
@@ -222,7 +222,7 @@ class Router:
                 self._wake(key)
 
     def wake(self) -> None:
-        """What this node owns has changed: who waits may look again."""
+        """The partitions owned here have changed: wake all waiting callers."""
         for key in tuple(self._waiting):
             self._wake(key)
 
@@ -261,7 +261,7 @@ class Router:
         }
 
     async def close(self) -> None:
-        """Fail what is under way, and let nobody wait any more."""
+        """Fail everything under way, and wake all waiting callers."""
         self._is_closed = True
         for log in tuple(self._logs.values()):
             self._let_go(log, is_owner_alive=False)

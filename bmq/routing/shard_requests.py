@@ -1,7 +1,7 @@
-"""Requests as they are carried to the shards of the keys they name: taken apart, put together, and what may be sent again.
+"""Requests routed to the shards of their keys: how to split them, merge the answers, and which may be repeated.
 
-A key is what a shard is found by: a group's id, a transactional id. A request is about one key or many, and an answer has a
-part for each.
+A key identifies a shard: a group id or a transactional id. A request is about one key or many, and an answer has a part
+for each.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ MOVING: Final = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     }
 )
-"""What passes when a shard has found its next owner."""
+"""Codes that pass once a shard has found its next owner."""
 
 
 class ShardRequest(ABC):
-    """One client's request, as it is for an API about one key: the part is the response.
+    """One client's request; this implementation suits an API about one key, whose part is the response.
 
     `waits_for_members`: an answer may take as long as a rebalance.
     """
@@ -43,26 +43,26 @@ class ShardRequest(ABC):
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether it may be sent again when the outcome of the first try is not known."""
+        """Whether it may be sent again when the outcome of the first try is unknown."""
         return True
 
     def check(self) -> ShardRequest | None:
-        """What is asked instead when the request may have been carried out; its parts are of this request's kind.
+        """The request to send instead when this one may have been carried out; its parts are of this request's kind.
 
-        None: the request itself, if it is repeatable.
+        None: send the request itself, if it is repeatable.
         """
         return None
 
     def about(self, keys: Sequence[str], places: Sequence[int]) -> Any:
-        """The request about these keys only: the ones at these places of `keys`."""
+        """The request reduced to these keys, which are at these places of `self.keys`."""
         return self.request
 
     def parts(self, response: Any) -> Sequence[Any]:
-        """One for each key that was asked about."""
+        """One part for each key in the request."""
         return (response,)
 
     def code(self, part: Any) -> int:
-        """The part's error, if it is one of the whole key."""
+        """The part's error, if it applies to the whole key."""
         return cast(int, part.error_code)
 
     @abstractmethod
@@ -70,11 +70,11 @@ class ShardRequest(ABC):
         """The part of a key whose coordinator was not reached."""
 
     def is_unsure(self, part: Any) -> bool:
-        """Whether the coordinator does not know itself if it was carried out; `check` can tell, or the client has to decide."""
+        """Whether the coordinator itself does not know the outcome; `check` finds out, or the client decides."""
         return False
 
     def repeated(self, part: Any) -> Any:
-        """What a part means when an earlier try may have done the work."""
+        """The part to return when an earlier try may have done the work."""
         return part
 
     def response(self, parts: Sequence[Any]) -> Any:
@@ -83,5 +83,5 @@ class ShardRequest(ABC):
 
 
 def moving(codes: Iterable[int]) -> int:
-    """The first of these that passes; NONE if none does."""
+    """The first of these codes that is in MOVING; NONE if none is."""
     return next((code for code in codes if code in MOVING), ErrorCode.NONE)

@@ -1,13 +1,13 @@
-"""All keys of one state machine's topic as one proxy serves them: each request goes to the node that owns the key's shard.
+"""Routing of keyed requests by one proxy: each request goes to the node that owns its key's shard.
 
-A key's shard is a partition of an internal topic, and its coordinator lives in the process that owns that partition. While a
-shard moves, requests are retried here instead of by the client, for a bounded time from the first failure on (the forms of
-the requests say which may be repeated). After that the client gets the usual coordinator error.
+A key's shard is a partition of an internal topic, and its coordinator lives in the process that owns that partition.
+While a shard moves, requests are retried here instead of by the client, for a bounded time after the first failure (the
+request classes say which may be repeated). After that the client gets the usual coordinator error.
 
-Except for what waits for other members, no request is sent later than `request_age_max_ms` after it was received: a client
-that gave up on it may have gone on over another connection, and the old request would undo that.
+Except for requests that wait for other members, none is sent later than `request_age_max_ms` after it was received: a
+client that gave it up may have continued over another connection, and the old request would undo that.
 
-Clients are sent to the owner's node when that has a proxy, and to the proxy that stands in for it otherwise, so that most
+Clients are sent to the owner's node if that has a proxy, and otherwise to the proxy that stands in for it, so that most
 requests need no second hop; any proxy serves any key.
 """
 
@@ -40,40 +40,40 @@ from bmq.routing.shard_requests import MOVING, ShardRequest
 
 REBALANCE_PURPOSE: Final = "rebalance"
 _NO_OWNER: Final = NO_LEADER
-_KEYS_PER_TURN_MAX: Final = 10  # looked up before others have their turn: a long name takes milliseconds
+_KEYS_PER_TURN_MAX: Final = 10  # looked up in one turn of the loop: a long name takes milliseconds
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class ShardRoutingConfig:
-    """How long a shard on the move is waited for."""
+    """How long requests wait for a shard that is moving."""
 
     move_wait_ms: int = 5_000
-    """From the first failed try on; then the client hears of it."""
+    """Counted from the first failed try; then the client gets an error."""
     topic_wait_ms: int = 1_000
-    """Without the topic in this node's image: clients come when another proxy has just made it."""
+    """While the topic is missing in this node's image: another proxy may have just created it for the client."""
     answer_wait_ms: int = 8_000
-    """For an owner's answer; longer than a coordinator lets its clients wait for a shard that loads."""
+    """Wait for an owner's answer; longer than a coordinator lets its clients wait for a loading shard."""
     rebalance_wait_max_ms: int = 30 * 60 * 1000
-    """For the answer to a JoinGroup or SyncGroup, which wait for other members."""
+    """Wait for the answer to a JoinGroup or SyncGroup, which wait for other members."""
     members_waiting_max: int = 8_000
-    """JoinGroups and SyncGroups under way to one owner; below what its listener takes in from one connection."""
+    """JoinGroups and SyncGroups in flight to one owner; below its listener's limit for one connection."""
     request_age_max_ms: int = 10_000
-    """A request is not sent, or carried out here, so long after it was received. Far below clients' patience (30 s in Java,
-    60 s in librdkafka), since it may have waited unread before (`loop_stall_max_ms`) and may wait so at the owner again."""
+    """Oldest request that is sent or carried out here. Far below clients' timeouts (30 s in Java, 60 s in librdkafka),
+    since it may have waited unread before (`loop_stall_max_ms`) and may wait so again at the owner."""
     retry_min_ms: int = 10
     retry_max_ms: int = 250
 
 
 class TopicMaker(Protocol):
-    """What is needed of the controller."""
+    """The part of the controller that is used here."""
 
     async def auto_create_topic(self, name: str) -> None: ...
 
 
 class LoadedShards(Protocol):
-    """bmq.coordinator.directory.ShardDirectory is one."""
+    """bmq.coordinator.directory.ShardDirectory implements this."""
 
     @property
     def ready(self) -> Mapping[int, Shard]: ...
@@ -90,14 +90,14 @@ class LocalCoordinator(Protocol):
 
 
 class Listing(NamedTuple, Generic[T]):
-    """One owner's answer to a request for all that it has."""
+    """One owner's answer to a request that lists everything it has."""
 
     error: int
     items: Sequence[T]
 
 
 class ShardRouting:
-    """`local`: the coordinator of the shards this process owns, if it has one. `what`: of what a key is the name."""
+    """`local`: the coordinator of the shards this process owns, if it has one. `what`: what a key names."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class ShardRouting:
         self._waiting: Counter[int] = Counter()  # by owner
 
     def image_changed(self, old: MetadataImage, new: MetadataImage) -> None:
-        """To be called after each new image of this node: who waits looks again, and shards that moved are given up."""
+        """Call after each new image of this node: waiting requests look again, and shards that moved are resigned."""
         before, topic = old.topics.get(self._topic_name), new.topics.get(self._topic_name)
         if self._local is not None and topic is not before:
             for number, shard in tuple(self._local.directory.ready.items()):
@@ -137,7 +137,7 @@ class ShardRouting:
         self._waits.changed()
 
     def changed(self) -> None:
-        """To be called when this process was given partitions: who waits for a shard looks again."""
+        """Call when this process was given partitions: requests that wait for a shard look again."""
         self._waits.changed()
 
     def _is_ours(self, topic: TopicImage | None, number: int, leader_epoch: int) -> bool:
@@ -147,7 +147,7 @@ class ShardRouting:
     # ---------------------------------------------------------------- where a key is
 
     async def prepare(self, key: str) -> Node | None:
-        """The node clients find the key at, once the shard has a live owner; the topic is made if need be.
+        """The node where clients find the key, once the shard has a live owner; the topic is created if need be.
 
         A shard of this process is loaded too. None: this node. Raises KafkaError COORDINATOR_NOT_AVAILABLE,
         COORDINATOR_LOAD_IN_PROGRESS, or the reason why there is no topic.
@@ -180,7 +180,7 @@ class ShardRouting:
         return None if topic is None else (topic, shard_of(key, len(topic.partitions)))
 
     def _owner(self, key: str) -> int:
-        """The live owner of the key's shard."""
+        """The live owner of the key's shard, or _NO_OWNER."""
         found = self._shard_key(key)
         if found is None:
             return _NO_OWNER
@@ -189,7 +189,7 @@ class ShardRouting:
         return leader if leader in self._image().nodes else _NO_OWNER
 
     def _leader_epoch(self, key: str) -> int:
-        """Of the key's shard; -1 without a topic."""
+        """The leader epoch of the key's shard; -1 without a topic."""
         found = self._shard_key(key)
         return -1 if found is None else found[0].partitions[found[1]].leader_epoch
 
@@ -211,11 +211,11 @@ class ShardRouting:
         listing: Callable[[Any], Listing[T]],
         key_of: Callable[[T], str],
     ) -> Listing[T]:
-        """What clients find at this node, from the nodes that own the shards.
+        """The list that clients get from this node, collected from the nodes that own the shards.
 
-        Tools merge the answers of all nodes, and older ones would show an item as often as it is listed: so only one
-        proxy lists it. A node that is no proxy is asked by operators only, and lists all. If some shards cannot be listed
-        now, the error code says so, and the items of the others are returned.
+        Tools merge the answers of all nodes, and older tools would show an item as often as it is listed, so only one
+        proxy lists each. A node that is no proxy is asked by operators only, and lists everything. If some shards
+        cannot be listed now, the error code says so, and the items of the others are returned.
         """
         listed: dict[int, list[T]] = {}
         error = ErrorCode.NONE
@@ -224,7 +224,7 @@ class ShardRouting:
             image = self._image()
             topic = image.topics.get(self._topic_name)
             if topic is None:
-                return Listing(ErrorCode.NONE, ())  # as Kafka's brokers, which list what they know of
+                return Listing(ErrorCode.NONE, ())  # like Kafka's brokers, which list what they know
             left: dict[int, set[int]] = {}
             for number in self._listed_here(image, topic):
                 if number not in listed:
@@ -270,16 +270,16 @@ class ShardRouting:
     # ---------------------------------------------------------------- carrying a request there
 
     async def _perform(self, asked: ShardRequest, context: RequestContext) -> Any:
-        """Have every key's part answered by its coordinator, and put them together in the request's order.
+        """Get every key's part from its coordinator, and merge them in the request's order.
 
-        One coordinator's failure is told to its keys alone.
+        A coordinator's failure only affects its own keys.
         """
         context = self._dated(context)
         keys = asked.keys
         parts: list[Any] = [None] * len(keys)
         left: Sequence[int] = range(len(keys))
         maybe_done: set[int] = set()
-        check: ShardRequest | None = None  # for those
+        check: ShardRequest | None = None  # for the parts in `maybe_done`
         patience = self._patience()
         while True:
             by_owner: dict[tuple[int, bool], list[int]] = {}
@@ -312,12 +312,12 @@ class ShardRouting:
             left = moved
         for place in maybe_done if check is not None else ():
             if asked.code(parts[place]) in MOVING:
-                # The client would send it again by itself, and undo what was done since.
+                # The client would retry this by itself, and undo what was done since.
                 parts[place] = asked.refusal(keys[place], ErrorCode.REQUEST_TIMED_OUT)
         return asked.response(parts)
 
     async def _ask(self, owner: int, asked: ShardRequest, places: Sequence[int], context: RequestContext) -> _Answer:
-        """The parts of the keys at these places, as their coordinator answers, or refused in its place."""
+        """The parts of the keys at these places: the coordinator's answers, or refusals in its place."""
         named = asked.keys
         keys = [named[place] for place in places]
         message = asked.about(keys, places)
@@ -344,13 +344,13 @@ class ShardRouting:
         may_wait: bool = False,
         leader_epoch: int = -1,
     ) -> Any:
-        """One try. Raises LinkLost when it may have been carried out, another BmqError when it was not."""
+        """Try once. Raises LinkLost when it may have been carried out, another BmqError when it was not."""
         if owner == _NO_OWNER:
             if self._has_topic():
                 raise KafkaError(
                     ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the shard of the {self._what} has no live owner"
                 )
-            # As Kafka: who does not know the topic is nobody's coordinator. Finding the coordinator makes the topic.
+            # As in Kafka, a node that does not know the topic is no coordinator. FindCoordinator creates the topic.
             raise KafkaError(ErrorCode.NOT_COORDINATOR, f"there is no {self._topic_name} yet")
         if owner == self._node_id:
             if self._local is None:
@@ -374,7 +374,8 @@ class ShardRouting:
     async def _send_waiting(
         self, owner: int, api_key: ApiKey, message: Any, context: RequestContext, leader_epoch: int
     ) -> Any:
-        """Over a separate link, `members_waiting_max` at most: what waits for members must not delay heartbeats."""
+        """Send over a separate link, up to `members_waiting_max`, because waiting requests must not delay
+        heartbeats."""
         if self._waiting[owner] >= self._config.members_waiting_max:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"too many members wait at node {owner}")
         self._waiting[owner] += 1
@@ -403,15 +404,15 @@ class ShardRouting:
         return age_s > self._config.request_age_max_ms / 1000
 
     def _require_young(self, context: RequestContext, may_wait: bool) -> None:
-        """Raises KafkaError COORDINATOR_NOT_AVAILABLE: the client asks anew if it still wants to.
+        """Raises KafkaError COORDINATOR_NOT_AVAILABLE for an old request: a client that still wants it retries.
 
-        `may_wait`: clients wait for a rebalance for minutes; one that has given it up has closed its connection.
+        `may_wait`: clients wait minutes for a rebalance; one that gave up has closed its connection.
         """
         if self._stalls.is_stalled() or (not may_wait and self._is_old(context)):
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the request is too old to be carried out")
 
     async def _reach(self, owner: int, purpose: str) -> None:
-        """Have a link: what fails here was certainly not sent. Raises KafkaError COORDINATOR_NOT_AVAILABLE."""
+        """Open a link, so that a failure here means nothing was sent. Raises KafkaError COORDINATOR_NOT_AVAILABLE."""
         if self._links.ready(owner, purpose) is not None:
             return
         try:
@@ -434,7 +435,7 @@ class ShardRouting:
 
 
 class _Answer(NamedTuple):
-    """`is_lost`: what came of it is not known; `is_refused`: no coordinator has seen it."""
+    """`is_lost`: the outcome is unknown; `is_refused`: no coordinator has seen it."""
 
     parts: Sequence[Any]
     is_lost: bool
@@ -442,7 +443,7 @@ class _Answer(NamedTuple):
 
 
 class _Patience:
-    """The tries of one request: how long to go on is counted from the first failure, since an answer may take long."""
+    """The retries of one request: the time limit counts from the first failure, since an answer may take long."""
 
     __slots__ = ("_backoff", "_failed_s", "_loop", "_waits")
 
@@ -453,7 +454,7 @@ class _Patience:
         self._failed_s: float | None = None
 
     async def may_try_again(self, wait_ms: int) -> bool:
-        """Wait a moment, or until the image changes; False when `wait_ms` are over."""
+        """Pause, or wait until the image changes; False once `wait_ms` have passed."""
         now_s = self._loop.time()
         if self._failed_s is None:
             self._failed_s = now_s
@@ -465,7 +466,7 @@ class _Patience:
 
 
 def _told(error: BmqError) -> ErrorCode:
-    """What a client is told of a try that failed: a code that sends it to find the coordinator again, if that may help."""
+    """The code that a client gets for a failed try: one that makes it find the coordinator again, if that may help."""
     if error.code in MOVING or error.code is ErrorCode.UNKNOWN_SERVER_ERROR:
         return error.code
     return ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -1,9 +1,9 @@
-"""The proxy's side of the tail streams: one long poll to each owner, for the partitions whose end somebody reads here.
+"""The proxy's side of the tail streams: a long poll to each owner, for partitions whose end somebody reads here.
 
-A partition is followed from the moment somebody waits at its end, and no longer than `tail_idle_ms` after somebody did
-last: a proxy that only forwards produces gets none of it back. What is new to follow goes out at once in a second poll,
-which ends the first one. A stream that is lost is opened again, and everything is followed anew from where its copy
-stands; until then the copies stay as they are, which is true, only old.
+A partition is followed from when somebody waits at its end until `tail_idle_ms` after the last such read: a proxy that
+only forwards produces gets none of them back. New partitions go out at once in a second poll, which ends the first one.
+A lost stream is reopened, and everything is followed again from where its copy stands; until then the copies stay valid
+but old.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from bmq.routing.remote_log import RemoteLog, error_code_of
 from bmq.routing.settings import RouterSettings
 
 TAIL_PURPOSE: Final = "tail"
-CHANGES_MAX: Final = 5_000  # of one poll: so many are taken up in a few milliseconds
+CHANGES_MAX: Final = 5_000  # in one poll: an owner handles so many in a few milliseconds
 
 _POLLS_MAX: Final = 2
 _IDLE_ROUNDS: Final = 2
@@ -46,7 +46,7 @@ _log = structlog.get_logger("bmq.routing")
 
 
 class TailStreams:
-    """All of a process. One timer looks after polls that are overdue and partitions that nobody reads any more."""
+    """All tail streams of a process. One timer checks for overdue polls and for partitions without readers."""
 
     def __init__(self, links: Links, config: RouterSettings, random: Random) -> None:
         self._links = links
@@ -76,13 +76,13 @@ class TailStreams:
             self._set_timer()
 
     def forget(self, log: RemoteLog) -> None:
-        """The log is closed."""
+        """Stop following a closed log."""
         stream = self._streams.get(log.owner)
         if stream is not None:
             stream.forget(log)
 
     async def close(self) -> None:
-        """Follow nothing more."""
+        """Stop following everything."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -109,7 +109,7 @@ class TailStreams:
 
 
 class _Followed:
-    """`poll`: the number of the one that asked for it; 0: not asked yet. `idle_rounds`: since somebody read its end."""
+    """`poll`: number of the poll that requested it; 0: none. `idle_rounds`: rounds since somebody read its end."""
 
     __slots__ = ("idle_rounds", "log", "poll")
 
@@ -120,7 +120,7 @@ class _Followed:
 
 
 class TailStream:
-    """To one owner. `len` of it: the partitions it follows."""
+    """The tail stream to one owner. Its `len` is the number of partitions it follows."""
 
     def __init__(self, owner: int, links: Links, config: RouterSettings, backoff: Backoff) -> None:
         self._owner = owner
@@ -129,7 +129,7 @@ class TailStream:
         self._backoff = backoff
         self._loop = asyncio.get_running_loop()
         self._followed: dict[TopicPartition, _Followed] = {}
-        self._added: dict[TopicPartition, None] = {}  # to be told to the owner with the next poll
+        self._added: dict[TopicPartition, None] = {}  # to be sent to the owner with the next poll
         self._forgotten: dict[TopicPartition, None] = {}
         self._link: Link | None = None
         self._connecting: asyncio.Task[None] | None = None
@@ -142,7 +142,7 @@ class TailStream:
         return len(self._followed)
 
     def follow(self, log: RemoteLog) -> None:
-        """From where its remote state stands."""
+        """Follow the log from where its remote state stands."""
         key = log.topic_partition
         followed = self._followed.get(key)
         if followed is not None and followed.log is log:
@@ -167,7 +167,7 @@ class TailStream:
             self._forgotten[key] = None
 
     def forget_idle(self) -> None:
-        """One round of looking who still reads."""
+        """One round of looking for partitions that nobody reads any more."""
         for followed in tuple(self._followed.values()):
             if followed.log.is_wanted:
                 followed.log.is_wanted = False
@@ -178,7 +178,7 @@ class TailStream:
                 self.forget(followed.log)
 
     def give_up_overdue(self, now_s: float) -> None:
-        """The owner's host may be gone without a word, or the owner hang."""
+        """Close the link if a poll is overdue: the owner's host may have vanished silently, or the owner hangs."""
         limit_s = (self._config.tail_wait_ms + self._config.tail_grace_ms) / 1000
         if self._link is not None and self._polls and now_s - self._heard_s > limit_s:
             _log.warning("tail_stream_overdue", owner=self._owner, followed=len(self._followed))
@@ -195,7 +195,7 @@ class TailStream:
     # --- the link
 
     async def _connect(self) -> None:
-        """Until there is a link, or nothing to follow any more."""
+        """Retry until there is a link, or nothing to follow any more."""
         try:
             while self._followed and self._link is None:
                 try:
@@ -203,14 +203,14 @@ class TailStream:
                     if link.version(ApiKey.TAIL_FETCH) != TAIL_FETCH_VERSION:
                         raise LinkLost(f"node {self._owner} does not speak TailFetch {TAIL_FETCH_VERSION}")
                 except BmqError:
-                    await self._backoff.pause()  # the links have told the log
+                    await self._backoff.pause()  # the links have logged it
                 else:
                     self._begin(link)
         finally:
             self._connecting = None
 
     def _begin(self, link: Link) -> None:
-        """A new connection knows of nothing that was followed before."""
+        """Use a new connection, where everything has to be followed again."""
         self._link = link
         self._polls = 0
         self._forgotten.clear()
@@ -229,7 +229,7 @@ class TailStream:
     # --- polls
 
     def _poll_soon(self) -> None:
-        """What else is to be followed in this turn of the loop goes with it."""
+        """Poll in the next turn of the loop, together with other partitions added in this one."""
         if not self._is_poll_due:
             self._is_poll_due = True
             self._loop.call_soon(self._poll)
@@ -282,7 +282,7 @@ class TailStream:
         return [ForgottenTail(topic_id=key.topic_id, partition=key.partition) for key in gone]
 
     def _answered(self, link: Link, poll_number: int, frame: bytearray | None) -> None:
-        """Raises MalformedMessage for what is no answer, which loses the link."""
+        """Raises MalformedMessage for a malformed answer, which loses the link."""
         if self._link is not link or frame is None:
             return
         self._polls -= 1
@@ -293,7 +293,7 @@ class TailStream:
         self._backoff.reset()
         for part in response.partitions:
             followed = self._followed.get(TopicPartition(part.topic_id, part.partition))
-            # What an earlier poll brings is about an earlier interest in it.
+            # Parts of an earlier poll belong to an earlier interest in the partition.
             if followed is not None and followed.poll and followed.poll <= poll_number:
                 self._take(followed, part)
         self._poll()
@@ -306,7 +306,7 @@ class TailStream:
             except BmqError as error:
                 raise MalformedMessage(f"the tail of a partition is no run of batches: {error}") from error
             return
-        followed.poll = 0  # the owner has forgotten it already
+        followed.poll = 0  # the owner has dropped it already
         self.forget(log)
         if error_code_of(part.error_code) in NOT_LEADER_AT_EPOCH:
             log.detach()

@@ -1,7 +1,7 @@
-"""The way of a transaction's markers to the partitions' owners: here, or over the link to their nodes.
+"""Routes transaction markers to the partitions' owners: locally, or over the links to their nodes.
 
-Markers of one turn of the event loop for the same owner go in one WriteTxnMarkers. An answer that is lost says nothing, and
-the coordinator tries again: a second marker of the same end changes nothing.
+Markers of one turn of the event loop for the same owner go into one WriteTxnMarkers. A lost answer leaves the outcome
+unknown, and the coordinator retries: a second marker of the same end changes nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _log = structlog.get_logger("bmq.routing")
 
 @dataclass(frozen=True, slots=True)
 class RoutedMarkersConfig:
-    """`answer_wait_ms`: for an owner's answer. `markers_per_request_max`: partitions in one request."""
+    """`answer_wait_ms`: wait for an owner's answer. `markers_per_request_max`: partitions in one request."""
 
     answer_wait_ms: int = 15_000
     markers_per_request_max: int = 1_000
@@ -54,7 +54,7 @@ class _Queued(NamedTuple):
 
 
 class RoutedMarkers:
-    """Implements bmq.proxy.services.Markers and the coordinator's MarkerWriter. Made inside the event loop."""
+    """Implements bmq.proxy.services.Markers and the coordinator's MarkerWriter. Create it inside the event loop."""
 
     def __init__(
         self,
@@ -71,13 +71,13 @@ class RoutedMarkers:
         self._config = config
         self._loop = asyncio.get_running_loop()
         self._queued: dict[int, list[_Queued]] = {}  # by owner
-        self._tasks: dict[asyncio.Task[None], None] = {}  # ended in this order
+        self._tasks: dict[asyncio.Task[None], None] = {}  # cancelled in this order
 
     async def write(self, topic_partition: TopicPartition, marker: TransactionMarker) -> None:
-        """Durable when this returns.
+        """Write the marker; it is durable when this returns.
 
-        Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (no live owner), NETWORK_EXCEPTION (it may have
-        been written), and what the owner answers.
+        Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (no live owner), NETWORK_EXCEPTION (it may
+        have been written), and the owner's errors.
         """
         image = self._image()
         topic = image.topics_by_id.get(topic_partition.topic_id)
@@ -121,7 +121,7 @@ class RoutedMarkers:
             for one in queued:
                 _settle(one, ErrorCode.NETWORK_EXCEPTION, str(error))
             return
-        except Exception as error:  # nobody may wait for ever
+        except Exception as error:  # every caller must get an answer
             _log.error("markers_not_sent", node_id=owner, markers=len(queued), exc_info=error)
             for one in queued:
                 _settle(one, ErrorCode.UNKNOWN_SERVER_ERROR, repr(error))
@@ -160,7 +160,7 @@ def _known(code: int) -> ErrorCode:
 
 def _settle(queued: _Queued, code: ErrorCode, reason: str) -> None:
     if queued.done.done():
-        return  # who asked has gone
+        return  # the caller was cancelled
     if code is ErrorCode.NONE:
         queued.done.set_result(None)
     else:

@@ -1,17 +1,16 @@
-"""The transaction APIs as their requests are carried to the coordinators of the transactional ids they name.
+"""The transaction APIs: how their requests are routed to the coordinators of their transactional ids.
 
-Which requests may be sent again without knowing how the first try ended, and why:
+These requests may, or may not, be sent again when the outcome of the first try is unknown:
 
-EndTxn 5         names an epoch that the first try bumped: a second one is recognised, and answered in the same way.
-AddPartitionsToTxn 4 and 5  are of transaction version 2, too: after the end of the transaction the epoch is a stale one. Those
-                 that only verify change nothing.
-InitProducerId   with a producer id and epoch gets the same epoch again.
-DescribeTransactions  changes nothing.
-EndTxn 0-4, AddPartitionsToTxn 0-3, AddOffsetsToTxn  are not repeated: all transactions of a producer have one epoch, so a
-                 first try that was only delayed could end, or begin, the next one. The client hears
-                 COORDINATOR_NOT_AVAILABLE and decides; it does not begin another transaction before it has an answer.
-InitProducerId   of a new instance is not repeated either: each try bumps the epoch, and one that is delayed would fence its
-                 own sender.
+EndTxn 5         may: it names an epoch that the first try bumped, so a second one is recognised and answered alike.
+AddPartitionsToTxn 4 and 5  may: they are of transaction version 2, so their epoch is stale after the transaction's end.
+                 Those that only verify change nothing.
+InitProducerId   with a producer id and epoch may: it gets the same epoch again.
+DescribeTransactions  may: it changes nothing.
+EndTxn 0-4, AddPartitionsToTxn 0-3, AddOffsetsToTxn  may not: all transactions of a producer have one epoch, so a first
+                 try that was only delayed could end, or begin, the next one. The client gets
+                 COORDINATOR_NOT_AVAILABLE and decides; it begins no other transaction before it has an answer.
+InitProducerId   of a new instance may not: each try bumps the epoch, and a delayed one would fence its own sender.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _NO_PRODUCER_ID: Final = -1
 
 
 class TransactionRequest(ShardRequest):
-    """About one transactional id."""
+    """A request about one transactional id."""
 
     @property
     def keys(self) -> Sequence[str]:
@@ -61,7 +60,7 @@ class Init(TransactionRequest):
 
 
 class Add(TransactionRequest):
-    """AddPartitionsToTxn of a client: what is wrong with the whole transaction stands at every partition."""
+    """AddPartitionsToTxn of a client: an error of the whole transaction is set on every partition."""
 
     api_key = ApiKey.ADD_PARTITIONS_TO_TXN
 
@@ -88,7 +87,7 @@ class Add(TransactionRequest):
 
 
 class AddMany(TransactionRequest):
-    """AddPartitionsToTxn of partitions' owners, about any number of transactional ids."""
+    """AddPartitionsToTxn of partitions' owners, for any number of transactional ids."""
 
     api_key = ApiKey.ADD_PARTITIONS_TO_TXN
 
@@ -168,7 +167,7 @@ class Describe(TransactionRequest):
 
 
 def transaction_request(api_key: ApiKey, request: Any, api_version: int) -> TransactionRequest:
-    """A request as it is carried. KeyError for an API that is not carried so."""
+    """Wrap a request for routing. KeyError for an API that is not routed this way."""
     if api_key is ApiKey.ADD_PARTITIONS_TO_TXN and api_version >= _BATCHED_FROM:
         return AddMany(request, api_version)
     return _FORMS[api_key](request, api_version)

@@ -1,5 +1,5 @@
-"""All transactional ids of the cluster as one node serves them (shard_routing.py): their shards are partitions of
-`__transaction_state`. Clients come through a proxy, partitions' owners of the same node through `verify`."""
+"""All transactional ids of the cluster, as one node serves them (shard_routing.py): shards are partitions of
+`__transaction_state`. Clients come through a proxy, and this node's partition owners through `verify`."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from bmq.routing.transaction_requests import transaction_request
 class RoutedTransactions(ShardRouting):
     """Implements bmq.proxy.services.Transactions and bmq.log.transactions.TransactionVerifier.
 
-    `local`: the coordinator of the shards this process owns, if it has one. `is_verifying()`: whether owners ask at all what
-    clients say they have added (`transaction.partition.verification.enable`).
+    `local`: the coordinator of the shards this process owns, if it has one. `is_verifying()`: whether owners verify
+    partitions that clients say they have added (`transaction.partition.verification.enable`).
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class RoutedTransactions(ShardRouting):
         self._verifications = Verifications(self._ask_coordinators, self._owner, is_verifying)
 
     async def handle(self, api_key: ApiKey, request: Any, context: RequestContext) -> Any:
-        """What the coordinators answer; errors are in the response."""
+        """The answers of the coordinators; errors are in the response."""
         if api_key is ApiKey.LIST_TRANSACTIONS:
             return await self._list_transactions(request, context)
         return await self._perform(transaction_request(api_key, request, context.api_version), context)
@@ -69,7 +69,7 @@ class RoutedTransactions(ShardRouting):
     async def verify(
         self, claim: TransactionClaim, producer_id: int, producer_epoch: int, topic: str, partitions: Sequence[int]
     ) -> Sequence[ErrorCode]:
-        """As bmq.log.transactions.TransactionVerifier; what is asked in one turn of the loop goes out together."""
+        """Implements bmq.log.transactions.TransactionVerifier; calls in one turn of the loop go out together."""
         return await self._verifications.verify(claim, producer_id, producer_epoch, topic, partitions)
 
     async def _ask_coordinators(self, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:

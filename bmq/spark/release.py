@@ -1,4 +1,4 @@
-"""Which Spark is here, and whether it will do. Imports no Spark."""
+"""The installed Spark, and whether it is supported. Does not import Spark."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ SPARK_MIN: Final = (4, 0)
 
 
 class SparkTooOld(BmqError):
-    """Without what jobs, tables and the source are written for: Python's data source API among it."""
+    """This Spark lacks what jobs, tables and the source need, such as Python's data source API."""
 
 
 def require_spark(what: str) -> None:
-    """Raises SparkTooOld, and PackageNotFoundError where no pyspark is installed."""
+    """Raises SparkTooOld, and PackageNotFoundError if pyspark is not installed."""
     found = version("pyspark")
     if tuple(int(part) for part in found.split(".")[:2]) < SPARK_MIN:
         raise SparkTooOld(f"{what} needs Spark 4.0 or later, this is Spark {found}")

@@ -1,4 +1,4 @@
-"""What a path through an Avro schema leads to, and which columns that fits. The schema is checked as far as it is walked.
+"""Resolves paths in an Avro schema and checks which columns they fit. Only the walked part of the schema is checked.
 
 Source: Apache Avro 1.12 specification, "Schema Declaration" and "Logical Types".
 """
@@ -25,12 +25,12 @@ _COLUMNS: Final[Mapping[str, frozenset[str]]] = {
     "string": frozenset({"string"}),
     "enum": frozenset({"string"}),
 }
-"""What a value without a logical type fits into."""
+"""Columns that take a value without a logical type."""
 _TIMESTAMPS: Final = frozenset({"timestamp-millis", "timestamp-micros"})
 
 
 class SchemaRefused(Exception):
-    """One sentence about the schema; whoever asked says which field it was about."""
+    """One sentence about the schema; the caller adds which field it is about."""
 
 
 class AvroSchema:
@@ -38,14 +38,14 @@ class AvroSchema:
 
     def __init__(self, schema: Any) -> None:
         self._named: dict[str, Mapping[str, Any]] = {}
-        self._fields: dict[int, dict[str, Mapping[str, Any]]] = {}  # of each record, by its identity
+        self._fields: dict[int, dict[str, Mapping[str, Any]]] = {}  # of each record, by its id()
         self._collect(schema, "", 0)
         self._root = self._resolved(schema, "")
         if self._root.get("type") != "record":
             raise SchemaRefused("its type is no record")
 
     def fits(self, steps: Sequence[str], column_type: str, unit: str | None) -> None:
-        """Raises SchemaRefused when the path ends nowhere, or at something a column of this type does not take."""
+        """Raises SchemaRefused when the path does not exist, or its value does not fit a column of this type."""
         found = self._at(steps)
         name, logical = found["type"], found.get("logicalType")
         logical = logical if isinstance(logical, str) else None
@@ -62,7 +62,7 @@ class AvroSchema:
             raise SchemaRefused(f"{'.'.join(steps)} is {_article(what)} there, which does not fit {column_type}")
 
     def has(self, steps: Sequence[str]) -> bool:
-        """Whether the path ends somewhere."""
+        """Whether the path exists."""
         try:
             self._at(steps)
         except SchemaRefused:
@@ -82,7 +82,7 @@ class AvroSchema:
         return found
 
     def _resolved(self, schema: Any, namespace: str) -> Mapping[str, Any]:
-        """Of a union with null the other branch; of a name what it was given to."""
+        """The non-null branch of a union with null; the definition behind a name."""
         if isinstance(schema, list):
             branches = [branch for branch in schema if branch != "null"]
             if len(branches) != 1:
@@ -101,7 +101,7 @@ class AvroSchema:
         return self._named[_full_name(kind, namespace, self._named)]
 
     def _collect(self, schema: Any, namespace: str, depth: int) -> None:
-        """Remember what has a name, and check the form of all of it."""
+        """Collect named types, and check the form of the whole schema."""
         if depth > _DEPTH_MAX:
             raise SchemaRefused(f"it is nested more than {_DEPTH_MAX} deep")
         if isinstance(schema, str):
@@ -146,7 +146,7 @@ class AvroSchema:
 
 
 def _namespace_of(schema: Mapping[str, Any], enclosing: str) -> str:
-    """In which names within the schema are looked up."""
+    """The namespace in which names within the schema are looked up."""
     name = schema.get("name", "")
     if schema.get("type") in _NAMED and "." in name:
         return str(name).rpartition(".")[0]
@@ -155,7 +155,7 @@ def _namespace_of(schema: Mapping[str, Any], enclosing: str) -> str:
 
 
 def _full_name(name: str, namespace: str, named: Mapping[str, Any]) -> str:
-    """Raises SchemaRefused for a name that nothing before it was given."""
+    """Raises SchemaRefused for a name that was not defined before."""
     full = f"{namespace}.{name}" if namespace and "." not in name else name
     if full in named:
         return full

@@ -1,4 +1,4 @@
-"""Types of a table's columns: Iceberg's scalars, under Spark's names where the two differ in nothing else.
+"""Types of a table's columns: Iceberg's scalars, with Spark's names where only the names differ.
 
 boolean, int (32 bits), long (64 bits), float, double, decimal(precision,scale), date, timestamp (microseconds, UTC),
 string (UTF-8), binary. Nested values have no type here: a `string` takes their JSON text.
@@ -21,13 +21,13 @@ _SHOWN_MAX: Final = 40
 
 
 def precision_and_scale(column_type: str) -> tuple[int, int] | None:
-    """Of a decimal; None for any other type."""
+    """Precision and scale of a decimal; None for any other type."""
     match = _DECIMAL.fullmatch(column_type)
     return None if match is None else (int(match[1]), int(match[2]))
 
 
 def is_widening(old: str, new: str) -> bool:
-    """Whether a column of the first type may become one of the second without touching its files (Iceberg's promotions)."""
+    """Whether a column may change from `old` to `new` without rewriting its files (Iceberg's promotions)."""
     before, after = precision_and_scale(old), precision_and_scale(new)
     if before is not None and after is not None:
         return after[0] > before[0] and after[1] == before[1]

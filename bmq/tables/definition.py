@@ -1,7 +1,7 @@
-"""What a table made of a topic is: its columns and where their values come from, its partitions, records that do not fit.
+"""The definition of a table made from a topic: columns and their sources, partitions, and records that do not fit.
 
-A definition is a value: it is checked as a whole when it is made, and its JSON form gives the same one again. Whatever
-is refused is one sentence. docs/TABLES.md describes the form for those who write it.
+A definition is a value: it is checked as a whole when created, and its JSON form gives an equal one. Each refusal is
+one sentence. docs/TABLES.md describes the form for users.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SCHEMA_ID_MAX: Final = 2**31 - 1
 TABLE_NAME: Final = r"[a-z][a-z0-9_]{0,99}"
 _SHOWN_MAX: Final = 40
 RESERVED_PREFIX: Final = "_bmq"
-"""Columns whose names begin so are the job's."""
+"""Prefix of the job's own columns."""
 DEAD_LETTER_SUFFIX: Final = "_dead_letter"
 DEAD_LETTER_COLUMNS: Final[Mapping[str, str]] = {
     "topic": "string",
@@ -56,11 +56,11 @@ DEAD_LETTER_COLUMNS: Final[Mapping[str, str]] = {
     "value": "binary",
     "headers": "array<struct<key:string,value:binary>>",
 }
-"""Of every dead-letter table, with their types as Spark writes them; all but the first three may be null."""
+"""Columns of every dead-letter table, with Spark's types; all but the first three may be null."""
 
 
 class InvalidDefinition(BmqError):
-    """The definition cannot be one; the sentence says what is wrong, and where."""
+    """The definition is invalid; the message says what is wrong, and where."""
 
     code = ErrorCode.INVALID_REQUEST
 
@@ -141,12 +141,12 @@ def _refusal(sentence: str) -> PydanticCustomError:
 
 
 def _split(path: object) -> object:
-    """A path may be written as one text with dots; a list is for names that have dots in them."""
+    """A path may be a text with dots; a list allows names that contain dots."""
     return path.split(".") if isinstance(path, str) and path else path
 
 
 def _form(pattern: str, words: str) -> BeforeValidator:
-    """Refuses a text of another form in these words."""
+    """Refuse a text that does not match the pattern, with these words."""
 
     def checked(text: object) -> object:
         if isinstance(text, str) and re.fullmatch(pattern, text) is None:
@@ -166,7 +166,7 @@ _FIELD_WORDS: Final = "letters, digits and underscores, at most 128, not beginni
 _MESSAGE: Final = r"[A-Za-z_][A-Za-z0-9_]*([.][A-Za-z_][A-Za-z0-9_]*)*"
 _MESSAGE_WORDS: Final = "a message's full name is PACKAGE.MESSAGE"
 
-# The form stands before the words: behind them it would be missing in the JSON schema.
+# The Field comes before the check: after it, the pattern would be missing in the JSON schema.
 TableName = Annotated[str, Field(pattern=f"^{TABLE_NAME}$", description=_TABLE_WORDS), _form(TABLE_NAME, _TABLE_WORDS)]
 DeadLetterName = Annotated[str, Field(pattern=f"^{_DEAD_LETTER}$"), _form(_DEAD_LETTER, _DEAD_LETTER_WORDS)]
 TopicText = Annotated[str, Field(pattern=f"^{_TOPIC}$"), _form(_TOPIC, _TOPIC_WORDS)]
@@ -236,7 +236,7 @@ class AvroFormat(_Part):
     @classmethod
     def _is_writable(cls, schema: Any) -> Any:
         try:
-            # Encoded, since a text may have half a surrogate pair, which JSON can express and UTF-8 cannot.
+            # Encoded, since a text may contain a lone surrogate, which JSON can express and UTF-8 cannot.
             json.dumps(schema, allow_nan=False, ensure_ascii=False).encode()
         except (ValueError, RecursionError):
             raise _refusal("it cannot be written as JSON in UTF-8") from None
@@ -386,7 +386,7 @@ class TableDefinition(_Part):
                 )
             if each.by is Transform.BUCKET and field.type in _NO_BUCKETS:
                 raise _refusal(f"partitioning by bucket: field {field.name} is a {field.type}, which has no buckets")
-            # What Iceberg refuses: a second partition by time of one column, and a name that a column has.
+            # Iceberg refuses a second partition by time of one column, and a partition named like a column.
             kind = "time" if each.by in _TIMES else each.by.value
             if (kind, each.field) in seen:
                 raise _refusal(f"partitioning by {kind} of {each.field} is there more than once")
@@ -399,7 +399,7 @@ class TableDefinition(_Part):
 
 
 def _check_avro(avro: AvroFormat, fields: Sequence[TableField]) -> None:
-    """Each field has to be in one schema at least, and to fit wherever it is."""
+    """Each field must exist in at least one schema, and fit wherever it exists."""
     wanted = avro.writer_schemas.items() if avro.writer_schemas else (("", avro.writer_schema),)
     schemas = {name: _avro_schema(name, schema) for name, schema in wanted}
     for each in fields:
@@ -423,7 +423,7 @@ def _schema_called(name: str) -> str:
 
 
 def _check_protobuf(protobuf: ProtobufFormat, fields: Sequence[TableField]) -> None:
-    # Late: only tables of this format need it.
+    # Imported late: only tables of this format need it.
     from bmq.tables.protobuf_schema import ProtobufSchema
 
     try:

@@ -1,8 +1,8 @@
-"""What may change of a table that has data: columns are added, and nothing that was written becomes wrong. Decisions only.
+"""Which changes a table with data allows: columns may be added, and rows already written stay right. Decisions only.
 
-Allowed: more fields, wider types, fields that are no longer required, descriptions, what becomes of records that do not
-fit, and schemas that read the old values as before. Everything else is refused with the reason and, if there is one,
-the way around.
+Allowed: more fields, wider types, fields that are no longer required, descriptions, another treatment of records that
+do not fit, and schemas that read the old values as before. Everything else is refused with the reason and, if there is
+one, a workaround.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _FIXED: Final = {
 
 
 class AlterationRefused(BmqError):
-    """The table that is there cannot become the one that is wanted."""
+    """The existing table cannot become the wanted one."""
 
     code = ErrorCode.INVALID_REQUEST
 
 
 def alterations(old: TableDefinition, new: TableDefinition) -> tuple[str, ...]:
-    """What changes, a sentence for each change; nothing when the two mean the same. Raises AlterationRefused."""
+    """A sentence for each change; empty when the two mean the same. Raises AlterationRefused."""
     for name, sentence in _FIXED.items():
         if getattr(old, name) != getattr(new, name):
             raise AlterationRefused(f"{name} is {_text(getattr(old, name))} and stays so: {sentence}")
@@ -115,8 +115,8 @@ def _avro_changes(old: AvroFormat, new: AvroFormat) -> list[str]:
 
 
 def _require_same_wire_form(old: TableDefinition, new: TableDefinition) -> None:
-    """Values that are in the topic already are read as before: by number and kind of each field. Raises AlterationRefused."""
-    # Late: only tables of this format need it.
+    """Check that existing values are read as before: number and kind of each field. Raises AlterationRefused."""
+    # Imported late: only tables of this format need it.
     from bmq.tables.protobuf_schema import ProtobufSchema
 
     assert old.protobuf is not None

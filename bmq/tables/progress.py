@@ -1,7 +1,7 @@
-"""How far a table is: what its job said last, beside where the topic ends. Decisions only.
+"""A table's progress: its job's last report, compared with the topic's ends. Decisions only.
 
-The truth is in the table itself, in the summary of its newest snapshot. What is kept here is a copy for people, in the
-memory of the active controller: another controller knows nothing until the job reports again.
+The authoritative state is in the table itself, in the summary of its newest snapshot. This is a copy for people, in the
+active controller's memory: another controller has none until the job reports again.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from bmq.protocol.errors import BmqError
 from bmq.tables.stored import StoredTable
 
 TABLES_MAX: Final = 1_000
-"""So many tables there may be, and so many reports are kept."""
+"""Limit on tables, and on the reports kept."""
 
 
 class ReportRefused(BmqError):
-    """The report is about another table, or another topic, than those that have the names now."""
+    """The report is about another table or topic than the present ones of those names."""
 
 
 class JobState(StrEnum):
@@ -33,10 +33,11 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A job's report. `offsets`: the next one to be written, by partition; `end_offsets`: those of the topic, as it saw them.
+    """A job's report. `offsets`: the next one to be written, by partition; `end_offsets`: the topic's ends as the job
+    saw them.
 
-    The numbers are of the whole table, `snapshot_id` is its newest snapshot; None: not told. `error`: why it failed, in
-    one sentence.
+    The numbers are totals of the table, `snapshot_id` is its newest snapshot; None: not reported. `error`: why it
+    failed, in one sentence.
     """
 
     table_id: UUID
@@ -55,7 +56,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """`offset`: None where the job has not written yet. `end_offset` is never below it."""
+    """`offset`: None if the job has not written yet. `end_offset` is never below it."""
 
     partition: int
     offset: int | None
@@ -68,13 +69,13 @@ class PartitionLag:
 
 
 class Reports:
-    """The newest report of each table, with the time it came."""
+    """The newest report of each table, with its arrival time."""
 
     def __init__(self) -> None:
         self._newest: dict[str, tuple[int, Progress]] = {}
 
     def take(self, table: StoredTable, report: Progress, now_ms: int) -> None:
-        """Keep it in the place of the one before. Raises ReportRefused."""
+        """Keep it in place of the earlier one. Raises ReportRefused."""
         name = table.definition.name
         if report.table_id != table.table_id:
             raise ReportRefused(
@@ -88,18 +89,18 @@ class Reports:
         self._newest[name] = (now_ms, report)
 
     def of(self, table: StoredTable) -> tuple[int, Progress] | None:
-        """When the newest report came, and what it says."""
+        """The newest report and its arrival time."""
         known = self._newest.get(table.definition.name)
         return known if known is not None and known[1].table_id == table.table_id else None
 
     def keep(self, names: Mapping[str, object]) -> None:
-        """Forget tables that are gone."""
+        """Forget deleted tables."""
         for name in self._newest.keys() - names.keys():
             del self._newest[name]
 
 
 def lags(end_offsets: Sequence[int], report: Progress | None) -> tuple[PartitionLag, ...]:
-    """By partition: `end_offsets` are those that are known here, which may be older than what the job saw."""
+    """By partition. `end_offsets` are those known here, which may be older than what the job saw."""
     offsets, seen = ({}, {}) if report is None else (report.offsets, report.end_offsets)
     return tuple(
         PartitionLag(

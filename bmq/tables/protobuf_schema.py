@@ -1,4 +1,4 @@
-"""What a path through a Protobuf message leads to, and which columns that fits.
+"""Resolves paths in a Protobuf message and checks which columns they fit.
 
 A schema is a FileDescriptorSet, as `protoc --include_imports --descriptor_set_out=FILE` writes it.
 """
@@ -49,7 +49,7 @@ _COLUMNS: Final[Mapping[str, frozenset[str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class ProtobufPath:
-    """Where a value stands in the bytes (`numbers`: a field number for each step) and how it is written."""
+    """A value's place in the bytes (`numbers`: a field number for each step) and its encoding."""
 
     numbers: tuple[int, ...]
     wire_type: int
@@ -57,7 +57,7 @@ class ProtobufPath:
 
 
 class ProtobufSchema:
-    """One message of a descriptor set. Raises SchemaRefused when the set is none, or does not have the message."""
+    """One message of a descriptor set. Raises SchemaRefused when the set is invalid or lacks the message."""
 
     def __init__(self, descriptor_set: bytes, message: str) -> None:
         try:
@@ -79,7 +79,7 @@ class ProtobufSchema:
             raise SchemaRefused(f"it has no message {message}, or lacks what that imports") from None
 
     def path(self, steps: Sequence[str]) -> ProtobufPath:
-        """Raises SchemaRefused when the path ends nowhere, or at what is no single value."""
+        """Raises SchemaRefused when the path does not exist, or leads to something that is not a single value."""
         message: Descriptor | None = self._message
         numbers: list[int] = []
         field: FieldDescriptor | None = None
@@ -102,7 +102,7 @@ class ProtobufSchema:
         return ProtobufPath(tuple(numbers), field.type, _TIMESTAMP)
 
     def fits(self, steps: Sequence[str], column_type: str, unit: str | None) -> None:
-        """Raises SchemaRefused when a column of this type does not take what is at the path."""
+        """Raises SchemaRefused when a column of this type does not take the value at the path."""
         kind = self.path(steps).kind
         if column_type == "timestamp" and unit is not None:
             is_fit = kind in _INTEGERS.values()

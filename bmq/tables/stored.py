@@ -1,7 +1,7 @@
-"""A table as the metadata log keeps it: its definition, which table and which topic of these names, and since when.
+"""A table in the metadata log: its definition, the ids of the table and its topic, and times.
 
-One text for each table, written whole with every change. It is the value of a ConfigRecord of resource type
-RESOURCE_TYPE_TABLE, so releases that know no tables read the log, and keep the tables in their snapshots.
+One text per table, rewritten whole with every change. It is the value of a ConfigRecord of resource type
+RESOURCE_TYPE_TABLE, so releases without tables can read the log, and keep the tables in their snapshots.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _KEPT_MAX: Final = 1_000
 
 
 class UnreadableTable(BmqError):
-    """The metadata log has a table that this release does not understand: a later one wrote it."""
+    """The metadata log has a table that this release does not understand: a later release wrote it."""
 
 
 class StoredTable(BaseModel):
@@ -43,7 +43,7 @@ class StoredTable(BaseModel):
 
 @lru_cache(_KEPT_MAX)
 def stored_table(text: str) -> StoredTable:
-    """What `to_text` gave. Raises UnreadableTable."""
+    """The inverse of `to_text`. Raises UnreadableTable."""
     try:
         return StoredTable.model_validate_json(text)
     except ValidationError as error:

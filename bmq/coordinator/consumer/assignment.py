@@ -1,4 +1,4 @@
-"""Which partitions somebody shall have or has, as values that never change, and as records and answers carry them."""
+"""A member's target and owned partitions: immutable values, and their forms in records and answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bmq.protocol.messages import consumer_group_heartbeat_response as heartbeat
 Target = Mapping[UUID, frozenset[int]]
 """Partitions by topic; no topic without partitions."""
 Owned = Mapping[UUID, Mapping[int, int]]
-"""topic -> partition -> since which epoch it is the member's (KIP-1251); no topic without partitions."""
+"""topic -> partition -> the epoch since which the member has it (KIP-1251); no topic without partitions."""
 
 NOTHING: Final[Target] = {}
 NONE_OWNED: Final[Owned] = {}
@@ -33,7 +33,7 @@ def target_parts(target: Target) -> tuple[TopicPartitions, ...]:
 
 
 def owned_of(parts: Iterable[TopicPartitions], epoch: int) -> Owned:
-    """From a record; `epoch` where the record, of an older server, does not say since when."""
+    """From a record. `epoch` is used where an older server's record lacks the assignment epochs."""
     owned: dict[UUID, Mapping[int, int]] = {}
     for part in parts:
         if part.topic_id is None or not part.partitions:
@@ -71,7 +71,7 @@ def answer_of(owned: Owned) -> heartbeat_response.Assignment:
 
 
 def told_by(parts: Iterable[heartbeat_request.TopicPartitions]) -> Target:
-    """What a member says that it owns; a topic may be named more than once."""
+    """The partitions that a member says it owns; a topic may be named more than once."""
     told: dict[UUID, frozenset[int]] = {}
     for part in parts:
         if part.topic_id is not None and part.partitions:
@@ -80,12 +80,12 @@ def told_by(parts: Iterable[heartbeat_request.TopicPartitions]) -> Target:
 
 
 def overlap(told: Target, owned: Owned) -> bool:
-    """Whether any of what is told is among the owned."""
+    """Whether any partition of `told` is in `owned`."""
     return any(not owned[topic_id].keys().isdisjoint(told[topic_id]) for topic_id in told.keys() & owned.keys())
 
 
 def is_subset(told: Target, owned: Owned) -> bool:
-    """Whether all that is told is among the owned."""
+    """Whether all partitions of `told` are in `owned`."""
     return all(partitions <= owned.get(topic_id, {}).keys() for topic_id, partitions in told.items())
 
 

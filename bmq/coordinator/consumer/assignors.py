@@ -1,8 +1,8 @@
-"""Who shall have which partition: the server-side assignors of KIP-848, `uniform` and `range`. Decisions only.
+"""The server-side assignors of KIP-848, `uniform` and `range`. Decisions only.
 
-An assignor gets the members, the topics each is subscribed to and the last target, and returns the next target of all.
-The same input gives the same target in whatever order it comes; members go by id, topics by topic id. Racks play no part:
-no built-in assignor of Kafka looks at them.
+An assignor gets the members, each member's subscribed topics and the last target, and returns the next target of all.
+The order of the input does not matter: members are sorted by id, topics by topic id. Racks are ignored, as in Kafka's
+built-in assignors.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ RANGE: Final = "range"
 
 
 class AssignedMember(NamedTuple):
-    """A member as an assignor sees it. `topics`: the existing ones it is subscribed to; `target`: what it shall have now."""
+    """A member as an assignor sees it. `topics`: existing topics it is subscribed to; `target`: its present target."""
 
     member_id: str
     instance_id: str | None
@@ -28,7 +28,7 @@ class AssignedMember(NamedTuple):
 
 
 class GroupToAssign(NamedTuple):
-    """`partition_counts`: of every topic anybody is subscribed to. `is_homogeneous`: all are subscribed to the same."""
+    """`partition_counts`: of every subscribed topic. `is_homogeneous`: all members subscribe to the same topics."""
 
     members: Sequence[AssignedMember]
     partition_counts: Mapping[UUID, int]
@@ -40,7 +40,7 @@ Assignor = Callable[[GroupToAssign], dict[str, Target]]
 
 
 def assign_uniform(group: GroupToAssign) -> dict[str, Target]:
-    """As even as possible first, then as few moves as possible."""
+    """As even as possible first, then with as few moves as possible."""
     members = sorted(group.members)
     if group.is_homogeneous:
         return _assign_even(members, group.partition_counts)
@@ -50,9 +50,9 @@ def assign_uniform(group: GroupToAssign) -> dict[str, Target]:
 
 
 def _assign_even(members: Sequence[AssignedMember], partition_counts: Mapping[UUID, int]) -> dict[str, Target]:
-    """Everybody is subscribed to the same: quotas that differ by one at most.
+    """All members are subscribed to the same topics: their quotas differ by at most one.
 
-    Those that have more than the least keep one more first (KAFKA-18688): else the surplus would go to others.
+    Members above the quota get the surplus first, so they keep one more partition (KAFKA-18688).
     """
     if not members:
         return {}
@@ -90,7 +90,7 @@ def _assign_even(members: Sequence[AssignedMember], partition_counts: Mapping[UU
 
 
 def assign_range(group: GroupToAssign) -> dict[str, Target]:
-    """Of each topic a run of neighbouring partitions for everybody: static members first, so that theirs stay (KIP-345)."""
+    """Each member gets a contiguous range of each topic; static members come first, so that theirs stay (KIP-345)."""
     members = sorted(
         group.members, key=lambda member: (member.instance_id is None, member.instance_id or member.member_id)
     )

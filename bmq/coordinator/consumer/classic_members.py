@@ -1,8 +1,8 @@
 """Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup. Decisions only.
 
-A classic member's generation is its epoch. Nobody of them leads: the server assigns. JoinGroup is a heartbeat that says
-what the member owns (in its subscription) and is answered at once; SyncGroup fetches what the member has; Heartbeat says
-when to join again: for a new epoch, to give something back, or when what the member waits for is free (KIP-848).
+A classic member's generation is its epoch. There is no leader: the server assigns. JoinGroup works as a heartbeat that
+names the owned partitions (in the subscription) and is answered at once; SyncGroup fetches the assignment; Heartbeat
+tells the member when to rejoin: for a new epoch, to revoke partitions, or when awaited ones are free (KIP-848).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MEMBER_ID_REQUIRED_FROM = 4
 
 
 def join(draft: Draft, joining: Joining, around: Surroundings) -> JoinGroupResponse | None:
-    """A JoinGroup. None: there is no consumer group, or an empty one that makes place for a classic group.
+    """A JoinGroup. None: there is no consumer group, or it was empty and is deleted to make room for a classic one.
 
     Raises KafkaError INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
     UNKNOWN_SERVER_ERROR.
@@ -84,7 +84,7 @@ def join(draft: Draft, joining: Joining, around: Surroundings) -> JoinGroupRespo
 
 
 def sync(draft: Draft, request: SyncGroupRequest, around: Surroundings) -> SyncGroupResponse:
-    """A SyncGroup: what the member has.
+    """A SyncGroup: returns the member's assignment.
 
     Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL,
     REBALANCE_IN_PROGRESS.
@@ -109,7 +109,7 @@ def sync(draft: Draft, request: SyncGroupRequest, around: Surroundings) -> SyncG
 
 
 def heartbeat(draft: Draft, request: HeartbeatRequest) -> ErrorCode:
-    """A Heartbeat: NONE, or REBALANCE_IN_PROGRESS for a member that has to join again.
+    """A Heartbeat: NONE, or REBALANCE_IN_PROGRESS when the member has to rejoin.
 
     Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
     """
@@ -128,7 +128,7 @@ def heartbeat(draft: Draft, request: HeartbeatRequest) -> ErrorCode:
 
 
 def leave(draft: Draft, leaving: Sequence[MemberIdentity], around: Surroundings) -> list[MemberResponse]:
-    """A LeaveGroup, of members of either protocol; static ones may be named by instance id alone."""
+    """A LeaveGroup for members of either protocol; static ones may be named by instance id alone."""
     group = draft.existing
     gone: dict[str, None] = {}
     responses = []
@@ -150,7 +150,7 @@ def leave(draft: Draft, leaving: Sequence[MemberIdentity], around: Surroundings)
 
 
 def _speaks_with(group: ConsumerGroup, joining: Joining) -> bool:
-    """Whether it offers consumers' protocols, one of them known to all classic members of the group."""
+    """Whether it offers consumer protocols, one of which all classic members of the group support."""
     if joining.request.protocol_type != CONSUMER_PROTOCOL_TYPE or not joining.protocols:
         return False
     common = {name for name, _ in joining.protocols}
@@ -161,7 +161,7 @@ def _speaks_with(group: ConsumerGroup, joining: Joining) -> bool:
 
 
 def _subscription(protocols: Protocols) -> Subscription:
-    """All its protocols carry the same subscription. Raises KafkaError INCONSISTENT_GROUP_PROTOCOL."""
+    """Read from the first protocol; all carry the same. Raises KafkaError INCONSISTENT_GROUP_PROTOCOL."""
     try:
         return decode_subscription(protocols[0][1])
     except MalformedMessage as error:
@@ -177,20 +177,20 @@ def _joined(member: ConsumerMember, joining: Joining, subscription: Subscription
         client_id=joining.client_id,
         client_host=joining.client_host,
         topic_names=frozenset(subscription.topics),
-        topic_regex="",  # its protocol has none, whatever the member subscribed with before
+        topic_regex="",  # the classic protocol has none, whatever the member subscribed with before
         rebalance_timeout_ms=request.rebalance_timeout_ms,
         classic=ClassicTerms(request.session_timeout_ms, joining.protocols),
     )
 
 
 def _become_classic(draft: Draft, around: Surroundings) -> bool:
-    """The last member of the new protocol came back as a classic one: whether the group is a classic one again."""
+    """The last new-protocol member rejoined as a classic one; returns whether the group is classic again."""
     group = draft.existing
     value = downgraded(group, list(group.members.values()), group.targets, around)
     if value is None:
         return False
-    # The classic group has the targets for assignments. Unless all members have come to theirs already, some may still have
-    # what is another's by now, so they have to join again before anybody is given anything.
+    # The classic group takes the targets as assignments. Unless the group is stable, some members may still own
+    # partitions that are another's in the target, so all have to rejoin before anyone is given partitions.
     draft.become_classic(value, rebalances=group.state is not ConsumerGroupState.STABLE)
     return True
 
@@ -214,7 +214,7 @@ def _require_generation(member: ConsumerMember, generation: int) -> None:
 
 
 def _waits(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Whether somebody else still has a partition that shall be this member's."""
+    """Whether another member still holds a partition of this member's target."""
     return any(
         group.holder(topic_id, partition) not in (None, member.member_id)
         for topic_id, partitions in group.target_of(member.member_id).items()
@@ -225,5 +225,5 @@ def _waits(group: ConsumerGroup, member: ConsumerMember) -> bool:
 def _version(terms: ClassicTerms) -> int:
     try:
         return consumer_protocol.version_of(terms.protocols[0][1] if terms.protocols else b"")
-    except MalformedMessage:  # what it joined with was read before: only a record of others can be so
+    except MalformedMessage:  # checked when it joined: only a foreign record can be malformed
         return 0

@@ -1,4 +1,4 @@
-"""Who may commit, and fetch, the offsets of a consumer group. Decisions only (KIP-848, KIP-1251)."""
+"""Whether a member may commit or fetch the offsets of a consumer group. Decisions only (KIP-848, KIP-1251)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bmq.coordinator.consumer.member import ConsumerMember
 from bmq.protocol.error_codes import ErrorCode
 
 MEMBER_EPOCHS_FROM: Final = 9
-"""Version of OffsetCommit from which a member's epoch can be told it is stale."""
+"""First version of OffsetCommit whose clients understand STALE_MEMBER_EPOCH."""
 
 
 def check_commit(
@@ -21,9 +21,9 @@ def check_commit(
     partitions: Iterable[tuple[UUID, int]],
     api_version: int,
 ) -> ErrorCode:
-    """The error of the whole request, which is about these (topic id, partition).
+    """The error of the whole request for these (topic id, partition) pairs.
 
-    A member may lag behind: what it had by the epoch that it names, and still has, is its own to commit.
+    A member may lag behind: it may commit with an older epoch for partitions it has held since that epoch or earlier.
     """
     if epoch < 0 and not group.members:
         return ErrorCode.NONE

@@ -1,11 +1,11 @@
-"""A consumer group of the new protocol (KIP-848): all that its records say. Changed by `apply` alone.
+"""A consumer group of the new protocol (KIP-848): everything its records say. Only `apply` changes it.
 
-What heartbeats and timers do to a group is decided elsewhere, on a `Draft` (draft.py).
+Heartbeats and timers are decided elsewhere, on a `Draft` (draft.py).
 
-Empty         nobody is in it
+Empty         it has no members
 Assigning     the target is older than the group's epoch
-Reconciling   somebody has not yet what the target says
-Stable        everybody has
+Reconciling   some member does not have its target yet
+Stable        all members have their targets
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from bmq.protocol import consumer_group_records as records
 from bmq.protocol.consumer_group_records import ConsumerKey, ConsumerValue
 
 CONSUMER: Final = "consumer"
-"""Type of the group, and its protocol type."""
+"""The group type, which is also its protocol type."""
 
 
 class ConsumerGroupState(StrEnum):
-    """As Kafka names them to clients."""
+    """Names as Kafka shows them to clients."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -37,7 +37,7 @@ class ConsumerGroupState(StrEnum):
 
 
 class ResolvedRegex(NamedTuple):
-    """What a regular expression matches: by the metadata of `version`, looked up at `timestamp_ms`."""
+    """Topics that a regular expression matches in the metadata of `version`, resolved at `timestamp_ms`."""
 
     topics: frozenset[str]
     version: int
@@ -76,7 +76,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Target]):
     # ---------------------------------------------------------------- who and what
 
     def holder(self, topic_id: UUID, partition: int) -> str | None:
-        """The member that has this partition, or has yet to give it back."""
+        """The member that has this partition, or still has to revoke it."""
         return self._holders.get(topic_id, {}).get(partition)
 
     def target_of(self, member_id: str) -> Target:
@@ -90,20 +90,20 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Target]):
 
     @property
     def subscribed_names(self) -> Set[str]:
-        """Topics that anybody is subscribed to, whether they exist or not."""
+        """Topics that some member is subscribed to, whether they exist or not."""
         if not self._regex_counts:
             return self._name_counts.keys()
         return set(self._name_counts).union(*(self.matches(regex) for regex in self._regex_counts))
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether anybody is."""
+        """Whether some member is subscribed to it."""
         return topic in self._name_counts or any(topic in self.matches(regex) for regex in self._regex_counts)
 
     def is_member_subscribed_to(self, member: ConsumerMember, topic: str) -> bool:
         return topic in member.topic_names or (bool(member.topic_regex) and topic in self.matches(member.topic_regex))
 
     def names_of(self, member: ConsumerMember) -> Set[str]:
-        """Topics this member is subscribed to; what a regular expression matches is unknown until it is resolved."""
+        """Topics this member is subscribed to; a regular expression matches nothing until it is resolved."""
         if not member.topic_regex:
             return member.topic_names
         return member.topic_names | self.matches(member.topic_regex)
@@ -114,20 +114,20 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Target]):
 
     @property
     def is_homogeneous(self) -> bool:
-        """Whether all members are subscribed to the same."""
+        """Whether all members are subscribed to the same topics."""
         count = len(self.members)
         if not self._regex_counts:
             return all(subscribed == count for subscribed in self._name_counts.values())
         return not self._name_counts and list(self._regex_counts.values()) == [count]
 
     def preferred_assignor(self, assignors: Sequence[str]) -> str:
-        """The one of these that most members want; of equals, and if nobody wants any, the first."""
+        """The one that most members prefer; the first on a tie, or if no member has a preference."""
         return max(assignors, key=lambda name: self._assignor_counts[name])
 
     # ---------------------------------------------------------------- the log
 
     def apply(self, key: ConsumerKey, value: ConsumerValue | None) -> None:
-        """Become what a record says; None deletes."""
+        """Apply a record; None deletes."""
         match key, value:
             case records.EpochKey(), records.EpochValue():
                 self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
@@ -141,7 +141,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Target]):
                 super().apply(key, value)
 
     def fork(self) -> ConsumerGroup:
-        """The same group, to be changed without changing this one."""
+        """A copy that can change without changing this group."""
         fork = super().fork()
         fork.regexes = self.regexes.copy()
         fork._holders = {topic_id: holders.copy() for topic_id, holders in self._holders.items()}
@@ -195,7 +195,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Target]):
             self._release(member)
 
     def _release(self, member: ConsumerMember) -> None:
-        """Take back what `_put` counts of a member."""
+        """Undo what `_put` recorded for a member."""
         for topic_id, partition in chain(_places(member.assigned), _places(member.pending)):
             holders = self._holders.get(topic_id, {})
             if holders.get(partition) == member.member_id:

@@ -32,7 +32,7 @@ class NamedPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """What a consumer says when it joins. `owned`: what it has not given back."""
+    """A consumer's subscription as sent in JoinGroup. `owned`: partitions it has not given up."""
 
     topics: Sequence[str] = ()
     user_data: bytes | None = None
@@ -43,7 +43,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """What a consumer is given."""
+    """A consumer's assignment."""
 
     assigned: Sequence[NamedPartitions] = ()
     user_data: bytes | None = None
@@ -79,7 +79,7 @@ _ASSIGNMENT: Final = Format(
 
 
 def version_of(data: bytes) -> int:
-    """Of a subscription or an assignment; later versions only add to its end. Raises MalformedMessage."""
+    """Version of a subscription or an assignment; later versions only append fields. Raises MalformedMessage."""
     try:
         version: int = _INT16.unpack_from(data)[0]
     except struct_error as error:
@@ -96,7 +96,7 @@ def decode_subscription(data: bytes) -> Subscription:
 
 
 def decode_assignment(data: bytes) -> Assignment:
-    """Nothing for no bytes at all. Raises MalformedMessage."""
+    """Empty data gives an empty assignment. Raises MalformedMessage."""
     if not data:
         return Assignment()
     assignment: Assignment = codec_of(_ASSIGNMENT, version_of(data)).read(data, _INT16.size)
@@ -104,7 +104,7 @@ def decode_assignment(data: bytes) -> Assignment:
 
 
 def encode_assignment(owned: Mapping[UUID, Iterable[int]], topics: Topics, version: int) -> bytes:
-    """What a member has, by the names of its topics; those that are gone are left out."""
+    """A member's partitions by topic name; deleted topics are left out."""
     named = [
         NamedPartitions(topic=topic.name, partitions=tuple(sorted(partitions)))
         for topic_id, partitions in owned.items()

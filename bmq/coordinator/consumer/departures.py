@@ -1,4 +1,4 @@
-"""Members leave a consumer group, or are put out of it. Decisions only (KIP-848)."""
+"""Members leave a consumer group or are removed from it. Decisions only (KIP-848)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bmq.protocol import consumer_group_records as records
 
 
 def remove_members(draft: Draft, member_ids: Collection[str], around: Surroundings) -> None:
-    """The group goes on without these, in a new epoch; as a classic group if only classic members are left."""
+    """Remove members and raise the group's epoch; if only classic members are left, the group becomes a classic one."""
     group = draft.existing
     rest = [member for member in group.members.values() if member.member_id not in member_ids]
     has_lost_new_protocol = any(group.members[member_id].classic is None for member_id in member_ids)
@@ -27,7 +27,7 @@ def remove_members(draft: Draft, member_ids: Collection[str], around: Surroundin
     bump_if_needed(draft, around, must=True)
     group = draft.existing
     if not group.members:
-        # Nobody is left who would ask for a target: without this the empty group would wait for one for ever.
+        # Nobody is left to trigger a new target: without this record the empty group would wait for one for ever.
         draft.write(
             records.TargetEpochKey(group=group.group_id),
             records.TargetEpochValue(epoch=group.epoch, timestamp_ms=AT_ONCE_MS),
@@ -35,13 +35,13 @@ def remove_members(draft: Draft, member_ids: Collection[str], around: Surroundin
 
 
 def write_removal(draft: Draft, member_id: str) -> None:
-    """The records without which a member is none."""
+    """Write the tombstones of a member."""
     for key in (records.CurrentKey, records.TargetKey, records.MemberKey):
         draft.write(key(group=draft.group_id, member_id=member_id), None)
 
 
 def expire(draft: Draft, due: Due, around: Surroundings) -> bool:
-    """A member did not do in time what it had to: whether it was put out for that."""
+    """A member missed a deadline; returns whether it was removed."""
     group = draft.group
     member = None if group is None else group.members.get(due.member_id)
     if member is None:

@@ -21,7 +21,7 @@ _CONSUMER_MEMBER: Final = 1
 
 
 def described(group: ConsumerGroup, topics: Topics, assignors: Sequence[str]) -> DescribedGroup:
-    """`assignors`: those that are served, the default first."""
+    """`assignors`: those this server offers, the default first."""
     return DescribedGroup(
         group_id=group.group_id,
         group_state=group.state.value,
@@ -53,7 +53,7 @@ def _member(member: ConsumerMember, group: ConsumerGroup, topics: Topics) -> Mem
 
 
 def _assignment(places: Iterable[tuple[UUID, Iterable[int]]], topics: Topics) -> Assignment:
-    """Topics that are gone have no name, and are left out."""
+    """Deleted topics have no name and are left out."""
     named = [
         TopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=sorted(partitions))
         for topic_id, partitions in places

@@ -1,4 +1,4 @@
-"""A consumer group while something is decided about it (see group_draft.py)."""
+"""A consumer group while a decision on it is made (see group_draft.py)."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from bmq.protocol.group_records import encode_key as encode_classic_key
 from bmq.protocol.group_records import encode_value as encode_classic_value
 
 FIRST_EPOCH: Final = 1
-"""Of a group that nobody has subscribed anything in."""
+"""Epoch of a group before its first subscription."""
 
 
 class Draft(GroupDraft[ConsumerGroup, ConsumerKey, ConsumerValue]):
-    """Of a consumer group."""
+    """A draft of a consumer group."""
 
     title: ClassVar = "Consumer group"
 
@@ -39,13 +39,13 @@ class Draft(GroupDraft[ConsumerGroup, ConsumerKey, ConsumerValue]):
         self.write(TargetEpochKey(group=self.group_id), TargetEpochValue(epoch=FIRST_EPOCH))
 
     def become(self, group: ConsumerGroup) -> None:
-        """A consumer group in place of the classic one."""
+        """Replace the classic group by this consumer group."""
         self._take_place(ConsumerGroup(self.group_id))
         for key, value in group.as_records():
             self.write(key, value)
 
     def become_classic(self, value: GroupMetadataValue, *, rebalances: bool) -> None:
-        """A classic group in place of the consumer group."""
+        """Replace the consumer group by a classic one."""
         self.delete()
         self._add(encode_classic_key(GroupMetadataKey(group=self.group_id)), encode_classic_value(value))
         self.rebalances = rebalances

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: joining, staying, changing one's mind and leaving in one request. Decisions only (KIP-848)."""
+"""ConsumerGroupHeartbeat: one request to join, stay, change the subscription and leave. Decisions only (KIP-848)."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from bmq.protocol.messages.consumer_group_heartbeat_request import ConsumerGroup
 from bmq.protocol.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 
 MEMBER_ID_FROM: Final = 1
-"""Version from which clients make their own member ids."""
+"""First version in which clients make their own member ids."""
 UNCHANGED_MS: Final = -1
 
 
 class Beat(NamedTuple):
-    """A request that `check` has passed. `member_id`: the request's, or one made for a member that comes without."""
+    """A request that `check` has passed. `member_id`: the request's, or a new one if the request has none."""
 
     request: ConsumerGroupHeartbeatRequest
     member_id: str
@@ -43,7 +43,7 @@ class Beat(NamedTuple):
 
     @property
     def is_full(self) -> bool:
-        """Whether it says all there is to say, as after an error: then it wants to be told everything too."""
+        """Whether every field is set, as after an error; the answer then carries the assignment too."""
         asked = self.request
         return (
             asked.rebalance_timeout_ms != UNCHANGED_MS
@@ -53,7 +53,7 @@ class Beat(NamedTuple):
 
 
 def check(asked: ConsumerGroupHeartbeatRequest, api_version: int, config: ConsumerConfig) -> None:
-    """What can be said without the group. Raises KafkaError INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
+    """Checks that need no group. Raises KafkaError INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
     epoch = asked.member_epoch
     if (api_version >= MEMBER_ID_FROM or epoch != JOIN_EPOCH) and not asked.member_id.strip():
         raise _invalid("MemberId can't be empty.")
@@ -129,7 +129,7 @@ def _require_room(group: ConsumerGroup, beat: Beat, size_max: int) -> None:
 
 
 def _dynamic(group: ConsumerGroup, beat: Beat) -> ConsumerMember | None:
-    """The member that sent it; None: it is new."""
+    """The sending member; None: it is new."""
     member = group.members.get(beat.member_id)
     if member is None:
         if beat.request.member_epoch == JOIN_EPOCH:
@@ -140,7 +140,7 @@ def _dynamic(group: ConsumerGroup, beat: Beat) -> ConsumerMember | None:
 
 
 def _static(draft: Draft, beat: Beat) -> ConsumerMember | None:
-    """The static member that sent it; None: it is new. One that comes back takes the place of its former self."""
+    """The sending static member; None: it is new. One that comes back replaces its former self."""
     group, asked = draft.existing, beat.request
     holder = group.static_member(asked.instance_id)
     if asked.member_epoch != JOIN_EPOCH:
@@ -161,7 +161,7 @@ def _static(draft: Draft, beat: Beat) -> ConsumerMember | None:
 
 
 def replace_static(draft: Draft, old: ConsumerMember, member_id: str) -> ConsumerMember:
-    """The same static member under a new member id: what it has and shall have stays."""
+    """The same static member under a new member id; it keeps its partitions and its target."""
     target = draft.existing.target_of(old.member_id)
     member = replace(old, member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
     write_removal(draft, old.member_id)
@@ -184,7 +184,7 @@ def require_instance_of(holder: ConsumerMember, member_id: str) -> None:
 
 
 def _require_epoch(member: ConsumerMember, beat: Beat) -> None:
-    """It is at the epoch we know of, or at the one before because our answer was lost."""
+    """Accept the member's epoch, or the previous one when the member retries because our answer was lost."""
     asked = beat.request
     epoch = asked.member_epoch
     if epoch in (JOIN_EPOCH, member.epoch):
@@ -204,7 +204,7 @@ def _require_epoch(member: ConsumerMember, beat: Beat) -> None:
 
 
 def _said(member: ConsumerMember, beat: Beat) -> ConsumerMember:
-    """The member with what the request says; null: as before."""
+    """The member updated from the request; null fields leave it as it was."""
     asked = beat.request
     names, regex = asked.subscribed_topic_names, asked.subscribed_topic_regex
     timeout_ms = asked.rebalance_timeout_ms
@@ -242,7 +242,7 @@ def _leave(draft: Draft, beat: Beat, around: Surroundings) -> ConsumerGroupHeart
             raise _unknown(f"Instance id {asked.instance_id} is unknown.")
         require_instance_of(member, beat.member_id)
     if asked.member_epoch == STATIC_LEAVE_EPOCH:
-        # It keeps its place and its partitions until its session is over, and has nothing left to give back.
+        # A static member keeps its place and its partitions until its session ends; nothing is pending revocation.
         kept = {topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in member.assigned.items()}
         away = replace(member, epoch=STATIC_LEAVE_EPOCH, assigned=kept, pending=NONE_OWNED)
         write_current(draft, away)
@@ -257,7 +257,7 @@ def _owned(asked: ConsumerGroupHeartbeatRequest) -> Target | None:
 
 
 def _partitions(member: ConsumerMember) -> dict[UUID, Set[int]]:
-    """What it has; since when does not matter to it."""
+    """Its partitions without their epochs."""
     return {topic_id: epochs.keys() for topic_id, epochs in member.assigned.items()}
 
 

@@ -1,4 +1,4 @@
-"""One member of a consumer group (KIP-848) as a value: what it says of itself, what it has, what it has to give back."""
+"""One member of a consumer group (KIP-848) as a value: its subscription, its partitions, its pending revocations."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ NO_EPOCH: Final = -1
 
 
 class MemberState(IntEnum):
-    """As records have it. UNKNOWN: written by a server that knows more states."""
+    """Numbers as in records. UNKNOWN: written by a server that has more states."""
 
     STABLE = 0
-    """It has what its epoch says."""
+    """It has what its epoch assigns."""
     UNREVOKED = 1
-    """It has been asked to give partitions back, and has not said yet that it did."""
+    """It was asked to revoke partitions and has not confirmed that yet."""
     UNRELEASED = 2
-    """It has reached the target's epoch, and others have still to give back what it shall have."""
+    """It has reached the target's epoch, but other members still have to revoke partitions of its target."""
     UNKNOWN = 127
 
     @classmethod
@@ -37,7 +37,7 @@ _STATES: Final = frozenset(map(int, MemberState))
 
 @dataclass(frozen=True, slots=True)
 class ClassicTerms:
-    """What a member of the classic protocol joined with; `protocols`: (name, subscription), most wanted first."""
+    """What a classic member joined with; `protocols`: (name, subscription), most preferred first."""
 
     session_timeout_ms: int
     protocols: Protocols
@@ -47,7 +47,7 @@ class ClassicTerms:
 class ConsumerMember:
     """`classic` is None for a member of the new protocol; `topic_regex` is empty for none.
 
-    `assigned` and `pending` (revocation) are what others must not have.
+    `assigned` and `pending` (revocation) are the partitions that no other member may have.
     """
 
     member_id: str
@@ -68,14 +68,14 @@ class ConsumerMember:
 
     @property
     def has_left_for_a_while(self) -> bool:
-        """A static member that said it would be back."""
+        """A static member that left temporarily (epoch -2)."""
         return self.epoch == STATIC_LEAVE_EPOCH
 
     def is_reconciled_to(self, target_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
     def says_as(self, other: ConsumerMember) -> bool:
-        """Whether `said` of both is the same."""
+        """Whether `said` gives the same record for both."""
         return (
             self.topic_names == other.topic_names
             and self.topic_regex == other.topic_regex
@@ -89,7 +89,7 @@ class ConsumerMember:
         )
 
     def said(self) -> records.MemberValue:
-        """The record of what it says of itself."""
+        """Its metadata record: what the member says of itself."""
         classic = None
         if self.classic is not None:
             classic = records.ClassicMember(
@@ -111,7 +111,7 @@ class ConsumerMember:
         )
 
     def has(self) -> records.CurrentValue:
-        """The record of what it has."""
+        """Its current assignment record."""
         return records.CurrentValue(
             epoch=self.epoch,
             previous_epoch=self.previous_epoch,
@@ -121,7 +121,7 @@ class ConsumerMember:
         )
 
     def saying(self, value: records.MemberValue) -> ConsumerMember:
-        """The same member after `value`."""
+        """The member with the metadata of `value`."""
         told = value.classic
         classic = None
         if told is not None:
@@ -140,7 +140,7 @@ class ConsumerMember:
         )
 
     def having(self, value: records.CurrentValue | None) -> ConsumerMember:
-        """The same member after `value`; None: as if it had just come."""
+        """The member with the current assignment of `value`; None: as if it had just joined."""
         if value is None:
             value = records.CurrentValue(previous_epoch=NO_EPOCH)
         return replace(

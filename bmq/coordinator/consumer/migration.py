@@ -1,7 +1,7 @@
 """A group changes its protocol while members are in it: classic to consumer, and back. Decisions only (KIP-848).
 
-Up: when a member of the new protocol joins a classic group of consumers. Down: when the last one of the new protocol is
-gone. An empty group changes whatever the policy says; what it has committed stays in either case.
+Upgrade: when a member of the new protocol joins a classic group of consumers. Downgrade: when the last member of the
+new protocol is gone. An empty group may change whatever the policy says; committed offsets stay in either case.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def allows_downgrade(config: ConsumerConfig) -> bool:
 
 
 def upgrade(draft: Draft, classic: Group, around: Surroundings) -> None:
-    """The classic group becomes a consumer group of the same members, each with what it has.
+    """Turn the classic group into a consumer group of the same members, which keep their assignments.
 
-    Raises KafkaError GROUP_ID_NOT_FOUND when it may not.
+    Raises KafkaError GROUP_ID_NOT_FOUND when an upgrade is not allowed.
     """
     if not allows_upgrade(around.config):
         raise _refused(classic, "upgrading is disabled")
@@ -55,7 +55,7 @@ def upgrade(draft: Draft, classic: Group, around: Surroundings) -> None:
     if len(classic.members) > around.config.max_size:
         raise _refused(classic, "it has more members than a consumer group may have")
     group = ConsumerGroup(draft.group_id)
-    generation = max(classic.generation, FIRST_EPOCH)  # nobody may have joined it yet
+    generation = max(classic.generation, FIRST_EPOCH)  # 0 until the first join is complete
     try:
         members = [_upgraded(member, classic, generation, around.topics) for member in classic.members]
     except MalformedMessage as error:
@@ -67,7 +67,7 @@ def upgrade(draft: Draft, classic: Group, around: Surroundings) -> None:
             records.TargetValue(topic_partitions=target_parts(target)),
         )
         group.apply(records.CurrentKey(group=group.group_id, member_id=member.member_id), member.has())
-    # No hash: nobody knows which topics the leader has seen, so the group is compared with them at once (`advance`).
+    # No hash: the topics that the leader assigned from are unknown, so `advance` compares with the present ones.
     group.apply(records.EpochKey(group=group.group_id), records.EpochValue(epoch=generation))
     group.apply(records.TargetEpochKey(group=group.group_id), records.TargetEpochValue(epoch=generation))
     draft.become(group)
@@ -82,7 +82,7 @@ def _upgraded(member: Member, classic: Group, generation: int, topics: Topics) -
     subscription = decode_subscription(member.metadata(classic.protocol_name) or member.protocols[0][1])
     assignment = decode_assignment(member.assignment)
     if assignment.user_data:
-        # An assignor of the clients' own keeps something there that the server's would lose.
+        # A client-side assignor keeps state in its user data; a server-side assignor would lose it.
         raise MalformedMessage("an assignment with user data")
     target = consumer_protocol.by_id(assignment.assigned, topics)
     return ConsumerMember(
@@ -103,7 +103,7 @@ def _upgraded(member: Member, classic: Group, generation: int, topics: Topics) -
 def downgraded(
     group: ConsumerGroup, rest: Sequence[ConsumerMember], targets: Mapping[str, Target], around: Surroundings
 ) -> GroupMetadataValue | None:
-    """The classic group of those that are left, each with its target; None when the group stays what it is."""
+    """The classic group of the remaining members, each with its target; None when the group stays a consumer group."""
     if not rest or any(member.classic is None for member in rest):
         return None
     if not allows_downgrade(around.config) or len(rest) > around.classic_size_max:

@@ -1,8 +1,8 @@
-"""How soon members heartbeat again while their group is not settled. Decisions only (KIP-848).
+"""Heartbeat intervals while a group is not settled. Decisions only (KIP-848).
 
-A member does each step of a rebalance in a heartbeat, and so does whoever waits for what it gives back. Clients obey the
-interval that each answer names, so a group that is not settled is told a shorter one, and settles in seconds instead of
-in a few of its usual intervals.
+A member does each step of a rebalance in a heartbeat, and so do the members that wait for its revoked partitions.
+Clients follow the interval in each answer, so an unsettled group gets a shorter one and settles within seconds instead
+of a few usual intervals.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from bmq.coordinator.effects import Moment
 
 
 def is_settled(group: ConsumerGroup, member_id: str, terms: GroupTerms, now: Moment) -> bool:
-    """Whether nothing is to be expected of the group before the member's next usual heartbeat.
+    """Whether the group will not change before the member's next usual heartbeat, as far as we can tell.
 
-    A target younger than an interval is not believed: who joins first gets all there is, and the others are on their way.
+    A target younger than one interval does not count: the first member gets all partitions while the others are still
+    joining.
     """
     since_ms = now.wall_ms - group.target_timestamp_ms
     return (
@@ -27,15 +28,15 @@ def is_settled(group: ConsumerGroup, member_id: str, terms: GroupTerms, now: Mom
 
 
 class HeartbeatPace:
-    """The heartbeats ahead of all members in groups that are not settled, however many groups: at most so many a second.
+    """Limits the heartbeats of all members in unsettled groups to a rate per second, over all groups.
 
-    Each is given a place of its own in time, so the interval grows with those who want one, up to the usual one.
+    Each heartbeat gets its own time slot, so with more members the interval grows, up to the usual one.
     """
 
     def __init__(self, config: ConsumerConfig) -> None:
         self._least_ms = config.unsettled_heartbeat_interval_ms
         self._gap_ms = 1_000 / config.unsettled_heartbeats_per_s_max
-        self._free_ms = 0.0  # no place before is free, on the event loop's clock
+        self._free_ms = 0.0  # the earliest free slot, on the event loop's clock
 
     def interval_ms(self, usual_ms: int, loop_ms: float) -> int:
         """For a member whose group is not settled; `usual_ms` at most."""

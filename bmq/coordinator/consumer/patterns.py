@@ -1,7 +1,7 @@
 """Regular expressions that consumers subscribe with: whole topic names, in RE2's language and in linear time.
 
-Kafka's brokers use RE2J, which reads the same language: no look-around, no back references, nothing that takes more than
-linear time whatever the pattern. Hostile patterns are bounded in length and in the memory of their compiled form.
+Kafka's brokers use RE2J, which has the same language: no look-around, no back references, linear time for every
+pattern. Limits on a pattern's length and on the memory of its compiled form stop hostile patterns.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bmq.protocol.errors import KafkaError
 PATTERN_CHARS_MAX: Final = 4_096
 """Topic names have 249 characters at most."""
 COMPILED_BYTES_MAX: Final = 512 * 1024
-"""Of one pattern, with all that matching it needs. RE2 keeps the last 128 patterns."""
+"""Limit for one pattern, including the memory for matching. RE2 caches the last 128 patterns."""
 
 _OPTIONS: Final = re2.Options()
 _OPTIONS.max_mem = COMPILED_BYTES_MAX

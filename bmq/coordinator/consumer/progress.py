@@ -1,8 +1,8 @@
-"""What every heartbeat and join of a member does to a consumer group: new epoch, new target, one step of the member.
+"""What every heartbeat and join does to a consumer group: a new epoch, a new target, one step of the member.
 
-The group's epoch goes up when somebody's subscription changes, or the topics do; the target is computed anew when it is
-older than that, though not more often than the group's assignment interval; then the member takes a step towards the
-target (reconciliation.py). Decisions only (KIP-848).
+The group's epoch rises when a subscription or the topics change. The target is recomputed when it is older than that
+epoch, but at most once per assignment interval. Then the member takes one step towards its target (reconciliation.py).
+Decisions only (KIP-848).
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 
 AT_ONCE_MS: Final = 0
-"""Timestamp of a target after which the next one need not wait."""
+"""Timestamp of a target that the next one may follow without waiting for the assignment interval."""
 
 
 class Surroundings(NamedTuple):
-    """All that a decision about a group depends on beside the group.
+    """Everything a decision depends on besides the group.
 
-    `is_stale`: topics have changed since the group was last compared with them. `classic_size_max`: of classic groups.
+    `is_stale`: topics have changed since the group last looked. `classic_size_max`: largest classic group.
     """
 
     topics: Topics
@@ -48,7 +48,7 @@ class Surroundings(NamedTuple):
 def advance(
     draft: Draft, before: ConsumerMember | None, after: ConsumerMember, owned: Target | None, around: Surroundings
 ) -> ConsumerMember:
-    """A member said what `after` says, `before` is what it said before (None: it is new); the member after its step.
+    """Apply a member's request (`before`: the member until now, None if new) and return it after its step.
 
     Raises KafkaError INVALID_REGULAR_EXPRESSION, FENCED_MEMBER_EPOCH, UNKNOWN_SERVER_ERROR (the assignor failed).
     """
@@ -63,7 +63,7 @@ def advance(
 
 
 def bump_if_needed(draft: Draft, around: Surroundings, *, must: bool) -> None:
-    """Raise the group's epoch if it must be, or if topics it is subscribed to have changed."""
+    """Raise the group's epoch if `must`, or if subscribed topics have changed."""
     group = draft.existing
     current_hash = metadata_hash(group.subscribed_names, around.topics)
     draft.is_refreshed = True
@@ -75,7 +75,7 @@ def bump_if_needed(draft: Draft, around: Surroundings, *, must: bool) -> None:
 
 
 def update_target(draft: Draft, around: Surroundings) -> None:
-    """Compute the target for the group's epoch, if it is due. Raises KafkaError UNKNOWN_SERVER_ERROR."""
+    """Compute the target of the group's epoch if it is due. Raises KafkaError UNKNOWN_SERVER_ERROR."""
     group = draft.existing
     if group.epoch <= group.target_epoch:
         return
@@ -112,14 +112,14 @@ def write_said(draft: Draft, member: ConsumerMember) -> None:
 
 
 def forget_unused_regexes(draft: Draft) -> None:
-    """What a regular expression matches is kept while somebody is subscribed by it."""
+    """Delete the resolved matches of expressions that no member is subscribed with."""
     group = draft.existing
     for regex in group.regexes.keys() - group.subscribed_regexes:
         draft.write(records.RegexKey(group=group.group_id, regex=regex), None)
 
 
 def _say(draft: Draft, before: ConsumerMember | None, after: ConsumerMember) -> bool:
-    """Write what the member says now; whether that asks for a new target."""
+    """Write the member's metadata; returns whether that requires a new target."""
     group = draft.existing
     old_regex = "" if before is None else before.topic_regex
     regex = after.topic_regex
@@ -128,7 +128,7 @@ def _say(draft: Draft, before: ConsumerMember | None, after: ConsumerMember) -> 
     write_said(draft, after)
     subscribes_anew = after.topic_names != (frozenset() if before is None else before.topic_names)
     if regex != old_regex:
-        # One that is not resolved matches nothing yet: the group's epoch goes up when it is.
+        # An unresolved expression matches nothing yet: the group's epoch rises once it is resolved.
         subscribes_anew |= not regex or regex in group.regexes
         forget_unused_regexes(draft)
     return subscribes_anew
@@ -150,7 +150,7 @@ def _step(draft: Draft, member_id: str, owned: Target | None, topics: Topics) ->
     if moved is member:
         return member
     write_current(draft, moved)
-    if moved.classic is None:  # a classic member has its own ways of being late: JOIN and SYNC
+    if moved.classic is None:  # a classic member has JOIN and SYNC timers instead
         if moved.state is MemberState.UNREVOKED:
             draft.start(TimerKind.REBALANCE, member_id, max(moved.rebalance_timeout_ms, 0), moved.epoch)
         else:

@@ -1,8 +1,8 @@
-"""How a member comes from what it has to what it shall have, one heartbeat after another. Decisions only (KIP-848).
+"""How a member moves from its partitions to its target, heartbeat by heartbeat. Decisions only (KIP-848).
 
-No partition is ever given to a member while another has it, or has yet to say that it gave it back: a member that has
-to give something back first stays at its epoch (UNREVOKED) until it says that it did, then goes to the target's epoch
-with all that is free (STABLE), and gets the rest when others have let go of it (UNRELEASED).
+A partition is never assigned while another member has it or has not confirmed its revocation. A member that has to
+revoke partitions stays at its epoch (UNREVOKED) until it confirms; then it advances to the target's epoch with all
+partitions that are free (STABLE), and gets the rest once others have released it (UNRELEASED).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from bmq.protocol.errors import KafkaError
 
 
 class Aim(NamedTuple):
-    """Where a member is to come to. `is_subscribed`: to an existing topic; the target may be older than that.
+    """What a member has to reach. `is_subscribed`: to an existing topic; the target may be older than the subscription.
 
-    `is_held`: whether another member has (topic, partition), or has to give it back.
+    `is_held`: whether another member has (topic, partition) or still has to revoke it.
     """
 
     epoch: int
@@ -31,9 +31,9 @@ class Aim(NamedTuple):
 
 
 def reconciled(member: ConsumerMember, aim: Aim, owned: Target | None) -> ConsumerMember:
-    """The member after a heartbeat in which it says that it owns `owned`; None: it does not say.
+    """The member after a heartbeat that names `owned` partitions; None: it names none.
 
-    Raises KafkaError FENCED_MEMBER_EPOCH for a state that a later server wrote: the member has to begin anew.
+    Raises KafkaError FENCED_MEMBER_EPOCH for a state that a later server wrote: the member has to rejoin.
     """
     match member.state:
         case MemberState.STABLE if member.epoch == aim.epoch:
@@ -57,7 +57,7 @@ def _next(member: ConsumerMember, aim: Aim, owned: Target | None) -> ConsumerMem
         for partition, epoch in epochs.items():
             (keep if partition in target else revoke).setdefault(topic_id, {})[partition] = epoch
     if revoke and _has_any(owned, revoke):
-        # It may still process these, so it stays at its epoch, and may go on committing their offsets.
+        # It may still be processing these, so it stays at its epoch and may go on committing their offsets.
         return _moved(member, member.epoch, MemberState.UNREVOKED, keep, revoke)
     is_waiting = False
     for topic_id, partitions in aim.target.items():
@@ -73,7 +73,7 @@ def _next(member: ConsumerMember, aim: Aim, owned: Target | None) -> ConsumerMem
 
 
 def _without_unsubscribed(member: ConsumerMember, aim: Aim, owned: Target | None) -> ConsumerMember:
-    """At the target's epoch, or waiting for it to give something back: only topics it is not subscribed to any more go."""
+    """Revoke only the topics the member no longer subscribes to; it is at the target's epoch, or still revoking."""
     gone = {topic_id for topic_id in member.assigned if not aim.is_subscribed(topic_id)}
     if not gone:
         return member
@@ -87,11 +87,11 @@ def _without_unsubscribed(member: ConsumerMember, aim: Aim, owned: Target | None
 
 
 def _has_any(owned: Target | None, partitions: Owned) -> bool:
-    """Whether it has, or may have, any of these."""
+    """Whether the member has, or may have, any of these."""
     return owned is None or overlap(owned, partitions)
 
 
 def _moved(member: ConsumerMember, epoch: int, state: MemberState, assigned: Owned, pending: Owned) -> ConsumerMember:
     if (epoch, state, assigned, pending) == (member.epoch, member.state, member.assigned, member.pending):
-        return member  # it waits: nothing is to be written
+        return member  # it waits: nothing to write
     return replace(member, epoch=epoch, previous_epoch=member.epoch, state=state, assigned=assigned, pending=pending)

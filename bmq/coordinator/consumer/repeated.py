@@ -1,8 +1,8 @@
-"""Heartbeats that say what was said before while nothing has changed: nearly all there are (KIP-848).
+"""Heartbeats that repeat an earlier one while nothing has changed: nearly all heartbeats (KIP-848).
 
-What a member of a settled group is answered depends on its request, the group, its topics and its configs alone. So the
-bytes of an answer for which nothing was written are right until one of these changes, and nobody has to look at the group
-for them: that took eight tenths of a heartbeat's time. The member's session begins anew as with any other heartbeat.
+The answer to a member of a settled group depends only on its request, the group, its topics and its configs. So an
+answer for which nothing was written stays right until one of these changes, and we send its bytes again without looking
+at the group, which took eight tenths of a heartbeat's time. The member's session is renewed as by any heartbeat.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from bmq.protocol.codec import after_correlation_id
 from bmq.protocol.wire import Buffer
 
 SAID_BYTES_MAX: Final = 512
-"""A longer request is not remembered: one that has nothing to say has two names in it."""
+"""Longer requests are not remembered: a heartbeat that changes nothing carries only two names."""
 REMEMBERED_PER_MEMBER_MAX: Final = 2
 
 
 class Said(NamedTuple):
-    """What an answer depends on of a request. `text`: all of the frame but its correlation id."""
+    """The parts of a request that the answer depends on. `text`: the whole frame without its correlation id."""
 
     client_host: str
     api_version: int
@@ -38,7 +38,7 @@ class _Answered(NamedTuple):
 
 
 class RepeatedHeartbeats:
-    """Of one group. To be forgotten with every record of it, and when its topics change."""
+    """The remembered heartbeats of one group. `forget` them on every record of the group and when its topics change."""
 
     __slots__ = ("_answered",)
 
@@ -53,7 +53,7 @@ class RepeatedHeartbeats:
         configs: Mapping[str, Mapping[str, str]],
         member_count: int,
     ) -> None:
-        """`configs`: those of all groups, the same object until one of them changes."""
+        """`configs`: of all groups; the same object until one of them changes."""
         if len(said.text) > SAID_BYTES_MAX:
             return
         if len(self._answered) >= REMEMBERED_PER_MEMBER_MAX * member_count:
@@ -61,7 +61,7 @@ class RepeatedHeartbeats:
         self._answered[said] = _Answered(body, timers, configs)
 
     def find(self, said: Said, configs: Mapping[str, Mapping[str, str]]) -> tuple[bytes, tuple[TimerOrder, ...]] | None:
-        """(the answer's body, the deadlines that it moves); None: somebody has to look at the group."""
+        """(the answer's body, the deadlines that it renews); None: the heartbeat has to be decided."""
         answered = self._answered.get(said)
         if answered is None or answered.configs is not configs:
             return None

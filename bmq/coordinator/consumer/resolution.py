@@ -1,7 +1,7 @@
-"""What the regular expressions of a group's members match: when to look, and what comes of it. Decisions only.
+"""Resolving the regular expressions of a group's members: when it is due, and its result. Decisions only.
 
-All of a group are looked up together, behind the heartbeat that asked for it: that one is answered without, the next one
-sees what was found. Source: KIP-848; GroupMetadataManager of Apache Kafka.
+All of a group's expressions are resolved together, in the background: the heartbeat that triggers it is answered
+without the result, the next one sees it. Source: KIP-848; GroupMetadataManager of Apache Kafka.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ NEVER_RESOLVED_MS: Final = -(2**62)
 
 
 class ResolutionTimes(NamedTuple):
-    """`last_ms`: when it was last begun, by the wall clock; `has_new_topics`: topics were created since."""
+    """`last_ms`: wall clock time when the last resolution began; `has_new_topics`: topics were created since."""
 
     last_ms: int = NEVER_RESOLVED_MS
     has_new_topics: bool = True
 
 
 def is_due(group: ConsumerGroup, times: ResolutionTimes, config: ConsumerConfig, now_ms: int) -> bool:
-    """Whether to look now, `now_ms` by the wall clock; not asked while a look is under way."""
+    """Whether to resolve now, `now_ms` by the wall clock; not called while a resolution is under way."""
     regexes = group.subscribed_regexes
     if not regexes:
         return False
@@ -40,7 +40,7 @@ def is_due(group: ConsumerGroup, times: ResolutionTimes, config: ConsumerConfig,
 
 
 def resolve(draft: Draft, matches: Mapping[str, frozenset[str]], version: int, around: Surroundings) -> None:
-    """`matches` was found in the metadata of `version`: the group's epoch goes up if that is news."""
+    """Write `matches`, found in the metadata of `version`; raise the group's epoch if any of them changed."""
     group = draft.group
     if group is None:
         return

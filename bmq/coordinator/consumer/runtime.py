@@ -1,4 +1,4 @@
-"""The consumer groups of one shard (see group_runtime.py), and what their regular expressions match."""
+"""The consumer groups of one shard (see group_runtime.py), and the resolution of their regular expressions."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from bmq.protocol.errors import KafkaError
 _log = structlog.get_logger("bmq.coordinator")
 
 _NAMES_PER_TURN_MAX: Final = 100
-"""Topic names looked at in one turn of the event loop."""
+"""Topic names matched in one turn of the event loop."""
 
 
 @dataclass(slots=True)
 class _Volatile(Volatile):
-    """What lives with the shard's owner."""
+    """State that is not in the log."""
 
     times: ResolutionTimes = field(default_factory=ResolutionTimes)
     is_resolving: bool = False
@@ -91,7 +91,7 @@ class ConsumerGroups(GroupRuntime[ConsumerGroup, Draft, Surroundings, _Volatile]
     # ---------------------------------------------------------------- heartbeats that say nothing new
 
     def remember(self, draft: Draft, said: Said, body: bytes) -> None:
-        """A heartbeat of a settled group is being answered with `body`; nothing, if something was or is to be written."""
+        """Remember the answer `body` of a settled group's heartbeat, unless it wrote or changed something."""
         group = draft.existing
         if self.groups.get(group.group_id) is group:
             volatile = self._volatile_of(group.group_id)
@@ -99,9 +99,9 @@ class ConsumerGroups(GroupRuntime[ConsumerGroup, Draft, Surroundings, _Volatile]
             volatile.repeated.remember(said, body, tuple(draft.timers), configs, len(group.members))
 
     def repeat(self, group_id: str, said: Said) -> bytes | None:
-        """The same answer as before, and the same timers, if nothing has changed and the shard is known to be ours.
+        """The earlier answer, with its timers renewed, if nothing has changed and the shard is proven ours.
 
-        None: `decide` has to.
+        None: `decide` has to answer.
         """
         volatile = self._volatile.get(group_id)
         if volatile is None or volatile.changes != volatile.looked:
@@ -133,7 +133,7 @@ class ConsumerGroups(GroupRuntime[ConsumerGroup, Draft, Surroundings, _Volatile]
         super().topics_changed(changes)
 
     def resolve_if_due(self, group_id: str) -> None:
-        """Look behind the requests at what the group's regular expressions match, if it is time."""
+        """Resolve the group's regular expressions in the background, if that is due."""
         group = self.find(group_id)
         if group is None or not group.subscribed_regexes or self._host.is_lost:
             return
@@ -165,7 +165,7 @@ class ConsumerGroups(GroupRuntime[ConsumerGroup, Draft, Surroundings, _Volatile]
 async def _matching(regex: str, names: Sequence[str]) -> frozenset[str]:
     try:
         matches: Matches = compiled(regex)
-    except KafkaError as error:  # another server took it
+    except KafkaError as error:  # accepted by another server
         _log.warning("regex_not_compiled", error=str(error))
         return frozenset()
     found: set[str] = set()

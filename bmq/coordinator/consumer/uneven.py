@@ -1,8 +1,8 @@
 """The uniform assignment of a group whose members are subscribed to different topics. Decisions only.
 
-Everybody keeps what it has and is still subscribed to. Free partitions go, topic by topic, to the least loaded
-subscriber; then partitions move from the most to the least loaded subscriber of each topic, until no move makes things
-more even or `PASSES_MAX` rounds over all topics are done. Source: KAFKA-16568 (UniformHeterogeneousAssignmentBuilder).
+Members keep the partitions they have and still subscribe to. Free partitions go, topic by topic, to the least loaded
+subscriber; then partitions move from the most to the least loaded subscriber of each topic, until no move makes it more
+even or `PASSES_MAX` rounds over all topics are done. Source: KAFKA-16568 (UniformHeterogeneousAssignmentBuilder).
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from uuid import UUID
 from bmq.coordinator.consumer.assignment import Target
 
 PASSES_MAX: Final = 16
-"""Where subscriptions overlap but differ, each round about halves what is uneven."""
+"""Where subscriptions overlap but differ, each round about halves the imbalance."""
 _NOBODY: Final = -1
 
 
 def assign_uneven(
     members: Sequence[tuple[str, frozenset[UUID], Target]], partition_counts: Mapping[UUID, int]
 ) -> dict[str, Target]:
-    """`members`: (id, topics subscribed to, last target), in the order that settles draws."""
+    """`members`: (id, subscribed topics, last target); their order breaks ties."""
     table = _Table(members, partition_counts)
     table.assign_free()
     table.balance()
@@ -30,7 +30,7 @@ def assign_uneven(
 
 
 class _Table:
-    """Who has each partition, by the member's place."""
+    """The owner of each partition, as the member's index."""
 
     def __init__(
         self, members: Sequence[tuple[str, frozenset[UUID], Target]], partition_counts: Mapping[UUID, int]
@@ -49,7 +49,7 @@ class _Table:
                     if 0 <= partition < len(owners) and owners[partition] == _NOBODY:
                         owners[partition] = place
                         self._loads[place] += 1
-        # The fullest topics first: those have the fewest ways to be given.
+        # Topics with the most partitions per subscriber first: they leave the fewest choices.
         self._topics = sorted(
             self._owners,
             key=lambda topic_id: (
@@ -81,21 +81,21 @@ class _Table:
                     return
 
     def _balance_topic(self, topic_id: UUID) -> bool:
-        """Whether anything moved."""
+        """Returns whether anything moved."""
         loads, owners, places = self._loads, self._owners[topic_id], self._subscribers[topic_id]
         if max(loads[place] for place in places) - min(loads[place] for place in places) <= 1:
             return False
         partitions: dict[int, list[int]] = {}
         for partition, owner in enumerate(owners):
             partitions.setdefault(owner, []).append(partition)
-        # A member that is given a partition has fewer than any that still gives one away, so it never gives here.
+        # A member that takes a partition has fewer than any that still gives one away, so it never gives in this pass.
         most = [(-loads[place], -place) for place in partitions]
         heapq.heapify(most)
         least = _by_load(loads, places)
         has_moved = False
         while most:
             giver, taker = -most[0][1], least[0][1]
-            if loads[taker] != least[0][0]:  # it gave one away since
+            if loads[taker] != least[0][0]:  # its load has changed since it was queued
                 heapq.heapreplace(least, (loads[taker], taker))
                 continue
             if loads[giver] - loads[taker] <= 1:

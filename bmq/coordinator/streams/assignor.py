@@ -1,9 +1,9 @@
-"""Which member gets which tasks: the sticky assignor (KIP-1071). Decisions only.
+"""Assigns tasks to members: the sticky assignor (KIP-1071). Decisions only.
 
-Active tasks stay where they were, or go where their state is already followed, as long as that member has not its share;
-the rest goes to the process with the least to do for each of its members. Tasks with state are shared out before those
-without, so that either kind is spread evenly. Then standby tasks likewise, never two copies of a task in one process.
-The same input gives the same result, and a result that is put in again gives itself.
+Active tasks stay with their member, or go to one that already follows their state, while that member is below its
+share; the rest go to the process with the fewest tasks per member. Stateful tasks are assigned before stateless ones,
+so that both are spread evenly. Standby tasks follow likewise, never two copies of a task in one process. The same input
+gives the same result, and assigning again from a result does not change it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NAME: Final = "sticky"
 
 
 class AssignedMember(NamedTuple):
-    """`previous`: what it was to have until now."""
+    """`previous`: its last target."""
 
     member_id: str
     process_id: str
@@ -27,14 +27,14 @@ class AssignedMember(NamedTuple):
 
 
 class SubtopologySize(NamedTuple):
-    """`is_stateful`: standby tasks can follow its changelogs."""
+    """`is_stateful`: it has changelogs, which standby tasks can follow."""
 
     task_count: int
     is_stateful: bool
 
 
 class _Quota:
-    """An even share of so many tasks; who has reached it leaves the rest to the others."""
+    """Even shares of a number of tasks; a member that reaches its share takes no more."""
 
     def __init__(self, task_count: int, member_count: int) -> None:
         self._tasks = task_count
@@ -45,7 +45,7 @@ class _Quota:
         return -(-self._tasks // self._members) if self._members else 0
 
     def count(self, count: int) -> None:
-        """A member has so many now."""
+        """A member now has `count` tasks."""
         share = self.share
         if self._members and count == share:
             self._tasks -= share
@@ -60,7 +60,7 @@ class _Process:
 
     @property
     def load(self) -> tuple[float, int, str]:
-        """Smallest first; of equals the one with more members."""
+        """Sort key, least loaded first; on a tie the process with more members."""
         return len(self.tasks) / len(self.counts), -len(self.counts), self.process_id
 
     def least_loaded(self) -> str:
@@ -68,7 +68,7 @@ class _Process:
 
 
 class _Assignment:
-    """What is given to whom so far."""
+    """The tasks assigned so far."""
 
     def __init__(self, members: Sequence[AssignedMember], task_count: int) -> None:
         self.processes: dict[str, _Process] = {}
@@ -93,7 +93,7 @@ class _Assignment:
             quota.count(process.counts[member_id])
 
     def least_loaded(self, member_ids: Iterable[str], task: TaskId) -> str | None:
-        """The one of these with the least to do, in a process that has nothing of the task."""
+        """The least loaded of these members whose process does not have the task in any role."""
         free = [member_id for member_id in member_ids if task not in self.process_of[member_id].tasks]
         return min(free, key=lambda id_: (self.process_of[id_].load, self.count_of(id_), id_), default=None)
 
@@ -101,7 +101,7 @@ class _Assignment:
 def assign(
     members: Sequence[AssignedMember], subtopologies: Mapping[str, SubtopologySize], standby_count: int
 ) -> dict[str, Tasks]:
-    """By member id, for each member. `standby_count`: copies wanted of each task with state, beside the active one."""
+    """Tasks by member id, for every member. `standby_count`: standby copies of each stateful task."""
     if not members:
         return {}
     stateful = [task for name, size in subtopologies.items() if size.is_stateful for task in _tasks(name, size)]
@@ -132,7 +132,7 @@ def _assign_active(
     quota: _Quota,
     *more: _Quota,
 ) -> None:
-    """Nobody keeps more than `quota` allows; `more`: for which these tasks count too."""
+    """No member keeps more than `quota` allows; `more`: further quotas that count these tasks."""
     left = []
     for task in sorted(tasks, key=_by_partition):
         holder = was_active.get(task)
@@ -162,11 +162,11 @@ def _assign_standby(
     was_passive: Mapping[TaskId, Sequence[str]],
     standby_count: int,
 ) -> None:
-    """Fewer than wanted where there are too few processes."""
+    """Fewer copies than `standby_count` if there are too few processes."""
     wanted: list[tuple[TaskId, int]] = []
     for task in sorted(tasks, key=_by_partition, reverse=True):
         missing = standby_count
-        # What it did not keep as active it has all the state of.
+        # A former active member has all of the task's state.
         for candidates in ([was_active[task]] if task in was_active else (), was_passive.get(task, ())):
             while missing:
                 holder = given.least_loaded(candidates, task)

@@ -1,4 +1,4 @@
-"""Who may commit, and fetch, the offsets of a streams group. Decisions only (KIP-1071, KIP-1251)."""
+"""Whether a member may commit or fetch the offsets of a streams group. Decisions only (KIP-1071, KIP-1251)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from bmq.protocol.error_codes import ErrorCode
 
 
 def check_commit(group: StreamsGroup, member_id: str, epoch: int, partitions: Iterable[tuple[str, int]]) -> ErrorCode:
-    """The error of the whole request, which is about these (topic, partition).
+    """The error of the whole request for these (topic, partition) pairs.
 
-    A member may lag behind: what its active tasks read by the epoch that it names, and still read, is its own to commit.
+    A member may lag behind: it may commit with an older epoch for partitions its active tasks have read since then or
+    before.
     """
     if epoch < 0 and not group.members:
         return ErrorCode.NONE

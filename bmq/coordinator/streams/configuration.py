@@ -1,8 +1,9 @@
-"""A topology on the topics there are: how many tasks it makes, which topics are to be made for it, and what is in its way.
+"""A topology applied to the existing topics: its number of tasks, the topics to create, and what prevents it from
+running.
 
-Repartition topics get as many partitions as the largest source of the subtopology that writes to them, unless the topology says how
-many; topics that are to be copartitioned must have the same number, which repartition topics adapt to; a changelog has a
-partition for each task. Decisions only. Source: KIP-1071; InternalTopicManager of Apache Kafka.
+A repartition topic gets as many partitions as the largest source of the subtopology that writes to it, unless the
+topology sets a number. Copartitioned topics must have the same number, to which repartition topics adapt. A changelog
+has one partition per task. Decisions only. Source: KIP-1071; InternalTopicManager of Apache Kafka.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from bmq.protocol.streams_group_records import Subtopology, TopicInfo, TopologyV
 
 _DEFAULT: Final = -1
 _NAMED_MAX: Final = 10
-"""Topics named in one message."""
+"""Most topics named in one message."""
 
 
 class StatusCode(IntEnum):
-    """What a member is told beside its tasks."""
+    """A status that a member gets besides its tasks."""
 
     STALE_TOPOLOGY = 0
     MISSING_SOURCE_TOPICS = 1
@@ -42,7 +43,7 @@ class Problem(NamedTuple):
 
 
 class InternalTopic(NamedTuple):
-    """A topic made for the application, with as many partitions as it is to have."""
+    """A topic to be created for the application, with its number of partitions."""
 
     info: TopicInfo
     partition_count: int
@@ -57,7 +58,7 @@ class InternalTopic(NamedTuple):
 
 
 class ConfiguredSubtopology(NamedTuple):
-    """`repartition_sources` and `changelogs`: in the topology's order."""
+    """`repartition_sources` and `changelogs` are in the topology's order."""
 
     subtopology: Subtopology
     task_count: int
@@ -70,7 +71,7 @@ class ConfiguredSubtopology(NamedTuple):
 
 
 class ConfiguredTopology(NamedTuple):
-    """`subtopologies`: by id, None while it cannot be said what they are. `missing`: topics that are to be made."""
+    """`subtopologies`: by id, None while they cannot be determined. `missing`: topics to be created."""
 
     epoch: int
     subtopologies: Mapping[str, ConfiguredSubtopology] | None
@@ -83,11 +84,11 @@ class ConfiguredTopology(NamedTuple):
 
 
 class _Incorrect(Exception):
-    """Topics do not have the partitions they should have."""
+    """Topics have the wrong number of partitions."""
 
 
 def configured(topology: TopologyValue, topics: Topics) -> ConfiguredTopology:
-    """Raises KafkaError STREAMS_INVALID_TOPOLOGY when no topics could make it work."""
+    """Apply `topology` to `topics`. Raises KafkaError STREAMS_INVALID_TOPOLOGY if it can never work."""
     existing = {name: len(topic.partitions) for name, topic in topics.topics.items()}
     sources = {name for subtopology in topology.subtopologies for name in subtopology.source_topics}
     absent = sorted(sources - existing.keys())
@@ -117,9 +118,10 @@ def configured(topology: TopologyValue, topics: Topics) -> ConfiguredTopology:
 
 @dataclass(slots=True)
 class _Writer:
-    """A subtopology that writes to repartition topics nobody has given a number: `sinks`.
+    """A subtopology that writes to repartition topics without a set number of partitions: `sinks`.
 
-    `unknown`: its sources whose partitions are not known yet; `largest`: the most that a known one has, 0 for none.
+    `unknown`: count of its sources with a still unknown number of partitions; `largest`: most partitions of a known
+    source, 0 for none.
     """
 
     sinks: list[str]
@@ -129,14 +131,14 @@ class _Writer:
 
 
 def _repartition_counts(topology: TopologyValue, existing: Mapping[str, int]) -> dict[str, int]:
-    """Partitions of each repartition topic, as far as its writers decide."""
+    """Partitions of each repartition topic, as far as its writers determine them."""
     counts = _fixed_counts(topology)
     writers, readers = _undecided(topology, existing, counts)
     partly = [writer for writer in writers if writer.largest]
     whole = [writer for writer in partly if not writer.unknown]
     left = len(writers)
-    # A step decides those whose sources are all known, else all that know any. Each writer is looked at once for each of its
-    # sources: looking at all of them in each step takes minutes for a chain of thousands, which fits into one request.
+    # A step decides the writers whose sources are all known, else all that know any. Each writer is visited once per
+    # source: visiting all writers in each step takes minutes for a chain of thousands, which fits into one request.
     while left:
         deciding = [(writer, writer.largest) for writer in whole or partly if not writer.is_done]
         if not whole:
@@ -169,7 +171,7 @@ def _repartition_counts(topology: TopologyValue, existing: Mapping[str, int]) ->
 
 
 def _fixed_counts(topology: TopologyValue) -> dict[str, int]:
-    """Partitions of the repartition topics of which the topology says how many."""
+    """Partitions of the repartition topics whose number the topology sets."""
     return {
         topic.name: topic.partitions
         for subtopology in topology.subtopologies
@@ -181,7 +183,7 @@ def _fixed_counts(topology: TopologyValue) -> dict[str, int]:
 def _undecided(
     topology: TopologyValue, existing: Mapping[str, int], counts: Mapping[str, int]
 ) -> tuple[list[_Writer], Mapping[str, Sequence[_Writer]]]:
-    """Who has to decide, and who waits for which topic."""
+    """The writers whose sinks are undecided, and the writers that wait for each topic."""
     last_writer = {
         name: place
         for place, subtopology in enumerate(topology.subtopologies)
@@ -209,7 +211,7 @@ def _undecided(
 def _copartition(
     subtopology: Subtopology, existing: Mapping[str, int], fixed: Mapping[str, int], counts: dict[str, int]
 ) -> None:
-    """Give repartition topics the number of those they go together with. Raises _Incorrect."""
+    """Give repartition topics the partition count of their copartition group. Raises _Incorrect."""
     for group in subtopology.copartition_groups:
         made = [subtopology.repartition_source_topics[place].name for place in group.repartition_source_topics]
         external = {
@@ -244,7 +246,7 @@ def _subtopology(
         subtopology,
         task_count,
         [InternalTopic(topic, counts[topic.name]) for topic in subtopology.repartition_source_topics],
-        # A table may be restored from the very topic that it is read from.
+        # A table may be restored from the source topic itself instead of a changelog.
         [
             InternalTopic(topic, existing[topic.name] if topic.name in sources else task_count)
             for topic in subtopology.state_changelog_topics
@@ -253,7 +255,7 @@ def _subtopology(
 
 
 def _missing(subtopologies: Mapping[str, ConfiguredSubtopology], existing: Mapping[str, int]) -> list[CreatableTopic]:
-    """In order of names. Raises _Incorrect for one that is there and has another number of partitions."""
+    """Topics to create, by name. Raises _Incorrect for an existing topic with another number of partitions."""
     wanted = {
         topic.info.name: topic
         for subtopology in subtopologies.values()

@@ -1,4 +1,4 @@
-"""Members leave a streams group, or are put out of it; the delay of a group that was empty is over. Decisions only."""
+"""Members leave a streams group or are removed; the delay of a group that was empty ends. Decisions only."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from bmq.protocol import streams_group_records as records
 
 
 def remove_member(draft: StreamsDraft, member_id: str) -> None:
-    """The group goes on without it, in a new epoch."""
+    """Remove a member and raise the group's epoch."""
     write_removal(draft, member_id)
     group = draft.existing
     epoch = group.epoch + 1
     draft.write(records.EpochKey(group=group.group_id), group.epoch_record(epoch))
     if not draft.existing.members:
-        # Nobody is left who would ask for a target: without this the empty group would wait for one for ever.
+        # Nobody is left to trigger a new target: without this record the empty group would wait for one for ever.
         draft.write(
             records.TargetEpochKey(group=group.group_id),
             records.TargetEpochValue(epoch=epoch, timestamp_ms=AT_ONCE_MS),
@@ -24,13 +24,13 @@ def remove_member(draft: StreamsDraft, member_id: str) -> None:
 
 
 def write_removal(draft: StreamsDraft, member_id: str) -> None:
-    """The records without which a member is none."""
+    """Write the tombstones of a member."""
     for key in (records.CurrentKey, records.TargetKey, records.MemberKey):
         draft.write(key(group=draft.group_id, member_id=member_id), None)
 
 
 def expire(draft: StreamsDraft, due: Due, around: StreamsSurroundings) -> bool:
-    """Something was not done in time: whether a member was put out for that."""
+    """A deadline has passed; returns whether a member was removed for it."""
     if due.kind is TimerKind.DELAY:
         _end_delay(draft, around)
         return False
@@ -45,7 +45,7 @@ def expire(draft: StreamsDraft, due: Due, around: StreamsSurroundings) -> bool:
 
 
 def _end_delay(draft: StreamsDraft, around: StreamsSurroundings) -> None:
-    """All who came meanwhile get their first target."""
+    """Compute the first target, for all members that have joined during the delay."""
     group = draft.group
     if group is None or not group.members or group.topology is None or group.epoch <= group.target_epoch:
         return

@@ -23,7 +23,7 @@ from bmq.protocol.messages.streams_group_describe_response import (
 
 
 def described(group: StreamsGroup, configured: ConfiguredTopology | None) -> DescribedGroup:
-    """`configured`: its topology on the topics there are; None: it has none."""
+    """`configured`: its topology on the existing topics; None: it has none."""
     return DescribedGroup(
         group_id=group.group_id,
         group_state=group.state.value,

@@ -1,4 +1,4 @@
-"""A streams group while something is decided about it (see bmq/coordinator/group_draft.py)."""
+"""A streams group while a decision on it is made (see bmq/coordinator/group_draft.py)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from bmq.protocol.streams_group_records import StreamsKey, StreamsValue, encode_
 
 
 class StreamsDraft(GroupDraft[StreamsGroup, StreamsKey, StreamsValue]):
-    """Of a streams group. `bumps_endpoints`: who serves which partitions to interactive queries has changed.
+    """A draft of a streams group. `bumps_endpoints`: the partitions that members serve to interactive queries have
+    changed.
 
-    `shutdown_by`: the member that asks the whole application to stop.
+    `shutdown_by`: the member that asks the whole application to shut down.
     """
 
     title: ClassVar = "Streams group"

@@ -1,4 +1,4 @@
-"""Which process answers interactive queries about which partitions. Decisions only (KIP-535, KIP-1071)."""
+"""The endpoint that answers interactive queries for each partition. Decisions only (KIP-535, KIP-1071)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bmq.protocol.messages.streams_group_heartbeat_response import Endpoint, End
 def partitions_by_endpoint(
     group: StreamsGroup, configured: ConfiguredTopology, topics: Topics
 ) -> list[EndpointToPartitions]:
-    """Of each member that says where it answers."""
+    """One entry for each member that has an endpoint."""
     return [
         EndpointToPartitions(
             user_endpoint=Endpoint(host=member.user_endpoint.host, port=member.user_endpoint.port),
@@ -28,7 +28,7 @@ def partitions_by_endpoint(
 
 
 def _partitions(tasks: Iterable[TaskId], configured: ConfiguredTopology, topics: Topics) -> list[TopicPartition]:
-    """Of the topics these tasks read from: a topic may have fewer partitions than its subtopology has tasks."""
+    """Partitions of the topics that these tasks read; a topic may have fewer than its subtopology has tasks."""
     found = []
     for name, partitions in partitions_of(tasks).items():
         subtopology = (configured.subtopologies or {}).get(name)

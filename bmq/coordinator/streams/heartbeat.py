@@ -1,4 +1,4 @@
-"""StreamsGroupHeartbeat: joining, staying and leaving in one request. Decisions only (KIP-1071)."""
+"""StreamsGroupHeartbeat: one request to join, stay and leave. Decisions only (KIP-1071)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ UNCHANGED_MS: Final = -1
 
 
 class StreamsBeat(NamedTuple):
-    """A request that `check` has passed; `topology`: the one in it."""
+    """A request that `check` has passed; `topology`: the request's."""
 
     request: StreamsGroupHeartbeatRequest
     topology: TopologyValue | None
@@ -56,14 +56,14 @@ class StreamsBeat(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """`missing`: topics that are to be made for the application."""
+    """`missing`: topics to be created for the application."""
 
     response: StreamsGroupHeartbeatResponse
     missing: Sequence[CreatableTopic] = ()
 
 
 def check(asked: StreamsGroupHeartbeatRequest) -> TopologyValue | None:
-    """What can be said without the group: the request's topology.
+    """Checks that need no group; returns the request's topology.
 
     Raises KafkaError INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY.
     """
@@ -141,7 +141,7 @@ def _make_group(draft: StreamsDraft, *, is_joining: bool) -> None:
 
 
 def _member(draft: StreamsDraft, beat: StreamsBeat, size_max: int) -> StreamsMember | None:
-    """The member that sent it; None: it is new. A static one that comes back takes the place of its former self."""
+    """The sending member; None: it is new. A static one that comes back replaces its former self."""
     group, asked = draft.existing, beat.request
     if asked.instance_id is not None:
         holder = group.static_member(asked.instance_id)
@@ -164,7 +164,7 @@ def _member(draft: StreamsDraft, beat: StreamsBeat, size_max: int) -> StreamsMem
 
 
 def _replace_static(draft: StreamsDraft, old: StreamsMember, asked: StreamsGroupHeartbeatRequest) -> StreamsMember:
-    """The same static member under a new member id: what it shall have stays, and what it has, in the same process.
+    """The same static member under a new member id; it keeps its target, and its tasks if it is in the same process.
 
     Raises KafkaError UNRELEASED_INSTANCE_ID.
     """
@@ -177,7 +177,7 @@ def _replace_static(draft: StreamsDraft, old: StreamsMember, asked: StreamsGroup
     group_id, member_id, target = draft.group_id, asked.member_id, draft.existing.target_of(old.member_id)
     member = replace(old, member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
     if asked.process_id != old.process_id:
-        # Somebody in its new process may have these in another role; it owns nothing now, so it is given what is free.
+        # A member in its new process may have these tasks in another role, so it starts with none and gets free ones.
         member = replace(member, tasks=NOTHING_HELD)
     write_removal(draft, old.member_id)
     draft.write(records.MemberKey(group=group_id, member_id=member_id), member.said())
@@ -199,7 +199,7 @@ def _require_instance(holder: StreamsMember | None, asked: StreamsGroupHeartbeat
 
 
 def _require_epoch(member: StreamsMember, beat: StreamsBeat) -> None:
-    """It is at the epoch we know of, or at the one before because our answer was lost."""
+    """Accept the member's epoch, or the previous one when the member retries because our answer was lost."""
     epoch, owned = beat.request.member_epoch, beat.owned
     if epoch in (JOIN_EPOCH, member.epoch):
         return
@@ -214,7 +214,7 @@ def _require_epoch(member: StreamsMember, beat: StreamsBeat) -> None:
 
 
 def _said(member: StreamsMember, beat: StreamsBeat) -> StreamsMember:
-    """The member with what the request says; null: as before."""
+    """The member updated from the request; null fields leave it as it was."""
     asked = beat.request
     endpoint, tags, timeout_ms = asked.user_endpoint, asked.client_tags, asked.rebalance_timeout_ms
     return replace(
@@ -234,7 +234,7 @@ def _said(member: StreamsMember, beat: StreamsBeat) -> StreamsMember:
 
 
 def _topology(draft: StreamsDraft, beat: StreamsBeat) -> tuple[TopologyValue, bool]:
-    """The group's topology, and whether this request brings it. A member may come with an older one."""
+    """The group's topology, and whether it comes from this request. A member may send an older one."""
     group, told = draft.existing, beat.topology
     if group.topology is None:
         if told is None:
@@ -260,7 +260,7 @@ def _require_tasks(subtopologies: Mapping[str, ConfiguredSubtopology], owned: Ta
 
 
 def _delay(draft: StreamsDraft, around: StreamsSurroundings, *, was_empty: bool) -> bool:
-    """Whether the first target waits for more members."""
+    """Whether the first target waits for more members to join."""
     delay_ms = around.terms.initial_rebalance_delay_ms
     if was_empty and delay_ms > 0:
         draft.start(TimerKind.DELAY, NOBODY, delay_ms, keeps=True)
@@ -285,7 +285,7 @@ def _leave(draft: StreamsDraft, asked: StreamsGroupHeartbeatRequest) -> Answered
 
 
 def _leave_for_a_while(draft: StreamsDraft, member: StreamsMember) -> None:
-    """It keeps its place and its tasks until its session is over, and has nothing left to give back."""
+    """The static member keeps its place and its tasks until its session ends; nothing is pending revocation."""
     held = replace(member.tasks, active=dict.fromkeys(member.tasks.active, 0))
     away = replace(member, epoch=STATIC_LEAVE_EPOCH, state=MemberState.STABLE, tasks=held, pending=NOTHING_HELD)
     draft.write(records.CurrentKey(group=draft.group_id, member_id=member.member_id), away.has())
@@ -293,7 +293,7 @@ def _leave_for_a_while(draft: StreamsDraft, member: StreamsMember) -> None:
 
 
 def left(asked: StreamsGroupHeartbeatRequest) -> StreamsGroupHeartbeatResponse:
-    """The answer to a member that has left, for good or for a while."""
+    """The answer to a member that has left, for good or temporarily."""
     return StreamsGroupHeartbeatResponse(
         member_id=asked.member_id,
         member_epoch=asked.member_epoch,
@@ -316,7 +316,7 @@ def _response(
     asked = beat.request
     is_told = (
         asked.member_epoch == JOIN_EPOCH
-        # After an error it says what it owns: it may not have heard what it was told.
+        # After an error it names its tasks: it may not have received its assignment.
         or (beat.owned is not None and beat.owned != member.tasks.without_epochs)
         or before is None
         or before.tasks.without_epochs != member.tasks.without_epochs

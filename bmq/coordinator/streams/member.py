@@ -1,4 +1,4 @@
-"""One member of a streams group (KIP-1071) as a value: what it says of itself, what it has, what it has to give back."""
+"""One member of a streams group (KIP-1071) as a value: its metadata, its tasks, its pending revocations."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from bmq.protocol.streams_group_records import Endpoint
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
 STATIC_LEAVE_EPOCH: Final = -2
-"""A static member leaves for a while."""
+"""A static member leaves temporarily."""
 NO_EPOCH: Final = -1
 
 
 class MemberState(IntEnum):
-    """As records have it. UNKNOWN: written by a server that knows more states."""
+    """Numbers as in records. UNKNOWN: written by a server that has more states."""
 
     STABLE = 1
-    """It has what its epoch says."""
+    """It has what its epoch assigns."""
     UNREVOKED = 2
-    """It has been asked to give tasks back, and has not said yet that it did."""
+    """It was asked to revoke tasks and has not confirmed that yet."""
     UNRELEASED = 3
-    """It has reached the target's epoch, and others have still to give back what it shall have."""
+    """It has reached the target's epoch, but other members still have to revoke tasks of its target."""
     UNKNOWN = 127
 
     @classmethod
@@ -40,7 +40,7 @@ _STATES: Final = frozenset(map(int, MemberState))
 class StreamsMember:
     """`process_id`: members of one process share its state on disk. `client_tags`: (key, value), in order.
 
-    `tasks` and `pending` (revocation) are what others must not have.
+    `tasks` and `pending` (revocation) are the tasks that no other member may have.
     """
 
     member_id: str
@@ -61,14 +61,14 @@ class StreamsMember:
 
     @property
     def has_left_for_a_while(self) -> bool:
-        """A static member that said it would be back."""
+        """A static member that left temporarily (epoch -2)."""
         return self.epoch == STATIC_LEAVE_EPOCH
 
     def is_reconciled_to(self, target_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
     def said(self) -> records.MemberValue:
-        """The record of what it says of itself."""
+        """Its metadata record: what the member says of itself."""
         return records.MemberValue(
             instance_id=self.instance_id,
             rack_id=self.rack_id,
@@ -82,11 +82,11 @@ class StreamsMember:
         )
 
     def has(self) -> records.CurrentValue:
-        """The record of what it has."""
+        """Its current assignment record."""
         return current_value(self.epoch, self.previous_epoch, self.state, self.tasks, self.pending)
 
     def saying(self, value: records.MemberValue) -> StreamsMember:
-        """The same member after `value`."""
+        """The member with the metadata of `value`."""
         return replace(
             self,
             instance_id=value.instance_id,
@@ -101,7 +101,7 @@ class StreamsMember:
         )
 
     def having(self, value: records.CurrentValue | None) -> StreamsMember:
-        """The same member after `value`; None: as if it had just come."""
+        """The member with the current assignment of `value`; None: as if it had just joined."""
         if value is None:
             value = records.CurrentValue(previous_epoch=NO_EPOCH)
         return replace(

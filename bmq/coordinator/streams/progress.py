@@ -1,9 +1,9 @@
-"""What every heartbeat of a member does to a streams group: new epoch, new target, one step of the member.
+"""What every heartbeat does to a streams group: a new epoch, a new target, one step of the member.
 
-The group's epoch goes up when a member comes, goes or says something else of itself, and when its topics, or what the
-assignor is to obey, change; the target is computed anew when it is older than that, though not more often than the group's
-assignment interval, and in a group that was empty only after a delay in which more members may come; then the member takes
-a step towards the target (reconciliation.py). Decisions only (KIP-1071).
+The group's epoch rises when a member joins, leaves or changes its metadata, and when its topics or the assignor's
+configs change. The target is recomputed when it is older than that epoch, but at most once per assignment interval; a
+group that was empty first waits for more members to join. Then the member takes one step towards its target
+(reconciliation.py). Decisions only (KIP-1071).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from bmq.protocol import streams_group_records as records
 from bmq.protocol.streams_group_records import TopologyValue
 
 AT_ONCE_MS: Final = 0
-"""Timestamp of a target after which the next one need not wait."""
+"""Timestamp of a target that the next one may follow without waiting for the assignment interval."""
 _FIRST_EPOCH: Final = 2
 """As in Kafka, where 1 is the epoch of a member that waits for its first target."""
 _WAITING_EPOCH: Final = 1
@@ -35,11 +35,11 @@ STANDBY_REPLICAS: Final = "num.standby.replicas"
 
 
 class StreamsSurroundings(NamedTuple):
-    """All that a decision about a group depends on beside the group.
+    """Everything a decision depends on besides the group.
 
-    `is_stale`: topics have changed since the group was last compared with them. `is_delayed`: the first target waits for
-    more members. `endpoint_epoch`, `shutdown_by`: as decisions before have left them. `configure`: configured(), which
-    may know the answer. `creation_error`: why topics could not be made; empty: no such thing is known.
+    `is_stale`: topics have changed since the group last looked. `is_delayed`: the first target waits for more members.
+    `endpoint_epoch`, `shutdown_by`: as earlier decisions left them. `configure`: configured(), perhaps cached.
+    `creation_error`: why topics could not be created; empty: no error is known.
     """
 
     topics: Topics
@@ -61,7 +61,7 @@ class StreamsSurroundings(NamedTuple):
 def bump_if_needed(
     draft: StreamsDraft, configured: ConfiguredTopology, around: StreamsSurroundings, *, must: bool
 ) -> None:
-    """Raise the group's epoch if it must be, or if its topics, or the assignor's configs, have changed."""
+    """Raise the group's epoch if `must`, or if its topics or the assignor's configs have changed."""
     group = draft.existing
     current_hash = group.metadata_hash
     if must or around.is_stale:
@@ -83,14 +83,14 @@ def bump_if_needed(
 
 
 def is_target_due(group: StreamsGroup, around: StreamsSurroundings) -> bool:
-    """Whether it is older than the group's epoch, and not too young."""
+    """Whether the target is older than the group's epoch, and the assignment interval has passed."""
     since_ms = around.now.wall_ms - group.target_timestamp_ms
     is_young = group.target_timestamp_ms != AT_ONCE_MS and 0 <= since_ms < around.terms.assignment_interval_ms
     return group.epoch > group.target_epoch and not is_young
 
 
 def update_target(draft: StreamsDraft, configured: ConfiguredTopology, around: StreamsSurroundings) -> None:
-    """Compute the target for the group's epoch."""
+    """Compute the target of the group's epoch."""
     draft.require_writable()
     group = draft.existing
     sizes = {}
@@ -131,7 +131,7 @@ def step(draft: StreamsDraft, member_id: str, owned: Tasks | None, *, is_delayed
 
 
 class _Others:
-    """What the other members of a group have, or have to give back; found out when first asked for."""
+    """Tasks that the group's other members have or still have to revoke; computed on first use."""
 
     def __init__(self, group: StreamsGroup, member: StreamsMember) -> None:
         self._group = group
@@ -146,7 +146,7 @@ class _Others:
 
     @property
     def _sets(self) -> tuple[set[TaskId], set[TaskId]]:
-        """Active in any process; in any role, in the member's process."""
+        """(tasks active in any process, tasks in any role in the member's process)."""
         if self._found is None:
             active: set[TaskId] = set()
             near: set[TaskId] = set()

@@ -1,10 +1,10 @@
-"""How a member comes from the tasks it has to those it shall have, one heartbeat after another. Decisions only (KIP-1071).
+"""How a member moves from its tasks to its target, heartbeat by heartbeat. Decisions only (KIP-1071).
 
-An active task is given to nobody while another member of any process has it, or has yet to say that it gave it back, and
-no process has a task twice, in whatever roles. A member that has to give something back first stays at its epoch
-(UNREVOKED) until it says that it did, then goes to the target's epoch with all that is free (STABLE), and gets the rest
-when others have let go of it (UNRELEASED). A standby or warm-up task that becomes active where it is changes its role in
-place, as soon as nobody has it: nothing of its state is given up in between.
+An active task is not assigned while a member of any process has it or has not confirmed its revocation, and no process
+has a task twice, in any roles. A member that has to revoke tasks stays at its epoch (UNREVOKED) until it confirms; then
+it advances to the target's epoch with all tasks that are free (STABLE), and gets the rest once others have released
+them (UNRELEASED). A standby or warm-up task that becomes active on the same member changes its role as soon as no other
+has it active, without giving up its state.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from bmq.protocol.errors import KafkaError
 
 
 class Aim(NamedTuple):
-    """Where a member is to come to. Both ask about other members: what they have, or have to give back.
+    """What a member has to reach. Both predicates are about other members' tasks, held or pending revocation.
 
-    `is_active`: whether any has the active task; `is_in_process`: whether one of the same process has it in any role.
+    `is_active`: whether any has the task active; `is_in_process`: whether one in the same process has it in any role.
     """
 
     epoch: int
@@ -32,9 +32,9 @@ class Aim(NamedTuple):
 
 
 def reconciled(member: StreamsMember, aim: Aim, owned: Tasks | None) -> StreamsMember:
-    """The member after a heartbeat in which it says that it owns `owned`; None: it does not say.
+    """The member after a heartbeat that names `owned` tasks; None: it names none.
 
-    Raises KafkaError FENCED_MEMBER_EPOCH for a state that a later server wrote: the member has to begin anew.
+    Raises KafkaError FENCED_MEMBER_EPOCH for a state that a later server wrote: the member has to rejoin.
     """
     match member.state:
         case MemberState.STABLE if member.epoch == aim.epoch:
@@ -59,7 +59,7 @@ def _next(member: StreamsMember, aim: Aim, owned: Tasks | None) -> StreamsMember
         member.tasks.warmup - following,
     )
     if not revoked.is_empty and _may_have_any(owned, revoked):
-        # It may still process these, so it stays at its epoch, and may go on committing their offsets.
+        # It may still be processing these, so it stays at its epoch and may go on committing their offsets.
         kept = HeldTasks(
             {task: since for task, since in member.tasks.active.items() if task in target.active},
             member.tasks.standby & following,
@@ -80,7 +80,7 @@ def _next(member: StreamsMember, aim: Aim, owned: Tasks | None) -> StreamsMember
     standby = {task for task in target.standby if task in passive or not aim.is_in_process(task)}
     warmup = {task for task in target.warmup if task in passive or not aim.is_in_process(task)}
     is_waiting = bool(waiting) or len(standby) + len(warmup) < len(target.standby) + len(target.warmup)
-    # What it waits for it goes on following meanwhile.
+    # It goes on following the tasks that it waits for.
     standby |= member.tasks.standby & waiting
     warmup |= member.tasks.warmup & waiting
     state = MemberState.UNRELEASED if is_waiting else MemberState.STABLE
@@ -95,5 +95,5 @@ def _moved(
     member: StreamsMember, epoch: int, state: MemberState, tasks: HeldTasks, pending: HeldTasks
 ) -> StreamsMember:
     if (epoch, state, tasks, pending) == (member.epoch, member.state, member.tasks, member.pending):
-        return member  # it waits: nothing is to be written
+        return member  # it waits: nothing to write
     return replace(member, epoch=epoch, previous_epoch=member.epoch, state=state, tasks=tasks, pending=pending)

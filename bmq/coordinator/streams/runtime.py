@@ -1,4 +1,4 @@
-"""The streams groups of one shard (see bmq/coordinator/group_runtime.py), and the topics that are made for them."""
+"""The streams groups of one shard (see bmq/coordinator/group_runtime.py), and the creation of their topics."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _NOT_FAILED: Final = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
 
 
 class _LastConfigured:
-    """configured(), which remembers its last answer: heartbeats ask the same again until topics change."""
+    """configured() with its last result cached: heartbeats ask for the same until topics change."""
 
     def __init__(self) -> None:
         self._asked: tuple[TopologyValue, object] | None = None
@@ -57,7 +57,7 @@ class _LastConfigured:
 
 @dataclass(slots=True)
 class _Volatile(Volatile):
-    """What lives with the shard's owner. `endpoint_epoch`: of who serves which partitions to interactive queries."""
+    """State that is not in the log. `endpoint_epoch`: rises when partitions served to interactive queries change."""
 
     endpoint_epoch: int = 0
     shutdown_by: str | None = None
@@ -68,7 +68,7 @@ class _Volatile(Volatile):
 
 
 class StreamsGroups(GroupRuntime[StreamsGroup, StreamsDraft, StreamsSurroundings, _Volatile]):
-    """See the module. `create_topics`: answers CreateTopics; None: nobody here can."""
+    """See the module. `create_topics`: answers CreateTopics; None: this process cannot create topics."""
 
     kind: ClassVar = STREAMS
     record_types: ClassVar = RECORD_TYPES
@@ -129,18 +129,18 @@ class StreamsGroups(GroupRuntime[StreamsGroup, StreamsDraft, StreamsSurroundings
     def _decided_on(self, draft: StreamsDraft, volatile: _Volatile) -> None:
         volatile.endpoint_epoch += draft.bumps_endpoints
         if draft.group is None or not draft.group.members:
-            volatile.shutdown_by = None  # who comes next begins anew
+            volatile.shutdown_by = None  # the next members start without it
         elif volatile.shutdown_by is None:
             volatile.shutdown_by = draft.shutdown_by
 
     # ---------------------------------------------------------------- topics
 
     def configured(self, group: StreamsGroup) -> ConfiguredTopology | None:
-        """Its topology on the topics there are; None: it has none. Raises KafkaError STREAMS_INVALID_TOPOLOGY."""
+        """Its topology on the existing topics; None: it has none. Raises KafkaError STREAMS_INVALID_TOPOLOGY."""
         return None if group.topology is None else configured(group.topology, self._image())
 
     def create_missing(self, group_id: str, topics: Sequence[CreatableTopic]) -> None:
-        """Have topics made behind the requests; a later heartbeat finds them, or tells why not."""
+        """Create topics in the background; a later heartbeat finds them, or reports why not."""
         if not topics or self._create_topics is None or group_id not in self.groups or self._host.is_lost:
             return
         volatile = self._volatile_of(group_id)
@@ -170,7 +170,7 @@ class StreamsGroups(GroupRuntime[StreamsGroup, StreamsDraft, StreamsSurroundings
     # ---------------------------------------------------------------- the topology's description
 
     def ask_for_description(self, group_id: str, member_id: str) -> bool:
-        """Whether this member, whose heartbeat is being answered, shall send it: then nobody else is asked for a while."""
+        """Whether to ask the member, whose heartbeat is being answered, for it; then no other is asked for a while."""
         group = self.groups.get(group_id)
         member = None if group is None else group.members.get(member_id)
         if group is None or member is None or group.topology is None or member.topology_epoch != group.topology.epoch:
@@ -183,7 +183,7 @@ class StreamsGroups(GroupRuntime[StreamsGroup, StreamsDraft, StreamsSurroundings
         return True
 
     def keep_description(self, update: StreamsGroupTopologyDescriptionUpdateRequest) -> None:
-        """A member sends it. Raises KafkaError UNKNOWN_MEMBER_ID, INVALID_REQUEST and
+        """Keep a member's description. Raises KafkaError UNKNOWN_MEMBER_ID, INVALID_REQUEST and
         STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED.
         """
         group = self.find(update.group_id)
@@ -200,7 +200,7 @@ class StreamsGroups(GroupRuntime[StreamsGroup, StreamsDraft, StreamsSurroundings
             raise KafkaError(ErrorCode.STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED, why)
 
     def description(self, group: StreamsGroup) -> TopologyDescription | None:
-        """Of its topology; None: nobody has sent it."""
+        """The description of its topology; None: no member has sent one."""
         volatile = self._volatile.get(group.group_id)
         if volatile is None or group.topology is None:
             return None

@@ -1,12 +1,12 @@
-"""A streams group (KIP-1071): all that its records say. Changed by `apply` alone.
+"""A streams group (KIP-1071): everything its records say. Only `apply` changes it.
 
-What heartbeats and timers do to a group is decided elsewhere, on a `StreamsDraft` (draft.py).
+Heartbeats and timers are decided elsewhere, on a `StreamsDraft` (draft.py).
 
-Empty         nobody is in it
+Empty         it has no members
 NotReady      topics that its topology needs are missing, or have the wrong number of partitions
 Assigning     the target is older than the group's epoch
-Reconciling   somebody has not yet what the target says
-Stable        everybody has
+Reconciling   some member does not have its target yet
+Stable        all members have their targets
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from bmq.protocol import streams_group_records as records
 from bmq.protocol.streams_group_records import StreamsKey, StreamsValue, TopologyValue
 
 STREAMS: Final = "streams"
-"""Type of the group, and its protocol type."""
+"""The group type, which is also its protocol type."""
 NO_TOPOLOGY_EPOCH: Final = -1
 
 
 class StreamsGroupState(StrEnum):
-    """As Kafka names them to clients."""
+    """Names as Kafka shows them to clients."""
 
     EMPTY = "Empty"
     NOT_READY = "NotReady"
@@ -38,9 +38,9 @@ class StreamsGroupState(StrEnum):
 
 
 class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
-    """`assignment_configs`: those the last epoch was decided on.
+    """`assignment_configs`: the assignor's configs at the last epoch.
 
-    `validated_epoch`: of the topology whose topics were all there at that time. See the module.
+    `validated_epoch`: epoch of the topology whose topics all existed then. See the module.
     """
 
     record_types: ClassVar = records.RECORD_TYPES
@@ -72,21 +72,21 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
 
     @property
     def required_topics(self) -> frozenset[str]:
-        """All topics without which its topology cannot work."""
+        """All topics that its topology needs."""
         return self._required
 
     def subtopology_of(self, topic: str) -> str | None:
-        """Which subtopology reads from this topic."""
+        """The subtopology that reads from this topic."""
         return self._subtopologies.get(topic)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether anybody in it would miss it."""
+        """Whether it has members and its topology needs the topic."""
         return bool(self.members) and topic in self._required
 
     # ---------------------------------------------------------------- the log
 
     def apply(self, key: StreamsKey, value: StreamsValue | None) -> None:
-        """Become what a record says; None deletes."""
+        """Apply a record; None deletes."""
         match key, value:
             case records.EpochKey(), records.EpochValue() | None:
                 value = value or records.EpochValue()
@@ -99,7 +99,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
                 super().apply(key, value)
 
     def epoch_record(self, epoch: int) -> records.EpochValue:
-        """Of an epoch that begins for no other reason than members that left."""
+        """The record of an epoch that begins only because a member left."""
         return records.EpochValue(
             epoch=epoch,
             metadata_hash=self.metadata_hash,
@@ -108,7 +108,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         )
 
     def fork(self) -> StreamsGroup:
-        """The same group, to be changed without changing this one."""
+        """A copy that can change without changing this group."""
         fork = super().fork()
         fork.validated_epoch, fork.assignment_configs = self.validated_epoch, self.assignment_configs
         fork.topology, fork._required, fork._subtopologies = self.topology, self._required, self._subtopologies

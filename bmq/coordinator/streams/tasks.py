@@ -1,7 +1,7 @@
-"""Tasks of a streams group, as values that never change, and as records and answers carry them (KIP-1071).
+"""Tasks of a streams group: immutable values, and their forms in records and answers (KIP-1071).
 
-A task is what one partition of a subtopology's topics makes. An active task processes records; a standby task and a
-warm-up task follow its changelogs.
+A task processes one partition of a subtopology's topics. An active task processes records; a standby or warm-up task
+follows its changelogs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class PartitionsOfSubtopology(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """What a member shall have, or says that it has."""
+    """A member's target, or the tasks that it says it has."""
 
     active: Set[TaskId] = frozenset()
     standby: Set[TaskId] = frozenset()
@@ -51,7 +51,7 @@ class Tasks:
 
 @dataclass(frozen=True, slots=True)
 class HeldTasks:
-    """What a member has, or has to give back. `active`: task -> since which epoch it is the member's (KIP-1251)."""
+    """A member's tasks, or those it has to revoke. `active`: task -> epoch since which the member has it (KIP-1251)."""
 
     active: Mapping[TaskId, int] = field(default_factory=dict)
     standby: Set[TaskId] = frozenset()
@@ -71,7 +71,7 @@ class HeldTasks:
         return Tasks(frozenset(self.active), self.standby, self.warmup)
 
     def has_any_of(self, told: Tasks) -> bool:
-        """Whether any of what is told is among these, in the same role."""
+        """Whether any task of `told` is among these in the same role."""
         return not (
             told.active.isdisjoint(self.active)
             and told.standby.isdisjoint(self.standby)
@@ -79,7 +79,7 @@ class HeldTasks:
         )
 
     def has_all_of(self, told: Tasks) -> bool:
-        """Whether all that is told is among these, in the same role."""
+        """Whether all tasks of `told` are among these in the same role."""
         return told.active <= self.active.keys() and told.standby <= self.standby and told.warmup <= self.warmup
 
 
@@ -93,7 +93,7 @@ def task_ids(parts: Iterable[PartitionsOfSubtopology]) -> frozenset[TaskId]:
 
 
 def partitions_of(tasks: Iterable[TaskId]) -> dict[str, list[int]]:
-    """By subtopology, all in order, so that the same tasks always make the same bytes."""
+    """By subtopology, sorted, so that the same tasks always give the same bytes."""
     parts: dict[str, list[int]] = {}
     for task in sorted(tasks):
         parts.setdefault(task.subtopology, []).append(task.partition)
@@ -106,7 +106,7 @@ def assigned_of(value: CurrentValue) -> HeldTasks:
 
 
 def pending_of(value: CurrentValue) -> HeldTasks:
-    """From a record: what is yet to be given back."""
+    """From a record: the tasks still to be revoked."""
     return HeldTasks(
         _since(value.active_pending_revocation, value.epoch),
         task_ids(value.standby_pending_revocation),
@@ -130,7 +130,7 @@ def current_value(epoch: int, previous_epoch: int, state: int, assigned: HeldTas
 
 
 def _since(parts: Iterable[TaskIds], epoch: int) -> dict[TaskId, int]:
-    """`epoch` where the record, of an older server, does not say since when."""
+    """`epoch` is used where an older server's record lacks the assignment epochs."""
     since: dict[TaskId, int] = {}
     for part in parts:
         epochs = part.assignment_epochs

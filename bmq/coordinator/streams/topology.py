@@ -1,4 +1,4 @@
-"""A streams application's topology as its members tell it: checked, and as the record that is kept. Decisions only (KIP-1071)."""
+"""A streams application's topology, checked and converted to its record. Decisions only (KIP-1071)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, "__transaction_state", "__sh
 
 
 def topology_of(asked: heartbeat_request.Topology) -> TopologyValue:
-    """What a member tells, in an order that does not depend on its own.
+    """The record of a member's topology, sorted so that it does not depend on the request's order.
 
     Raises KafkaError INVALID_REQUEST (regular expressions), STREAMS_INVALID_TOPOLOGY.
     """
@@ -29,13 +29,13 @@ def topology_of(asked: heartbeat_request.Topology) -> TopologyValue:
 
 
 def source_topics(subtopology: Subtopology) -> Iterator[str]:
-    """All that it reads from, those made for it too."""
+    """All topics that it reads from, including repartition topics."""
     yield from subtopology.source_topics
     yield from (topic.name for topic in subtopology.repartition_source_topics)
 
 
 def required_topics(topology: TopologyValue) -> frozenset[str]:
-    """All topics without which it cannot work."""
+    """All topics that it needs."""
     return frozenset(
         name
         for subtopology in topology.subtopologies

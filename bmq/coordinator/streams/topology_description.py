@@ -1,8 +1,9 @@
-"""What a group's topology looks like to people, as `Topology#describe()` says it: asked for, kept, shown. Decisions only.
+"""Descriptions of topologies for people, as in `Topology#describe()`: when to ask, what to keep and show. Decisions
+only.
 
-Kafka hands descriptions to a plugin (KIP-1331). Here the shard's owner keeps them in memory, in the bytes they came in, and
-no record says so: the next owner asks a member again. Kafka's bounds for asking are kept: once in 30 seconds, then less
-often, and not again for a topology whose description was refused for good.
+Kafka hands descriptions to a plugin (KIP-1331). Here the shard's owner keeps them in memory, as the bytes it received,
+and writes no record: the next owner asks a member again. Kafka's limits on asking apply: once in 30 seconds, then less
+often, and never again for a topology whose description was refused for good.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from bmq.protocol.messages.streams_group_topology_description_update_request imp
 )
 
 ASKED_FROM: Final = 1
-"""Version of StreamsGroupHeartbeat whose answer can ask."""
+"""First version of StreamsGroupHeartbeat whose answer can ask for a description."""
 DESCRIPTION_BYTES_MAX: Final = 256 * 1024
-"""Of one group: some thousand nodes."""
+"""Limit per group: some thousand nodes."""
 _ASK_AGAIN_MS: Final = 30_000
 _ASK_AGAIN_MS_MAX: Final = 3_600_000
 _DOUBLED_MAX: Final = 7
@@ -34,7 +35,7 @@ _NO_EPOCH: Final = -1
 
 
 class DescriptionStatus(IntEnum):
-    """As StreamsGroupDescribe says it. ERROR: a plugin failed; it does not happen here."""
+    """Values of StreamsGroupDescribe. ERROR means a failed plugin, which does not exist here."""
 
     NOT_REQUESTED = 0
     NOT_STORED = 1
@@ -43,7 +44,7 @@ class DescriptionStatus(IntEnum):
 
 
 class NodeType(IntEnum):
-    """What a node of a topology does."""
+    """The role of a topology's node."""
 
     SOURCE = 1
     PROCESSOR = 2
@@ -55,9 +56,9 @@ _NODE_TYPES: Final = frozenset(map(int, NodeType))
 
 @dataclass(frozen=True, slots=True)
 class KnownDescription:
-    """Of the topology of one epoch. `encoded`: the update that brought it; None: none did.
+    """What is known of one topology epoch's description. `encoded`: the update with it; None: not received.
 
-    `is_refused`: it was too large, so nobody is asked again. `asked`: how often somebody was; `next_ask_ms`: loop time.
+    `is_refused`: it was too large, so no member is asked again. `asked`: number of requests; `next_ask_ms`: loop time.
     """
 
     topology_epoch: int = _NO_EPOCH
@@ -67,20 +68,20 @@ class KnownDescription:
     next_ask_ms: float = float("-inf")
 
     def of(self, topology_epoch: int) -> KnownDescription:
-        """What is known of this topology."""
+        """What is known of this topology's description."""
         return self if topology_epoch == self.topology_epoch else KnownDescription(topology_epoch)
 
     def is_wanted(self, now_ms: float) -> bool:
-        """Whether a member shall be asked for it now."""
+        """Whether to ask a member for it now."""
         return self.encoded is None and not self.is_refused and now_ms >= self.next_ask_ms
 
     def asked_at(self, now_ms: float) -> KnownDescription:
-        """A member is being asked."""
+        """The state after asking a member."""
         wait_ms = min(_ASK_AGAIN_MS << min(self.asked, _DOUBLED_MAX), _ASK_AGAIN_MS_MAX)
         return replace(self, asked=self.asked + 1, next_ask_ms=now_ms + wait_ms)
 
     def brought(self, update: StreamsGroupTopologyDescriptionUpdateRequest) -> KnownDescription:
-        """After a member's update, which may be refused for its size. Raises KafkaError INVALID_REQUEST."""
+        """The state after a member's update, which may be too large. Raises KafkaError INVALID_REQUEST."""
         _check(update)
         encoded = encode("request", _UPDATE, 0, update)
         if len(encoded) > DESCRIPTION_BYTES_MAX:
@@ -88,7 +89,7 @@ class KnownDescription:
         return replace(self, encoded=encoded, is_refused=False)
 
     def described(self) -> shown.TopologyDescription | None:
-        """As it is shown; None: there is none."""
+        """The description for StreamsGroupDescribe; None: there is none."""
         if self.encoded is None:
             return None
         told = decode("request", _UPDATE, 0, self.encoded).topology_description

@@ -1,8 +1,8 @@
-"""The transaction coordinator: one method per Kafka API, message in, message out. An error is an answer, never an exception.
+"""The transaction coordinator: one method per Kafka API, message in, message out. Errors are returned, not raised.
 
-Finds the shard of the transactional id, lets transaction.py decide, answers when the record behind the answer is durable. What
-is answered from memory alone waits for a proof of ownership (rule 15), unless the client is only told to ask again.
-Error codes and the differences between versions are those of Apache Kafka's TransactionCoordinator and KafkaApis (4.3).
+It finds the shard of the transactional id, lets transaction.py decide, and answers once the answer's record is durable.
+An answer from memory alone waits for a proof of ownership (rule 15), unless it only tells the client to retry. Error
+codes and the differences between versions are those of Apache Kafka's TransactionCoordinator and KafkaApis (4.3).
 """
 
 from __future__ import annotations
@@ -76,36 +76,36 @@ from bmq.protocol.transaction_records import (
 )
 
 Decide = Callable[[TransactionValue | None, bool, int, int], Outcome]
-"""(the last durable state, whether another is on its way, now (wall ms), a fresh producer id or none)"""
+"""(the last durable state, whether a record is in flight, now (wall ms), a fresh producer id or none)"""
 
 BATCHED_FROM: Final = 4
-"""AddPartitionsToTxn from here on is between brokers, about any number of transactional ids."""
+"""From this version on AddPartitionsToTxn is sent by brokers, for any number of transactional ids."""
 EPOCH_BUMP_FROM: Final = 5
-"""EndTxn from here on is of transaction version 2."""
+"""From this version on EndTxn uses transaction version 2."""
 _FENCED_AS_INVALID_EPOCH: Final = {
     ApiKey.INIT_PRODUCER_ID: 3,
     ApiKey.ADD_PARTITIONS_TO_TXN: 1,
     ApiKey.ADD_OFFSETS_TO_TXN: 1,
     ApiKey.END_TXN: 1,
 }
-"""Up to this version PRODUCER_FENCED is not known to clients."""
+"""Up to this version clients do not know PRODUCER_FENCED."""
 _CLOSE_SNAPSHOT_RECORDS_MIN: Final = 1_000
 _AT_ONCE_MAX: Final = 500
-"""Transactional ids of one request that are served at the same time."""
+"""Transactional ids of one request that are handled concurrently."""
 _LISTED_PER_TURN_MAX: Final = 16_384
 """Characters of transactional ids that are matched with a pattern in one turn of the loop."""
 _ID_COST: Final = 32
-"""What an id costs beside its characters, in characters."""
+"""Cost of an id besides its characters, in characters."""
 _NO_CLIENTS_MARKERS: Final = frozenset({TRANSACTIONS_TOPIC, "__share_group_state"})
-"""Topics whose logs belong to a state machine that does not take part in transactions."""
+"""Topics that hold the log of a state machine that takes no part in transactions."""
 _NOT_ADDED_BY_CLIENTS: Final = _NO_CLIENTS_MARKERS | {OFFSETS_TOPIC}
-"""A group's partition gets into a transaction by AddOffsetsToTxn, or by its owner."""
+"""A group's partition is added to a transaction by AddOffsetsToTxn, or by its owner."""
 
 _log = structlog.get_logger("bmq.coordinator")
 
 
 class GroupPartitionOf(Protocol):
-    """GroupPartitions is one."""
+    """GroupPartitions implements this."""
 
     async def partition_of(self, group_id: str) -> Partition:
         """The partition that has the group's offsets. Raises KafkaError."""
@@ -115,15 +115,15 @@ class StateShards(Shards, Protocol):
     """The partitions of `__transaction_state`."""
 
     def is_known(self, shard: int, leader_epoch: int) -> bool:
-        """Whether this process's metadata have come to this leader epoch of the partition. Then they have all topics that
-        the owners before knew of: those gave the partition up with the same record.
+        """Whether this process's metadata has reached this leader epoch of the partition. Then it has all topics that
+        earlier owners knew: they gave the partition up with the same record.
         """
 
 
 class TransactionCoordinator:
-    """All transactional ids whose shards this process owns. Make it inside the event loop that uses it.
+    """All transactional ids whose shards this process owns. Create it inside its event loop.
 
-    Implements bmq.log.transactions.TransactionVerifier for a process that owns all of them.
+    Implements bmq.log.transactions.TransactionVerifier for a process that owns all ids.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class TransactionCoordinator:
         def make(number: int, log: ReplayableLog, on_lost: Callable[[TransactionShard], None]) -> TransactionShard:
             def lost(shard: TransactionShard) -> None:
                 on_lost(shard)
-                self._inherited.changed()  # its partition may be ours all the same
+                self._inherited.changed()  # its partition may still be ours
 
             return TransactionShard(
                 number,
@@ -186,32 +186,32 @@ class TransactionCoordinator:
     async def handle(self, api_key: ApiKey, request: Any, context: RequestContext) -> Any:
         """Answer a request of the TRANSACTION route, or an InitProducerId with a transactional id.
 
-        Raises KafkaError NOT_COORDINATOR when it was forwarded for another leader epoch of the shard than the present one:
-        what was delayed on a connection could end a later transaction.
+        Raises KafkaError NOT_COORDINATOR when the request was forwarded for another leader epoch of the shard than the
+        present one: a request delayed on a connection could end a later transaction.
         """
         if context.leader_epoch >= 0:
             await self._require_leader_epoch(_named_in(api_key, request, context.api_version), context.leader_epoch)
         return await self._handlers[api_key](request, context)
 
     async def prepare(self, transactional_id: str) -> None:
-        """Load the id's shard, making the topic if there is none. Raises KafkaError (FindCoordinator)."""
+        """Load the id's shard, creating the topic if there is none. Raises KafkaError (FindCoordinator)."""
         await self.directory.get(transactional_id)
 
     def shards_changed(self) -> None:
-        """This process may have been given partitions that had another owner: what is settled there is carried out."""
+        """This process may have taken over partitions: complete the settled transactions in their logs."""
         self._inherited.changed()
 
     def resign(self, shard: int) -> None:
-        """The shard's partition is another's now."""
+        """The shard's partition has another owner now."""
         self.directory.resign(shard)
 
     def stood_still(self) -> None:
-        """This process stood still: no transaction may be thought too old for what could not be heard."""
+        """This process was stalled: transactions must not time out for requests that it could not read."""
         for shard in self.directory.ready.values():
             shard.stood_still()
 
     async def close(self) -> None:
-        """Send everybody who waits away and stop."""
+        """Answer all waiting requests with an error and stop."""
         self._inherited.close()
         await self.directory.close(snapshot_records_min=_CLOSE_SNAPSHOT_RECORDS_MIN)
 
@@ -241,7 +241,7 @@ class TransactionCoordinator:
     async def add_partitions_to_txn(
         self, request: AddPartitionsToTxnRequest, context: RequestContext
     ) -> AddPartitionsToTxnResponse:
-        """AddPartitionsToTxn 0-5; from version 4 on brokers verify or add what producers write."""
+        """AddPartitionsToTxn 0-5; from version 4 on brokers verify or add the partitions of their producers."""
         if context.api_version >= BATCHED_FROM:
             results: list[AddPartitionsToTxnResult] = []
             for start in range(0, len(request.transactions), _AT_ONCE_MAX):
@@ -274,7 +274,7 @@ class TransactionCoordinator:
     async def verify(
         self, claim: TransactionClaim, producer_id: int, producer_epoch: int, topic: str, partitions: Sequence[int]
     ) -> Sequence[ErrorCode]:
-        """As bmq.log.transactions.TransactionVerifier, of an id whose shard is owned here."""
+        """Implements bmq.log.transactions.TransactionVerifier for an id whose shard is owned here."""
         named = [(topic, number) for number in partitions]
         producer = Producer(producer_id, producer_epoch)
         self.metrics.verifications += len(named)
@@ -291,7 +291,7 @@ class TransactionCoordinator:
         transaction_version: int,
         not_served: Container[str] = _NO_CLIENTS_MARKERS,
     ) -> list[ErrorCode]:
-        """A code for each: with one bad partition nothing is added. `not_served`: topics of which none may be."""
+        """A code for each partition; one bad partition, and none is added. `not_served`: topics that are refused."""
         if not _is_valid_id(transactional_id):
             return [ErrorCode.INVALID_REQUEST] * len(partitions)
         bad = self._bad(partitions, not_served)
@@ -315,7 +315,7 @@ class TransactionCoordinator:
         try:
             shard = await self._existing(transactional_id)
             codes = verify_partitions(_value_in(shard, transactional_id), producer, partitions)
-            # A former owner does not know that the transaction is over: its word would leave records behind the marker.
+            # A former owner does not know that the transaction is over: it would let records in after the marker.
             if ErrorCode.CONCURRENT_TRANSACTIONS not in codes:
                 await shard.prove()
         except BmqError as error:
@@ -380,9 +380,9 @@ class TransactionCoordinator:
     async def describe_transactions(
         self, request: DescribeTransactionsRequest, context: RequestContext
     ) -> DescribeTransactionsResponse:
-        """DescribeTransactions 0. An id's failure is its own."""
+        """DescribeTransactions 0. Each id has its own error."""
         states: list[DescribedTransaction] = []
-        for start in range(0, len(request.transactional_ids), _AT_ONCE_MAX):  # together, they share proofs of ownership
+        for start in range(0, len(request.transactional_ids), _AT_ONCE_MAX):  # concurrent ids share proofs of ownership
             some = request.transactional_ids[start : start + _AT_ONCE_MAX]
             states += await asyncio.gather(*(self._described(transactional_id) for transactional_id in some))
         return DescribeTransactionsResponse(transaction_states=states)
@@ -415,7 +415,7 @@ class TransactionCoordinator:
     async def list_transactions(
         self, request: ListTransactionsRequest, context: RequestContext
     ) -> ListTransactionsResponse:
-        """ListTransactions 0-2: of every shard this process owns; none while there is no topic for them."""
+        """ListTransactions 0-2: of every shard this process owns; empty while there is no topic for them."""
         try:
             wanted = ListFilter(request)
             shards = await self.directory.all() if self._has_topic() else []
@@ -450,10 +450,11 @@ class TransactionCoordinator:
             return Outcome(coordinator_error(error))
 
     async def _perform_in_turn(self, transactional_id: str, decide: Decide, *, may_begin: bool = False) -> Outcome:
-        """The same of what belongs to the id's next transaction: behind what came before, and, for a while, behind what is
-        pending. Brokers that took a transaction's first batches together add their partitions together.
+        """Like `_perform`, for requests of the id's next transaction: in order, and waiting a while for a record or
+        markers in flight. Brokers that accepted a transaction's first batches at the same time add their partitions at
+        the same time.
 
-        Not for an end: one that waits could end a later transaction. `may_begin`: an id that is not known is made.
+        Not for an end: a waiting one could end a later transaction. `may_begin`: an unknown id is created.
         """
         since_s = self._loop.time()
         try:
@@ -469,7 +470,7 @@ class TransactionCoordinator:
                     is_early = outcome.error is ErrorCode.CONCURRENT_TRANSACTIONS
                     if not is_early or not await shard.moved_on(transactional_id, since_s):
                         return outcome
-                return CONCURRENT  # late is late: its client may have asked elsewhere since
+                return CONCURRENT  # its client may have asked another coordinator since
             finally:
                 shard.turns.give_back(transactional_id)
         except BmqError as error:
@@ -498,7 +499,7 @@ class TransactionCoordinator:
         try:
             return await self._producer_ids.next()
         except BmqError as error:
-            # Kafka's word for "no ids at the moment": other codes would be the end of the producer.
+            # Kafka's code for "no ids at the moment": producers treat other codes as fatal.
             _log.warning("producer_ids_unavailable", error=str(error), code=error.code.name)
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from error
 
@@ -506,7 +507,7 @@ class TransactionCoordinator:
         return TRANSACTIONS_TOPIC in self._topics().topics
 
     async def _existing(self, transactional_id: str) -> TransactionShard:
-        """The id's shard; NOT_COORDINATOR without a topic: finding the coordinator makes it. Raises KafkaError."""
+        """The id's shard; NOT_COORDINATOR without a topic, which FindCoordinator creates. Raises KafkaError."""
         shard = self.directory.find(transactional_id)
         if shard is not None:
             return shard
@@ -520,7 +521,7 @@ class TransactionCoordinator:
         try:
             shard = await self._existing(transactional_id)
         except KafkaError:
-            return  # said in the words of the API
+            return  # the API's own handler reports it
         if shard.coordinator_epoch != leader_epoch:
             raise KafkaError(
                 ErrorCode.NOT_COORDINATOR,
@@ -544,7 +545,7 @@ def _value_in(shard: TransactionShard, transactional_id: str) -> TransactionValu
 
 
 def _named_in(api_key: ApiKey, request: Any, api_version: int) -> str:
-    """The only transactional id that a request is about; empty if there is none, or many."""
+    """The only transactional id that a request names; empty if it names none, or several."""
     if api_key is ApiKey.ADD_PARTITIONS_TO_TXN:
         if api_version < BATCHED_FROM:
             return str(request.v3_and_below_transactional_id)
@@ -575,7 +576,7 @@ def _partitions(topics: Sequence[AddPartitionsToTxnTopic]) -> list[Partition]:
 def _by_topic(
     topics: Sequence[AddPartitionsToTxnTopic], codes: Sequence[ErrorCode]
 ) -> list[AddPartitionsToTxnTopicResult]:
-    """In the order of the request, as `_partitions` has it."""
+    """In the request's order, which is that of `_partitions`."""
     left = iter(codes)
     return [
         AddPartitionsToTxnTopicResult(

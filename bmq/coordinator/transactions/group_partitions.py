@@ -1,4 +1,4 @@
-"""Which partition of `__consumer_offsets` a group's offsets are in: AddOffsetsToTxn names the group alone."""
+"""Finds a group's partition of `__consumer_offsets`: AddOffsetsToTxn names only the group."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from bmq.protocol.errors import BmqError, KafkaError
 
 
 class GroupPartitions:
-    """`make_topic(name)`: makes a topic with its defaults; clients may ask before any of them has looked for a group."""
+    """`make_topic(name)`: creates a topic with its defaults; a producer may need it before any FindCoordinator has."""
 
     def __init__(self, topics: CurrentTopics, make_topic: Callable[[str], Awaitable[None]]) -> None:
         self._topics = topics
         self._make_topic = make_topic
 
     async def partition_of(self, group_id: str) -> Partition:
-        """Raises KafkaError COORDINATOR_NOT_AVAILABLE when the topic is not there yet, or cannot be made."""
+        """Raises KafkaError COORDINATOR_NOT_AVAILABLE when the topic does not exist yet, or cannot be created."""
         if OFFSETS_TOPIC not in self._topics().topics:
             try:
                 await self._make_topic(OFFSETS_TOPIC)

@@ -1,4 +1,4 @@
-"""ListTransactions: which transactional ids its filters let through (KIP-664, KIP-994, KIP-1152). Decides only."""
+"""ListTransactions: the filters on transactional ids (KIP-664, KIP-994, KIP-1152). Decides only."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ STATE_NAMES: Final = {
     TransactionStatus.DEAD: "Dead",
     TransactionStatus.PREPARE_EPOCH_FENCE: "PrepareEpochFence",
 }
-"""As Kafka names them to clients."""
+"""Names as Kafka shows them to clients."""
 PATTERN_LENGTH_MAX: Final = 10_000
-"""Characters; RE2 takes time and memory in proportion."""
+"""Characters; RE2's time and memory are proportional to it."""
 _PATTERN_BYTES_MAX: Final = 128 * 1024
-"""Of the compiled pattern with its cache: repetitions of repetitions are short to write. Bounds the time for a character of an
-id, some 10 us for the worst pattern that is taken."""
+"""Limit for the compiled pattern with its cache: nested repetitions are short to write. Bounds the time per character
+of an id to some 10 us for the worst pattern accepted."""
 
 _STATUSES: Final = {name: status for status, name in STATE_NAMES.items()}
 
@@ -39,7 +39,7 @@ def state_name(value: TransactionValue) -> str:
 class ListFilter:
     """A request's filters. Raises KafkaError INVALID_REGULAR_EXPRESSION.
 
-    `unknown_states`: names of states that there are not, which are answered as they came.
+    `unknown_states`: names that are no states, returned in the answer.
     """
 
     def __init__(self, request: ListTransactionsRequest) -> None:
@@ -52,12 +52,12 @@ class ListFilter:
         self._pattern = _compiled(request.transactional_id_pattern) if request.transactional_id_pattern else None
 
     def takes(self, transactional_id: str, value: TransactionValue, now_ms: int) -> bool:
-        """Whether the id is listed: all filters that are given must let it through."""
+        """Whether the id is listed: it has to pass all filters given."""
         if self._has_states and value.status not in self._statuses:
             return False
         if self._producer_ids and value.producer_id not in self._producer_ids:
             return False
-        # As in Kafka an id that had no transaction yet has one of any duration: its start is before all times.
+        # As in Kafka, an id without a transaction yet passes every duration filter: its start is before all times.
         if self._duration_ms >= 0 and now_ms - value.start_ms <= self._duration_ms:
             return False
         return self._pattern is None or self._pattern.fullmatch(transactional_id) is not None
@@ -68,7 +68,7 @@ def _compiled(pattern: str) -> Any:
     options.log_errors = False
     options.max_mem = _PATTERN_BYTES_MAX
     options.never_capture = (
-        True  # with groups to fill the time is their number times the pattern's length, for each character
+        True  # else the time per character is the number of groups times the length of the pattern, which is too much
     )
     try:
         if len(pattern) > PATTERN_LENGTH_MAX:

@@ -1,11 +1,11 @@
-"""Brings the markers of settled transactions into their partitions, and says when all of one transaction are there.
+"""Writes the markers of settled transactions into their partitions, and reports when a transaction has all of them.
 
-Each partition with markers to write has a queue and one task that serves it, many markers at a time: a partition that cannot
-be written now holds up its own markers alone, however many there are. Whatever passes is tried again for ever; a marker that
-no retry can bring in (the epoch is over) leaves its transaction as it is, until the next owner of the shard tries.
+Each partition with markers to write has a queue and one task that serves it, many markers at a time: a partition that
+cannot be written now delays only its own markers. Transient errors are retried for ever; a marker that no retry can
+write (its epoch is over) leaves its transaction as it is until the next owner of the shard tries.
 
-A deleted partition needs no marker. What the metadata does not name is deleted only if they are as new as this owner's reign:
-before that it may be a topic that the owner before has seen and this one has not.
+A deleted partition needs no marker. A partition missing from the metadata counts as deleted only if the metadata is as
+new as this owner's epoch: before that it may be in a topic that the last owner knew and this one does not.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from bmq.protocol.errors import BmqError, KafkaError
 FINAL_ERRORS: Final = frozenset(
     {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.TRANSACTION_COORDINATOR_FENCED}
 )
-"""Another epoch of the producer, or another coordinator, has come past us."""
+"""A newer producer epoch, or a newer coordinator, has overtaken us."""
 ANSWER_TURNS: Final = 3
-"""Turns of the loop that a transaction's markers wait: its producer is answered in them. Writing markers takes longer than
-that, and the answer waits for none."""
+"""Turns of the loop by which a transaction's markers are delayed, so that its producer is answered first. Writing
+markers takes longer than that, and the answer does not wait for them."""
 _TOLD_FAILURES: Final = 8
-"""In a row, before a partition's trouble is worth a line in the log."""
+"""Consecutive failures of a partition before they are logged."""
 
 _log = structlog.get_logger("bmq.coordinator")
 
 
 class MarkerWriter(Protocol):
-    """The way into any partition, wherever its owner is."""
+    """Writes markers to any partition, wherever its owner is."""
 
     async def write(self, topic_partition: TopicPartition, marker: TransactionMarker) -> None:
-        """End the producer's transaction there; durable when this returns. Raises KafkaError."""
+        """End the producer's transaction in this partition; durable when this returns. Raises KafkaError."""
 
 
 class _Ending:
-    """One transaction's markers. `left`: partitions that do not have theirs."""
+    """One transaction's markers. `left`: partitions whose marker is not written."""
 
     __slots__ = ("done", "left", "marker", "transactional_id")
 
@@ -62,10 +62,10 @@ class _Ending:
 
 
 class MarkerDelivery:
-    """The markers of one shard at one coordinator epoch. Made inside the event loop; `close` ends all of it.
+    """The markers of one shard at one coordinator epoch. Create it inside the event loop; `close` stops everything.
 
-    `is_current()`: whether `topics` has all that the owners of the shard before this one knew of; it stays so.
-    `failed(error)`: something raised that should not, so some markers may never be written here.
+    `is_current()`: whether `topics` has all topics that earlier owners of the shard knew; once true it stays true.
+    `failed(error)`: called after an unexpected exception, so that some markers may never be written here.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class MarkerDelivery:
         self._failed = failed
         self._loop = asyncio.get_running_loop()
         self._queues: dict[Partition, deque[_Ending]] = {}
-        self._tasks: dict[asyncio.Task[None], None] = {}  # ended in this order
+        self._tasks: dict[asyncio.Task[None], None] = {}  # cancelled in this order
         self._is_closed = False
 
     def begin(
@@ -98,7 +98,7 @@ class MarkerDelivery:
         partitions: Iterable[Partition],
         done: Callable[[], None],
     ) -> None:
-        """Write the marker into each of them. `done` is called once, when all have it or are gone: soon if there is none."""
+        """Write the marker into each partition. `done` is called once, when all have it or are deleted."""
         ending = _Ending(transactional_id, marker, set(partitions), done)
         if not ending.left:
             self._loop.call_soon(self._finished, ending)
@@ -127,7 +127,7 @@ class MarkerDelivery:
             task.add_done_callback(self._ended)
 
     def close(self) -> None:
-        """Nothing more is written, and nobody is called."""
+        """Stop writing; no callback is called any more."""
         self._is_closed = True
         for task in self._tasks:
             task.cancel()
@@ -164,19 +164,19 @@ class MarkerDelivery:
         del self._queues[partition]
 
     async def _write_all(self, partition: Partition, some: Sequence[_Ending]) -> Sequence[Exception | None]:
-        """One try of each."""
-        if len(some) == 1:  # as nearly always, and it needs no task of its own
+        """Try each of them once."""
+        if len(some) == 1:  # nearly always, and it needs no task of its own
             return [await self._write(partition, some[0])]
         return await asyncio.gather(*(self._write(partition, ending) for ending in some))
 
     async def _write(self, partition: Partition, ending: _Ending) -> Exception | None:
-        """One try; None when it is settled."""
+        """Try once; None when the marker is written or final."""
         key = self._find(partition)
         if key is None and not self._is_current():
             return KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the metadata are older than the coordinator's reign"
             )
-        if key is not None:  # else a deleted topic has nothing that could be committed
+        if key is not None:  # else the topic was deleted, with everything to be committed
             try:
                 await self._writer.write(key, ending.marker)
             except BmqError as error:
@@ -194,7 +194,7 @@ class MarkerDelivery:
                     error=error.code.name,
                 )
                 return None
-            except Exception as error:  # a bug in one partition's way is no reason to leave the others alone
+            except Exception as error:  # a bug with one marker must not stop the others
                 _log.error("marker_failed", topic=partition[0], partition=partition[1], exc_info=error)
                 return error
             self.written_count += 1

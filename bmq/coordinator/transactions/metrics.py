@@ -1,4 +1,4 @@
-"""Metrics of the transaction coordinator. Counts are plain ints where they are made; Prometheus reads them when it asks."""
+"""Metrics of the transaction coordinator. Counters are plain ints, read when Prometheus scrapes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 
 class TransactionMetrics(Collector):
-    """Counters of one coordinator; `ids_by_state` and `markers_waiting` are asked at scrape time."""
+    """Counters of one coordinator; `ids_by_state` and `markers_waiting` are called at each scrape."""
 
     def __init__(self, ids_by_state: Callable[[], Mapping[str, int]], markers_waiting: Callable[[], int]) -> None:
         self.committed = 0

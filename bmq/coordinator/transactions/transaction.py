@@ -1,19 +1,20 @@
-"""The state machine of one transactional id: from what is durable and a request to a record and an answer. Decides only.
+"""The state machine of one transactional id: from its durable state and a request to a record and an answer. Decides
+only.
 
-A function here gets the last durable record (`TransactionValue`; None: there is none), whether another record of the id is
-on its way (`is_pending`), the request and the time, and returns an `Outcome`. Nothing changes by that: the state is the
-last record, and the shard replays the outcome's once it is durable.
+A function here gets the last durable record (`TransactionValue`; None: there is none), whether another record of the id
+is in flight (`is_pending`), the request and the time, and returns an `Outcome`. It changes nothing: the state is the
+last record, and the shard replays the outcome's record once it is durable.
 
-Empty             an id with a producer id and epoch, and no transaction yet
+Empty             the id has a producer id and epoch, but no transaction yet
 Ongoing           a transaction with its partitions
-PrepareCommit,    the outcome is settled; markers are being written into all partitions, after which the id is
+PrepareCommit,    the outcome is settled; once markers are written into all partitions, the id becomes
 PrepareAbort      CompleteCommit or CompleteAbort: for the client the same as Empty, but a repeated end is recognised
 
-While an end is being completed the id counts as pending. An end is of one of two kinds, by the version of the request:
+While an end is being completed the id counts as pending. The request's version determines one of two kinds of end:
 
 transaction version 0  (EndTxn 0-4) keeps the producer epoch; the client adds partitions before it writes to them.
 transaction version 2  (EndTxn 5, and every abort of our own) bumps the epoch, so that nothing late gets into the next
-                       transaction. The epoch after MAX_EPOCH is that of the markers only: with it comes a new producer id,
+                       transaction. The epoch after MAX_EPOCH is only used for markers; with it comes a new producer id,
                        at epoch 0 once the end is complete.
 
 Sources: KIP-98, KIP-360, KIP-890; TransactionMetadata, TransactionCoordinator of Apache Kafka 4.3.
@@ -35,9 +36,9 @@ from bmq.protocol.transaction_records import (
 )
 
 MAX_EPOCH: Final = 2**15 - 2
-"""The last producer epoch that a client gets; the one behind it is for fencing alone. Functions take it as `last_epoch`."""
+"""The last producer epoch that a client gets; the next one is only for fencing. Functions take it as `last_epoch`."""
 EPOCH_BUMPED_FROM: Final = 2
-"""The transaction version from which on the end of a transaction bumps the epoch."""
+"""First transaction version in which the end of a transaction bumps the epoch."""
 NO_START_MS: Final = -1
 
 Partition = tuple[str, int]
@@ -53,9 +54,9 @@ _COMPLETION: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`error`, `producer_id` and `producer_epoch` are the answer, once `write` is durable (None: nothing is to be written).
+    """`error`, `producer_id` and `producer_epoch` are the answer, once `write` is durable (None: nothing to write).
 
-    `needs_producer_id`: nothing is decided; ask again with a producer id that nobody was ever given.
+    `needs_producer_id`: nothing is decided; call again with a fresh producer id.
     """
 
     error: ErrorCode = ErrorCode.NONE
@@ -67,7 +68,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """Who a request says it comes from."""
+    """The producer that a request names."""
 
     producer_id: int
     producer_epoch: int
@@ -93,7 +94,7 @@ def init_producer_id(
     fresh_producer_id: int = NO_PRODUCER_ID,
     last_epoch: int = MAX_EPOCH,
 ) -> Outcome:
-    """A producer begins, or goes on at a higher epoch (KIP-360). `given`: who it says it is; None: a new instance."""
+    """A producer begins, or continues at a higher epoch (KIP-360). `given`: who it says it is; None: a new instance."""
     if is_pending:
         return CONCURRENT
     if value is None:
@@ -113,14 +114,14 @@ def init_producer_id(
     if value.status in _PREPARED:
         return CONCURRENT
     if value.status == TransactionStatus.ONGOING:
-        # The client asks again until the abort is complete. Only the producer id counts: an older instance aborts, too.
+        # The client retries until the abort is complete. Only the producer id is checked: an older instance aborts too.
         aborted = _aborted(value, now_ms, fresh_producer_id, last_epoch)
         return aborted if aborted.needs_producer_id else replace(aborted, error=ErrorCode.CONCURRENT_TRANSACTIONS)
     return _bumped(value, given, timeout_ms, now_ms, fresh_producer_id, last_epoch)
 
 
 def _may_be(value: TransactionValue, given: Producer, last_epoch: int) -> bool:
-    """Also a retry whose first answer, with the next producer id, was lost."""
+    """Also True for a retry whose first answer, with the next producer id, was lost."""
     return given.producer_id == value.producer_id or (
         given.producer_id == value.previous_producer_id and given.producer_epoch >= last_epoch
     )
@@ -179,7 +180,7 @@ def add_partitions(
     transaction_version: int,
     now_ms: int,
 ) -> Outcome:
-    """These belong to the producer's transaction from now on; the first ones begin it."""
+    """Add partitions to the producer's transaction; the first ones begin it."""
     if value is None:
         return _OTHER_PRODUCER
     if is_pending:
@@ -208,7 +209,7 @@ def add_partitions(
 def verify_partitions(
     value: TransactionValue | None, producer: Producer, partitions: Sequence[Partition]
 ) -> list[ErrorCode]:
-    """Whether each of these is in the producer's open transaction. A record on its way does not count."""
+    """Whether each partition is in the producer's open transaction. A record in flight does not count."""
     refused = _OTHER_PRODUCER if value is None else _refusal(value, producer)
     if refused is not None:
         return [refused.error] * len(partitions)
@@ -238,7 +239,7 @@ def end_transaction(
     fresh_producer_id: int = NO_PRODUCER_ID,
     last_epoch: int = MAX_EPOCH,
 ) -> Outcome:
-    """Settle the producer's transaction. The answer of version 2 has the producer id and epoch to go on with."""
+    """Settle the producer's transaction. The answer of version 2 has the producer id and epoch for the next one."""
     if value is None:
         return _OTHER_PRODUCER
     if transaction_version < EPOCH_BUMPED_FROM:
@@ -281,10 +282,10 @@ def _end_at_same_epoch(
 
 
 def _is_answered_already(value: TransactionValue, producer: Producer, last_epoch: int) -> bool:
-    """Whether it is at the epoch that the last end has bumped: the client did not get the answer."""
+    """Whether the producer is one bump behind: the client did not get the last end's answer."""
     if value.client_transaction_version < EPOCH_BUMPED_FROM or value.status not in _COMPLETE:
         return False
-    if value.producer_epoch == 0:  # the last one was of the producer id before this one
+    if value.producer_epoch == 0:  # the last end switched to a new producer id
         return producer == Producer(value.previous_producer_id, last_epoch)
     return producer == Producer(value.producer_id, value.producer_epoch - 1)
 
@@ -293,7 +294,7 @@ def _repeated(value: TransactionValue, is_commit: bool) -> Outcome:
     is_committed = value.status == TransactionStatus.COMPLETE_COMMIT
     if is_commit == is_committed:
         return Outcome(producer_id=value.producer_id, producer_epoch=value.producer_epoch)
-    # The transaction of a commit that comes too late was aborted when its time was over (KAFKA-20785).
+    # A late commit: its transaction was aborted when it timed out (KAFKA-20785).
     return _FENCED if is_commit else _INVALID_STATE
 
 
@@ -320,13 +321,13 @@ def _prepared_at_next_epoch(
 
 
 def _aborted(value: TransactionValue, now_ms: int, fresh_producer_id: int, last_epoch: int) -> Outcome:
-    """An abort of our own: its bump fences the producer. One that fails leaves nothing behind: the next is the same."""
+    """An abort of our own: its bump fences the producer. If it fails, the next attempt is the same."""
     outcome = _prepared_at_next_epoch(value, False, now_ms, fresh_producer_id, last_epoch)
     return outcome if outcome.needs_producer_id else Outcome(write=outcome.write)
 
 
 def completed(value: TransactionValue, now_ms: int) -> TransactionValue:
-    """What follows a prepared end once every partition has its marker."""
+    """The state that follows a prepared end once every partition has its marker."""
     after = replace(
         value,
         status=_COMPLETION[TransactionStatus(value.status)],
@@ -345,7 +346,7 @@ def completed(value: TransactionValue, now_ms: int) -> TransactionValue:
 def abort_timed_out(
     value: TransactionValue, now_ms: int, fresh_producer_id: int = NO_PRODUCER_ID, last_epoch: int = MAX_EPOCH
 ) -> Outcome | None:
-    """The abort of a transaction whose time is over; None: it has time left, or there is none."""
+    """The abort of a timed out transaction; None: it has time left, or there is none."""
     return _aborted(value, now_ms, fresh_producer_id, last_epoch) if is_timed_out(value, now_ms) else None
 
 
@@ -354,7 +355,7 @@ def is_timed_out(value: TransactionValue, now_ms: int) -> bool:
 
 
 def is_expired(value: TransactionValue, now_ms: int, expiration_ms: int) -> bool:
-    """Whether the id was idle for so long that it may be forgotten."""
+    """Whether the id was idle for so long that it may be deleted."""
     is_idle = value.status == TransactionStatus.EMPTY or value.status in _COMPLETE
     return is_idle and value.last_update_ms + expiration_ms < now_ms
 

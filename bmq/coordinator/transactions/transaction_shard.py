@@ -1,8 +1,8 @@
 """The transaction coordinator's state machine: the transactional ids of one partition of `__transaction_state`.
 
-Performs what transaction.py decides. The state of an id is its last durable record; beside it only stands whether another
-record is on its way (`pending`). A settled end is pending until its markers are written, from whichever moment its record is
-seen: live, or after a load, when the markers are written again at the new coordinator epoch (the leader epoch of the log).
+Performs what transaction.py decides. The state of an id is its last durable record, plus whether another record is in
+flight (`pending`). A settled end is pending until its markers are written, from when its record is replayed: live, or
+after a load, when all markers are written again at the new coordinator epoch (the log's leader epoch).
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ _PART_HEADER: Final = Struct(">ii")  # of a snapshot: bytes of the key, bytes of
 
 
 class ProducerIds(Protocol):
-    """Where producer ids come from."""
+    """Source of producer ids."""
 
     async def next(self) -> int:
-        """An id nobody was ever given. Raises KafkaError."""
+        """An id that was never given out. Raises KafkaError."""
 
 
 class Transaction:
-    """One transactional id. `value`: its last durable record. `pending`: the state it is on its way to, if any."""
+    """One transactional id. `value`: its last durable record. `pending`: the change of state under way, if any."""
 
     __slots__ = ("pending", "transactional_id", "value")
 
@@ -87,7 +87,7 @@ class _Pending:
 
 
 class TransactionShard(Shard):
-    """Transactional ids of one partition. `is_known(number, leader epoch)`: as StateShards.is_known."""
+    """Transactional ids of one partition. `is_known(number, leader epoch)`: see StateShards.is_known."""
 
     kind: ClassVar = "transaction"
 
@@ -113,13 +113,13 @@ class TransactionShard(Shard):
             markers, topics, lambda: is_known(number, self.coordinator_epoch), random, config, self.fail
         )
         self.turns = Turns()
-        """Of requests that begin something, by transactional id."""
+        """Orders requests that begin something, by transactional id."""
         self._config = config
         self._metrics = metrics
         self._producer_ids = producer_ids
         self._random = random
         self._ongoing: dict[str, Transaction] = {}
-        self._awaited: dict[Transaction, asyncio.Future[None]] = {}  # by somebody, what is pending
+        self._awaited: dict[Transaction, asyncio.Future[None]] = {}  # pending changes that a request waits for
         self._is_live = False
         self._abort_check_ms = NEVER_MS
         self._expiry_check_ms = NEVER_MS
@@ -143,7 +143,7 @@ class TransactionShard(Shard):
             self._spawn(self._resume(prepared))
 
     async def _resume(self, prepared: Sequence[Transaction]) -> None:
-        """Which of their markers were written by the last owner is not known: all are written again."""
+        """Write all their markers again: which of them the last owner wrote is unknown."""
         try:
             for some in self._slices(prepared):
                 for transaction in some:
@@ -183,9 +183,9 @@ class TransactionShard(Shard):
     # ---------------------------------------------------------------- writing
 
     async def write(self, transactional_id: str, value: TransactionValue) -> None:
-        """Write what was decided; it is pending until then. Returns when it is applied. Raises KafkaError.
+        """Write a decided state; it is pending until then. Returns when it is applied.
 
-        COORDINATOR_NOT_AVAILABLE when there are too many ids, MESSAGE_TOO_LARGE; and what an append fails with.
+        Raises KafkaError COORDINATOR_NOT_AVAILABLE (too many ids), MESSAGE_TOO_LARGE, and the errors of an append.
         """
         record = self._record(transactional_id, value)
         transaction = self.transactions.get(transactional_id)
@@ -193,13 +193,14 @@ class TransactionShard(Shard):
             if len(self.transactions) >= self._config.transactional_ids_per_shard_max:
                 raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the shard has too many transactional ids")
             transaction = self.transactions[transactional_id] = Transaction(transactional_id)
-        # A client that goes away does not take back what is on its way.
+        # A client that disconnects does not cancel the append.
         await asyncio.shield(self._append_pending(transaction, value.status, record))
 
     async def moved_on(self, transactional_id: str, since_s: float) -> bool:
-        """Wait until what is pending is not any more, or something else is; False: nothing is, or it takes too long.
+        """Wait until the pending change has ended or been replaced; False: nothing is pending, or it takes too long.
 
-        For who has the id's turn. `since_s`: when the request came, on the loop's clock. The shard may be lost meanwhile.
+        For the holder of the id's turn. `since_s`: when the request came, on the loop's clock. The shard may be lost
+        meanwhile.
         """
         transaction = self.transactions.get(transactional_id)
         pending = None if transaction is None else transaction.pending
@@ -218,7 +219,7 @@ class TransactionShard(Shard):
         return bool(done) and self._loop.time() <= until_s
 
     def _tell(self, transaction: Transaction) -> None:
-        """What was pending is not any more, or something else is."""
+        """The pending change has ended or been replaced: wake the requests that wait for it."""
         awaited = self._awaited.pop(transaction, None)
         if awaited is not None:
             awaited.set_result(None)
@@ -228,7 +229,7 @@ class TransactionShard(Shard):
         pending = transaction.pending = _Pending(status, done)
 
         def finish(done: asyncio.Future[int]) -> None:
-            # `replay` has put an end to it if the record is in the log, also when the append is reported as failed.
+            # If the record is in the log, `replay` has cleared it already, even if the append is reported as failed.
             if transaction.pending is pending:
                 transaction.pending = None
                 self._forget_if_unused(transaction)
@@ -250,7 +251,7 @@ class TransactionShard(Shard):
         except struct.error as error:
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"a name of a transaction is too long: {error}") from error
         size_bytes = len(key) + len(data)
-        # An end adds some bytes to what was accepted. Refused, it would leave the transaction open for ever.
+        # An end may be somewhat larger than the accepted record. Refusing it would leave the transaction open for ever.
         if size_bytes > self._config.message_max_bytes and not is_prepared(value):
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE,
@@ -261,7 +262,7 @@ class TransactionShard(Shard):
     # ---------------------------------------------------------------- what is durable
 
     def replay(self, key: bytes | None, value: bytes | None) -> None:
-        """Raises KafkaError for a state that cannot be read: leaving it out would let a transaction hang for ever."""
+        """Raises KafkaError for an unreadable state: skipping it could leave a transaction open for ever."""
         if key is None:
             return
         try:
@@ -322,7 +323,7 @@ class TransactionShard(Shard):
         )
 
     def _complete(self, transaction: Transaction, prepared: TransactionValue, backoff: Backoff) -> None:
-        """All markers are written: say so in the log, however often that takes. Until then the id stays pending."""
+        """All markers are written: write the completion, retrying for ever. Until then the id stays pending."""
         if self.is_lost or transaction.value is not prepared:
             return
         try:
@@ -368,7 +369,7 @@ class TransactionShard(Shard):
         return min(self._abort_check_ms, self._expiry_check_ms)
 
     def stood_still(self) -> None:
-        """An end that a client sent in time may lie unread in a socket."""
+        """A client's EndTxn, sent in time, may be unread in a socket."""
         self._abort_check_ms = self.now().loop_ms + self._config.abort_timed_out_interval_ms
 
     def tick(self, now: Moment) -> None:
@@ -396,7 +397,7 @@ class TransactionShard(Shard):
             self._is_aborting = False
 
     async def _abort_if_timed_out(self, transaction: Transaction) -> Sequence[asyncio.Future[int]]:
-        """The append that aborts it, if it is that late."""
+        """The append of its abort, if it has timed out."""
         value = transaction.value
         if value is None or transaction.pending is not None or not is_timed_out(value, self._clock.now_ms()):
             return ()
@@ -439,13 +440,13 @@ class TransactionShard(Shard):
             self._is_expiring = False
 
     def _slices(self, things: Sequence[T]) -> Iterator[Sequence[T]]:
-        """For one turn of the event loop each."""
+        """Slices that each fit into one turn of the event loop."""
         for start in range(0, len(things), self._config.ids_per_turn_max):
             yield things[start : start + self._config.ids_per_turn_max]
 
 
 async def _settled(appended: Sequence[asyncio.Future[int]]) -> None:
-    """Let the loop run, and what was appended become durable or fail: clients' records are not to be refused for want of room."""
+    """Let the loop run, and wait for these appends to end, lest clients' records be refused for want of room."""
     await asyncio.sleep(0)
     if appended:
         await asyncio.wait(appended)

@@ -1,7 +1,7 @@
-"""Requests about one key are served one after the other, in the order in which they came.
+"""Requests for one key are served one after another, in the order in which they came.
 
 A request that waits for the end of a transaction must not be overtaken by a newer one, or the newer one's client would
-be fenced by an instance that it has replaced (rule 28). So a turn is handed on: nobody gets in between.
+be fenced by an instance that it has replaced (rule 28). So each turn is handed to the next in line directly.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections import deque
 
 
 class Turns:
-    """Made inside the event loop. A key is held from a `take` that succeeds until its `give_back`."""
+    """Create it inside the event loop. A key is held from a successful `take` until its `give_back`."""
 
     __slots__ = ("_loop", "_queues")
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._queues: dict[str, deque[asyncio.Future[None]]] = {}  # of those who wait, by key that is held
+        self._queues: dict[str, deque[asyncio.Future[None]]] = {}  # waiting requests, by held key
 
     async def take(self, key: str, wait_s: float) -> bool:
-        """Wait for those who came before; False: it takes longer than `wait_s`, and the key is not held."""
+        """Wait for earlier requests; False: that takes longer than `wait_s`, and the key is not held."""
         queue = self._queues.get(key)
         if queue is None:
             self._queues[key] = deque()
@@ -42,7 +42,7 @@ class Turns:
         return turn.done()
 
     def give_back(self, key: str) -> None:
-        """The next one's turn begins."""
+        """Start the next request's turn."""
         queue = self._queues[key]
         if queue:
             queue.popleft().set_result(None)

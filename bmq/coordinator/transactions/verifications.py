@@ -1,8 +1,8 @@
-"""What partitions' owners ask the coordinators of transactional ids, gathered: one question for all of one loop's turn.
+"""Batches the questions of partitions' owners to transaction coordinators: one request for each turn of the loop.
 
-A producer that writes to many partitions of one owner begins its transaction in all of them at once: they become one record
-of the coordinator's instead of one after another. Ids with different coordinators are asked about apart, so that one that
-hangs holds up its own alone.
+A producer that writes to many partitions of one owner begins its transaction in all of them at once: they become one
+record of the coordinator instead of one after another. Ids of different coordinators go into separate requests, so that
+a coordinator that hangs delays only its own ids.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from bmq.protocol.messages.add_partitions_to_txn_request import (
 from bmq.protocol.messages.add_partitions_to_txn_response import AddPartitionsToTxnResponse, AddPartitionsToTxnResult
 
 Ask = Callable[[AddPartitionsToTxnRequest], Awaitable[AddPartitionsToTxnResponse]]
-"""Answered in the order of the request's transactions. Raises BmqError."""
+"""Results are in the order of the request's transactions. Raises BmqError."""
 
 TRANSACTIONS_MAX: Final = 500
-"""In one question."""
+"""Most transactions in one request."""
 
 _log = structlog.get_logger("bmq.coordinator")
 
 
 class _Producer(NamedTuple):
-    """Whose partitions can be asked about together."""
+    """Partitions with the same key can be asked about together."""
 
     transactional_id: str
     producer_id: int
@@ -49,10 +49,10 @@ class _Question(NamedTuple):
 
 
 class Verifications:
-    """Implements bmq.log.transactions.TransactionVerifier. Made inside the event loop.
+    """Implements bmq.log.transactions.TransactionVerifier. Create it inside the event loop.
 
-    `place_of(id)`: ids with the same one are asked about together. `is_enabled()`: False when what a client has added is to
-    be believed (`transaction.partition.verification.enable`); what owners add themselves is added all the same.
+    `place_of(id)`: ids with the same place go into one request. `is_enabled()`: False to trust the partitions that a
+    client has added (`transaction.partition.verification.enable`); partitions that owners add are always sent.
     """
 
     def __init__(self, ask: Ask, place_of: Callable[[str], int], is_enabled: Callable[[], bool]) -> None:
@@ -61,12 +61,12 @@ class Verifications:
         self._is_enabled = is_enabled
         self._loop = asyncio.get_running_loop()
         self._queued: dict[_Producer, list[_Question]] = {}
-        self._tasks: dict[asyncio.Task[None], None] = {}  # ended in this order
+        self._tasks: dict[asyncio.Task[None], None] = {}  # cancelled in this order
 
     async def verify(
         self, claim: TransactionClaim, producer_id: int, producer_epoch: int, topic: str, partitions: Sequence[int]
     ) -> Sequence[ErrorCode]:
-        """A code for each partition; COORDINATOR_NOT_AVAILABLE and its kin when the coordinator was not reached."""
+        """A code for each partition; COORDINATOR_NOT_AVAILABLE or similar when the coordinator was not reached."""
         if not claim.may_add and not self._is_enabled():
             return [ErrorCode.NONE] * len(partitions)
         if not self._queued:
@@ -107,10 +107,10 @@ class Verifications:
         for (producer, questions), codes in zip(asked, answers, strict=True):
             for question in questions:
                 if question.answer.done():
-                    continue  # who asked has gone
+                    continue  # the request was cancelled
                 told = [codes[question.topic, number] for number in question.partitions]
                 if len(questions) > 1 and set(told) == {ErrorCode.OPERATION_NOT_ATTEMPTED}:
-                    self._spawn([(producer, [question])])  # another one's partition was bad
+                    self._spawn([(producer, [question])])  # a bad partition of another question spoiled this one
                 else:
                     question.answer.set_result(told)
 
@@ -140,7 +140,7 @@ def _transaction(producer: _Producer, questions: Iterable[_Question]) -> AddPart
 
 
 def _codes(result: AddPartitionsToTxnResult) -> dict[tuple[str, int], ErrorCode]:
-    """A partition without an answer is as good as a coordinator that was not reached."""
+    """A partition missing from the answer counts as a coordinator that was not reached."""
     codes = _Everywhere(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     for topic in result.topic_results:
         for one in topic.results_by_partition:

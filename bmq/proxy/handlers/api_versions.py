@@ -1,8 +1,8 @@
-"""ApiVersions: what this server speaks. Clients choose the versions of everything else by it.
+"""ApiVersions: the APIs, versions and features that this server supports, by which clients choose theirs.
 
-Finalized features are those that this release serves, and the metadata log's: a feature steers clients (transaction.version
-turns another transaction protocol on), so none may be named that is not served. Sources: KIP-35, KIP-511, KIP-584, KIP-1022,
-KIP-1242.
+Finalized features are those of this release and those in the metadata log. Features steer clients (transaction.version
+enables another transaction protocol), so an unsupported one must not be named. Sources: KIP-35, KIP-511, KIP-584,
+KIP-1022, KIP-1242.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SOFTWARE_PATTERN: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9]
 
 @handles(ApiKey.API_VERSIONS)
 async def api_versions(request: ApiVersionsRequest, context: RequestContext, services: Services) -> ApiVersionsResponse:
-    """ApiVersions 0-5. Other versions never get here: the connection answers them in the form of version 0."""
+    """ApiVersions 0-5. The connection itself answers other versions, in the format of version 0."""
     version = context.api_version
     if version >= _SOFTWARE_FROM_VERSION and not _is_software_valid(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
@@ -43,7 +43,7 @@ async def api_versions(request: ApiVersionsRequest, context: RequestContext, ser
         (request.cluster_id is not None and request.cluster_id != image.cluster_id)
         or request.node_id not in (_NO_NODE, services.node.node_id)
     ):
-        # The address now belongs to another server than the one the client means: it has to find the cluster anew.
+        # The address now belongs to another server than the client means: it has to bootstrap again.
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
     levels = {name: (_FEATURE_LEVEL_MIN, level) for name, level in image.features.items()}
     features = sorted((levels | CLIENT_FEATURES).items())
@@ -57,7 +57,7 @@ async def api_versions(request: ApiVersionsRequest, context: RequestContext, ser
         supported_features=[
             SupportedFeatureKey(name=name, min_version=lowest, max_version=level)
             for name, (lowest, level) in features
-            # A level of 0 is more than older clients can read.
+            # Older clients cannot read a level of 0.
             if lowest >= _FEATURE_LEVEL_MIN or version >= _LEVEL_ZERO_FROM_VERSION
         ],
         finalized_features_epoch=image.offset,

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: what says nothing new is answered without a task; the rest goes its way (forwarded.py)."""
+"""ConsumerGroupHeartbeat: repeated heartbeats are answered without a task; others are forwarded (forwarded.py)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""DescribeLogDirs and AlterReplicaLogDirs: the one directory of all nodes, and what this node owns in it (KIP-113, KIP-827).
+"""DescribeLogDirs and AlterReplicaLogDirs: the one directory of all nodes, and this node's part (KIP-113, KIP-827).
 
-The directory is the root of the shared store. A partition is told by its owner alone, with the bytes its log has: so the
-sizes of all nodes add up to what is stored once, however many copies the store itself keeps. A partition that has not
-been started here yet is left out, for nobody knows its size. There is nowhere else to move a replica to.
+The directory is the root of the shared store. Only a partition's owner reports it, with the bytes of its log, so the
+sizes of all nodes add up to what is stored once, however many copies the store keeps. A partition that has not been
+started yet is left out, because its size is unknown. Replicas cannot be moved anywhere else.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from bmq.proxy.services import Services
 async def describe_log_dirs(
     request: DescribeLogDirsRequest, context: RequestContext, services: Services
 ) -> DescribeLogDirsResponse:
-    """DescribeLogDirs 1-5. Clients take an answer without any directory for a lack of rights, so there always is one."""
+    """DescribeLogDirs 1-5. Clients take an empty answer for missing rights, so it always has the directory."""
     wanted = None if request.topics is None else {topic.topic: set(topic.partitions) for topic in request.topics}
     topics_by_id = services.controller.image.topics_by_id
     found: dict[str, list[DescribeLogDirsPartition]] = {}
@@ -57,7 +57,7 @@ async def describe_log_dirs(
 async def alter_replica_log_dirs(
     request: AlterReplicaLogDirsRequest, context: RequestContext, services: Services
 ) -> AlterReplicaLogDirsResponse:
-    """AlterReplicaLogDirs 1-2: every partition is in the one directory already, and there is no other."""
+    """AlterReplicaLogDirs 1-2: every partition is already in the only directory."""
     topics = services.controller.image.topics
 
     def code(path: str, name: str, partition: int) -> ErrorCode:

@@ -1,6 +1,6 @@
-"""DescribeProducers: who writes to a partition, and which transactions are open there (KIP-664).
+"""DescribeProducers: a partition's producers and open transactions (KIP-664).
 
-Also what a proxy asks of the node that owns the partition: there `services.partitions` has the logs of this process alone.
+A proxy also sends it to the partition's owner, where `services.partitions` has only the logs of that process.
 """
 
 from __future__ import annotations

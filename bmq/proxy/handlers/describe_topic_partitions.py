@@ -1,7 +1,7 @@
 """DescribeTopicPartitions: topics and their partitions, page by page (KIP-966).
 
-Topics come in the order of their names. A page ends after so many partitions; its cursor names the partition that the
-next page begins with.
+Topics are sorted by name. A page ends after a limited number of partitions; its cursor names the first partition of the
+next page.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ PARTITIONS_PER_PAGE_MAX: Final = 2000
 async def describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, context: RequestContext, services: Services
 ) -> DescribeTopicPartitionsResponse:
-    """DescribeTopicPartitions 0. No topics in the request: all of them; then unknown ones cannot occur."""
+    """DescribeTopicPartitions 0. A request without topics means all of them; then unknown ones cannot occur."""
     return page_of(services.controller.image, request)
 
 
 def page_of(image: MetadataImage, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
-    """One page. At least one partition, whatever limit is asked for."""
+    """One page. At least one partition, whatever the requested limit."""
     names: Iterable[str] = {topic.name for topic in request.topics} or image.topics
     first_name, first_partition = "", 0
     if request.cursor is not None:

@@ -1,9 +1,9 @@
-"""FindCoordinator: where the coordinator of a group, or of a transactional id, lives.
+"""FindCoordinator: the coordinator of a group, or of a transactional id.
 
 The answer names a node that clients can connect to; it may forward to the actual coordinator. Answering also creates
-the coordinators' topic, and loads the key's shard if it is owned here, for the client's next request. Key types that are
-not served fail with a permanent error, as in Kafka while share groups are off: on a retriable one clients would retry
-until they time out.
+the coordinators' topic, and loads the key's shard if it is owned here, for the client's next request. Unsupported key
+types fail with a permanent error, as in Kafka while share groups are off: on a retriable one clients would retry until
+they time out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bmq.proxy.services import Services
 GROUP_KEY: Final = 0
 TRANSACTION_KEY: Final = 1
 KEYS_PER_TURN_MAX: Final = 10
-"""A long key takes milliseconds, and what is ready is found without a wait."""
+"""A long key takes milliseconds, and finding a loaded shard does not yield to the loop."""
 _KEY_TYPES: Final = {2: "share groups"}
 _BATCH_FROM_VERSION: Final = 4
 _WITHOUT_MESSAGE_VERSION: Final = 0
@@ -36,7 +36,7 @@ async def find_coordinator(
 ) -> FindCoordinatorResponse:
     """FindCoordinator 0-6; a batch of keys from v4, each with its own error."""
     if context.api_version >= _BATCH_FROM_VERSION:
-        # One after another: a shard that is ready costs nothing, and there are at most as many loads as shards.
+        # One after another: a loaded shard costs nothing, and there are at most as many loads as shards.
         found = []
         for number, key in enumerate(request.coordinator_keys, 1):
             found.append(await _find(request.key_type, key, services))
@@ -63,7 +63,7 @@ async def _find(key_type: int, key: str, services: Services) -> Coordinator:
     except BmqError as error:
         if error.code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return _nowhere(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))
-        # It is here and will be ready; what the client asks next waits for it.
+        # The shard is here and loading; the client's next request waits for it.
     node = node or services.node
     return Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port)
 

@@ -1,4 +1,4 @@
-"""The APIs that the controller or a coordinator answers: from here a request only goes its way (apis.Route)."""
+"""The APIs that the controller or a coordinator answers: requests are only passed on (apis.Route)."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ _FEATURE_OF: Final = {
     ApiKey.STREAMS_GROUP_HEARTBEAT: STREAMS_VERSION,
     ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: STREAMS_VERSION,
 }
-"""The features that these APIs belong to: at level 0 nobody may use them."""
+"""The feature that each of these APIs needs: at level 0 the API is refused."""
 
 
 async def forward(api_key: ApiKey, request: Any, context: RequestContext, services: Services) -> Any:
-    """The answer of whoever decides. Raises KafkaError where the whole request failed and its response has no place for it."""
+    """The answer of the route's handler. Raises KafkaError where the whole request failed and its response has no error
+    field for that."""
     feature = _FEATURE_OF.get(api_key)
     if feature is not None and not level_in_force(services.controller.image.features, feature):
         return refused(api_key, request, ErrorCode.UNSUPPORTED_VERSION, f"{feature} is 0: the protocol is switched off")

@@ -1,7 +1,7 @@
 """ListOffsets: the first, the last, or the first offset at or past a timestamp, of each partition.
 
 There is no tiered storage: "local" is everything, and "tiered" and "pending upload" are nothing (KIP-405, KIP-1005,
-KIP-1023). Offsets past the high watermark are told nobody, replicas and debuggers neither.
+KIP-1023). Offsets past the high watermark are hidden from everybody, replicas and debuggers too.
 """
 
 from __future__ import annotations
@@ -76,11 +76,11 @@ async def list_offsets(request: ListOffsetsRequest, context: RequestContext, ser
 
 
 async def _look_up(log: PartitionLog, timestamp: int, isolation_level: int) -> tuple[int, int, int]:
-    """(offset, timestamp, leader epoch); -1 for what there is not."""
+    """(offset, timestamp, leader epoch); -1 for each that does not exist."""
     is_committed = isolation_level == _READ_COMMITTED
     if timestamp not in (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD):
-        # Rule 15: an owner that was replaced without knowing would tell of a log long gone on, as would what is known here
-        # of a log that is owned elsewhere.
+        # Rule 15: an owner that was replaced without knowing would report an old state, and so would our copy of a log
+        # that is owned elsewhere.
         await log.prove_ownership()
     if timestamp == _LATEST:
         return log.last_stable_offset if is_committed else log.high_watermark, _NONE, log.leader_epoch

@@ -1,9 +1,9 @@
-"""Metadata: the nodes, and the topics a client asks for with their partitions and leaders.
+"""Metadata: the nodes, and the requested topics with their partitions and leaders.
 
-The answer that lists all topics is the largest and the one most asked for: its bytes are kept, topic by topic.
-A node that just went away is named for a moment longer (bmq/membership/departures.py says why).
-Asking for a topic that is not there may create it; unlike Kafka, which answers before the topic is made, the answer waits
-for it, and the client need not ask again. Sources: MetadataRequest.json; KIP-4, KIP-516 (ids), KIP-1102 (rebootstrap).
+The answer that lists all topics is the largest and the most frequent one: its bytes are cached, topic by topic. A node
+that just went away is listed a moment longer (bmq/membership/departures.py says why). Asking for a missing topic may
+create it; unlike in Kafka, which answers before the topic is created, the answer waits for that, and the client need
+not ask again. Sources: MetadataRequest.json; KIP-4, KIP-516 (ids), KIP-1102 (rebootstrap).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _PASSING: Final = (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorC
 class AllTopics:
     """Encoded answers about all topics of one image, by version and flags (at most 14 versions times 4).
 
-    After a change only the topics that changed are encoded anew: in a cluster at work there is always one that does.
+    After a change only the changed topics are encoded again: in a busy cluster some topic is always changing.
     """
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class AllTopics:
         self._parts_used: set[tuple[int, bool]] = set()
 
     def body(self, image: MetadataImage, departed: tuple[Node, ...], version: int, request: MetadataRequest) -> bytes:
-        """The body of a Metadata response of this version about everything."""
+        """The body of a Metadata response of this version about all topics."""
         if self._image is not image:
             self._forget_old(image)
         if self._departed is not departed:
@@ -77,7 +77,7 @@ class AllTopics:
 
     def _forget_old(self, image: MetadataImage) -> None:
         is_other_cluster = self._image is None or self._image.nodes is not image.nodes
-        # Leaders and offline replicas depend on the nodes. A version nobody used lately is not worth its memory.
+        # Leaders and offline replicas depend on the nodes. Drop the parts of versions that were not used lately.
         self._parts = {} if is_other_cluster else {key: self._parts[key] for key in self._parts_used}
         self._parts_used = set()
         self._bodies = {}
@@ -106,7 +106,7 @@ def _array_length(count: int, version: int) -> bytes:
 
 
 def _split_at_topics(response: MetadataResponse, version: int) -> tuple[bytes, bytes]:
-    """What stands before and behind the topics of a response that has none."""
+    """The bytes before and after the topics, of a response without topics."""
     body = encode("response", ApiKey.METADATA, version, response)
     tail = 1 if is_flexible(ApiKey.METADATA, version) else 0
     tail += sum(_SIZES[one.kafka_type or ""] for one in _fields_behind_topics(version))
@@ -141,7 +141,7 @@ async def metadata(
         refusals = await _create_missing(request, services)
     image = services.controller.image
     topics = []
-    # As in Kafka each topic is answered once, however often it is asked for.
+    # As in Kafka each topic is answered once, however often it is named.
     for asked in {(one.topic_id, one.name): one for one in request.topics}.values():
         found = _find(image, asked)
         if found is not None:
@@ -165,7 +165,7 @@ def _find(image: MetadataImage, asked: MetadataRequestTopic) -> TopicImage | Non
 
 
 async def _create_missing(request: MetadataRequest, services: Services) -> dict[str, ErrorCode]:
-    """Create what is asked for by name and not there; why that failed, by name."""
+    """Create topics that are requested by name and missing; the error codes by name."""
     topics = services.controller.image.topics
     missing = list(
         dict.fromkeys(
@@ -186,7 +186,7 @@ async def _create(name: str, services: Services) -> ErrorCode:
     if not is_valid_name(name):
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     code = await created_topic_error(name, services)
-    # Transient errors become a code on which clients retry; one about the controller would mean nothing to them here.
+    # Transient errors become a code on which clients retry; they could not act on one about the controller.
     return ErrorCode.LEADER_NOT_AVAILABLE if code in _PASSING else code
 
 

@@ -1,6 +1,6 @@
-"""OffsetCommit, as far as it can be answered without a task: the usual form of it, to a group that this process owns.
+"""OffsetCommit without a task: its usual form, to a group that this process owns.
 
-All others go the way of all requests to coordinators (forwarded.py).
+All others are forwarded to the coordinators like other requests (forwarded.py).
 """
 
 from __future__ import annotations

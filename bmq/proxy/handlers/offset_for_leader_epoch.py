@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where an epoch ended, so that a consumer notices a log that was cut under it (KIP-101, KIP-320)."""
+"""OffsetForLeaderEpoch: where an epoch ended, so that a consumer detects a truncated log (KIP-101, KIP-320)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def offset_for_leader_epoch(
         try:
             log = await leader_log(services, topic_named(services, name), wanted.partition)
             check_leader_epoch(log, wanted.current_leader_epoch)
-            # An end that lies behind what the consumer has read would look to it like a log that was cut.
+            # An end before the consumer's position would look to it like a truncated log.
             await log.prove_ownership()
             epoch, end_offset = log.epoch_end_offset(wanted.leader_epoch)
         except BmqError as error:

@@ -46,7 +46,7 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
     image = services.controller.image
     is_acks_all = request.acks == -1
     now_s, unknown = services.loop.time(), services.refused_unknown
-    # What another node forwards was checked when it came in there.
+    # Produces forwarded by another node were checked there.
     may_write_internal = services.is_between_nodes or context.client_id == _ADMIN_CLIENT_ID
     for topic_index, produced in enumerate(request.topics):
         topic, code = _topic_of(produced, image, may_write_internal)
@@ -55,7 +55,7 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
             if refusal is not None:
                 done(refusal)
             elif topic is None or not 0 <= partition < len(topic.partitions):
-                # It may be heard of between this batch and those that are on their way behind it.
+                # The topic may appear in the metadata between this batch and later ones that are on their way.
                 code = code if topic is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 if records:
                     unknown.add((produced.name or produced.topic_id, partition), records, now_s, code)
@@ -95,7 +95,7 @@ def _refusal_of_transaction(request: Produce) -> AppendResult | None:
 
 
 def _claim_of(transactional_id: str, request: Produce, version: int, services: Services) -> TransactionClaim:
-    # What another node forwards is what a client sent there, in a version of its own.
+    # A forwarded produce has its own version; the client's version is a field of it.
     is_forwarded = services.is_between_nodes and request.client_version >= 0
     return claim_of_produce(transactional_id, request.client_version if is_forwarded else version)
 
@@ -115,7 +115,7 @@ def _topic_of(
 
 
 class _PendingProduce:
-    """One request's results as they come in; answered when the last is there or the time is over."""
+    """One request's results as they come in; answered when all are there or the timeout has passed."""
 
     __slots__ = ("_header", "_left", "_reply", "_request", "_results", "_services", "deadline_s", "send_until_s")
 
@@ -125,15 +125,15 @@ class _PendingProduce:
         self._services = services
         self._reply = reply
         self._results: list[list[AppendResult | None]] = [[None] * len(topic.partitions) for topic in request.topics]
-        self._left = 1  # for all_begun: an append may be done before the next one is begun
+        self._left = 1  # for all_begun: an append may finish before the next one begins
         now_s, timeout_s = services.loop.time(), max(request.timeout_ms, 0) / 1000
         self.deadline_s = now_s + timeout_s
-        # Stock clients give up after just this timeout, counted from when they sent the request: a batch that is sent to
-        # its owner at the last moment would arrive after they have sent it anew.
+        # Stock clients give up after exactly this timeout, counted from when they sent the request: a batch sent to its
+        # owner at the last moment would arrive after they have sent it again.
         self.send_until_s = now_s + timeout_s * _SENT_WITHIN
 
     def is_wanted(self) -> bool:
-        """False when the client has left without an answer: it sends its records again. One of acks=0 does not."""
+        """False when the client has disconnected without an answer: it sends its records again, except with acks=0."""
         return self._request.acks == 0 or not self._reply.is_done
 
     def slot(self, topic_index: int, partition_index: int) -> _Done:
@@ -191,7 +191,7 @@ class _PendingProduce:
                 )
             topics.append(ProduceTopicResult(topic.name, topic.topic_id, answers))
         if self._request.acks == 0:
-            # Nobody reads an answer, so a closed connection is how the producer learns of the failure.
+            # There is no answer to read, so a closed connection tells the producer of the failure.
             self._reply(None if has_failed else ())
             return
         header = self._header
@@ -221,7 +221,7 @@ class _PendingProduce:
 
 
 class _Done:
-    """Where one partition's result goes."""
+    """Receives one partition's result."""
 
     __slots__ = ("_partition_index", "_pending", "_topic_index")
 

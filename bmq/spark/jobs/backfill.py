@@ -1,4 +1,4 @@
-"""`bmq spark backfill`: a range of a topic into another topic, of the same cluster or another, each record once."""
+"""`bmq spark backfill`: copies a range of a topic into another topic, of this or another cluster, each record once."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BackfillPlan:
-    """`ranges`: what is left to copy; `done_count`: offsets that were copied by an earlier run under the same name.
+    """`ranges`: what is left to copy; `done_count`: offsets that an earlier run of the same name copied.
 
-    `is_new`: nothing is written down yet. `makes_topic`: the target's topic has to be made, with so many partitions.
+    `is_new`: no position is stored yet. `makes_topic`: partitions of the target topic if it has to be created.
     """
 
     settings: CopySettings
@@ -67,9 +67,10 @@ def plan_backfill(
     skips_deleted: bool = False,
     producer: Mapping[str, Any] | None = None,
 ) -> BackfillPlan:
-    """What `backfill` would do; nothing is changed. `ranges`: of `topic` (Cluster.ranges), unless an earlier run has planned.
+    """What `backfill` would do; changes nothing. `ranges`: of `topic` (Cluster.ranges), unless an earlier run has
+    planned.
 
-    `name`: a backfill that was begun under it is gone on with. Raises JobFailed, BrokenOff.
+    `name`: continues the backfill that was begun under this name. Raises JobFailed, BrokenOff.
     """
     if target_topic == topic and target.address == source_cluster.address:
         raise JobFailed(f"topic {topic!r} cannot be copied into itself")
@@ -104,7 +105,7 @@ def plan_backfill(
         raise JobFailed(
             f"the backfill {settings.copy!r} was begun with another range or partitioner; give this one another --name"
         )
-    # Partitions that were added since are not a part of what was planned.
+    # Partitions added since the plan was made are not part of it.
     starts = known or wanted
     left = [OffsetRange(topic, number, at.offset, at.end_offset) for number, at in sorted(starts.items())]
     left = without_deleted(source_cluster, [each for each in left if each.offset_count], skips_deleted=skips_deleted)
@@ -114,7 +115,7 @@ def plan_backfill(
 
 
 def _known(settings: CopySettings, topic: Topic) -> dict[int, Position]:
-    """Positions of an earlier run."""
+    """Positions that an earlier run has stored."""
     found = read_positions(settings.config, names_of(settings, settings.topics[0]), range(topic.partition_count))
     known = {partition: position for partition, position in found.items() if position is not None}
     require_same_topic(topic, known)
@@ -133,15 +134,15 @@ def backfill(
     give_up_after_s: float = GIVE_UP_AFTER_S,
     progress: Progress | None = None,
 ) -> int:
-    """Carries the plan out; how many offsets were left to copy and are copied now.
+    """Carry the plan out; returns how many offsets were left to copy and now are copied.
 
-    Killed at any time and called again with a new plan of the same name, it goes on where it was: each record of the ranges
-    is in the target once. Raises JobFailed, BrokenOff.
+    It can be killed at any time and called again with a new plan of the same name: it continues, and each record of the
+    ranges is in the target once. Raises JobFailed, BrokenOff.
     """
     if plan.makes_topic is not None:
         target.make_topic_like(plan.copy.target_topic, source_cluster, plan.copy.source_topic, plan.makes_topic)
     claimed = claim_positions(target.config, names_of(plan.settings, plan.copy), plan.starts)
-    # Somebody else may have planned in the meantime: what is claimed counts.
+    # Another planner may have been faster: the claimed positions count.
     ranges = [
         replace(each, start_offset=max(each.start_offset, at.offset), end_offset=min(each.end_offset, at.end_offset))
         for each in plan.ranges

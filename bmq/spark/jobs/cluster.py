@@ -1,4 +1,4 @@
-"""A Kafka cluster as the driver of a job asks it: topics, partitions, offsets. Every failure is one sentence."""
+"""Metadata of a Kafka cluster for a job's driver: topics, partitions, offsets. Every failure is one sentence."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOOK_AGAIN_S: Final = 0.1
 _NO_OFFSET: Final = -1
 
 Partition = tuple[str, int]
-"""Topic and number."""
+"""(topic, partition)."""
 
 _FINAL: Final = frozenset(
     {
@@ -38,15 +38,15 @@ _FINAL: Final = frozenset(
         KafkaError._INVALID_ARG,
     }
 )
-"""What waiting does not cure. A topic that is not known may be known soon, so topics are looked for beforehand."""
+"""Errors that waiting does not cure. An unknown topic may appear soon, so topics are looked up beforehand."""
 
 _KEPT_CONFIGS: Final = ("cleanup.policy", "retention.ms", "retention.bytes", "max.message.bytes", "compression.type")
-"""Of a topic that is made as a copy: what it says about its records. The rest is for its own cluster to say."""
+"""Configs to copy to a new target topic: those about its records. The rest is up to its own cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """`topic_id` tells it from one made later under the same name."""
+    """`topic_id` distinguishes it from a later topic of the same name."""
 
     name: str
     topic_id: str
@@ -54,14 +54,14 @@ class Topic:
 
 
 def kafka_failure(what: str, error: KafkaError) -> JobFailed:
-    """A client's error as one of ours: BrokenOff when waiting may cure it."""
+    """Convert a client's error to ours: BrokenOff when waiting may cure it."""
     kind = JobFailed if error.code() in _FINAL else BrokenOff
     return kind(f"{what}: {error.str() or error.name()}")
 
 
 @contextmanager
 def kafka_errors(what: str) -> Iterator[None]:
-    """Names what was asked for when the client raises."""
+    """Prefix the client's errors with what failed."""
     try:
         yield
     except KafkaException as failed:
@@ -69,22 +69,22 @@ def kafka_errors(what: str) -> Iterator[None]:
     except TimeoutError as failed:
         raise BrokenOff(f"{what}: no answer within {ANSWER_WAIT_S:g} s") from failed
     except SystemError as failed:
-        # What confluent-kafka's flush raises in a producer that was fenced meanwhile.
+        # confluent-kafka's flush raises this in a producer that was fenced.
         raise BrokenOff(f"{what}: the client has failed, or was fenced by another") from failed
 
 
 class Cluster:
-    """`config`: librdkafka's, with bootstrap.servers."""
+    """`config`: librdkafka's, including bootstrap.servers."""
 
     def __init__(self, config: Mapping[str, str]) -> None:
-        # What fails is told in our own sentences.
+        # Failures are reported in our own sentences.
         self.config = {"log_level": "2", **config}
         self.address = config["bootstrap.servers"]
         with kafka_errors(f"the client of {self.address} cannot be set up"):
             self._admin = AdminClient(self.config)
 
     def topic_names(self, *, pattern: str) -> list[str]:
-        """All topics whose whole name `pattern` (Python's regular expressions) matches, internal ones left out."""
+        """All topics whose whole name matches `pattern` (Python's regular expressions), without internal ones."""
         try:
             wanted = re.compile(pattern)
         except re.error as error:
@@ -94,7 +94,7 @@ class Cluster:
         return sorted(name for name in found if not name.startswith("__") and wanted.fullmatch(name))
 
     def find_topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Those of `names` that exist."""
+        """The topics of `names` that exist."""
         found: dict[str, Topic] = {}
         wanted = sorted(set(names))
         if not wanted:
@@ -113,7 +113,7 @@ class Cluster:
         return found
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Raises JobFailed for one that is not there."""
+        """Raises JobFailed for a topic that does not exist."""
         wanted = list(names)
         found = self.find_topics(wanted)
         if missing := [name for name in wanted if name not in found]:
@@ -121,7 +121,7 @@ class Cluster:
         return found
 
     def make_topic_like(self, name: str, source: Cluster, like: str, partition_count: int) -> None:
-        """With the configs of a topic of `source` that concern its records. Fine when it is there already."""
+        """Create a topic with the record-related configs of a topic of `source`. No error if it already exists."""
         with kafka_errors(f"the configs of topic {like!r} of {source.address} cannot be read"):
             resource = ConfigResource(ResourceType.TOPIC, like)
             entries = source._admin.describe_configs([resource])[resource].result(ANSWER_WAIT_S)
@@ -129,7 +129,7 @@ class Cluster:
         self.make_topic(name, partition_count, configs)
 
     def make_topic(self, name: str, partition_count: int, configs: Mapping[str, str]) -> None:
-        """With the cluster's own replication factor. Fine when it is there already."""
+        """Create a topic with the cluster's own replication factor. No error if it already exists."""
         topic = NewTopic(name, num_partitions=partition_count, replication_factor=-1, config=dict(configs))
         try:
             with kafka_errors(f"topic {name!r} cannot be made on {self.address}"):
@@ -144,7 +144,7 @@ class Cluster:
             time.sleep(_LOOK_AGAIN_S)
 
     def add_partitions(self, name: str, partition_count: int) -> None:
-        """So that there are `partition_count` in all."""
+        """Add partitions up to `partition_count` in all."""
         with kafka_errors(f"partitions cannot be added to topic {name!r} of {self.address}"):
             self._admin.create_partitions([NewPartitions(name, partition_count)])[name].result(ANSWER_WAIT_S)
 
@@ -154,13 +154,13 @@ class Cluster:
         return self._offsets(_partitions(topics), OffsetSpec.earliest())
 
     def committed_ends(self, topics: Iterable[Topic]) -> dict[Partition, int]:
-        """The last stable offset of each partition: what a reader of committed records can have now."""
+        """The last stable offset of each partition: the end of what readers of committed records get now."""
         return self._offsets(_partitions(topics), OffsetSpec.latest())
 
     def first_at(
         self, topics: Iterable[Topic], timestamp_ms: int, otherwise: Mapping[Partition, int]
     ) -> dict[Partition, int]:
-        """The offset of each partition's first record at or past the time; `otherwise`'s where there is none."""
+        """The offset of each partition's first record at or past the time; from `otherwise` where there is none."""
         found = self._offsets(_partitions(topics), OffsetSpec.for_timestamp(timestamp_ms))
         return {key: otherwise[key] if offset == _NO_OFFSET else offset for key, offset in found.items()}
 
@@ -173,12 +173,12 @@ class Cluster:
         from_offset: int | None = None,
         to_offset: int | None = None,
     ) -> tuple[OffsetRange, ...]:
-        """What the topics hold now of committed records between the times and offsets. Raises JobFailed, BrokenOff."""
+        """The topics' present committed records between the times and offsets. Raises JobFailed, BrokenOff."""
         topics = list(self.topics(names).values())
         starts, ends = self.earliest(topics), self.committed_ends(topics)
         firsts = starts if from_ms is None else self.first_at(topics, from_ms, ends)
         lasts = ends if to_ms is None else self.first_at(topics, to_ms, ends)
-        # A transaction that is open ends what can be read, though records behind it have times of their own.
+        # Reads end at the last stable offset, even if later records match the times.
         lasts = {key: min(offset, ends[key]) for key, offset in lasts.items()}
         firsts = {key: min(offset, ends[key]) for key, offset in firsts.items()}
         return between(firsts, lasts, from_offset=from_offset, to_offset=to_offset)

@@ -1,4 +1,4 @@
-"""What the tasks of a copy have to know, as one option of a Spark data source can carry it. Pure."""
+"""The settings that a copy's tasks need, in a form that fits into one option of a Spark data source. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TRANSACTION_BYTES_MAX: Final = 32 << 20
 
 
 class Partitioner(StrEnum):
-    """`source`: partition p goes into partition p, so order and offsets can be followed. `key`: by the key, as Java's client does."""
+    """`source`: partition p goes into partition p, keeping order. `key`: by key, as in Java's client."""
 
     SOURCE = "source"
     KEY = "key"
@@ -23,7 +23,7 @@ class Partitioner(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TopicCopy:
-    """One source topic: its id, and where its records go. `place_count`: as CopyNames has it."""
+    """One source topic: its id, and its target topic. `place_count`: see CopyNames."""
 
     source_topic: str
     source_topic_id: str
@@ -33,10 +33,10 @@ class TopicCopy:
 
 @dataclass(frozen=True, slots=True)
 class CopySettings:
-    """`config`: librdkafka's, of the target. `copy`: the name that groups and transactional ids begin with.
+    """`config`: librdkafka's, of the target. `copy`: prefix of the groups and transactional ids.
 
-    `map_topic`: where each transaction says which offsets became which; empty: nowhere. `ends`: topic -> partition, as text ->
-    the end of the range that is copied now; its last records may lie in front of it, when markers follow them.
+    `map_topic`: where each transaction records which offsets became which; empty: nowhere. `ends`: topic -> partition,
+    as text -> end of the range being copied; its last records may lie before it, when markers follow them.
     """
 
     config: Mapping[str, str]
@@ -50,14 +50,14 @@ class CopySettings:
     ends: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def up_to(self, step: Iterable[OffsetRange]) -> CopySettings:
-        """For one step."""
+        """The settings for one step."""
         ends: dict[str, dict[str, int]] = {}
         for each in step:
             ends.setdefault(each.topic, {})[str(each.partition)] = each.end_offset
         return replace(self, ends=ends)
 
     def end_of(self, topic: str, partition: int) -> int:
-        """0 when no range is known."""
+        """The end of the partition's range; 0 when none is known."""
         return self.ends.get(topic, {}).get(str(partition), 0)
 
     def of(self, source_topic: str) -> TopicCopy:

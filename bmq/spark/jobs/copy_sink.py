@@ -1,6 +1,6 @@
-"""The data source that a copy writes through: Spark hands each task's rows over in Arrow, a PartitionCopier takes them.
+"""The data source through which a copy writes: Spark passes each task's rows as Arrow to a PartitionCopier.
 
-A sink and not a function over Arrow batches, since those need pandas on every machine.
+It is a sink because functions over Arrow batches need pandas on every machine.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "
 
 @dataclass
 class Copied(WriterCommitMessage):
-    """How many records a task has copied; those that had been copied before do not count."""
+    """How many records a task has copied, without those copied before."""
 
     records: int
 
 
 class CopySink(DataSource):
-    """Option `settings`: CopySettings as JSON. Rows of a partition have to come in order, all in one task."""
+    """Option `settings`: CopySettings as JSON. Rows of a partition must come in order, all in one task."""
 
     @classmethod
     def name(cls) -> str:
@@ -43,7 +43,7 @@ class CopySink(DataSource):
 
 
 class CopyWriter(DataSourceArrowWriter):
-    """What was copied is committed by each task for itself; there is nothing left to do for the driver."""
+    """Each task commits its own records; nothing is left for the driver."""
 
     def __init__(self, settings: str) -> None:
         self._settings = settings
@@ -66,7 +66,7 @@ class CopyWriter(DataSourceArrowWriter):
 
 
 def by_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, int, pa.RecordBatch]]:
-    """Each stretch of rows of one partition: (topic, partition, rows)."""
+    """Runs of consecutive rows of one partition: (topic, partition, rows)."""
     for batch in batches:
         if not batch.num_rows:
             continue

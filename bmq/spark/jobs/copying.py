@@ -1,4 +1,4 @@
-"""Copies ranges of offsets into another cluster from the driver: one Spark write for each step, tried again while it may pass."""
+"""Copies ranges of offsets into another cluster, from the driver: one Spark write per step, with retries."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def copy_ranges(
     skips_deleted: bool = False,
     offsets_per_step: int = OFFSETS_PER_STEP,
 ) -> None:
-    """Copies all of `ranges`, whose positions have to be claimed, and of which a part may be copied.
+    """Copy all of `ranges`; their positions must be claimed, and parts of them may be copied already.
 
-    After a failure that may pass it goes on from the positions that the target has. Raises JobFailed; BrokenOff after
-    nothing has got on for as long as `persistence` allows.
+    After a transient failure it continues from the positions in the target. Raises JobFailed; BrokenOff once there was
+    no progress for as long as `persistence` allows.
     """
     total = offset_count(ranges)
     left = list(ranges)
@@ -49,7 +49,7 @@ def copy_ranges(
 
 
 def copy_step(spark: SparkSession, source: Source, settings: CopySettings, step: Step) -> None:
-    """One write. Raises JobFailed, BrokenOff: then a part of it may have been copied."""
+    """One write. Raises JobFailed, BrokenOff; part of the step may have been copied then."""
     from bmq.spark.jobs.copy_sink import COLUMNS, FORMAT, CopySink
 
     def write() -> None:
@@ -61,13 +61,13 @@ def copy_step(spark: SparkSession, source: Source, settings: CopySettings, step:
 
 
 def behind(ranges: Iterable[OffsetRange], step: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """What is left of the ranges once the step is done. Pure."""
+    """The rest of the ranges once the step is done. Pure."""
     ends = {(each.topic, each.partition): each.end_offset for each in step}
     return from_offsets(ranges, ends)
 
 
 def from_offsets(ranges: Iterable[OffsetRange], starts: Mapping[Partition, int]) -> list[OffsetRange]:
-    """The ranges from these offsets on, where they lie further; empty ones are left out. Pure."""
+    """The ranges cut to begin at these offsets where those are later; empty ones are dropped. Pure."""
     moved = (
         OffsetRange(
             each.topic,
@@ -88,7 +88,7 @@ def still_left(
     *,
     skips_deleted: bool,
 ) -> list[OffsetRange]:
-    """What of the ranges the target does not have, once both clusters answer. Raises JobFailed, BrokenOff."""
+    """The parts of the ranges that the target lacks, once both clusters answer. Raises JobFailed, BrokenOff."""
     while True:
         try:
             left = from_offsets(ranges, positions_of(settings, ranges))
@@ -98,7 +98,7 @@ def still_left(
 
 
 def positions_of(settings: CopySettings, ranges: Iterable[OffsetRange]) -> dict[Partition, int]:
-    """The next offset to copy of each partition whose position is known."""
+    """The next offset to copy, for each partition with a known position."""
     by_topic: dict[str, list[int]] = {}
     for each in ranges:
         by_topic.setdefault(each.topic, []).append(each.partition)
@@ -116,7 +116,7 @@ def names_of(settings: CopySettings, copy: TopicCopy) -> CopyNames:
 def without_deleted(
     source_cluster: Cluster, ranges: Sequence[OffsetRange], *, skips_deleted: bool
 ) -> list[OffsetRange]:
-    """The ranges, without what was deleted before it was copied. Raises JobFailed for that unless it `skips_deleted`."""
+    """The ranges without records deleted before they were copied. Raises JobFailed unless it `skips_deleted`."""
     topics = source_cluster.topics({each.topic for each in ranges})
     starts = source_cluster.earliest(topics.values())
     left = from_offsets(ranges, starts)
@@ -129,7 +129,7 @@ def without_deleted(
 
 
 def require_same_topic(topic: Topic, positions: Mapping[int, Position]) -> None:
-    """Raises JobFailed when the topic is another one of the same name than the positions are of."""
+    """Raises JobFailed when the positions belong to an earlier topic of the same name."""
     if any(position.source_topic_id != topic.topic_id for position in positions.values()):
         raise JobFailed(
             f"topic {topic.name!r} was deleted and made again since its copy began: "

@@ -1,4 +1,4 @@
-"""`bmq spark find`: the records with a key, a header or a field of a JSON value, between two times."""
+"""`bmq spark find`: records with a given key, header or JSON field, between two times."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class FoundRecord:
     headers: tuple[tuple[str, bytes | None], ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Bytes that are UTF-8 as text, others as {"base64": …}."""
+        """UTF-8 bytes as text, others as {"base64": …}."""
         return {
             "topic": self.topic,
             "partition": self.partition,
@@ -45,7 +45,7 @@ class FoundRecord:
         }
 
     def to_journal(self) -> list[Any]:
-        """As JSON can say it without loss."""
+        """A lossless form for JSON."""
         headers = [[name, _packed(value)] for name, value in self.headers]
         at = [self.topic, self.partition, self.offset, self.timestamp_ms]
         return [*at, _packed(self.key), _packed(self.value), headers]
@@ -69,11 +69,11 @@ def find(
     offsets_per_step: int = OFFSETS_PER_STEP,
     progress: Progress | None = None,
 ) -> list[FoundRecord]:
-    """The records of `ranges` that `query` means, by topic, partition and offset; at most `found_max`, then it stops.
+    """The records of `ranges` that match `query`, by topic, partition and offset; stops after `found_max`.
 
-    `ranges` should be of the query's times (Cluster.ranges): offsets are found by time first, and what they let through is
-    compared with the times itself. With `state` the job can be killed and called again, and searches what it had planned
-    the first time; `range_as_given` (the times as the user wrote them) must be the same then. Raises JobFailed, BrokenOff.
+    `ranges` should be cut to the query's times (Cluster.ranges): this only narrows the offsets, each record's time is
+    compared too. With `state` the job can be killed and called again, and searches what it planned the first time;
+    `range_as_given` (the times as the user wrote them) must be the same then. Raises JobFailed, BrokenOff.
     """
     journal = Journal(state)
     asked = {

@@ -1,6 +1,6 @@
-"""What `find` looks for, as conditions in Spark SQL that Spark compiles itself. Pure.
+"""The conditions of `find` in Spark SQL, which Spark compiles. Pure.
 
-Whatever the user gave reaches the text as hexadecimal digits, so there is nothing to escape.
+User input enters the text as hexadecimal digits, so nothing has to be escaped.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _FIELD: Final = re.compile(r"[^.\[\]']+")
 
 @dataclass(frozen=True, slots=True)
 class NamedValue:
-    """`value` None: whatever its value is."""
+    """`value` None: any value."""
 
     name: str
     value: str | None
 
     @classmethod
     def parse(cls, text: str) -> NamedValue:
-        """Of NAME or NAME=VALUE. Raises JobFailed."""
+        """Parse NAME or NAME=VALUE. Raises JobFailed."""
         name, has_value, value = text.partition("=")
         if not name:
             raise JobFailed(f"{text!r} has no name: write NAME=VALUE, or NAME alone")
@@ -32,7 +32,7 @@ class NamedValue:
 
 @dataclass(frozen=True, slots=True)
 class FindQuery:
-    """All that is given must hold; times are milliseconds since 1970, [from_ms, to_ms)."""
+    """All given conditions must hold; times are milliseconds since 1970, [from_ms, to_ms)."""
 
     key: str | None = None
     headers: tuple[NamedValue, ...] = ()
@@ -42,7 +42,7 @@ class FindQuery:
 
     @property
     def condition(self) -> str:
-        """True for the records that are meant. Raises JobFailed for a field that is no path."""
+        """True for matching records. Raises JobFailed for a field that is no path."""
         parts = []
         if self.key is not None:
             parts.append(f"key = {_binary(self.key)}")
@@ -61,7 +61,7 @@ class FindQuery:
 
 
 def json_path(field: str) -> str:
-    """`$['a']['b'][0]` of `a.b[0]`. Raises JobFailed."""
+    """`$['a']['b'][0]` for `a.b[0]`. Raises JobFailed."""
     path = ["$"]
     for part in field.split("."):
         name, bracket, rest = part.partition("[")

@@ -1,10 +1,10 @@
-"""What a job has done, in a directory that outlives it: its plan, and the result of each step that ended.
+"""A job's journal in a directory that outlives it: its plan, and the result of each finished step.
 
-    plan.json           what was asked for, and the plan that was made of it the first time
+    plan.json           the request, and the plan made from it the first time
     step-000003.json    the result of step 3
 
-A file is written under another name, synced and then renamed, so after kill -9 it is whole or not there. A resumed job takes
-the plan from here, so that it ends where it would have ended undisturbed, however much was written to the topics since.
+A file is written under another name, synced and then renamed, so after kill -9 it is complete or missing. A resumed job
+uses the stored plan, so that it ends where it would have ended undisturbed, whatever was written to the topics since.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _PLAN: Final = "plan.json"
 
 
 class Journal:
-    """One job's. `directory` None: nothing is kept, and the job begins anew the next time."""
+    """The journal of one job. `directory` None: nothing is kept, and the job starts anew the next time."""
 
     def __init__(self, directory: Path | None) -> None:
         self._directory = directory
         self._results: dict[int, Any] = {}
 
     def begin(self, asked: Mapping[str, Any], make_plan: Callable[[], Any]) -> Any:
-        """The plan: of the first time, or made now. Raises JobFailed when the directory has another job, or is damaged."""
+        """The stored plan, or a new one. Raises JobFailed when the directory belongs to another job, or is damaged."""
         if self._directory is None:
             return make_plan()
         try:
@@ -51,7 +51,7 @@ class Journal:
         return plan
 
     def result(self, step: int) -> Any:
-        """What `record` was given for the step; None: it has not ended."""
+        """The step's recorded result; None: it has not finished."""
         if step not in self._results and self._directory is not None:
             kept = self._read(_step_name(step))
             if kept is not None:
@@ -59,7 +59,7 @@ class Journal:
         return self._results.get(step)
 
     def record(self, step: int, result: Any) -> None:
-        """The step has ended. `result` is something JSON can say."""
+        """Store the result of a finished step. `result` must be JSON-serializable."""
         self._results[step] = result
         if self._directory is not None:
             self._write(_step_name(step), {"result": result})

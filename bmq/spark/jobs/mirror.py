@@ -1,7 +1,7 @@
-"""`bmq spark mirror`: topics of one cluster into another, continuously, each record once, with groups and their offsets.
+"""`bmq spark mirror`: copies topics into another cluster continuously, each record once, with group offsets.
 
-The target keeps all there is to know (positions.py, translation.py), so a mirror that was killed, or a region that was away,
-goes on where it was. One mirror of a name has to be the only writer of its topics on the target.
+All state is in the target (positions.py, translation.py), so a mirror that was killed, or a region that was away,
+continues where it was. Only one mirror may run under a name, and nothing else may write to its target topics.
 """
 
 from __future__ import annotations
@@ -32,16 +32,17 @@ if TYPE_CHECKING:
 ENDLESS: Final = -1
 MAP_RETENTION_MS: Final = 30 * 24 * 3_600_000
 RENEW_EVERY_S: Final = 12 * 3_600.0
-"""Positions of partitions to which nothing is written: half a day is well below offsets.retention.minutes, a week."""
+"""Interval for renewing idle partitions' positions: half a day is well below offsets.retention.minutes, a week."""
 
 _log = structlog.get_logger("bmq.spark")
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorRequest:
-    """What to mirror. `topics` by name, or those whose whole name `pattern` matches; `groups`: a pattern, empty for none.
+    """What to mirror. `topics` by name, or those whose whole name `pattern` matches; `groups`: a pattern, empty for
+    none.
 
-    `prefix`: of the topics' names on the target. `name`: of the mirror; one started again under it goes on.
+    `prefix`: of the topics' names on the target. `name`: of the mirror; a restart with the same name continues it.
     """
 
     name: str
@@ -64,12 +65,12 @@ class MirrorRequest:
         return f"{self.prefix}{topic}"
 
     def takes(self, topic: str) -> bool:
-        """Not what another mirror wrote down, nor, with a prefix, what came from the target by the way back."""
+        """False for other mirrors' internal topics and, with a prefix, for topics mirrored from the target."""
         return not topic.startswith(OWN_PREFIX) and not (self.prefix and topic.startswith(self.prefix))
 
 
 def topics_of(source: Cluster, request: MirrorRequest) -> dict[str, Topic]:
-    """The topics of the source that are mirrored, as of now. Raises JobFailed: one that is named is not there."""
+    """The source topics to mirror now. Raises JobFailed: a named topic does not exist."""
     if request.topics:
         return source.topics(request.topics)
     names = source.topic_names(pattern=request.pattern)
@@ -77,7 +78,7 @@ def topics_of(source: Cluster, request: MirrorRequest) -> dict[str, Topic]:
 
 
 def plan_mirror(source: Cluster, target: Cluster, request: MirrorRequest) -> list[dict[str, Any]]:
-    """What a mirror would find, make and copy, topic by topic; nothing is changed. Raises JobFailed, BrokenOff."""
+    """What a mirror would find, create and copy, topic by topic; changes nothing. Raises JobFailed, BrokenOff."""
     topics = topics_of(source, request)
     there = target.find_topics(map(request.target_of, topics))
     starts, ends = source.earliest(topics.values()), source.committed_ends(topics.values())
@@ -106,7 +107,7 @@ def plan_mirror(source: Cluster, target: Cluster, request: MirrorRequest) -> lis
 
 
 class Mirror:
-    """One mirror at work on the driver; `round` after `round`. To be closed."""
+    """One running mirror on the driver: call `round` repeatedly. To be closed."""
 
     def __init__(
         self,
@@ -145,7 +146,7 @@ class Mirror:
             self._maps.close()
 
     def forget(self) -> None:
-        """After a failure: what the target has is looked up again."""
+        """Call after a failure: the target's state is read again."""
         self._positions.clear()
         self._copies.clear()
         if self._maps is not None:
@@ -155,7 +156,7 @@ class Mirror:
     # --- what there is to do
 
     def prepare(self) -> list[OffsetRange]:
-        """Makes what the target misses, and says what is left to copy as of now. Raises JobFailed, BrokenOff."""
+        """Create what the target lacks; returns what is left to copy now. Raises JobFailed, BrokenOff."""
         topics = topics_of(self._from, self._request)
         self._make_topics(topics)
         starts, ends = self._from.earliest(topics.values()), self._from.committed_ends(topics.values())
@@ -179,7 +180,7 @@ class Mirror:
                 self._to.add_partitions(target, topic.partition_count)
 
     def _claim(self, topics: Mapping[str, Topic], starts: Mapping[Partition, int]) -> None:
-        """Positions of partitions that were not seen before: those of an earlier run, or the begin of the log."""
+        """Set the positions of new partitions: an earlier run's, or the start of the log."""
         for name, topic in topics.items():
             numbers = [number for number in range(topic.partition_count) if (name, number) not in self._positions]
             copy = self._copies.get(name)
@@ -203,7 +204,7 @@ class Mirror:
             self._written_s |= dict.fromkeys(((name, number) for number in claimed), self._now())
 
     def _require_empty(self, target: str) -> None:
-        """A topic that has records and no position was written by somebody else, or its positions have expired."""
+        """Refuse a topic with records but no position: somebody else wrote it, or its positions have expired."""
         ends = self._to.committed_ends(self._to.topics([target]).values())
         if any(ends.values()):
             raise JobFailed(
@@ -223,7 +224,7 @@ class Mirror:
     # --- doing it
 
     def round(self, progress: Progress) -> int:
-        """Copies what there is now; how many offsets. Raises JobFailed, BrokenOff: then `forget`, and once more."""
+        """Copy what there is now; the number of offsets. Raises JobFailed, BrokenOff: then `forget` and retry."""
         ranges = self.prepare()
         total, done = offset_count(ranges), 0
         for step in cut_into_steps(ranges, offsets_max=self._offsets_per_step):
@@ -241,7 +242,7 @@ class Mirror:
             self._written_s[key] = self._now()
 
     def renew_idle(self) -> int:
-        """Commits the positions again that were not for RENEW_EVERY_S; how many. Raises JobFailed, BrokenOff."""
+        """Commit positions again that are older than RENEW_EVERY_S; returns how many. Raises JobFailed, BrokenOff."""
         now = self._now()
         idle = [key for key, written_s in self._written_s.items() if now - written_s > RENEW_EVERY_S]
         for topic, number in idle:
@@ -276,9 +277,9 @@ def mirror(
     now: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Rounds until it is stopped, or with `is_once` until a round found nothing more; how many offsets were copied.
+    """Run rounds until stopped, or with `is_once` until one finds nothing new; returns the number of offsets copied.
 
-    While one of the clusters is away it waits, for ever unless `give_up_after_s` is given. Raises JobFailed, BrokenOff.
+    It waits while a cluster is away, for ever unless `give_up_after_s` is given. Raises JobFailed, BrokenOff.
     """
     persistence = Persistence(give_up_after_s, now=now, sleep=sleep)
     shown = progress or Unseen()

@@ -1,4 +1,4 @@
-"""Consumer groups of the source with their offsets translated, committed on the target, where nobody uses them yet."""
+"""Translates the source's consumer group offsets and commits them on the target, for groups that are unused there."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _IDLE: Final = frozenset({ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD, Con
 
 
 class OffsetMaps:
-    """The offset maps of all partitions, as the mirror's map topic has them. To be closed."""
+    """The offset maps of all partitions, read from the mirror's map topic. To be closed."""
 
     def __init__(self, config: Mapping[str, str], map_topic: str) -> None:
         self._topic = map_topic
@@ -47,10 +47,10 @@ class OffsetMaps:
         return self._maps.get(partition) or OffsetMap()
 
     def catch_up(self) -> None:
-        """Read what was committed since the last time. Raises JobFailed, BrokenOff."""
+        """Read what was written since the last call. Raises JobFailed, BrokenOff."""
         what = f"{self._topic} cannot be read"
         with kafka_errors(what):
-            # Who assigns anew hears of the end again, also when nothing came.
+            # A new assignment makes the consumer report the end again, even without new records.
             self._consumer.assign([TopicPartition(self._topic, 0, self._next_offset)])
         while True:
             with kafka_errors(what):
@@ -77,7 +77,7 @@ class OffsetMaps:
 
 @dataclass(frozen=True, slots=True)
 class GroupSync:
-    """What was done for one group. `in_use`: it has members on the target, so it was left alone."""
+    """The result for one group. `in_use`: it has members on the target, so it was left alone."""
 
     group: str
     committed: int
@@ -90,10 +90,10 @@ def translated(
     there: Mapping[Partition, int],
     starts: Mapping[Partition, int],
 ) -> dict[Partition, int]:
-    """What to commit on the target for a group's `offsets` on the source. Pure.
+    """The target offsets to commit for a group's source `offsets`. Pure.
 
-    `there`: what it has on the target; nothing is set back. `starts`: of the target's logs, for offsets that are older than the
-    map: the group reads some records again then, and misses none.
+    `there`: its present target offsets, which are never moved back. `starts`: of the target's logs, used for offsets
+    older than the map: the group then reads some records again, but misses none.
     """
     found: dict[Partition, int] = {}
     for partition, offset in offsets.items():
@@ -108,7 +108,7 @@ def translated(
 
 
 class GroupMirror:
-    """`targets`: source topic -> topic of the target. `pattern`: which groups, by their whole names."""
+    """`targets`: source topic -> target topic. `pattern`: must match a group's whole name."""
 
     def __init__(self, source: Mapping[str, str], target: Mapping[str, str], pattern: str) -> None:
         self._source, self._target = AdminClient(dict(source)), AdminClient(dict(target))

@@ -1,4 +1,4 @@
-"""Times as people write them on a command line. Pure."""
+"""Times as users write them on a command line. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def milliseconds(text: str, *, now_ms: int) -> int:
-    """Milliseconds since 1970 of `1700000000000`, `2026-11-24T10:00` (UTC unless it says otherwise) or `-2h` (ago).
+    """Parse `1700000000000`, `2026-11-24T10:00` (UTC unless it has a zone) or `-2h` (ago) to milliseconds since 1970.
 
     Raises JobFailed with one sentence.
     """
@@ -33,7 +33,7 @@ def milliseconds(text: str, *, now_ms: int) -> int:
 
 
 def text_of(timestamp_ms: int | None) -> str:
-    """UTC, to the millisecond; "-" for none, the number itself if no calendar has it."""
+    """UTC, to the millisecond; "-" for None, the number itself if it is outside the calendar."""
     if timestamp_ms is None:
         return "-"
     try:

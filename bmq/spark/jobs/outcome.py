@@ -1,4 +1,4 @@
-"""How a job ends, as an exit code that a scheduler can act on."""
+"""Exit codes of jobs, on which a scheduler can act."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class JobFailed(BmqError):
 
 
 class BrokenOff(JobFailed):
-    """What is done is kept; the same command goes on from there once the cause has passed."""
+    """Completed work is kept; the same command continues from there once the cause has passed."""
 
     exit_code = ExitCode.TRY_AGAIN
 
 
 class SparkGone(JobFailed):
-    """The session is dead: this process cannot go on, and the next one can."""
+    """The Spark session is dead: this process cannot continue, but a new one can."""
 
     exit_code = ExitCode.TRY_AGAIN

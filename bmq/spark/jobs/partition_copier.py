@@ -1,9 +1,9 @@
 """Copies one source partition into the target, exactly once, on an executor.
 
-Each transaction has records and the position behind them. Who begins takes the partition's transactional id, which fences
-whoever had it and settles what they left, and only then reads the position: so records are behind it exactly if they were
-copied, whatever was killed, and whoever still believes to be at work. A transaction that fails is not mended: the task fails,
-and the next one begins in the same way.
+Each transaction has records and the position after them. A new task takes the partition's transactional id, which
+fences its predecessor and settles its last transaction, and only then reads the position. So exactly the records before
+the position are copied, whatever was killed, and even if an old task still believes to be at work. A failed transaction
+is not repaired: the task fails, and the next one begins in the same way.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _RECORD_BYTES_MAX: Final = 100_000_000
 _PRODUCER: Final[Mapping[str, Any]] = {
     "linger.ms": 5,
     "compression.type": "lz4",
-    # The target's topic says how long records may be; the client's own limit would be a second one.
+    # Only the target topic limits the size of records, not the client.
     "message.max.bytes": _RECORD_BYTES_MAX,
     "queue.buffering.max.messages": 0,
     "partitioner": "murmur2_random",
@@ -43,7 +43,7 @@ _PRODUCER: Final[Mapping[str, Any]] = {
 
 
 class PartitionCopier:
-    """`take` rows in the order of their offsets, then `finish`; `close` in any case."""
+    """Call `take` with rows in offset order, then `finish`; `close` in any case."""
 
     def __init__(self, settings: CopySettings, topic: str, partition: int) -> None:
         """Raises JobFailed, BrokenOff."""
@@ -71,7 +71,7 @@ class PartitionCopier:
         self.position: Position = position
 
     def take(self, rows: pa.RecordBatch) -> None:
-        """Rows of this partition; those in front of the position were copied before. Raises JobFailed, BrokenOff."""
+        """Take rows of this partition; those before the position were copied already. Raises JobFailed, BrokenOff."""
         offsets = rows.column("offset").to_numpy()
         end = self.position.end_offset if self.position.end_offset >= 0 else np.iinfo(np.int64).max
         low, high = np.searchsorted(offsets, (self.position.offset, end))
@@ -85,11 +85,11 @@ class PartitionCopier:
                 self._write(0)
 
     def finish(self) -> None:
-        """There is nothing more to take of the range: the position becomes its end. Raises JobFailed, BrokenOff."""
+        """The range has no more rows: move the position to its end. Raises JobFailed, BrokenOff."""
         self._write(self._settings.end_of(self._copy.source_topic, self._partition))
 
     def _write(self, end_offset: int) -> None:
-        """Everything that was taken, in one transaction, with the position behind it, or at `end_offset` if that is further."""
+        """Write all taken rows in one transaction, with the position after them, or `end_offset` if that is further."""
         if not self._pending:
             return
         batches, self._pending = self._pending, []
@@ -103,13 +103,13 @@ class PartitionCopier:
         self.position = position
 
     def renew(self) -> None:
-        """Commits the position again: groups forget what nobody has committed for a week."""
+        """Commit the position again: groups lose offsets that were not committed for a week."""
         with kafka_errors(f"the position in {self._place.topic} cannot be renewed"):
             self._producer.begin_transaction()
         commit_in_transaction(self._producer, self._offsets, self._place, self.position)
 
     def close(self) -> None:
-        """A transaction that is open is left to the next producer of its id, which aborts it."""
+        """Close; an open transaction is left to the next producer of its id, which aborts it."""
         self._offsets.close()
         self._producer.purge()
 
@@ -136,7 +136,7 @@ class PartitionCopier:
             self._map(batches, deliveries, count)
 
     def _map(self, batches: list[pa.RecordBatch], deliveries: Deliveries, count: int) -> None:
-        """Says in the same transaction which source offsets became which of the target."""
+        """Record in the same transaction which source offsets became which target offsets."""
         if self._producer.flush(ANSWER_WAIT_S):
             raise BrokenOff(f"{self._copy.target_topic} did not take records within {ANSWER_WAIT_S:g} s")
         first, last = deliveries.offsets()
@@ -158,21 +158,21 @@ class PartitionCopier:
 
 
 class Deliveries:
-    """Where the first and the last record of a transaction came to lie."""
+    """The offsets of the first and the last record of a transaction."""
 
     def __init__(self) -> None:
         self._offsets: list[int] = []
         self._error: KafkaError | None = None
 
     def note(self, error: KafkaError | None, message: Message) -> None:
-        """Called by the producer."""
+        """The producer's delivery callback."""
         if error is not None:
             self._error = error
         else:
             self._offsets.append(message.offset() or 0)
 
     def offsets(self) -> tuple[int, int]:
-        """Raises JobFailed, BrokenOff when they were not delivered."""
+        """Raises JobFailed, BrokenOff when records were not delivered."""
         if self._error is not None:
             raise kafka_failure("records were refused", self._error)
         if not self._offsets:
@@ -181,7 +181,7 @@ class Deliveries:
 
 
 def runs_of(offsets: npt.NDArray[np.int64], target_offset: int) -> list[tuple[int, int, int]]:
-    """(source offset, target offset, count) of each stretch without a hole; targets follow each other from `target_offset`."""
+    """(source offset, target offset, count) of each run without a gap; target offsets count up from `target_offset`."""
     starts = np.concatenate([[0], np.flatnonzero(np.diff(offsets) != 1) + 1])
     counts = np.diff(np.append(starts, len(offsets)))
     return [
@@ -191,7 +191,7 @@ def runs_of(offsets: npt.NDArray[np.int64], target_offset: int) -> list[tuple[in
 
 
 def _records(batch: pa.RecordBatch) -> Iterator[tuple[bytes | None, bytes | None, int, Any]]:
-    """(key, value, milliseconds, headers) of each row: the client takes records one by one."""
+    """(key, value, milliseconds, headers) of each row, because the client takes single records."""
     timestamps = batch.column("timestamp").cast(pa.int64()).to_numpy() // 1000
     headers = batch.column("headers").to_pylist()
     return zip(

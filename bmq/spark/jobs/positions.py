@@ -1,9 +1,9 @@
-"""How far a copy has come: offsets of the source, committed to groups of the target in the transactions that write the records.
+"""A copy's progress: source offsets, committed to groups on the target in the transactions that write the records.
 
-Brokers take offsets of topics that they have, so a position stands under the target's topic: that of source partition p under
-partition p modulo their count, in one group for each time round. The count is the one of the first time, which partition 0's
-metadata tells, as partitions may be added. Metadata also says what it is a position of, and where the copy ends, so that one
-who goes on needs to know nothing else.
+Brokers only accept offsets of topics that they have, so positions are stored under the target topic: source partition
+p's under partition p modulo their count, with one group for each wrap-around. The count is that of the first run, since
+partitions may be added; partition 0's metadata has it. The metadata also names the source topic and the end of the
+copy, so that a resumed copy needs nothing else.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from bmq.spark.jobs.outcome import JobFailed
 TRANSACTION_TIMEOUT_MS: Final = 60_000
 ANSWER_WAIT_S: Final = 45.0
 POSITION_WAIT_S: Final = 90.0
-"""A transaction that a killed task left open hides its position until brokers abort it, at its timeout."""
+"""A killed task's open transaction hides its position until brokers abort it at its timeout."""
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """`offset`: the next one to copy. [start_offset, end_offset): all there is to copy; the end is -1 where there is none.
+    """`offset`: the next one to copy. [start_offset, end_offset): the whole range to copy; end -1: endless.
 
-    `place_count`: CopyNames has it. `asked`: what the copy was asked for, in any form that can be compared.
+    `place_count`: see CopyNames. `asked`: the copy's parameters, in any form that can be compared.
     """
 
     offset: int
@@ -51,7 +51,7 @@ class Position:
 
     @classmethod
     def of(cls, offset: int, metadata: str | None) -> Position:
-        """Raises JobFailed: the group is in use for something else."""
+        """Raises JobFailed: the group is used for something else."""
         try:
             told: dict[str, Any] = json.loads(metadata or "")
             start_offset, end_offset, places = int(told["start"]), int(told["end"]), int(told["places"])
@@ -64,9 +64,9 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class CopyNames:
-    """Names on the target cluster that belong to one copy of one topic: its groups, its transactional ids.
+    """The names of one topic's copy on the target cluster: its groups and transactional ids.
 
-    `place_count`: how many partitions the target's topic had when its positions were claimed.
+    `place_count`: partitions of the target topic when its positions were claimed.
     """
 
     copy: str
@@ -75,7 +75,7 @@ class CopyNames:
     place_count: int
 
     def place(self, source_partition: int) -> tuple[str, TopicPartition]:
-        """(group, topic and partition) under which a source partition's position is kept."""
+        """(group, topic and partition) that hold a source partition's position."""
         round_number, partition = divmod(source_partition, self.place_count)
         return f"{self.copy}.{self.source_topic}.{round_number}", TopicPartition(self.target_topic, partition)
 
@@ -84,12 +84,12 @@ class CopyNames:
 
     @property
     def planner_id(self) -> str:
-        """The transactional id under which first positions are written."""
+        """The transactional id for writing first positions."""
         return f"{self.copy}.{self.source_topic}.plan"
 
 
 def transactional_producer(config: Mapping[str, str], transactional_id: str, **more: Any) -> Producer:
-    """With every older producer of the id fenced, and its last transaction settled. Raises JobFailed, BrokenOff."""
+    """A producer; older ones of the id are fenced, and their last transaction settled. Raises JobFailed, BrokenOff."""
     with kafka_errors(f"the producer {transactional_id} cannot be set up"):
         producer = Producer(
             {
@@ -104,7 +104,7 @@ def transactional_producer(config: Mapping[str, str], transactional_id: str, **m
 
 
 class GroupOffsets:
-    """One group's committed offsets, read and written without being its member. To be closed."""
+    """One group's committed offsets, read and written without joining it. To be closed."""
 
     def __init__(self, config: Mapping[str, str], group: str) -> None:
         self._group = group
@@ -115,11 +115,11 @@ class GroupOffsets:
 
     @property
     def member(self) -> Any:
-        """What a producer needs to commit for the group."""
+        """The group metadata that a producer needs to commit for the group."""
         return self._consumer.consumer_group_metadata()
 
     def read(self, places: Iterable[TopicPartition]) -> list[Position | None]:
-        """In the order of `places`. Offsets of a transaction that is not settled are waited for (KIP-447)."""
+        """In the order of `places`. Waits for offsets of unsettled transactions (KIP-447)."""
         with kafka_errors(f"the offsets of group {self._group} cannot be read"):
             found = self._consumer.committed(list(places), POSITION_WAIT_S)
         for each in found:
@@ -133,12 +133,12 @@ class GroupOffsets:
 
 
 def committed_at(place: TopicPartition, position: Position) -> TopicPartition:
-    """As it is committed."""
+    """The position in the form in which it is committed."""
     return TopicPartition(place.topic, place.partition, position.offset, metadata=position.metadata)
 
 
 def commit_in_transaction(producer: Producer, offsets: GroupOffsets, place: TopicPartition, position: Position) -> None:
-    """Adds the position to the transaction that is open, and ends it. Raises JobFailed, BrokenOff."""
+    """Add the position to the open transaction, and commit it. Raises JobFailed, BrokenOff."""
     with kafka_errors(f"a transaction into {place.topic} cannot be committed"):
         producer.send_offsets_to_transaction([committed_at(place, position)], offsets.member, ANSWER_WAIT_S)
         producer.commit_transaction(ANSWER_WAIT_S)
@@ -147,7 +147,7 @@ def commit_in_transaction(producer: Producer, offsets: GroupOffsets, place: Topi
 def read_positions(
     config: Mapping[str, str], names: CopyNames, partitions: Iterable[int]
 ) -> dict[int, Position | None]:
-    """Of source partitions; None where nothing was planned or copied yet."""
+    """The positions of source partitions; None where nothing was planned or copied yet."""
     found: dict[int, Position | None] = {}
     for group, places in _by_group(names, partitions).items():
         offsets = GroupOffsets(config, group)
@@ -159,14 +159,15 @@ def read_positions(
 
 
 def first_position(config: Mapping[str, str], copy: str, source_topic: str, target_topic: str) -> Position | None:
-    """Of partition 0, whose place does not depend on any count; None: nothing was claimed yet."""
+    """The position of partition 0, whose place does not depend on any count; None: nothing was claimed yet."""
     return read_positions(config, CopyNames(copy, source_topic, target_topic, 1), [0])[0]
 
 
 def claim_positions(config: Mapping[str, str], names: CopyNames, wanted: Mapping[int, Position]) -> dict[int, Position]:
-    """The positions of these source partitions: those that are known, and for the others the wanted ones, now written.
+    """The positions of these source partitions: the known ones, and for the others the wanted ones, which are now
+    written.
 
-    Of two that claim at the same time the later one fences the other, so nobody sets a position back. Raises JobFailed,
+    Of two concurrent claims the later one fences the other, so no position is ever moved back. Raises JobFailed,
     BrokenOff.
     """
     producer = transactional_producer(config, names.planner_id)

@@ -1,4 +1,4 @@
-"""Which offsets a job reads, cut into steps that are done one after the other. Pure."""
+"""The offset ranges that a job reads, cut into consecutive steps. Pure."""
 
 from __future__ import annotations
 
@@ -39,9 +39,10 @@ Step = tuple[OffsetRange, ...]
 
 
 def cut_into_steps(ranges: Iterable[OffsetRange], *, offsets_max: int = OFFSETS_PER_STEP) -> tuple[Step, ...]:
-    """Steps of about `offsets_max` offsets, each with a share of every partition that has some left; empty ones are left out.
+    """Steps of about `offsets_max` offsets, each with an equal share of every unfinished partition; empty ranges are
+    dropped.
 
-    The same ranges always give the same steps, so a job that is resumed knows by number which are done.
+    The same ranges always give the same steps, so a resumed job identifies finished steps by number.
     """
     left = [each for each in sorted(ranges) if each.offset_count]
     steps: list[Step] = []
@@ -58,7 +59,7 @@ def cut_into_steps(ranges: Iterable[OffsetRange], *, offsets_max: int = OFFSETS_
 
 
 def offset_count(ranges: Iterable[OffsetRange]) -> int:
-    """How many offsets the ranges have together."""
+    """The total number of offsets in the ranges."""
     return sum(each.offset_count for each in ranges)
 
 
@@ -80,7 +81,7 @@ def between(
     from_offset: int | None = None,
     to_offset: int | None = None,
 ) -> tuple[OffsetRange, ...]:
-    """A range for each partition, from its first offset to its end, both cut to [from_offset, to_offset) if those are given."""
+    """A range per partition, from its first offset to its end, both cut to [from_offset, to_offset) if given."""
     ranges = []
     for (topic, partition), start in starts.items():
         end = ends[topic, partition]

@@ -1,4 +1,4 @@
-"""The replicas of each block of a file against each other, read by what every DataNode says itself."""
+"""Compares the replicas of each block of a file with each other, reading each from its DataNode."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PIECE_BYTES: Final = 4 << 20
 
 @dataclass(slots=True)
 class ReplicaReport:
-    """`least`: of the block with the fewest replicas; None when no block was compared. `bytes`: of all replicas together."""
+    """`least`: replicas of the block with the fewest; None if none was compared. `bytes`: of all replicas."""
 
     least: int | None = None
     bytes: int = 0
@@ -28,9 +28,10 @@ class ReplicaReport:
 
 
 async def compare_replicas(store: HdfsStore, task: SegmentTask) -> ReplicaReport:
-    """A block that is still written is left out: its replicas differ in length. Raises FileMissing, StorageUnavailable.
+    """Compare all blocks, except one still being written: its replicas differ in length. Raises FileMissing,
+    StorageUnavailable.
 
-    Of a replica that differs or cannot be read the first place is named, and the rest of it is not looked at.
+    Only the first difference or unreadable place of a replica is reported; the rest of it is skipped.
     """
     report = ReplicaReport()
     try:
@@ -75,7 +76,7 @@ async def _compare(store: HdfsStore, task: SegmentTask, located: LocatedBlock, r
 
 
 def odd_ones(pieces: Mapping[str, bytes]) -> dict[str, int]:
-    """Names of those that differ from what most have, and at which place first. Pure; of two halves the first name is right."""
+    """Replicas that differ from the majority, and their first difference. Pure; on a tie the first name wins."""
     if len(set(pieces.values())) <= 1:
         return {}
     votes = Counter(pieces.values())

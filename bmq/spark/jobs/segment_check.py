@@ -1,4 +1,4 @@
-"""What must hold of one segment: checksums, records that can be read, offsets without holes, an index that is true. Pure."""
+"""The invariants of one segment: checksums, readable records, offsets without gaps, a correct index. Pure."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from bmq.records.origin import DamagedBatch, Origin
 FINDINGS_MAX: Final = 100
 _EVERYTHING: Final = 1 << 62
 _ALL_OF_A_RECORD: Final = Layout(("offset", "headers"), content=pa.binary_view())
-"""With headers a record is walked to its end, and so is all of it checked; keys and values are not gathered."""
+"""Reading headers walks each record to its end, so all of it is checked; keys and values are not collected."""
 
 Int64s = npt.NDArray[np.int64]
 
 
 class Kind(StrEnum):
     BATCH = "batch"
-    """Its checksum, its header or its records are wrong."""
+    """A batch's checksum, header or records are wrong."""
     OFFSETS = "offsets"
-    """A hole or an overlap between two batches, or between two segments."""
+    """A gap or an overlap between two batches, or between two segments."""
     INDEX = "index"
-    """The index, or the manifest, says something else than the log."""
+    """The index or the manifest disagrees with the log."""
     REPLICA = "replica"
     """A replica that differs from the others of its block, or that cannot be read."""
     FILE = "file"
@@ -43,7 +43,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong. Offset, position and node are None where there is none to name."""
+    """One error. Offset, position and node are None where they do not apply."""
 
     kind: Kind
     topic: str
@@ -63,10 +63,10 @@ class Finding:
 
 
 class SegmentCheck:
-    """Is fed a segment's bytes in order by `take`; then `compare` says whether its index tells the same.
+    """Takes a segment's bytes in order (`take`); then `compare` checks its index.
 
-    `base_offset` None: nobody knows where it should begin. `is_compacted`: offsets may be missing. After FINDINGS_MAX
-    findings the others are only counted.
+    `base_offset` None: its start is unknown. `is_compacted`: offsets may be missing. After FINDINGS_MAX findings the
+    others are only counted.
     """
 
     def __init__(self, origin: Origin, base_offset: int | None, *, is_compacted: bool) -> None:
@@ -87,7 +87,7 @@ class SegmentCheck:
 
     @property
     def end_offset(self) -> int | None:
-        """Behind the last batch."""
+        """The offset after the last batch."""
         return self._next_offset
 
     def found(self, kind: Kind, reason: str, *, offset: int | None = None, position_bytes: int | None = None) -> None:
@@ -97,9 +97,10 @@ class SegmentCheck:
             self.findings.append(Finding(kind, topic, partition, file, reason, offset, position_bytes))
 
     def take(self, position: int, data: kernels.Bytes) -> tuple[int, int]:
-        """The whole batches in `data`, which begins with one at `position`: (bytes used, bytes missing for the next).
+        """Check the whole batches in `data`, which begins with one at `position`: (bytes used, bytes missing for the
+        next).
 
-        A batch that is wrong is passed over by its length. Where no length can be believed the rest is given up.
+        A bad batch is skipped by its length. If no length is plausible the rest of the segment is given up.
         """
         place = 0
         while place < len(data) and not self._is_given_up:
@@ -117,7 +118,7 @@ class SegmentCheck:
                 if bad > place:
                     self.take_whole(position, data[:bad], place)
                 self._name(damage)
-                self._next_offset = None  # what the damaged header says of offsets is not compared with the next batch
+                self._next_offset = None  # do not compare the next batch with offsets from a damaged header
                 size = _believable_bytes(data, bad)
                 self._is_given_up = not size
                 place = bad + size
@@ -127,7 +128,7 @@ class SegmentCheck:
         return len(data), 0
 
     def take_whole(self, position: int, data: kernels.Bytes, place: int) -> None:
-        """Batches that are known to be whole, up to the end of `data`."""
+        """Check batches that are known to be complete, up to the end of `data`."""
         found = scan(
             data,
             self._at(position),
@@ -165,10 +166,10 @@ class SegmentCheck:
             place = decoded.end
 
     def _pass_over(self, damage: DamagedBatch, position: int, data: kernels.Bytes, place: int) -> int:
-        """What lies in front of a damaged batch is decoded by itself; the place behind the damaged one."""
+        """Decode the batches before a damaged one separately; returns the place after the damaged one."""
         bad = damage.position_bytes - position
         while place < bad:
-            # The damage may be the second of this part, as `decode` walks records after all checksums.
+            # An earlier batch here may be damaged too, since `decode` walks records only after all checksums.
             try:
                 place = decode(data[:bad], self._at(position), _ALL_OF_A_RECORD, place=place, scratch=self._scratch).end
             except DamagedBatch as earlier:
@@ -210,7 +211,7 @@ class SegmentCheck:
     # --- the index
 
     def compare(self, index: SegmentIndex) -> None:
-        """The index against the batches that were seen."""
+        """Compare the index with the batches seen."""
         places, offsets, timestamps = (_joined(each) for each in (self._places, self._offsets, self._timestamps))
         summary = index.summary
         if not len(places):
@@ -261,12 +262,12 @@ def _joined(parts: list[Int64s]) -> Int64s:
 
 
 def _batch_bytes(data: kernels.Bytes, place: int) -> int:
-    """How long the batch there is by its own word."""
+    """The batch's length according to its header."""
     return int(data[place : place + HEADER_BYTES].view(HEADER)[0]["length"]) + LENGTH_OVERHEAD_BYTES
 
 
 def _believable_bytes(data: kernels.Bytes, place: int) -> int:
-    """How long the batch with an impossible header is; 0 when its length leads out of `data`, or nowhere."""
+    """The plausible length of a batch with a bad header; 0 when it is too small or reaches past `data`."""
     if len(data) - place < HEADER_BYTES:
         return 0
     size = _batch_bytes(data, place)

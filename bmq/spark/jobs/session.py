@@ -1,4 +1,4 @@
-"""The Spark session that a job runs in: the one of spark-submit or of a notebook, else a local one."""
+"""A job's Spark session: that of spark-submit or of a notebook, else a local one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 
 
 def open_session(name: str, *, master: str = "", conf: Mapping[str, str] | None = None) -> SparkSession:
-    """Under spark-submit its master and settings stand, and `conf` is added; elsewhere `master` is LOCAL if empty.
+    """Under spark-submit its master and settings hold, and `conf` is added; elsewhere `master` is LOCAL if empty.
 
     Raises JobFailed: no pyspark, one that is too old, no Java.
     """
@@ -32,7 +32,7 @@ def open_session(name: str, *, master: str = "", conf: Mapping[str, str] | None 
         raise JobFailed(str(error)) from error
     builder = SparkSession.builder.appName(name)
     if _SUBMITTED not in os.environ:
-        # Workers would be whatever `python3` is on the PATH.
+        # Otherwise workers would use whatever `python3` is on the PATH.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         builder = builder.master(master or LOCAL).config("spark.ui.enabled", "false")
         builder = builder.config("spark.ui.showConsoleProgress", "false")

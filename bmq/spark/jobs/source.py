@@ -1,4 +1,4 @@
-"""What jobs read topics with: our own data source, or the stock Kafka connector. The one place that knows which."""
+"""How jobs read topics: our own data source, or the stock Kafka connector. Only this module knows which."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CUTTING: Final = frozenset({"minpartitions", "maxrecordsperpartition", "maxbyte
 
 
 class SourceKind(StrEnum):
-    """`bmq` reads segments where they lie, `kafka` everything through the brokers."""
+    """`bmq` reads segments directly from the store, `kafka` reads everything through the brokers."""
 
     BMQ = "bmq"
     KAFKA = "kafka"
@@ -27,7 +27,7 @@ class SourceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """`options`: of the format, beside those that are set here. `bootstrap`: HOST:PORT[,HOST:PORT]."""
+    """`options`: of the format, besides those set here. `bootstrap`: HOST:PORT[,HOST:PORT]."""
 
     bootstrap: str
     kind: SourceKind = SourceKind.BMQ
@@ -38,8 +38,8 @@ class Source:
     ) -> DataFrame:
         """Committed records of the ranges, in the connector's columns.
 
-        With `is_in_order` one task reads all of a range, in the order of its offsets; else a range may be shared among
-        tasks. A record that was deleted since fails the read. Raises JobFailed for an option that cuts ranges in order.
+        With `is_in_order` one task reads a whole range in offset order; else a range may be split among tasks. A record
+        deleted meanwhile fails the read. Raises JobFailed for an option that would split in-order ranges.
         """
         if is_in_order and (cutting := sorted(name for name in self.options if name.lower() in _CUTTING)):
             raise JobFailed(
@@ -57,7 +57,7 @@ class Source:
 
 
 def read_options(ranges: Iterable[OffsetRange], *, has_headers: bool) -> dict[str, str]:
-    """The connector's options that name exactly these ranges."""
+    """The connector's options for exactly these ranges."""
     topics = by_topic(ranges)
 
     def offsets(is_end: bool) -> str:

@@ -1,4 +1,4 @@
-"""`bmq spark stats`: records, bytes, keys, codecs, and how evenly they spread over hours and partitions."""
+"""`bmq spark stats`: records, bytes, keys, codecs, and their distribution over hours and partitions."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SKETCH_LG_K: Final = 12
-"""Of the HyperLogLog sketches that count keys: 4096 registers, a relative error of 1.6 %."""
+"""Size of the HyperLogLog sketches that count keys: 4096 registers, a relative error of 1.6 %."""
 
 _SKETCH_SCHEMA: Final = "topic string, partition int, sketch binary"
 
 
 def plan_of(ranges: Sequence[OffsetRange], store: StoreAddress | None) -> dict[str, Any]:
-    """What the journal keeps: the ranges, and the segments that hold them if there is a store to look at."""
+    """The plan for the journal: the ranges, and the segments that hold them if there is a store to read."""
     segments = plan_segments(store, ranges) if store is not None else []
     return {"ranges": [each.to_json() for each in ranges], "segments": [task.to_json() for task in segments]}
 
@@ -41,11 +41,11 @@ def stats(
     offsets_per_step: int = OFFSETS_PER_STEP,
     progress: Progress | None = None,
 ) -> StatsReport:
-    """Counts the committed records of `ranges` (Cluster.ranges makes them).
+    """Count the committed records of `ranges` (see Cluster.ranges).
 
-    With `store` the segments are looked at too, for codecs and stored bytes. With `state` the job can be killed and called
-    again, and reports on what it had planned the first time; `range_as_given` (the times as the user wrote them) must be the
-    same then. Raises JobFailed, BrokenOff.
+    With `store` the segments are read too, for codecs and stored bytes. With `state` the job can be killed and called
+    again, and reports on what it planned the first time; `range_as_given` (the times as the user wrote them) must be
+    the same then. Raises JobFailed, BrokenOff.
     """
     journal = Journal(state)
     asked = {
@@ -91,7 +91,7 @@ def _count(spark: SparkSession, source: Source, step: Step) -> list[dict[str, An
 
 
 def _counted(records: DataFrame) -> DataFrame:
-    """A row for each partition and hour; all of it in Spark's own compiled expressions."""
+    """A row for each partition and hour, all in Spark's compiled expressions."""
     from pyspark.sql import functions as sql
 
     timestamp_ms = sql.unix_millis("timestamp")
@@ -117,7 +117,7 @@ def _counted(records: DataFrame) -> DataFrame:
 
 
 def _distinct_keys(spark: SparkSession, sketches: Sequence[tuple[str, int, bytes]]) -> dict[tuple[str, int], int]:
-    """Of each partition and, under ALL_PARTITIONS, of each topic."""
+    """The distinct keys of each partition and, under ALL_PARTITIONS, of each topic."""
     from pyspark.sql import functions as sql
 
     if not sketches:

@@ -1,4 +1,4 @@
-"""A picture of a stats report: bytes by hour and partition, so that skew is seen."""
+"""A picture of a stats report: bytes by hour and partition, which shows skew."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SUFFIXES: Final = frozenset({".png", ".svg", ".pdf"})
 
 
 def draw(report: StatsReport, path: Path) -> None:
-    """One panel for each topic; of a longer time the last 31 days. Raises JobFailed: no matplotlib, or the file cannot be written."""
+    """One panel per topic, at most the last 31 days. Raises JobFailed: no matplotlib, or the file cannot be written."""
     if path.suffix not in _SUFFIXES:
         raise JobFailed(f"a picture cannot be written to {path}: its name has to end in {', '.join(sorted(_SUFFIXES))}")
     try:
@@ -46,7 +46,7 @@ def draw(report: StatsReport, path: Path) -> None:
 
 
 def bytes_grid(report: StatsReport, topic: str) -> tuple[list[int], list[int], list[list[int]]]:
-    """(partitions, hours without holes, bytes of each partition in each hour). Hours between two that have records count."""
+    """(partitions, hours, bytes of each partition in each hour). Hours without records between others are included."""
     partitions = sorted(partition for name, partition in report.partitions if name == topic)
     seen = sorted({hour for (name, _), hour in report.hours if name == topic})
     if not seen:

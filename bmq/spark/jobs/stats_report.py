@@ -1,7 +1,7 @@
-"""What `stats` found: partial counts of each step in, one report out. Pure.
+"""The result of `stats`: combines the partial counts of all steps into one report. Pure.
 
-A step gives a row for each partition and hour, as `COUNTS` names its numbers. Counts add up and times have a least and a
-greatest, so the report does not depend on how the topic was cut into steps.
+A step gives a row for each partition and hour, with the numbers named in `COUNTS`. Counts are added, and times are
+minimized or maximized, so the report does not depend on how the topic was cut into steps.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ COUNTS: Final = ("records", "keyed", "tombstones", "key_bytes", "value_bytes", "
 
 @dataclass(slots=True)
 class Counts:
-    """`keyed`: records with a key; `tombstones`: without a value. Times are None while there is no record."""
+    """`keyed`: records with a key; `tombstones`: without a value. Times are None without records."""
 
     records: int = 0
     keyed: int = 0
@@ -29,7 +29,7 @@ class Counts:
 
     @property
     def bytes(self) -> int:
-        """Of keys, values and headers, before compression."""
+        """Bytes of keys, values and headers, before compression."""
         return self.key_bytes + self.value_bytes + self.header_bytes
 
     def add(self, row: Mapping[str, Any]) -> None:
@@ -46,7 +46,7 @@ class Counts:
 
 @dataclass(slots=True)
 class CodecCounts:
-    """`stored_bytes`: of whole batches as they lie in the log."""
+    """`stored_bytes`: of whole batches as stored in the log."""
 
     batches: int = 0
     records: int = 0
@@ -63,9 +63,10 @@ Partition = tuple[str, int]
 
 @dataclass(slots=True)
 class StatsReport:
-    """`hours`: per partition and hour since 1970. `keys`: about how many different keys, of a partition or, with -1, a topic.
+    """`hours`: per partition and hour since 1970. `keys`: estimated distinct keys of a partition or, with -1, of a
+    topic.
 
-    `codecs` is None when the store was not looked at: only segments tell how records are compressed.
+    `codecs` is None without access to the store: only segments show how records are compressed.
     """
 
     partitions: dict[Partition, Counts] = field(default_factory=dict)
@@ -74,7 +75,7 @@ class StatsReport:
     codecs: dict[tuple[Partition, str], CodecCounts] | None = None
 
     def add_rows(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """One step's."""
+        """Add the rows of one step."""
         for row in rows:
             partition = (row["topic"], row["partition"])
             self.partitions.setdefault(partition, Counts()).add(row)
@@ -95,11 +96,11 @@ class StatsReport:
         return total
 
     def skew(self, topic: str, number_of: Callable[[Counts], int] = lambda counts: counts.bytes) -> float:
-        """The busiest partition of a topic to the mean of all; 1 is even."""
+        """Ratio of a topic's busiest partition to the mean of all; 1 is even."""
         return skew_of([number_of(counts) for (name, _), counts in self.partitions.items() if name == topic])
 
     def skew_of_hours(self, topic: str) -> dict[int, float]:
-        """Hour -> the busiest partition in that hour to the mean of all the topic's partitions."""
+        """Hour -> ratio of that hour's busiest partition to the mean of all the topic's partitions."""
         partitions = [partition for partition in self.partitions if partition[0] == topic]
         hours = sorted({hour for (name, _), hour in self.hours if name == topic})
         empty = Counts()
@@ -109,7 +110,7 @@ class StatsReport:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """Sorted, so that equal reports are equal texts."""
+        """Sorted, so that equal reports give equal texts."""
         topics = sorted({topic for topic, _ in self.partitions})
         return {
             "total": self.total.to_json(),
@@ -155,6 +156,6 @@ ALL_PARTITIONS: Final = -1
 
 
 def skew_of(numbers: Sequence[int]) -> float:
-    """The greatest to the mean; 1 when there is nothing."""
+    """Ratio of the greatest to the mean; 1 when the total is 0."""
     total = sum(numbers)
     return max(numbers) * len(numbers) / total if total else 1.0

@@ -1,4 +1,4 @@
-"""Does a job's steps one after the other, kept in its journal, with its progress shown and passing failures waited out."""
+"""Runs a job's steps one after another: keeps results in a journal, shows progress, retries transient failures."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ T = TypeVar("T")
 
 
 class Progress(Protocol):
-    """Is told how far a job is; `total` may grow."""
+    """Receives a job's progress; `total` may grow."""
 
     def show(self, done: int, total: int, unit: str) -> None: ...
 
 
 class Unseen:
-    """Nobody looks."""
+    """Progress that nobody sees."""
 
     def show(self, done: int, total: int, unit: str) -> None:
         pass
@@ -45,7 +45,7 @@ def run_steps(
     size_of: Callable[[S], int],
     unit: str,
 ) -> Iterator[Any]:
-    """The result of each step in its turn: from the journal, or performed now and kept there before it is given."""
+    """Each step's result in order: from the journal, or computed now and stored there first."""
     total = sum(size_of(step) for step in steps)
     done = 0
     progress.show(done, total, unit)
@@ -60,9 +60,9 @@ def run_steps(
 
 
 def spark_errors(what: str, action: Callable[[], T]) -> T:
-    """The action's result. Raises JobFailed with the sentence of the first cause; BrokenOff when it may pass; SparkGone.
+    """The action's result. Raises JobFailed with the root cause's sentence; BrokenOff if it may pass; SparkGone.
 
-    Spark wraps what an executor raised in a Java exception with the traceback as its text.
+    Spark wraps an executor's exception in a Java exception with the traceback as its text.
     """
     from py4j.protocol import Py4JError, Py4JNetworkError
     from pyspark.errors import PySparkException
@@ -78,14 +78,14 @@ def spark_errors(what: str, action: Callable[[], T]) -> T:
 _FINAL: Final = frozenset(
     {"JobFailed", "DamagedBatch", "DataLoss", "UnknownTopic", "BadOption", "SparkTooOld", "ModuleNotFoundError"}
 )
-"""Errors of executors and of the source that no waiting cures, by the names of their classes."""
+"""Class names of executor and source errors that waiting does not cure."""
 _FOREVER: Final = ("DATA_SOURCE_NOT_FOUND", "ClassNotFoundException", "IllegalArgumentException", "AnalysisException")
-"""The same of Spark, anywhere in the text."""
+"""Spark's own errors of that kind, found anywhere in the text."""
 _RAISED: Final = re.compile(r"(?:[A-Za-z_]\w*\.)*([A-Z]\w*): (.+)", re.ASCII)
 
 
 def failure_of(what: str, text: str) -> JobFailed:
-    """Of a Spark failure's text: the sentence of the innermost error with a name, one of ours if there is one. Pure."""
+    """Parse a Spark failure's text: the sentence of the innermost named error, preferring one of ours. Pure."""
     raised = [
         (match[0].startswith("bmq."), match[1], match[2])
         for line in text.splitlines()
@@ -100,7 +100,7 @@ def failure_of(what: str, text: str) -> JobFailed:
 
 
 class Persistence:
-    """Tries again until nothing has got on for `give_up_after_s`; each pause twice as long as the one before."""
+    """Retries until there was no progress for `give_up_after_s`; each pause is twice as long as the last."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class Persistence:
         self._since_s = self._now()
 
     def wait_after(self, failed: BrokenOff) -> None:
-        """Raises `failed` when it is time to give up."""
+        """Pause before the next try. Raises `failed` when it is time to give up."""
         if self._now() + self._pause_s - self._since_s > self._give_up_after_s:
             raise failed
         _log.warning("job_waits", reason=str(failed), pause_s=self._pause_s)

@@ -1,4 +1,4 @@
-"""Segments in the store as the tasks of a job: which there are, and reading one piece by piece on an executor."""
+"""Segments in the store as tasks of a job: listing them, and reading one piece by piece on an executor."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _NO_OFFSET: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class SegmentTask:
-    """One segment file. `base_offset` and `end_offset` are -1 while nobody knows them; [from_offset, to_offset) is asked for.
+    """One segment file. `base_offset` and `end_offset` are -1 if unknown; [from_offset, to_offset): offsets to read.
 
-    `index_path` is empty for a segment that has no index yet: it is open.
+    `index_path` is empty for an open segment, which has no index yet.
     """
 
     topic: str
@@ -138,7 +138,7 @@ def tasks_of(view: PartitionView, topic: str, partition: int, *, is_compacted: b
 
 
 async def read_anywhere(store: SegmentStore, task: SegmentTask, position: int, length_bytes: int) -> Buffer:
-    """Of the segment's file, sealed since or not. Raises FileMissing: it was deleted."""
+    """Read the segment's file, whether or not it was sealed since. Raises FileMissing: it was deleted."""
     try:
         return await store.read(task.path, file_id=task.file_id, position=position, length_bytes=length_bytes)
     except FileMissing:
@@ -147,14 +147,14 @@ async def read_anywhere(store: SegmentStore, task: SegmentTask, position: int, l
 
 
 Taker = Callable[[int, kernels.Bytes], tuple[int, int]]
-"""Takes (position in the file, bytes from there on, beginning with a batch); gives how many it used, how many are missing."""
+"""Takes (position in the file, bytes beginning with a batch); returns (bytes used, bytes missing for the next)."""
 
 
 async def feed(store: SegmentStore, task: SegmentTask, take: Taker) -> int:
-    """Hand all valid bytes of the file to `take`, in order; what it left over comes again with more behind it.
+    """Pass all valid bytes of the file to `take`, in order; bytes it did not use come again with more after them.
 
-    The position where it stopped: the end of the valid bytes, unless a batch is cut there. Raises FileMissing and whatever
-    the store or `take` raises.
+    Returns the position where it stopped: the end of the valid bytes, unless the last batch is incomplete. Raises
+    FileMissing and whatever the store or `take` raises.
     """
     at = position = missing_bytes = 0
     rest: Buffer = b""
@@ -173,14 +173,14 @@ async def feed(store: SegmentStore, task: SegmentTask, take: Taker) -> int:
 
 
 def codec_rows(spark: SparkSession, store: StoreAddress, tasks: Sequence[SegmentTask]) -> list[list[Any]]:
-    """[topic, partition, codec, batches, records, stored bytes] of each segment's batches in the offsets asked for."""
+    """[topic, partition, codec, batches, records, stored bytes] of each segment's batches in the requested offsets."""
     segments = spark.sparkContext.parallelize(list(tasks), len(tasks))
     counted = spark_errors("segments cannot be read", lambda: segments.map(partial(count_codecs, store)).collect())
     return [row for rows in counted for row in rows]
 
 
 def count_codecs(store: StoreAddress, task: SegmentTask) -> list[list[Any]]:
-    """Headers are all that is looked at; a segment that was deleted meanwhile has no rows."""
+    """Reads only headers; a segment that was deleted meanwhile has no rows."""
     counts: dict[int, list[int]] = {}
 
     def take(position: int, data: kernels.Bytes) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Where a cluster keeps its log, small enough to be sent to executors, which open it each for itself."""
+"""The address of a cluster's log, small enough to send to executors, which open the store themselves."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class StoreAddress:
-    """`url`: hdfs://NAMENODE:PORT/DIR as servers have it, or file:/DIR, which every executor has to see."""
+    """`url`: hdfs://NAMENODE:PORT/DIR as on the servers, or file:/DIR, which every executor must be able to read."""
 
     url: str
     hdfs_user: str = ""
 
     def run(self, work: Callable[[SegmentStore], Awaitable[T]]) -> T:
-        """What `work` makes of the opened store, in an event loop of its own. Raises JobFailed, BrokenOff."""
+        """Run `work` on the opened store, in its own event loop. Raises JobFailed, BrokenOff."""
 
         async def opened() -> T:
             async with self._opened() as store:
@@ -52,7 +52,7 @@ class StoreAddress:
 
 
 def store_of(bootstrap: str, *, hdfs_user: str = "") -> StoreAddress:
-    """Where the servers say that they keep the log. Raises BrokenOff: nobody answers; JobFailed: it is no bmq cluster."""
+    """The log's address according to the servers. Raises BrokenOff: nobody answers; JobFailed: it is no bmq cluster."""
 
     async def ask() -> str:
         options = read_options({"kafka.bootstrap.servers": bootstrap, "subscribe": "any"}, is_stream=False)

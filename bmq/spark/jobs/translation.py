@@ -1,8 +1,9 @@
-"""Which offset of a mirror's target is which of its source. Pure.
+"""Maps a mirror's source offsets to target offsets. Pure.
 
-Offsets differ: the source has markers and holes that are not copied, the target has markers of the mirror's own transactions.
-So each transaction of the mirror writes one more record, into a topic of its own: the stretches of offsets it copied, and where
-they came to lie. It is there exactly if the records are, so a map of all of them is exact wherever it reaches.
+They differ: the source has markers and gaps that are not copied, the target has markers of the mirror's own
+transactions. So each of the mirror's transactions writes one more record, into a separate topic: the runs of offsets it
+copied, and their target offsets. It exists exactly if the records do, so the map of all of them is exact wherever it
+reaches.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from typing import Final
 
 RUNS_MAX: Final = 1_000
 Run = tuple[int, int, int]
-"""(source offset, target offset, how many)."""
+"""(source offset, target offset, count)."""
 
 
 @dataclass(frozen=True, slots=True)
 class MapEntry:
-    """What one transaction copied of a partition, in runs that ascend."""
+    """What one transaction copied of a partition, in ascending runs."""
 
     topic: str
     partition: int
@@ -28,7 +29,7 @@ class MapEntry:
 
     @classmethod
     def of(cls, topic: str, partition: int, runs: Iterable[Run]) -> MapEntry:
-        """With at most RUNS_MAX runs: of more, runs become one that says of its offsets at least where they are not behind."""
+        """Keeps at most RUNS_MAX runs: beyond that, runs are merged into ones that give a safe lower bound."""
         return cls(topic, partition, tuple(_fewer(list(runs))))
 
     @property
@@ -51,7 +52,7 @@ class MapEntry:
 
 
 def _fewer(runs: list[Run]) -> list[Run]:
-    """Every run that is left out is taken for the hole in front of the next that stays: its offsets lead to the run before."""
+    """A dropped run counts as part of the gap before the next kept one: its offsets map to the run before."""
     if len(runs) <= RUNS_MAX:
         return runs
     step = -(-len(runs) // RUNS_MAX)
@@ -59,7 +60,7 @@ def _fewer(runs: list[Run]) -> list[Run]:
 
 
 class OffsetMap:
-    """One partition's. Runs are added in the order in which they were copied."""
+    """The map of one partition. Runs are added in the order in which they were copied."""
 
     __slots__ = ("_counts", "_sources", "_targets")
 
@@ -80,9 +81,11 @@ class OffsetMap:
             self._counts.append(count)
 
     def translate(self, offset: int) -> int | None:
-        """Where one who has read up to `offset` of the source goes on in the target; None: the map does not reach so far back.
+        """The target offset for a reader that has read up to source `offset`; None: the map does not reach back that
+        far.
 
-        Never behind a record that was not read: between two runs it is the place behind the first of them, if that is known.
+        Never past a record that was not read: between two runs it is the place after the first of them, if that is
+        known.
         """
         place = bisect_right(self._sources, offset) - 1
         if place < 0:
@@ -92,6 +95,6 @@ class OffsetMap:
         if into < count:
             return self._targets[place] + into
         if count:
-            # Behind the run: what follows in the target are records of higher offsets, or markers.
+            # After the run the target has only records of higher source offsets, or markers.
             return self._targets[place] + count
         return self._targets[place]

@@ -1,4 +1,4 @@
-"""`bmq spark verify`: every segment read and compared with its checksums, its offsets, its index and its replicas."""
+"""`bmq spark verify`: reads every segment and checks its checksums, offsets, index and replicas."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SEGMENTS_PER_TASK: Final = 4
-"""How many a step has for each processor: enough that one long segment does not hold the others up."""
+"""Segments per processor in one step: enough that one long segment does not hold up the others."""
 
 
 def plan_of(store: StoreAddress, topics: Sequence[str], *, segments_per_step: int) -> list[list[list[Any]]]:
-    """Steps of segments, as the journal keeps them."""
+    """Steps of segments in the journal's form."""
     tasks = [task.to_json() for task in all_segments(store, topics)]
     return [tasks[at : at + segments_per_step] for at in range(0, len(tasks), segments_per_step)]
 
@@ -42,7 +42,7 @@ def verify(
     state: Path | None = None,
     progress: Progress | None = None,
 ) -> VerifyReport:
-    """Checks all segments of the topics, of every topic if none is named, as far as they were written when it was planned.
+    """Check all segments of the topics (of every topic if none is named), as far as they were written at planning time.
 
     With `state` the job can be killed and called again. Raises JobFailed, BrokenOff.
     """
@@ -94,7 +94,7 @@ async def _check(store: SegmentStore, task: SegmentTask, *, has_replicas: bool) 
 
 
 async def _is_named(store: SegmentStore, task: SegmentTask) -> bool:
-    """Whether the newest manifest still has the segment: who deletes one takes it out of the manifest first."""
+    """Whether the newest manifest still has the segment: a deletion removes it from the manifest first."""
     try:
         view = await view_partition(store, task.path.rsplit("/", 2)[0])
     except FileMissing:
@@ -138,7 +138,7 @@ async def _check_log(store: SegmentStore, task: SegmentTask, check: SegmentCheck
         check.found(Kind.FILE, f"no replica gives its bytes: {error}")
         return
     if end < task.valid_bytes and not task.is_open:
-        # Of a file that is still written the last batch may be on its way.
+        # In an open file the last batch may still be under way.
         check.found(Kind.BATCH, f"the batch there is cut: the segment ends at {task.valid_bytes}", position_bytes=end)
     if 0 <= task.end_offset != check.end_offset and check.batch_count and not check.finding_count:
         check.found(
@@ -161,7 +161,7 @@ async def _check_index(store: SegmentStore, task: SegmentTask, check: SegmentChe
 
 
 async def _read_index(store: SegmentStore, task: SegmentTask, check: SegmentCheck) -> SegmentIndex | None:
-    """None when there is none, or it is damaged: that is a finding, as an owner would have to rebuild it."""
+    """None when there is no index, or a damaged one, which is a finding, since an owner would have to rebuild it."""
     if not task.index_path:
         return None
     for path in (task.index_path, renamed_path(task.index_path)):
@@ -178,7 +178,7 @@ async def _read_index(store: SegmentStore, task: SegmentTask, check: SegmentChec
 
 
 async def _is_there(store: SegmentStore, task: SegmentTask) -> bool:
-    """Whether the segment is: if not, it was deleted with its index. Raises StorageUnavailable."""
+    """True if the segment exists. Raises FileMissing (it was deleted with its index), StorageUnavailable."""
     for path in (task.path, renamed_path(task.path)):
         if await store.status(path) is not None:
             return True

@@ -1,4 +1,4 @@
-"""What `verify` found: a result of each segment in, one report out. Pure."""
+"""The result of `verify`: combines the results of all segments into one report. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from bmq.spark.jobs.segment_check import Finding, Kind
 
 @dataclass(frozen=True, slots=True)
 class SegmentResult:
-    """One segment's. Offsets are None for a segment without a batch; `replicas` where none were compared.
+    """The result for one segment. Offsets are None without a batch; `replicas` None where none were compared.
 
-    `is_gone`: it was deleted while the job ran, as retention does. `finding_count` may exceed what `findings` has.
+    `is_gone`: it was deleted while the job ran, for example by retention. `finding_count` may exceed the number of
+    `findings`.
     """
 
     topic: str
@@ -62,7 +63,7 @@ class PartitionSummary:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """`finding_count` may exceed what `findings` has: of each segment only the first are kept."""
+    """`finding_count` may exceed the number of `findings`: only the first ones of each segment are kept."""
 
     partitions: tuple[PartitionSummary, ...]
     findings: tuple[Finding, ...]
@@ -82,7 +83,7 @@ class VerifyReport:
 
 
 def report_of(results: Iterable[SegmentResult]) -> VerifyReport:
-    """Sums for each partition, and one more check: that a segment begins where the one in front of it ends."""
+    """Sums per partition, plus the check that each segment begins where the one before it ends."""
     by_partition: dict[tuple[str, int], list[SegmentResult]] = {}
     for result in results:
         by_partition.setdefault((result.topic, result.partition), []).append(result)
@@ -119,7 +120,7 @@ def _add(summary: PartitionSummary, segment: SegmentResult) -> None:
 
 
 def _between(segments: Iterable[SegmentResult]) -> list[Finding]:
-    """Segments that do not follow each other. One that is gone has the offsets that the plan knew of it."""
+    """Findings for segments that are not contiguous. A deleted segment has the offsets known when it was planned."""
     known = sorted(
         (
             each

@@ -1,11 +1,11 @@
-"""`format("bmq")`: a source of Spark that reads a cluster's closed segments where they lie.
+"""`format("bmq")`: a Spark source that reads a cluster's closed segments directly from the store.
 
     from bmq.spark.source import register
 
     register(spark)
     spark.read.format("bmq").option("kafka.bootstrap.servers", "localhost:9092").option("subscribe", "events").load()
 
-Options and columns are those of Spark's Kafka connector; docs/SPARK.md has them.
+Options and columns are those of Spark's Kafka connector; docs/SPARK.md lists them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bmq.spark.release import require_spark
 
 
 def register(spark: Any) -> None:
-    """Make the format known to a session (a pyspark.sql.SparkSession). Raises SparkTooOld."""
+    """Register the format with a session (a pyspark.sql.SparkSession). Raises SparkTooOld."""
     require_spark("format('bmq')")
     from bmq.spark.source.data_source import BmqDataSource
 

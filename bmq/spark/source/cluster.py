@@ -1,7 +1,7 @@
-"""Asks a cluster what it has, and for records, through any of its proxies: each serves every partition.
+"""Requests metadata and records from a cluster, through any of its proxies: each serves every partition.
 
-A proxy that does not answer is left for the next one; an error that passes is waited out. After `patience_s` the cluster is
-away, which is one sentence.
+A proxy that does not answer is replaced by the next one; transient errors are retried. After `patience_s` it raises
+ClusterAway.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ T = TypeVar("T")
 
 
 class ClusterAway(BmqError):
-    """Nobody answers, or only with errors that should pass and do not."""
+    """Nobody answers, or transient errors did not pass."""
 
     code = ErrorCode.BROKER_NOT_AVAILABLE
 
 
 class UnknownTopic(BmqError):
-    """A topic or partition that the cluster does not have (any more)."""
+    """A topic or partition that does not exist, or no longer does."""
 
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 class OffsetGone(BmqError):
-    """The offset is not in the log any more, or never was."""
+    """The offset is no longer in the log, or never was."""
 
     code = ErrorCode.OFFSET_OUT_OF_RANGE
 
@@ -67,7 +67,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Whole batches back to back, the first has the offset asked for. `aborted`: all that reach into them."""
+    """Whole batches back to back; the first contains the requested offset. `aborted`: all that overlap them."""
 
     records: bytes
     aborted: tuple[AbortedTransaction, ...]
@@ -75,13 +75,13 @@ class Fetched:
 
 
 class _Passing(Exception):
-    """Worth another try."""
+    """An error worth a retry."""
 
 
 class ClusterClient:
-    """All calls from one event loop; `close` in the end. `cluster_id` and `proxies`: as `topics` found them last.
+    """Used from one event loop; `close` it at the end. `cluster_id` and `proxies`: from the last call of `topics`.
 
-    `servers`: proxies to begin with, in the order in which they are tried. `client_id` stands in the servers' logs.
+    `servers`: the first proxies, tried in this order. `client_id` appears in the servers' logs.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class ClusterClient:
         self.proxies: tuple[tuple[str, int], ...] = ()
 
     async def topics(self, names: Iterable[str] | None) -> dict[str, Topic]:
-        """Those of these names that exist, or all of them. Raises ClusterAway."""
+        """The existing topics of these names, or all. Raises ClusterAway."""
         wanted = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
 
@@ -125,9 +125,9 @@ class ClusterClient:
         return await self._call(ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=()), read)
 
     async def offsets(self, timestamps: Mapping[Partition, int], *, is_committed: bool) -> dict[Partition, int]:
-        """The first offset at or past each time; EARLIEST and LATEST count as times; -1 without such a record.
+        """The first offset at or past each time, or at EARLIEST or LATEST; -1 without such a record.
 
-        The latest one is the high watermark, or the last stable offset. Raises ClusterAway, UnknownTopic.
+        LATEST gives the high watermark, or the last stable offset. Raises ClusterAway, UnknownTopic.
         """
         if not timestamps:
             return {}
@@ -157,7 +157,7 @@ class ClusterClient:
     async def fetch(
         self, topic: str, topic_id: UUID, partition: int, offset: int, *, length_bytes_max: int, is_committed: bool
     ) -> Fetched:
-        """Records from this offset on; none if there is nothing yet, after FETCH_WAIT_MS.
+        """Records from this offset on; empty if there are none within FETCH_WAIT_MS.
 
         Raises ClusterAway, UnknownTopic, OffsetGone.
         """
@@ -222,7 +222,7 @@ class ClusterClient:
             return self._link
 
     def _turn_away(self, link: Link | None) -> None:
-        """From a server that failed; the next one is asked from now on."""
+        """Leave a failed server and use the next one from now on."""
         if link is not None:
             link.close()
         if self._link is link:

@@ -1,6 +1,6 @@
-"""The columns that Spark gets: the connector's names, order and types, made of what the decoder gives. Pure.
+"""Spark's columns: the connector's names, order and types, built from the decoder's tables. Pure.
 
-Spark takes columns by position and wants exactly the Arrow schema that it derives from its own: everything nullable,
+Spark takes columns by position and requires exactly the Arrow schema that it derives from its own: all nullable,
 `binary`, `timestamp[us, UTC]`. A record without headers has null there, as in the connector.
 """
 
@@ -41,23 +41,23 @@ _DECODED: Final[Mapping[str, str]] = {
 
 
 def ddl(columns: tuple[str, ...]) -> str:
-    """Spark's schema."""
+    """Spark's schema as DDL."""
     return ", ".join(f"`{name}` {_TYPES[name][0]}" for name in columns)
 
 
 def arrow_schema(columns: tuple[str, ...]) -> pa.Schema:
-    """The same as Spark writes it in Arrow."""
+    """The same schema in Arrow, as Spark derives it."""
     return pa.schema([pa.field(name, _TYPES[name][1]) for name in columns])
 
 
 def layout(columns: tuple[str, ...]) -> Layout:
-    """What has to be decoded for them; the offset alone if that is only how many records there are."""
+    """What has to be decoded for these columns; only the offset if just the number of records matters."""
     decoded = tuple(_DECODED[name] for name in columns if name in _DECODED)
     return Layout(decoded or ("offset",), timestamp=_TIMESTAMP, header_name=pa.string())
 
 
 class RowMaker:
-    """Makes Spark's batches of one partition's decoded tables. Columns that are the same in all rows are made once."""
+    """Makes Spark's batches from one partition's decoded tables. Constant columns are created once."""
 
     def __init__(self, columns: tuple[str, ...], topic: str, partition: int) -> None:
         self._columns = columns
@@ -69,7 +69,7 @@ class RowMaker:
         self._repeated: dict[str, pa.Array] = {}
 
     def rows(self, decoded: pa.RecordBatch) -> pa.RecordBatch:
-        """Of the columns that `layout` names."""
+        """Convert a decoded table with the columns of `layout`."""
         return pa.RecordBatch.from_arrays([self._column(name, decoded) for name in self._columns], schema=self._schema)
 
     def _column(self, name: str, decoded: pa.RecordBatch) -> pa.Array:

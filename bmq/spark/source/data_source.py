@@ -1,6 +1,7 @@
-"""format("bmq") as Spark sees it: Python's data source API of Spark 4.0 and later.
+"""format("bmq") for Spark: Python's data source API of Spark 4.0 and later.
 
-Left out: filters. What is pushed is kept with the relation, not the scan, so a DataFrame that is used twice gives wrong rows.
+Filters are not pushed down: Spark keeps them with the relation, not the scan, so a DataFrame used twice would give
+wrong rows.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from bmq.spark.source.worker import prepare_worker
 
 
 class BmqDataSource(DataSource):
-    """Made by Spark for each `load()`."""
+    """Created by Spark for each `load()`."""
 
     @classmethod
     def name(cls) -> str:
@@ -42,7 +43,7 @@ class BmqDataSource(DataSource):
 
 
 class BmqReader(DataSourceReader):
-    """A batch read: all that the cluster has in the range when it is planned, at the DataFrame's first use."""
+    """A batch read: everything in the range when it is planned, at the DataFrame's first use."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options

@@ -1,4 +1,4 @@
-"""An event loop in a thread beside the one that decodes: bytes keep arriving while records are made of those before."""
+"""An event loop in a thread beside the decoding one: the next bytes arrive while earlier ones are decoded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """A context manager. What still runs when it ends is cancelled."""
+    """A context manager that cancels what is still running at its end."""
 
     def __init__(self) -> None:
         self._loop = uvloop.new_event_loop()
@@ -29,11 +29,11 @@ class LoopThread:
         self._thread.join()
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Begin something; its result is for `result()`."""
+        """Start a coroutine; get its result with `result()`."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do something, and wait for it."""
+        """Run a coroutine and wait for it."""
         return self.start(work).result()
 
     def _run(self) -> None:

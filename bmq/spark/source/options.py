@@ -1,7 +1,7 @@
-"""The options of format("bmq"): those of Spark's Kafka connector by its own names, and a few more. Pure.
+"""The options of format("bmq"): those of Spark's Kafka connector under the same names, and a few more. Pure.
 
-Keys come lower-cased from Spark, so they are compared without case. A misspelled option is refused, not passed over.
-Source: KafkaSourceProvider of Spark 4.2.
+Spark lower-cases keys, so names are compared without case. A misspelled option is refused, not ignored. Source:
+KafkaSourceProvider of Spark 4.2.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROOT_NONE: Final = "none"
 KAFKA_PORT: Final = 9092
 
 Partition = tuple[str, int]
-"""Topic and number."""
+"""(topic, partition)."""
 
 _REQUEST_TIMEOUT_MS: Final = 30_000
 _POLL_TIMEOUT_MS: Final = 120_000
@@ -74,21 +74,21 @@ class BadOption(BmqError):
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Which topics: `topics` by name, or those whose whole name `pattern` matches, or only these `partitions`."""
+    """The topics to read: `topics` by name, or those whose whole name `pattern` matches, or only these `partitions`."""
 
     topics: tuple[str, ...] = ()
     pattern: str = ""
     partitions: tuple[Partition, ...] = ()
 
     def takes(self, topic: str) -> bool:
-        """Whether a topic of the cluster is meant."""
+        """Whether a topic of the cluster is selected."""
         if self.pattern:
             return re2.fullmatch(self.pattern, topic) is not None
         return topic in self.topics
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """The topics that have to be there; None for a pattern, which may match none."""
+        """The topics that must exist; None for a pattern, which may match none."""
         return None if self.pattern else self.topics
 
 
@@ -101,14 +101,14 @@ class Everywhere:
 
 @dataclass(frozen=True, slots=True)
 class EachOffset:
-    """An offset of each partition; EARLIEST and LATEST count as offsets."""
+    """An offset per partition, which may be EARLIEST or LATEST."""
 
     offsets: Mapping[Partition, int]
 
 
 @dataclass(frozen=True, slots=True)
 class AtTimestamp:
-    """The first record at or past a time: `everywhere_ms`, or `each_ms` of every partition."""
+    """The first record at or past a time: `everywhere_ms`, or `each_ms` of each partition."""
 
     everywhere_ms: int | None
     each_ms: Mapping[Partition, int]
@@ -123,7 +123,7 @@ Position = Everywhere | EachOffset | AtTimestamp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """All options, checked. It is pickled to the executors."""
+    """All options, checked. Pickled to the executors."""
 
     bootstrap: tuple[tuple[str, int], ...]
     subscription: Subscription
@@ -184,7 +184,7 @@ def read_options(given: Mapping[str, str], *, is_stream: bool) -> ReadOptions:
 
 
 def columns_of(given: Mapping[str, str]) -> tuple[str, ...]:
-    """The columns alone, for the schema. Raises BadOption."""
+    """Only the columns, for the schema. Raises BadOption."""
     return _columns({key.lower(): value.strip() for key, value in given.items()})
 
 
@@ -253,7 +253,7 @@ def _subscription(options: Mapping[str, str]) -> Subscription:
 
 
 def _position(options: Mapping[str, str], edge: str, otherwise: int) -> Position:
-    """`edge`: starting or ending. A time for all wins over times of each, which win over offsets."""
+    """`edge`: starting or ending. One time for all wins over a time for each, which wins over offsets."""
     if text := options.get(f"{edge}timestamp"):
         if not _is_number(text):
             raise BadOption(f"{edge}Timestamp is {text!r}: it is a time in milliseconds since 1970")

@@ -1,8 +1,8 @@
-"""What each task reads: ranges of offsets of one partition, and where their records lie. Pure.
+"""What each task reads: offset ranges of one partition, and where their records are. Pure.
 
-A range [start, end) is cut into parts at offsets, and each part is covered with pieces: batches of closed files, read from
-the store, and for all the rest, read through a proxy. Every offset is in exactly one piece, whatever the indexes say: an index
-only tells from which byte of a file to look, and to which.
+A range [start, end) is cut into parts at offsets, and each part is covered with pieces: batches of closed files, read
+from the store, and for the rest, reads through a proxy. Every offset is in exactly one piece, whatever the indexes say:
+an index only tells which bytes of a file to read.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from bmq.log.aborted_transactions import AbortedEntry, AbortedTransactions
 from bmq.log.segment_index import SegmentIndex
 
 ENTRY_BYTES_MIN: Final = 1 << 20
-"""Index entries closer to each other than this are not kept: a read begins so much too early at most."""
+"""Index entries closer together than this are dropped: a read begins at most this much too early."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilePiece:
-    """Offsets [first_offset, end_offset), to be found in bytes [position, end_position) of a closed file.
+    """Offsets [first_offset, end_offset), contained in bytes [position, end_position) of a closed file.
 
-    Batches begin at both places (or padding, or the end of what counts). `path` is the file's in the store as it was when
-    this was planned: when its epoch's directory is sealed it gets another one.
+    Both positions are starts of batches (or padding, or the end of the valid bytes). `path`: the file's path when this
+    was planned; sealing its epoch's directory renames it.
     """
 
     path: str
@@ -39,13 +39,13 @@ class FilePiece:
 
     @property
     def size_bytes(self) -> int:
-        """Of what is read of the file."""
+        """Bytes read from the file."""
         return self.end_position - self.position
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyPiece:
-    """Offsets [first_offset, end_offset), to be fetched from a proxy; about so many bytes."""
+    """Offsets [first_offset, end_offset), to be fetched from a proxy; `size_bytes` is an estimate."""
 
     first_offset: int
     end_offset: int
@@ -57,9 +57,9 @@ Piece = FilePiece | ProxyPiece
 
 @dataclass(frozen=True, slots=True)
 class RangeToRead:
-    """What one task reads: offsets [start_offset, end_offset) of a partition, in pieces that follow each other.
+    """What one task reads: offsets [start_offset, end_offset) of a partition, in consecutive pieces.
 
-    `aborted`: the aborted transactions that reach into its file pieces, if only committed records are wanted.
+    `aborted`: the aborted transactions that overlap its file pieces, if only committed records are wanted.
     """
 
     topic: str
@@ -79,7 +79,7 @@ class RangeToRead:
 class ClosedSegment:
     """Offsets [base_offset, end_offset) in bytes [0, valid_bytes) of a closed file.
 
-    `offsets` and `positions` are entries of its index, thinned out; without any, it is read from its start.
+    `offsets` and `positions`: thinned entries of its index; without any, it is read from its start.
     """
 
     path: str
@@ -91,7 +91,7 @@ class ClosedSegment:
     positions: array[int]
 
     def piece(self, first_offset: int, end_offset: int) -> FilePiece:
-        """Of offsets that lie in it."""
+        """The piece for offsets within this segment."""
         first = bisect_right(self.offsets, first_offset) - 1
         behind = bisect_left(self.offsets, end_offset)
         is_rest = end_offset >= self.end_offset or behind == len(self.offsets)
@@ -105,17 +105,17 @@ class ClosedSegment:
         )
 
     def offset_at(self, position: int) -> int:
-        """The first offset of a batch at or behind this byte, as far as the index knows."""
+        """The first offset of a batch at or after this byte, as far as the index knows."""
         place = bisect_left(self.positions, position)
         return self.offsets[place] if place < len(self.offsets) else self.end_offset
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionSnapshot:
-    """A partition's closed segments in the order of the log, and what one has to know to read them.
+    """A partition's closed segments in log order, and what is needed to read them.
 
-    `decided_offset`: at or past it the files cannot tell which transactions were aborted, so those who want committed records
-    only read on through a proxy. `open_bytes`: about how much lies behind the last closed segment.
+    `decided_offset`: from here on the files do not show which transactions were aborted, so committed records have to
+    be read through a proxy. `open_bytes`: estimated bytes after the last closed segment.
     """
 
     topic: str
@@ -130,7 +130,7 @@ class PartitionSnapshot:
 def closed_segment(
     path: str, index: SegmentIndex | None, file_id: int, base_offset: int, end_offset: int, valid_bytes: int
 ) -> ClosedSegment:
-    """With the entries of its index that are worth keeping; none if the index is not known."""
+    """A segment with its thinned index entries; none if the index is unknown."""
     offsets, positions = array("q"), array("q")
     if index is not None:
         place = 0
@@ -144,14 +144,14 @@ def closed_segment(
 def needs_index(
     base_offset: int, end_offset: int, valid_bytes: int, *, start: int, end: int, bytes_per_partition: int
 ) -> bool:
-    """Whether a segment with these offsets is to be cut when [start, end) is read."""
+    """Whether a segment with these offsets has to be cut to read [start, end)."""
     is_whole = start <= base_offset and end_offset <= end
     is_small = valid_bytes <= (bytes_per_partition // 2 if is_whole else ENTRY_BYTES_MIN)
     return not is_small and base_offset < end and end_offset > start
 
 
 def cover(snapshot: PartitionSnapshot, start: int, end: int) -> tuple[Piece, ...]:
-    """Pieces that have each offset of [start, end) once, in order."""
+    """Consecutive pieces that contain each offset of [start, end) once."""
     pieces: list[Piece] = []
     at = start
     for segment in snapshot.segments:
@@ -169,9 +169,9 @@ def cover(snapshot: PartitionSnapshot, start: int, end: int) -> tuple[Piece, ...
 
 
 def cut_by_bytes(snapshot: PartitionSnapshot, start: int, end: int, count: int) -> list[int]:
-    """Offsets inside of (start, end) that cut it into at most `count` parts of about as many bytes each.
+    """Offsets within (start, end) that cut it into at most `count` parts of about equally many bytes.
 
-    Files are cut where their indexes have an entry, what a proxy reads anywhere.
+    Files are cut at index entries, proxy reads anywhere.
     """
     pieces = cover(snapshot, start, end)
     total_bytes = sum(piece.size_bytes for piece in pieces)
@@ -184,13 +184,13 @@ def cut_by_bytes(snapshot: PartitionSnapshot, start: int, end: int, count: int) 
 
 
 def cut_by_offsets(start: int, end: int, count: int) -> list[int]:
-    """Offsets that cut [start, end) into `count` parts of as many offsets each, or as many parts as it has offsets."""
+    """Offsets that cut [start, end) into `count` parts of equally many offsets, or one per offset if it has fewer."""
     cuts = {start + (end - start) * number // count for number in range(1, count)}
     return sorted(cut for cut in cuts if start < cut < end)
 
 
 def offset_after(snapshot: PartitionSnapshot, pieces: Sequence[Piece], size_bytes: int) -> int:
-    """How far one gets with so many bytes of the pieces: the offset at which the rest begins, exact to an index entry."""
+    """The offset reached after reading this many bytes of the pieces, exact to an index entry."""
     segments = {segment.path: segment for segment in snapshot.segments}
     for piece in pieces:
         if size_bytes >= piece.size_bytes:
@@ -211,10 +211,10 @@ def plan(
     records_per_partition: int | None = None,
     min_partitions: int = 1,
 ) -> list[RangeToRead]:
-    """What the tasks read of partitions' ranges [start, end): parts of about `bytes_per_partition`.
+    """The tasks for the partitions' ranges [start, end): parts of about `bytes_per_partition`.
 
-    No part has more than `records_per_partition` offsets. With fewer parts than `min_partitions` all are made smaller, in
-    proportion to their bytes, or their offsets if nobody knows the bytes; then it is about so many.
+    No part has more than `records_per_partition` offsets. If there would be fewer parts than `min_partitions`, all are
+    made smaller, in proportion to their bytes (or their offsets if bytes are unknown), to get about that number.
     """
     ranges = [(snapshot, start, end) for snapshot, start, end in wanted if start < end]
     sizes = [sum(piece.size_bytes for piece in cover(*one)) for one in ranges]
@@ -235,7 +235,7 @@ def plan(
 
 
 def part(snapshot: PartitionSnapshot, start: int, end: int) -> RangeToRead:
-    """All of [start, end) for one task."""
+    """One task for all of [start, end)."""
     pieces = cover(snapshot, start, end)
     in_files = [piece for piece in pieces if isinstance(piece, FilePiece)]
     aborted: tuple[AbortedEntry, ...] = ()
@@ -246,9 +246,9 @@ def part(snapshot: PartitionSnapshot, start: int, end: int) -> RangeToRead:
 
 
 def share(limit: int, sizes: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
-    """What each partition gets of a limit, in proportion to what it has, as the connector shares maxOffsetsPerTrigger.
+    """Each partition's share of a limit, in proportion to its size, as the connector does for maxOffsetsPerTrigger.
 
-    At least one of whatever is counted, so that nobody waits for ever. Source: KafkaMicroBatchStream.rateLimit.
+    At least 1 for each non-empty partition, so that none waits for ever. Source: KafkaMicroBatchStream.rateLimit.
     """
     total = sum(sizes.values())
     if total <= limit:

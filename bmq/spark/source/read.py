@@ -1,7 +1,7 @@
-"""Reads what a task was given, on an executor: bytes from the store or a proxy, ahead of what is decoded; Spark's rows out.
+"""Reads a task's range on an executor: bytes from the store or a proxy, read ahead of the decoder; yields Spark's rows.
 
-A file that is not where it was planned is looked for under its epoch's other name; if it is gone altogether, a proxy is asked
-for its offsets. What no proxy has either is lost: that is an error, or with failOnDataLoss=false a warning.
+A file missing from its planned path is looked for under its epoch's other directory name; if it is gone, its offsets
+are read through a proxy. Records that no proxy has are lost: an error, or with failOnDataLoss=false a warning.
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ from bmq.spark.source.storage import open_store
 
 CHUNK_BYTES: Final = 8 << 20
 CHUNKS_AHEAD: Final = 2
-"""Chunks that are on their way while one is decoded."""
+"""Chunks being read while one is decoded."""
 TABLE_BYTES: Final = 16 << 20
 TABLE_ROWS: Final = 1 << 18
 FETCH_BYTES: Final = 8 << 20
 BEHIND_MAX_S: Final = 5.0
-"""How long a proxy may not know an offset or a topic that another one knows."""
+"""How long a proxy may lack an offset or a topic that another one knows."""
 PAUSE_S: Final = 0.1
 
 _log = structlog.get_logger("bmq.spark")
 
 
 class DataLoss(BmqError):
-    """Records that were to be read are gone; the message says which, and what one can do."""
+    """Records to be read are gone; the message says which, and what can be done."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How an executor gets at the cluster. It is pickled.
+    """How an executor accesses the cluster. Pickled.
 
-    `servers`: proxies. `root`: the store, empty to read all through proxies. `poll_timeout_s`: how long a proxy may have
-    nothing at an offset that it should have.
+    `servers`: proxies. `root`: the store, empty to read everything through proxies. `poll_timeout_s`: how long a proxy
+    may return nothing at an offset that it should have.
     """
 
     servers: tuple[tuple[str, int], ...]
@@ -71,7 +71,7 @@ class Access:
 
 
 def read_range(wanted: RangeToRead, access: Access, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    """The records of a range in batches of some MB, in the order of their offsets.
+    """The records of a range in batches of some MB, in offset order.
 
     Raises DataLoss, DamagedBatch, ClusterAway, UnknownTopic, StoreUnreadable, StoreError.
     """
@@ -112,16 +112,16 @@ class _RangeReader:
     # --- from the store
 
     def _of_file(self, piece: FilePiece) -> Iterator[pa.RecordBatch]:
-        """Its records; from where its file was lost on, those that a proxy has."""
+        """The piece's records; if the file is lost, the rest through a proxy."""
         next_offset = piece.first_offset
-        position = piece.position  # in the file, of the first byte that is not decoded yet
-        rest: Buffer = b""  # of a batch that goes on in the next chunk
-        missing_bytes = 0  # of it
+        position = piece.position  # in the file, of the first byte not decoded yet
+        rest: Buffer = b""  # of a batch that continues in the next chunk
+        missing_bytes = 0  # to complete that batch
         try:
             for chunk in self._chunks(piece):
                 place = 0
                 while place < len(chunk):
-                    # Of what is cut one batch is copied, not the whole chunk that it ends in.
+                    # Copy only the one batch that is cut, not the whole chunk in which it ends.
                     is_cut = len(rest) > 0
                     more = memoryview(chunk)[place : place + missing_bytes] if is_cut else b""
                     data, begin = (b"".join((rest, more)), 0) if is_cut else (chunk, place)
@@ -156,7 +156,7 @@ class _RangeReader:
         return Origin(self._wanted.topic, self._wanted.partition, piece.path, position)
 
     def _chunks(self, piece: FilePiece) -> Iterator[Buffer]:
-        """The piece's bytes, read ahead. Raises what the store raises."""
+        """The piece's bytes, read ahead. Raises the store's errors."""
         waiting: deque[Future[Buffer]] = deque()
         position = piece.position
         path = piece.path
@@ -199,7 +199,7 @@ class _RangeReader:
                     self._lost(offset, piece.end_offset, str(error))
                     return
                 else:
-                    time.sleep(PAUSE_S)  # this proxy may be behind the one that said what there is
+                    time.sleep(PAUSE_S)  # this proxy may be behind the one that gave the range
                 if offset >= piece.end_offset:
                     return
                 coming = self._fetch(cluster, offset)
@@ -249,7 +249,7 @@ class _RangeReader:
         )
 
     def _earliest(self, cluster: ClusterClient) -> int:
-        """Where the log begins now; -1 if it is not there."""
+        """The log's present start; -1 if the topic is gone."""
         one = (self._wanted.topic, self._wanted.partition)
         try:
             return self._loop.run(cluster.offsets({one: EARLIEST}, is_committed=False))[one]
@@ -266,7 +266,7 @@ class _RangeReader:
     def _opened_cluster(self) -> ClusterClient:
         if self._cluster is None:
             access, servers, random = self._access, list(self._access.servers), self._random
-            # Tasks turn to different proxies.
+            # Spread tasks over the proxies.
             random.shuffle(servers)
 
             async def opened() -> ClusterClient:
@@ -306,7 +306,7 @@ def require_no_loss(sentence: str, fail_on_data_loss: bool) -> None:
 
 
 async def _read(store: SegmentStore, path: str, file_id: int, position: int, length_bytes: int) -> Buffer:
-    """By the path that was planned, or the one that the file has got since, or had before."""
+    """Read from the planned path, or from the file's path before or after sealing."""
     try:
         return await store.read(path, file_id=file_id, position=position, length_bytes=length_bytes)
     except FileMissing:

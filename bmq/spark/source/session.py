@@ -1,4 +1,4 @@
-"""A look at the cluster from the driver: which partitions, which offsets, and what the tasks read of them."""
+"""The driver's view of the cluster: which partitions and offsets, and what the tasks read of them."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ from bmq.spark.source.stream_offset import Cluster, StreamOffset, starts
 
 PATIENCE_S: Final = 60.0
 LOOKS_MAX: Final = 16
-"""Partitions whose directories are looked at at once."""
+"""Partitions whose directories are read concurrently."""
 
 
 class PlanFailed(BmqError):
-    """The store of a partition could not be read, or is damaged; the message names both."""
+    """A partition's store could not be read, or is damaged; the message names both."""
 
 
 class Session:
-    """Made by `opened`."""
+    """Create it with `opened`."""
 
     def __init__(self, options: ReadOptions, cluster: ClusterClient) -> None:
         self._options = options
@@ -52,7 +52,7 @@ class Session:
     @classmethod
     @asynccontextmanager
     async def opened(cls, options: ReadOptions, *, patience_s: float = PATIENCE_S) -> AsyncIterator[Session]:
-        """With the partitions that are subscribed to. Raises UnknownTopic, ClusterAway."""
+        """A session with the subscribed partitions. Raises UnknownTopic, ClusterAway."""
         cluster = ClusterClient(
             options.bootstrap,
             options.client_id,
@@ -91,11 +91,11 @@ class Session:
         return await self._at(EARLIEST)
 
     async def latest(self) -> dict[Partition, int]:
-        """The ends of what may be read: high watermarks, or last stable offsets."""
+        """The ends of readable records: high watermarks, or last stable offsets."""
         return await self._at(LATEST)
 
     async def resolve(self, position: Position, name: str, *, is_latest_without_match: bool) -> dict[Partition, int]:
-        """Offsets for `name` (startingOffsets …). Raises BadOption."""
+        """The offsets for `name` (startingOffsets …). Raises BadOption."""
         match position:
             case Everywhere(offset):
                 return await self._at(offset)
@@ -119,7 +119,7 @@ class Session:
                 return found | await self._asked(missing)
 
     def _require_each(self, given: Mapping[Partition, int], name: str) -> None:
-        """Source: KafkaOffsetReader, which wants all of them and no others."""
+        """Like KafkaOffsetReader, requires offsets for exactly the subscribed partitions."""
         here = set(self.partitions)
         for what, wrong in (
             ("does not name", here - given.keys()),
@@ -137,7 +137,7 @@ class Session:
     # --- plans
 
     async def batch(self) -> tuple[list[RangeToRead], Access]:
-        """A whole batch read. Raises BadOption, DataLoss, StoreUnreadable, PlanFailed, ClusterAway."""
+        """Plan a whole batch read. Raises BadOption, DataLoss, StoreUnreadable, PlanFailed, ClusterAway."""
         options = self._options
         earliest, latest = await self.earliest(), await self.latest()
         starting = await self.resolve(
@@ -147,14 +147,14 @@ class Session:
         ranges: dict[Partition, tuple[int, int]] = {}
         for one in self.partitions:
             start, end = starting[one], ending[one]
-            # The log may have grown since its end was asked for; only offsets that somebody wrote down can be wrong.
+            # The log may have grown since its end was read; only offsets given by the user can be wrong.
             start = start if isinstance(options.starting, EachOffset) else min(start, latest[one])
             end = end if isinstance(options.ending, EachOffset) else min(end, latest[one])
             ranges[one] = self._within(one, start, end, earliest[one], latest[one])
         return await self.plan(ranges)
 
     async def stream_ranges(self, seen: StreamOffset, end: StreamOffset) -> dict[Partition, tuple[int, int]]:
-        """What a stream's batch reads. Raises DataLoss."""
+        """The ranges of a stream's batch. Raises DataLoss."""
         begins = starts(seen, end)
         earliest = await self.earliest()
         ranges: dict[Partition, tuple[int, int]] = {}
@@ -174,7 +174,7 @@ class Session:
         return ranges
 
     def _within(self, one: Partition, start: int, end: int, earliest: int, latest: int) -> tuple[int, int]:
-        """What the log has of a range. Raises DataLoss unless all of it is there."""
+        """The part of a range that the log has. Raises DataLoss unless it has all of it."""
         name, rule = f"{one[0]}-{one[1]}", self._options.fail_on_data_loss
         if start < min(earliest, end):
             require_no_loss(f"{name} was to be read from offset {start}, and begins at {earliest}", rule)
@@ -183,7 +183,7 @@ class Session:
         return max(start, earliest), min(end, latest)
 
     async def plan(self, ranges: Mapping[Partition, tuple[int, int]]) -> tuple[list[RangeToRead], Access]:
-        """Parts for tasks, and how these get at them. Raises StoreUnreadable, PlanFailed."""
+        """The tasks' parts, and how they access them. Raises StoreUnreadable, PlanFailed."""
         options = self._options
         root = await self._root()
         snapshots = await self._snapshots(root, ranges)
@@ -206,11 +206,11 @@ class Session:
         return planned, access
 
     async def within_bytes(self, seen: StreamOffset, end: StreamOffset, size_bytes: int) -> StreamOffset:
-        """An end that is about so many bytes on, in proportion to what each partition has, exact to an index entry."""
+        """An end about `size_bytes` further on, in proportion to each partition's bytes, exact to an index entry."""
         ranges = {one: (begin, end.offsets[one]) for one, begin in starts(seen, end).items()}
         snapshots = await self._snapshots(await self._root(), ranges)
         pieces = {one: cover(snapshots[one], *ranges[one]) for one in ranges}
-        # One byte for what nobody knows the size of, so that it is not left for ever.
+        # One byte for an unknown size, so that the partition is not left out for ever.
         sizes = {one: max(1, sum(piece.size_bytes for piece in pieces[one])) for one, (b, e) in ranges.items() if b < e}
         shares = share(size_bytes, sizes)
         offsets = dict(end.offsets)
@@ -221,12 +221,12 @@ class Session:
         return StreamOffset(offsets, end.begin, end.topic_ids)
 
     async def cluster(self) -> Cluster:
-        """All there is now."""
+        """The cluster's present state."""
         earliest, latest = await self.earliest(), await self.latest()
         return Cluster(earliest, latest, {topic: str(topic_id) for topic, topic_id in self.topic_ids.items()})
 
     async def _root(self) -> str:
-        """Empty: the store is not to be read."""
+        """Empty: do not read the store."""
         root = self._options.root
         if root.lower() == ROOT_NONE:
             return ""

@@ -1,7 +1,7 @@
-"""Looks at a partition's directory in the store: which closed files have which offsets, and what of them is decided.
+"""Reads a partition's directory in the store: the closed files, their offsets, and which transactions are decided.
 
-A picture taken without a lock; what it does not show (open segments, those without an index yet, files that vanish while we
-look) is read through a proxy instead.
+It takes no lock; what it does not show (open segments, segments without an index yet, files that vanish meanwhile) is
+read through a proxy instead.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bmq.log.store import FileMissing, SegmentStore
 from bmq.spark.source.plan import ClosedSegment, PartitionSnapshot, closed_segment, needs_index
 
 LOADS_MAX: Final = 4
-"""Indexes of one partition that are read at once; one may have some MB."""
+"""Indexes of one partition read concurrently; one may have some MB."""
 
 
 async def snapshot_partition(
@@ -36,7 +36,7 @@ async def snapshot_partition(
     is_committed: bool,
     bytes_per_partition: int,
 ) -> PartitionSnapshot:
-    """For reading [start, end). Raises StoreError, CorruptParts (both name the file)."""
+    """The snapshot for reading [start, end). Raises StoreError, CorruptParts (both name the file)."""
     directory = partition_directory(TopicPartition(topic_id, partition))
     nothing = PartitionSnapshot(topic, str(topic_id), partition)
     if start >= end:
@@ -44,7 +44,7 @@ async def snapshot_partition(
     try:
         view = await view_partition(store, directory)
     except FileMissing:
-        return nothing  # never written to; or dropped, which the proxy will say
+        return nothing  # never written to; or deleted, which the proxy will report
     if view.manifest is None:
         return nothing
     loads = _IndexLoads(store, view)
@@ -77,10 +77,10 @@ async def snapshot_partition(
 async def _decided(
     view: PartitionView, closed: list[SegmentView], loads: _IndexLoads
 ) -> tuple[int, AbortedTransactions]:
-    """Up to where the ends of all transactions are known, and those that were aborted.
+    """The offset up to which all transactions' ends are known, and the aborted transactions.
 
-    A transaction that is open where the last closed segment ends may have been aborted since: what is at or past its first
-    offset is not decided. Without the producer state nothing is.
+    A transaction open at the end of the last closed segment may have been aborted since: from its first offset on
+    nothing is decided. Without the producer state nothing is decided at all.
     """
     manifest = view.manifest
     aborted = AbortedTransactions()
@@ -117,7 +117,7 @@ class _IndexLoads:
         self._turns = asyncio.Semaphore(LOADS_MAX)
 
     async def index(self, segment: SegmentView) -> SegmentIndex | None:
-        """None when it is missing or cannot be trusted: then the segment is read whole."""
+        """None when it is missing or invalid: then the whole segment is read."""
         epoch, roll = segment.leader_epoch, segment.roll
         extent = self._extents.get((epoch, roll)) or Extent(
             epoch, roll, epoch, segment.file_id, segment.file_bytes, 0, segment.valid_bytes, 0, 0, -1

@@ -1,4 +1,4 @@
-"""Opens a cluster's store for reading, beside its servers: it takes no lock, makes nothing and changes nothing."""
+"""Opens a cluster's store read-only while its servers run: takes no lock and changes nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bmq.protocol.errors import BmqError
 
 
 class StoreUnreadable(BmqError):
-    """The root cannot be read from this machine, or is another cluster's; the message says what to do."""
+    """The root cannot be read from this machine, or belongs to another cluster; the message says what to do."""
 
 
 def open_store(root: str, random: Random, *, hdfs_user: str = "") -> SegmentStore:
@@ -40,7 +40,7 @@ def open_store(root: str, random: Random, *, hdfs_user: str = "") -> SegmentStor
 
 
 async def require_cluster(store: SegmentStore, root: str, cluster_id: str) -> None:
-    """That the store is this cluster's. Raises StoreUnreadable."""
+    """Check that the store is this cluster's. Raises StoreUnreadable."""
     try:
         found = await read_root(store)
     except RootError as error:

@@ -1,7 +1,7 @@
-"""How far a stream is: Spark keeps it as JSON in its checkpoint and compares it as text. Pure.
+"""A stream's position: Spark keeps it as JSON in its checkpoint and compares it as text. Pure.
 
-Spark does not keep where a query began, and asks again when it repeats the first batch; "latest" would have moved by then. So
-each offset also says where the reading of each partition began, and a batch goes by what its end says of that.
+Spark does not keep where a query began, and asks again when it repeats the first batch; "latest" would have moved by
+then. So each offset also has the start of each partition, and a batch uses the starts in its end offset.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class ForeignCheckpoint(BmqError):
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """The next offset of each partition, where each began, and the ids of the topics.
+    """The next offset of each partition, where each began, and the topic ids.
 
-    `is_initial`: the answer to where the stream begins, which no batch ends with.
+    `is_initial`: the answer to initialOffset, which is never the end of a batch.
     """
 
     offsets: Mapping[Partition, int]
@@ -34,7 +34,7 @@ class StreamOffset:
     is_initial: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """The same offset always gives the same text."""
+        """Deterministic: the same offset always gives the same text."""
         found: dict[str, Any] = {
             "begin": _nested(self.begin),
             "offsets": _nested(self.offsets),
@@ -63,7 +63,7 @@ class StreamOffset:
         return offset
 
     def start_of(self, partition: Partition, end: StreamOffset) -> int:
-        """Where a batch that leads from here to `end` begins in a partition that `end` has."""
+        """Where the batch from here to `end` begins in a partition of `end`."""
         topic = partition[0]
         is_known = partition in self.offsets and self.topic_ids.get(topic) == end.topic_ids.get(topic)
         return self.offsets[partition] if is_known and not self.is_initial else end.begin[partition]
@@ -71,7 +71,7 @@ class StreamOffset:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What the cluster has now, of the partitions that are subscribed to."""
+    """The subscribed partitions in the cluster's present state."""
 
     earliest: Mapping[Partition, int]
     latest: Mapping[Partition, int]
@@ -80,14 +80,14 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """`losses`: sentences about records that are gone before they were read."""
+    """`losses`: sentences about records lost before they were read."""
 
     end: StreamOffset
     losses: tuple[str, ...]
 
 
 def advance(seen: StreamOffset, cluster: Cluster) -> Advance:
-    """From where the stream is to all there is. New partitions and recreated topics are read from their beginning."""
+    """The end of everything from the stream's position on. New partitions and topics start at their beginning."""
     losses: list[str] = []
     recreated = {topic for topic, found in cluster.topic_ids.items() if seen.topic_ids.get(topic, found) != found}
     losses += [f"topic {topic} was deleted and made again" for topic in sorted(recreated)]
@@ -111,19 +111,19 @@ def advance(seen: StreamOffset, cluster: Cluster) -> Advance:
 
 
 def starts(seen: StreamOffset, end: StreamOffset) -> dict[Partition, int]:
-    """Where the batch from `seen` to `end` begins in each partition; never behind its end."""
+    """Where the batch from `seen` to `end` begins in each partition; never after its end."""
     return {one: min(seen.start_of(one, end), last) for one, last in end.offsets.items()}
 
 
 def limited(seen: StreamOffset, end: StreamOffset, offsets_max: int) -> StreamOffset:
-    """An end that is at most so many offsets on (or one of each partition), in proportion to what each has."""
+    """An end at most `offsets_max` offsets on (or one per partition), in proportion to each partition's offsets."""
     begins = starts(seen, end)
     shares = share(offsets_max, {one: last - begins[one] for one, last in end.offsets.items()})
     return StreamOffset({one: begins[one] + shares.get(one, 0) for one in end.offsets}, end.begin, end.topic_ids)
 
 
 def no_further(end: StreamOffset, bound: StreamOffset) -> StreamOffset:
-    """`end`, but nowhere past `bound`, and without partitions that it does not have."""
+    """`end` limited to `bound`, without partitions that `bound` lacks."""
     offsets = {one: min(last, bound.offsets[one]) for one, last in end.offsets.items() if one in bound.offsets}
     return StreamOffset(
         offsets,
@@ -133,7 +133,7 @@ def no_further(end: StreamOffset, bound: StreamOffset) -> StreamOffset:
 
 
 def is_same(first: StreamOffset, second: StreamOffset) -> bool:
-    """Whether nothing lies between them."""
+    """Whether there is nothing between them."""
     return dict(first.offsets) == dict(second.offsets) and dict(first.topic_ids) == dict(second.topic_ids)
 
 

@@ -1,8 +1,8 @@
 """The stream: offsets for Spark's checkpoint, and the same rows again whenever a batch is repeated.
 
-What is known beyond Spark's own offsets is only where the query is, for Spark 4.0 and 4.1, which do not say it when they ask
-for the latest offset: they plan the last batch first when they restart. Until then nothing may be limited, or an end below
-the checkpoint could come out.
+The only state beside Spark's own offsets is the query's position, for Spark 4.0 and 4.1, which do not pass it when they
+ask for the latest offset; on a restart they plan the last batch first. Until then no limit applies, or an end below the
+checkpoint could result.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bmq.spark.source.worker import prepare_worker
 
 
 class BmqStreamReader(DataSourceStreamReader, read_limits.AvailableNow):
-    """One of a query's driver and one of each task; only the driver's is asked for offsets."""
+    """One on a query's driver and one in each task; only the driver's is asked for offsets."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
@@ -46,7 +46,7 @@ class BmqStreamReader(DataSourceStreamReader, read_limits.AvailableNow):
         return (self._initial or asyncio.run(found())).to_json()
 
     def latestOffset(self, start: Mapping[str, Any] | None = None, limit: object = None) -> dict[str, Any]:
-        """Spark before 4.2 gives neither. Raises DataLoss and as above."""
+        """Spark before 4.2 passes neither argument. Raises DataLoss and as above."""
         end = asyncio.run(self._latest(None if start is None else StreamOffset.from_json(start), limit))
         return dict(start) if end is None and start is not None else (end or self._known()).to_json()
 
@@ -95,7 +95,7 @@ class BmqStreamReader(DataSourceStreamReader, read_limits.AvailableNow):
         return self._initial
 
     async def _latest(self, start: StreamOffset | None, limit: object) -> StreamOffset | None:
-        """None: there is nothing new."""
+        """None: nothing is new."""
         options = self._options
         async with Session.opened(options) as session:
             seen = start or self._seen or await self._find_initial(session)
@@ -110,7 +110,7 @@ class BmqStreamReader(DataSourceStreamReader, read_limits.AvailableNow):
                 end = limited(seen, end, options.offsets_per_trigger)
             if is_limited and options.bytes_per_trigger is not None:
                 end = await session.within_bytes(seen, end, options.bytes_per_trigger)
-        # The first batch is made even of nothing: its end keeps where the query began.
+        # The first batch is made even if empty: its end records where the query began.
         return None if is_same(seen, end) and not seen.is_initial else end
 
     def _known(self) -> StreamOffset:

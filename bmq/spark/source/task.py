@@ -1,4 +1,4 @@
-"""One task of Spark: a range of a partition and how to get at it, pickled on the driver and read on an executor."""
+"""One Spark task: a range of a partition and how to access it, pickled on the driver and read on an executor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bmq.spark.source.worker import prepare_worker
 
 
 class Task(InputPartition):
-    """`value` is what Spark shows of it."""
+    """`value` is what Spark displays."""
 
     def __init__(self, wanted: RangeToRead, access: Access, columns: tuple[str, ...]) -> None:
         super().__init__(f"{wanted.topic}-{wanted.partition} [{wanted.start_offset}, {wanted.end_offset})")
@@ -27,7 +27,7 @@ def tasks(ranges: Iterable[RangeToRead], access: Access, columns: tuple[str, ...
 
 
 def rows(task: object) -> Iterator[pa.RecordBatch]:
-    """Of a task; none of what is no task: Spark reads nothing as if it were a partition."""
+    """The rows of a task; no rows for anything else: Spark reads a placeholder when there are no tasks."""
     prepare_worker()
     if isinstance(task, Task):
         yield from read_range(task.wanted, task.access, task.columns)

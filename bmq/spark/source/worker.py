@@ -1,4 +1,4 @@
-"""What a Python worker of Spark is prepared with before it works for us, on the driver and on executors alike."""
+"""Prepares Spark's Python workers for our code, on the driver and on executors."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from zipimport import zipimporter
 import structlog
 
 _ARCHIVES: Final = re.compile(r"pyspark\.zip|py4j-.*-src\.zip|spark-core_.*\.jar")
-"""What Spark puts on a worker's path; nobody changes them while it runs."""
+"""The archives that Spark puts on a worker's path; they do not change while it runs."""
 
 
 def prepare_worker() -> None:
-    """Can be called before each piece of work; changes nothing outside of this process."""
+    """Call before each piece of work; it changes nothing outside this process."""
     quiet_logs()
     forget_archives()
 
 
 def quiet_logs() -> None:
-    """Warnings on standard error, where Spark's workers have their log, unless the program has said otherwise."""
+    """Log warnings to standard error, the log of Spark's workers, unless the program has configured logging."""
     if not structlog.is_configured():
         structlog.configure(
             wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
@@ -31,10 +31,11 @@ def quiet_logs() -> None:
 
 
 def forget_archives() -> None:
-    """Drop Python's finders for Spark's own archives; it makes them again, without reading anything, if it needs them.
+    """Drop Python's finders for Spark's own archives; Python recreates them without reading anything when it needs
+    them.
 
-    Spark calls importlib.invalidate_caches before each task and each step of planning, and every finder of an archive then
-    reads the archive's whole directory: one for each package that was imported out of it, a tenth of a second together.
+    Spark calls importlib.invalidate_caches before each task and each planning step. Then every finder of an archive
+    reads the archive's whole directory: one finder per package imported from it, a tenth of a second in all.
     """
     for path, finder in list(sys.path_importer_cache.items()):
         if isinstance(finder, zipimporter) and _ARCHIVES.fullmatch(PurePath(finder.archive).name):

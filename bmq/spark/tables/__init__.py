@@ -1,5 +1,5 @@
-"""The job that keeps a table of a topic in Apache Iceberg, each record exactly once.
+"""The job that keeps an Apache Iceberg table of a topic, each record exactly once.
 
-`job.run_table` is the entry point. `table_offsets` and `columns` decide and know no Spark; `decoding` builds expressions;
+`job.run_table` is the entry point. `table_offsets` and `columns` decide, without Spark; `decoding` builds expressions;
 `iceberg`, `checkpoint`, `topic` and `maintenance` perform.
 """

@@ -3,8 +3,9 @@
     spark-submit --jars … bmq/spark/tables/__main__.py --table orders --rest http://HOST:8080 --bootstrap HOST:9092
         --warehouse hdfs://…/warehouse --checkpoint hdfs://…/checkpoints/orders
 
-With `--rest` the cluster has the definition, and is told how far the job is; otherwise the definition is a file. Prints a line of JSON after each batch. Ends with 0 when it was stopped or has all there was, 1 when the cluster, the table or
-Spark failed, so that the same command again may help, and 2 when something has to be changed first.
+With `--rest` the cluster provides the definition and receives progress reports; otherwise the definition is a file.
+Prints a line of JSON after each batch. Exit code 0: it was stopped or has all there was; 1: the cluster, the table or
+Spark failed, so the same command may succeed later; 2: something has to be changed first.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ REFUSED = 2
 
 
 class NoSpark(Exception):
-    """There is no Spark to run in; the message is one sentence."""
+    """Spark cannot be started; the message is one sentence."""
 
 
 def definition_file(path: Path) -> Callable[[], TableDefinition]:
-    """Reads the file each time: a definition that is altered takes effect with the next batch. Raises InvalidDefinition."""
+    """Reads the file at each call, so a new definition takes effect with the next batch. Raises InvalidDefinition."""
     return lambda: TableDefinition.from_json(path.read_bytes())
 
 
@@ -82,7 +83,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def how_to_run(given: argparse.Namespace, on_progress: Callable[[TableProgress], None]) -> HowToRun:
-    """The arguments as `run_table` takes them."""
+    """Convert the arguments for `run_table`."""
     how = HowToRun(
         bootstrap=given.bootstrap,
         checkpoint=given.checkpoint,

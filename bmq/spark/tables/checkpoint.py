@@ -1,4 +1,4 @@
-"""A checkpoint of Structured Streaming, read beside Spark: where a batch ends, and what the last run had done.
+"""A checkpoint of Structured Streaming, read beside Spark: batch ends, and how far the last run got.
 
 Spark writes `offsets/N` before batch N begins and `commits/N` after it.
 """
@@ -15,7 +15,7 @@ from bmq.spark.tables.offset_log import Offsets, end_offsets
 
 
 class Checkpoint:
-    """One directory, on any file system that Spark reads."""
+    """A checkpoint directory, on any file system that Spark reads."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         jvm: Any = spark._jvm
@@ -24,20 +24,20 @@ class Checkpoint:
         directory = jvm.org.apache.hadoop.fs.Path(path)
         self._files = directory.getFileSystem(context.hadoopConfiguration())
         self.path: str = self._files.makeQualified(directory).toString()
-        """In full, so that a job started again is known by it."""
+        """Fully qualified, so that a restarted job is recognized by it."""
 
     def end_offsets(self, batch: int) -> Offsets:
-        """Where a batch ends that has begun. Raises TableMismatch."""
+        """The end of a batch that has begun. Raises TableMismatch."""
         where = f"{self.path}/offsets/{batch}"
         return end_offsets(self._read(where), where)
 
     def planned(self) -> Offsets | None:
-        """Where the last batch ends that has begun, whether it was written or not; None for a new checkpoint."""
+        """The end of the last batch that has begun, written or not; None for a new checkpoint."""
         batch = self._last("offsets")
         return None if batch is None else self.end_offsets(batch)
 
     def committed(self) -> Offsets | None:
-        """What Spark holds for written; None if that is nothing yet. Raises TableMismatch."""
+        """The end of what Spark considers written; None if that is nothing yet. Raises TableMismatch."""
         batch = self._last("commits")
         return None if batch is None else self.end_offsets(batch)
 

@@ -1,4 +1,4 @@
-"""A table as the cluster keeps it: its definition, and where the job says how far it is. Over the REST of any node."""
+"""A table as the cluster keeps it: its definition and the job's progress reports. Uses the REST API of any node."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ def uuid_of(topic_id: str) -> uuid.UUID:
 
 
 class ClusterTable:
-    """`definition` and `report` fit `run_table`: for its second argument, and for `on_progress`."""
+    """`definition` and `report` fit `run_table`: its second argument, and `on_progress`."""
 
     def __init__(self, rest_url: str, name: str, transport: httpx.BaseTransport | None = None) -> None:
         self._name = name
         self._table_id = ""
-        # Only the active controller takes reports, other nodes redirect to it.
+        # Only the active controller accepts reports; other nodes redirect to it.
         self._client = httpx.Client(base_url=rest_url, timeout=_TIMEOUT_S, follow_redirects=True, transport=transport)
 
     def definition(self) -> TableDefinition:
-        """As of now. Raises TableMismatch: there is no such table; TableJobError: nobody answers; InvalidDefinition."""
+        """The present definition. Raises TableMismatch: no such table; TableJobError: no answer; InvalidDefinition."""
         try:
             answer = self._client.get(f"/v1/tables/{self._name}")
         except httpx.HTTPError as error:
@@ -67,7 +67,7 @@ class ClusterTable:
         return TableDefinition.from_json(json.dumps(form["definition"]))
 
     def report(self, progress: TableProgress) -> None:
-        """Say how far the job is; an answer that does not come is logged. Raises TableMismatch: the table is another one now."""
+        """Report progress; a missing answer is only logged. Raises TableMismatch: the table has been replaced."""
         try:
             answer = self._client.put(f"/v1/tables/{self._name}/status", json=report(progress, self._table_id))
         except httpx.HTTPError as error:

@@ -1,7 +1,7 @@
-"""A definition as columns of an Iceberg table, and as the statements that make such a table or add to it. Decisions only.
+"""Columns of an Iceberg table from a definition, and the statements that create or extend the table. Decisions only.
 
-Every column may be null, required ones too: what is required is the definition's to say, record by record, and may
-change. Two columns more say where a row comes from.
+Every column is nullable, required ones too: the definition checks required fields per record, and may change. Two extra
+columns tell where a row comes from.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ OFFSET_COLUMN: Final = "_bmq_offset"
 OWN_COLUMNS: Final[Mapping[str, str]] = {PARTITION_COLUMN: "int", OFFSET_COLUMN: "bigint"}
 
 OWNER_PROPERTY: Final = "bmq.topic"
-"""Only tables that have it are written: one of another origin is never touched."""
+"""Marks the tables that a job may write; tables without it are never touched."""
 TABLE_PROPERTIES: Final[Mapping[str, str]] = {
     "format-version": "2",
-    # Rows are staged as a snapshot that nobody sees, and published with the offsets.
+    # Rows are staged in a snapshot that readers do not see, and published together with the offsets.
     "write.wap.enabled": "true",
-    # A task writes the files of all partitions it meets: a shuffle for each small batch costs more than merging later.
+    # Each task writes files for all partitions it meets: shuffling every small batch costs more than merging later.
     "write.distribution-mode": "none",
     "write.spark.fanout.enabled": "true",
     "write.parquet.compression-codec": "zstd",
-    # Each commit makes a metadata file.
+    # Each commit writes a metadata file.
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
     "commit.retry.num-retries": "20",
@@ -35,7 +35,7 @@ TABLE_PROPERTIES: Final[Mapping[str, str]] = {
 
 
 def spark_type(column_type: str) -> str:
-    """A column type of a definition under Spark's name."""
+    """Spark's name of a definition's column type."""
     return "bigint" if column_type == "long" else column_type
 
 
@@ -44,7 +44,7 @@ def definition_type(type_of_spark: str) -> str:
 
 
 def table_columns(definition: TableDefinition) -> dict[str, str]:
-    """Names and Spark's types, in order."""
+    """Names and Spark types, in order."""
     return {**{field.name: spark_type(field.type) for field in definition.fields}, **OWN_COLUMNS}
 
 
@@ -57,7 +57,7 @@ def quoted(name: str) -> str:
 
 
 def text(value: str) -> str:
-    """A literal of Spark's SQL."""
+    """A string literal in Spark SQL."""
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
@@ -75,7 +75,7 @@ def transform(partitioning: Partitioning) -> str:
 def create_statement(
     identifier: str, columns: Mapping[str, str], topic: str, partitioning: tuple[Partitioning, ...] = ()
 ) -> str:
-    """`identifier`: quoted already."""
+    """`identifier`: already quoted."""
     properties = {OWNER_PROPERTY: topic, **TABLE_PROPERTIES}
     parts = [
         f"CREATE TABLE IF NOT EXISTS {identifier}",
@@ -90,9 +90,9 @@ def create_statement(
 def evolution_statements(
     identifier: str, existing: Mapping[str, str], wanted: Mapping[str, str], table: str
 ) -> list[str]:
-    """What gives a table the columns it lacks and wider types. Columns it has beyond are kept, and null from now on.
+    """Statements that add missing columns and widen types. Extra columns are kept, and null from now on.
 
-    Raises TableMismatch: a column has another type that its files cannot be read as.
+    Raises TableMismatch: a column has a type as which its files cannot be read.
     """
     by_name = {name.lower(): kind for name, kind in existing.items()}
     added, statements = [], []

@@ -1,7 +1,7 @@
-"""Records into rows: which columns a record gives, and why one does not fit. All of it is Spark's expressions.
+"""Records into rows: the columns of a record, and why a record does not fit. Built entirely from Spark expressions.
 
-A record fits when its value can be read, each field that is there has its type, and each required one is there.
-Otherwise the reason is one sentence, and the record's bytes go to the dead-letter table as they are.
+A record fits when its value can be read, each present field has its type, and each required field is present. Otherwise
+the reason is one sentence, and the record's unchanged bytes go to the dead-letter table.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from bmq.spark.tables.protobuf_values import column_name, protobuf_columns
 from bmq.tables.definition import Format, Source, TableDefinition, TableField, TimeUnit
 
 RECORD_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
-"""What the source has to give, as the Kafka connector does."""
+"""Columns that the source must provide, like the Kafka connector."""
 _CORRUPT: Final = "_bmq_corrupt"
 _ROW: Final = "_bmq_row"
 _REASON: Final = "_bmq_reason"
 _SHOWN_CHARACTERS_MAX: Final = 100
-# Years 1 to 9999 in seconds, which is what a timestamp of Iceberg's readers can be.
+# Years 1 to 9999 in seconds: the range of timestamps for Iceberg's readers.
 _SECONDS_MIN: Final = -62_135_596_800
 _SECONDS_MAX: Final = 253_402_300_799
 _PER_SECOND: Final = {TimeUnit.SECONDS: 1, TimeUnit.MILLISECONDS: 1_000, TimeUnit.MICROSECONDS: 1_000_000}
 _ID_BYTES: Final = 5
-# As deep as Spark follows a schema that refers to itself.
+# Spark follows a recursive schema to this depth.
 _AVRO_DEPTH_MAX: Final = 15
 
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """A value that was read: what each field has there before it is converted, and why nothing of it can be used."""
+    """A parsed value: each field's content before conversion, and the reason why nothing of it can be used."""
 
     leaves: dict[str, Column]
     reason: Column
 
 
 def decoded(records: DataFrame, definition: TableDefinition) -> DataFrame:
-    """The records as they are, each with its row or the reason why it has none; see `fitting` and `misfits`."""
+    """The unchanged records, each with its row or the reason why it has none; see `fitting` and `misfits`."""
     fields = [field for field in definition.fields if field.source is Source.VALUE]
     records, values = _values(records.select(*RECORD_COLUMNS), definition, fields)
     leaves = {field.name: _leaf(field, values) for field in definition.fields}
@@ -63,7 +63,7 @@ def decoded(records: DataFrame, definition: TableDefinition) -> DataFrame:
 
 
 def fitting(decoded_records: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Rows for a table with these columns; what the definition does not name is null."""
+    """Rows for a table with these columns; columns that the definition lacks are null."""
     row_type = decoded_records.schema[_ROW].dataType
     assert isinstance(row_type, StructType)
     known = {name.lower() for name in row_type.names}
@@ -101,7 +101,7 @@ def _values(records: DataFrame, definition: TableDefinition, fields: list[TableF
 
 
 def _json(records: DataFrame, fields: list[TableField]) -> tuple[DataFrame, _Values]:
-    # In an object of ours: the parser alone would take the first of two objects, and ignore what follows it.
+    # Wrapped in our own object: the parser alone would take the first of two objects and ignore the rest.
     text = F.concat(F.lit('{"v":'), F.col("value").cast("string"), F.lit("}"))
     options = {"columnNameOfCorruptRecord": _CORRUPT, "mode": "PERMISSIVE"}
     all_parses = parses((field.name, field.steps, _json_type(field)) for field in fields)
@@ -112,7 +112,7 @@ def _json(records: DataFrame, fields: list[TableField]) -> tuple[DataFrame, _Val
     typed = [parsed(parse, None).alias(f"_bmq_typed{number}") for number, parse in enumerate(all_parses)]
     records = records.select("*", *typed)
     corrupt = [F.col(f"_bmq_typed{number}").getField(_CORRUPT).isNotNull() for number in range(len(all_parses))]
-    # What each field says as text names the field at fault; only records that do not fit are parsed again for it.
+    # Parsing again as text finds the field at fault; only records that do not fit are parsed again.
     texts = [
         F.when(is_corrupt, parsed(parse, "string")).alias(f"_bmq_text{number}")
         for number, (parse, is_corrupt) in enumerate(zip(all_parses, corrupt, strict=True))
@@ -154,7 +154,7 @@ def _avro(records: DataFrame, definition: TableDefinition, fields: list[TableFie
         return records, _Values({field.name: _at(root, field.steps) for field in fields}, reason)
 
     framed = (F.octet_length(value) >= _ID_BYTES) & (F.hex(F.substring(value, 1, 1)) == "00")
-    # `conv` gives text; four bytes always fit into a long.
+    # `conv` returns text; four bytes always fit into a long.
     schema_id = F.when(framed, F.conv(F.hex(F.substring(value, 2, 4)), 16, 10).try_cast("bigint"))
     records = records.select("*", schema_id.alias("_bmq_schema_id"))
     found = F.col("_bmq_schema_id")
@@ -185,7 +185,7 @@ def _protobuf(records: DataFrame, definition: TableDefinition, fields: list[Tabl
     schema, message = definition.protobuf.descriptor_bytes, definition.protobuf.message
     paths = tuple(field.steps for field in fields)
 
-    # Spark tells by these types what the function takes.
+    # Spark reads the function's input type from these annotations.
     def parsed(values: pa.Array) -> pa.Array:
         return protobuf_columns(schema, message, paths).decode(values)
 
@@ -201,13 +201,13 @@ def _protobuf(records: DataFrame, definition: TableDefinition, fields: list[Tabl
 
 
 def _leaf(field: TableField, values: _Values) -> Column:
-    """What a record has for a field, before it gets the field's type."""
+    """A record's content for a field, before conversion to the field's type."""
     match field.source:
         case Source.VALUE:
             return values.leaves[field.name]
         case Source.HEADER:
             wanted = F.filter(F.col("headers"), lambda header: header.getField("key") == field.steps[0])
-            # The last one counts, as for clients that ask for a header by its name.
+            # The last header counts, as for clients that look one up by name.
             return F.try_element_at(wanted, F.lit(-1)).getField("value")
         case source:
             return F.col(source.value)
@@ -248,14 +248,14 @@ def _no_type(field: TableField, said: Column, column: Column) -> Column:
 
 
 def _json_type(field: TableField) -> str:
-    """What the parser is asked for. Times are taken as text: it would read a number as seconds."""
+    """The type for the JSON parser. Times are parsed as text, because it would read a number as seconds."""
     if field.type in ("timestamp", "date"):
         return "bigint" if field.unit is not None else "string"
     return spark_type(field.type)
 
 
 def _avro_kind(field: TableField) -> str:
-    """One type for what several schemas may write in different ones."""
+    """One type for values that several schemas may write in different types."""
     return "bigint" if field.unit is not None else spark_type(field.type)
 
 

@@ -1,23 +1,23 @@
-"""Why a job does not start, or stops: one sentence each, fit to be shown as it is."""
+"""Reasons why a job does not start, or stops: one sentence each, for users."""
 
 from __future__ import annotations
 
 
 class TableJobError(Exception):
-    """The job stops here. What was written stays whole, and the job can be started again."""
+    """The job stops. What it wrote stays consistent, and the job can be started again."""
 
 
 class TableTaken(TableJobError):
-    """Another job writes this table."""
+    """Another job writes to this table."""
 
 
 class TableMismatch(TableJobError):
-    """Table, checkpoint, topic and definition do not belong together."""
+    """Table, checkpoint, topic and definition do not match."""
 
 
 class RecordsRefused(TableJobError):
-    """There are records that do not fit, and the definition says that they stop the job."""
+    """There are records that do not fit, and the definition makes them stop the job."""
 
 
 class CommitConflict(TableJobError):
-    """Somebody else changed the table between our look at it and our commit; the batch is tried again."""
+    """The table was changed between our read and our commit; the batch is retried."""

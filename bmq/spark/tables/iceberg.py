@@ -1,10 +1,10 @@
-"""One table in Apache Iceberg: made, given columns, and committed to so that rows and offsets change together.
+"""One table in Apache Iceberg: creates and extends it, and commits rows and offsets together.
 
-Spark's writer commits rows but cannot change a property in the same commit. So rows are staged first (a snapshot that
-is in the table's metadata and that no reader sees: write-audit-publish), and a transaction of Iceberg's own adds the staged
-files and the offsets. It is refused if files were added to the table since the look it stands on, whoever did that; merged
-files do not count. Iceberg repeats a transaction on newer metadata by itself, so that check must be part of it: the
-properties alone would be written over.
+Spark's writer commits rows but cannot change a property in the same commit. So rows are staged first (a snapshot in the
+table's metadata that readers do not see: write-audit-publish), and then one Iceberg transaction adds the staged files
+and the offsets. It is refused if anybody added files to the table since the snapshot it is based on; merged files do
+not count. Iceberg itself retries a transaction on newer metadata, so this check must be part of the transaction:
+property updates alone would overwrite each other.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _CONFLICTS: Final = frozenset(
 )
 _STAGE_SETTING: Final = "spark.wap.id"
 _STAGE_SUMMARY: Final = "wap.id"
-# As Iceberg's own cherry-pick leaves them: cleaning up knows by them that the staged files are in use.
+# Iceberg's own cherry-pick sets these too: cleanup sees from them that the staged files are in use.
 _PUBLISHED_SUMMARY: Final = "published-wap-id"
 _SOURCE_SUMMARY: Final = "source-snapshot-id"
 
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """Where tables are. `options`: of Iceberg's catalog, as its documentation names them (type, uri, warehouse …)."""
+    """The catalog of the tables. `options`: of Iceberg's catalog, as in its documentation (type, uri, warehouse …)."""
 
     name: str
     namespace: str
@@ -48,15 +48,15 @@ class Catalog:
 
     @classmethod
     def in_warehouse(cls, warehouse: str, name: str = "bmq", namespace: str = "tables") -> Catalog:
-        """Tables in directories of a file system, which needs no service: commits are renames that HDFS refuses to do twice."""
+        """Tables in directories of a file system, without a service: commits are renames that HDFS refuses twice."""
         return cls(name, namespace, {"type": "hadoop", "warehouse": warehouse})
 
     def configure(self, spark: SparkSession) -> None:
-        """Make it known to this session. Raises TableJobError: Iceberg's jar is missing; TableMismatch: the name is taken."""
+        """Register it with Spark. Raises TableJobError: Iceberg's jar is missing; TableMismatch: the name is taken."""
         if isinstance(_jvm(spark).org.apache.iceberg.spark.Spark3Util, JavaPackage):
             raise TableJobError("Iceberg's jar for this version of Spark is missing: name it in spark.jars")
         prefix = f"spark.sql.catalog.{self.name}"
-        # Spark makes a catalog once: with other options a stream would write elsewhere than this session looks.
+        # Spark creates a catalog once: with other options a stream would write elsewhere than this session reads.
         for key, value in self.options.items():
             known = spark.conf.get(f"{prefix}.{key}", value)
             if known != value:
@@ -65,7 +65,7 @@ class Catalog:
                     "take another session, or give the catalog another name"
                 )
         spark.conf.set(prefix, _CATALOG_CLASS)
-        # A cached table would hide the commits of other jobs, and those of this one from its other sessions.
+        # A cached table would hide the commits of other jobs, and those of this job from its other sessions.
         for key, value in {"cache-enabled": "false", **self.options}.items():
             spark.conf.set(f"{prefix}.{key}", value)
         spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {quoted(self.name)}.{quoted(self.namespace)}")
@@ -73,7 +73,7 @@ class Catalog:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """Files that are written and not in the table yet."""
+    """Files that are written but not in the table yet."""
 
     stage_id: str
     snapshot_id: int
@@ -86,7 +86,7 @@ class Staged:
 
 @dataclass(frozen=True, slots=True)
 class TableTotals:
-    """Of the snapshot that readers see; None before the first."""
+    """Totals of the snapshot that readers see; `snapshot_id` is None before the first one."""
 
     snapshot_id: int | None
     rows: int
@@ -95,7 +95,7 @@ class TableTotals:
 
 
 class IcebergTable:
-    """A table of the catalog. `name`: in the catalog's namespace; `key`: under which name its offsets stand."""
+    """A table of the catalog. `name`: in the catalog's namespace; `key`: name under which its offsets are stored."""
 
     def __init__(self, spark: SparkSession, catalog: Catalog, name: str, key: str) -> None:
         self._spark = spark
@@ -106,7 +106,7 @@ class IcebergTable:
         self.identifier = ".".join(map(quoted, (catalog.name, catalog.namespace, name)))
 
     def ensure(self, columns: Mapping[str, str], topic: str, partitioning: tuple[Partitioning, ...] = ()) -> None:
-        """Make the table if there is none, else give it the columns it lacks. Raises TableMismatch."""
+        """Create the table if missing, else add missing columns. Raises TableMismatch."""
         spark = self._spark
         spark.sql(create_statement(self.identifier, columns, topic, partitioning))
         if OWNER_PROPERTY not in self._properties(self._load()):
@@ -119,16 +119,16 @@ class IcebergTable:
         return list(self._spark.table(self.identifier).columns)
 
     def offsets(self) -> TableOffsets | None:
-        """As of now. None before the first commit. Raises TableMismatch."""
+        """The present offsets; None before the first commit. Raises TableMismatch."""
         return self._offsets(self._load())
 
     def writer(self) -> Writer | None:
-        """As of now. Raises TableMismatch."""
+        """The present writer. Raises TableMismatch."""
         text = self._properties(self._load()).get(WRITER_PROPERTY + self._key)
         return None if text is None else Writer.from_json(text)
 
     def claim(self, writer: Writer) -> None:
-        """From now on commits of other writers are refused."""
+        """Refuse commits of other writers from now on."""
         self._load().updateProperties().set(WRITER_PROPERTY + self._key, writer.to_json()).commit()
 
     def totals(self) -> TableTotals:
@@ -144,7 +144,7 @@ class IcebergTable:
         )
 
     def stage(self, rows: DataFrame) -> Staged:
-        """Write the files of these rows. A job that dies now leaves files behind that expiring snapshots removes."""
+        """Write the files of these rows. If the job dies now, expiring snapshots removes the files."""
         stage_id = uuid.uuid4().hex
         session = rows.sparkSession
         session.conf.set(_STAGE_SETTING, stage_id)
@@ -160,10 +160,10 @@ class IcebergTable:
     def publish(
         self, staged: Staged | None, expected: TableOffsets | None, new: TableOffsets, writer: Writer | None
     ) -> int:
-        """Add the staged files and move the offsets in one commit; the id of the new snapshot.
+        """Add the staged files and move the offsets in one commit; returns the new snapshot's id.
 
-        `writer`: who has to have the table still; None where several jobs write by turns. Raises CommitConflict: the offsets
-        are not the expected ones any more, or files were added meanwhile, or the table is another job's.
+        `writer`: must still own the table; None where several jobs write. Raises CommitConflict: the offsets are not
+        the expected ones any more, files were added meanwhile, or another job owns the table.
         """
         transaction = self._load().newTransaction()
         table = transaction.table()
@@ -182,7 +182,7 @@ class IcebergTable:
         return int(transaction.table().currentSnapshot().snapshotId())
 
     def _add_files(self, transaction: Any, based_on: Any, staged: Staged | None) -> None:
-        # Without files as well: a snapshot is made, so that the check takes place.
+        # Done even without files: only a commit with a snapshot runs the check.
         overwrite = transaction.newOverwrite()
         if staged is not None:
             for file in staged.files:
@@ -196,7 +196,7 @@ class IcebergTable:
         overwrite.commit()
 
     def _load(self) -> Any:
-        """The table as it is now, by Iceberg's own interface. Raises TableJobError."""
+        """The table's present state through Iceberg's own API. Raises TableJobError."""
         try:
             if self._handle is None:
                 self._handle = _jvm(self._spark).org.apache.iceberg.spark.Spark3Util.loadIcebergTable(

@@ -1,10 +1,10 @@
-"""A Structured Streaming job that writes a table of a topic into Iceberg, each record exactly once.
+"""A Structured Streaming job that writes a topic into an Iceberg table, each record exactly once.
 
-A batch is decoded, its rows are staged, and one commit adds them and moves the table's offsets (`iceberg`). What decides
-about a batch is the table alone: of a range of offsets only what lies behind the table's is written. Records that do
-not fit are committed to the dead-letter table before that, in the same way and with offsets of their own; a death in
-between is seen by these being ahead. The rest of that batch is then decoded by the definition it began with, or a record could
-fit by one definition, not by the other, and be in neither table.
+A batch is decoded, its rows are staged, and one commit adds them and moves the table's offsets (`iceberg`). Only the
+table decides what is written: of a batch's offsets, those at or after the table's own. Records that do not fit are
+committed to the dead-letter table first, in the same way and with separate offsets; these are ahead if the job died in
+between. The rest of such a batch is then decoded by the definition it began with, because a record that fits one
+definition but not the other could end up in neither table.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ from bmq.tables.evolution import alterations
 
 _LOG: Final = logging.getLogger(__name__)
 ATTEMPTS_MAX: Final = 10
-"""How often a batch is tried again because others write the same tables."""
+"""Tries of one batch when others write to the same tables."""
 TRIGGER_S_DEFAULT: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What a batch came to."""
+    """The result of a batch."""
 
     rows: int
     dead_letters: int
@@ -67,7 +67,7 @@ class _Outcome:
 
 
 class TableJob:
-    """One table being written; `HowToRun` says what the arguments are."""
+    """One table being written; `HowToRun` describes the arguments."""
 
     def __init__(
         self,
@@ -96,10 +96,10 @@ class TableJob:
         self._failure: Exception | None = None
         self._is_stopped = False
         self._batches = self._batches_at_start = 0
-        """That were written, since the job began and when its stream was started last."""
+        """Batches written in all, and their number when the stream was last started."""
 
     def start(self, *, trigger_s: float | None, max_offsets_per_trigger: int | None, take_over: bool) -> None:
-        """Check that all belongs together, claim the table, and begin. Raises TableJobError."""
+        """Check that everything matches, claim the table, and start. Raises TableJobError."""
         with told_as(f"table {self._name} cannot be begun"):
             self._start(trigger_s, max_offsets_per_trigger, take_over)
 
@@ -127,15 +127,16 @@ class TableJob:
         self._query = self._stream.start()
 
     def wait(self, timeout_s: int | None = None) -> bool:
-        """Until the job ends; False if it still runs then. Raises TableJobError when it had to stop.
+        """Wait until the job ends; False if it is still running. Raises TableJobError when it had to stop.
 
-        A stream that ends by itself, outside of our batches, is started again as long as it gets on: the connector of Spark
-        4.1 fails after each batch that it replays (SPARK-55271), and brokers may be away for longer than it waits.
+        A stream that ends by itself, outside our batches, is restarted as long as there is progress: the connector of
+        Spark 4.1 fails after each batch that it replays (SPARK-55271), and brokers may be away for longer than it
+        waits.
         """
         assert self._query is not None
         while True:
             try:
-                # Without a time it gives nothing.
+                # Without a timeout it returns None.
                 ended = self._query.awaitTermination(timeout_s) is not False
                 break
             except StreamingQueryException as error:
@@ -149,25 +150,25 @@ class TableJob:
                 _LOG.warning("table %s: the stream ended, and is started again: %s", self._name, first_line(error))
                 self._batches_at_start = self._batches
                 self._query = self._stream.start()
-                if self._is_stopped:  # the one before was
+                if self._is_stopped:  # the stop went to the previous query
                     self._query.stop()
         if ended:
             self._maintenance.finish()
         return ended
 
     def stop(self) -> None:
-        """End it between two commits: at once, and whatever a batch had staged is written by the next run."""
+        """Stop at once, between two commits; the next run writes what a batch had staged."""
         self._is_stopped = True
         if self._query is not None:
             self._query.stop()
 
     @property
     def merged_files(self) -> int:
-        """How many small files were merged into others since the job began, dead letters' too."""
+        """Small files merged since the job began, including the dead-letter table's."""
         return self._maintenance.merged_files
 
     def topic_ends(self) -> Mapping[int, int]:
-        """Where the topic ends now, by partition. Raises TableJobError."""
+        """The topic's present ends by partition. Raises TableJobError."""
         return self._topic.state().end_offsets
 
     # --- the start
@@ -202,7 +203,7 @@ class TableJob:
 
     def _write(self, records: DataFrame, batch: int) -> None:
         began_ns = time.monotonic_ns()
-        # Times that name no zone are UTC, wherever the job runs.
+        # Times without a zone are UTC, wherever the job runs.
         records.sparkSession.conf.set("spark.sql.session.timeZone", "UTC")
         self._look_for_changes()
         end_offsets = self._checkpoint.end_offsets(batch)[self._topic.name]
@@ -222,7 +223,7 @@ class TableJob:
             self._maintenance.committed(tuple(f"{self._catalog.namespace}.{table.name}" for table in tables))
 
     def _look_for_changes(self) -> None:
-        """Take a definition that was altered meanwhile; with one that cannot be had, go on as before."""
+        """Use a definition that was altered meanwhile; if it cannot be read, keep the last one."""
         try:
             definition = self._read_definition()
         except TableMismatch:
@@ -256,7 +257,7 @@ class TableJob:
         refused: Staged | None = None
         if not all_fit(ranges, staged.rows):
             refused = self._stage_misfits(_behind(rows, dead_offsets))
-        # Only now: whatever was read came from the topic that still has this id.
+        # Checked last: everything read so far came from a topic that still has this id.
         state = self._topic.state()
         check_topic(offsets, topic, state.topic_id, self._name)
         if refused is not None:
@@ -272,7 +273,7 @@ class TableJob:
 
     def _stage_misfits(self, rows: DataFrame) -> Staged | None:
         bad = misfits(rows)
-        # In order: else it is one of whichever partition was read first.
+        # Ordered, so that it does not depend on which partition was read first.
         first = bad.select("partition", "offset", "reason").orderBy("partition", "offset").take(1)
         if not first:
             return None
@@ -311,12 +312,13 @@ class TableJob:
 
 
 class HowToRun(TypedDict, total=False):
-    """`bootstrap`: HOST:PORT of the cluster. `checkpoint`: a directory of this table's alone; with a new one the job goes on
-    from the table's own offsets. Tables are in `warehouse`, a directory of any file system, or in `catalog`.
+    """`bootstrap`: HOST:PORT of the cluster. `checkpoint`: a directory for this table only; with a new one the job
+    continues from the table's own offsets. Tables are in `warehouse`, a directory of any file system, or in `catalog`.
 
-    `source`: the stream's format, "kafka" or one that was registered and has the connector's columns and options;
-    `source_options`: more of these. `trigger_s`: a batch so often [10]; None: until the table has all that the topic has
-    now. `take_over`: write a table that a job with another checkpoint had. `on_progress`: called after each batch.
+    `source`: the stream's format, "kafka" or a registered one with the connector's columns and options;
+    `source_options`: more of these options. `trigger_s`: interval of batches [10]; None: until the table has everything
+    that the topic has now. `take_over`: write a table that belonged to a job with another checkpoint. `on_progress`:
+    called after each batch.
     """
 
     bootstrap: Required[str]
@@ -335,10 +337,10 @@ class HowToRun(TypedDict, total=False):
 def run_table(
     spark: SparkSession, definition: TableDefinition | Callable[[], TableDefinition], **how: Unpack[HowToRun]
 ) -> None:
-    """Write a table until the job is stopped, or has all that the topic had.
+    """Write a table until the job is stopped, or has everything that the topic had.
 
-    `definition`: the table, or a function that is asked for it before each batch, so that added columns take effect while
-    the job runs. Raises TableJobError, one sentence: the table is whole then, and the job can be started again.
+    `definition`: the table, or a function that is called before each batch, so that added columns take effect while the
+    job runs. Raises TableJobError, one sentence: the table is consistent then, and the job can be started again.
     """
     start_table(spark, definition, **how).wait()
 
@@ -346,7 +348,7 @@ def run_table(
 def start_table(
     spark: SparkSession, definition: TableDefinition | Callable[[], TableDefinition], **how: Unpack[HowToRun]
 ) -> TableJob:
-    """As `run_table`, for a notebook: the job runs behind, with `wait` and `stop`."""
+    """Like `run_table`, for a notebook: the job runs in the background; see `wait` and `stop`."""
     if ("warehouse" in how) == ("catalog" in how):
         raise TableJobError("a table is in a warehouse or in a catalog: name one of them")
     job = TableJob(
@@ -368,7 +370,7 @@ def start_table(
 
 
 def _behind(records: DataFrame, offsets: TableOffsets) -> DataFrame:
-    """Records that a table with these offsets lacks."""
+    """Records that are not in a table with these offsets."""
     firsts = first_offsets_by_partition(offsets, partitions=0)
     if not any(firsts):
         return records

@@ -1,7 +1,7 @@
 """Which parts of a JSON value are parsed together: paths as nested names. Decisions only.
 
-One parse serves all fields, unless two of them want one place in two ways: as a value and as what holds values, as two
-types, or under names that differ in small and capital letters alone, which Spark takes for one.
+One parse serves all fields, unless two need one place in different ways: as a value and as a container, as two types,
+or under names that differ only in case, which Spark does not distinguish.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 Shape: TypeAlias = "dict[str, str | Shape]"
-"""Names to a type, or to what is below."""
+"""Names to a type, or to a nested shape."""
 
 
 @dataclass(slots=True)
 class JsonParse:
-    """One parse: its shape, and the names of the fields that come out of it."""
+    """One parse: its shape, and the fields that it provides."""
 
     shape: Shape = field(default_factory=dict)
     fields: set[str] = field(default_factory=set)
 
 
 def parses(wanted: Iterable[tuple[str, Sequence[str], str]]) -> list[JsonParse]:
-    """As few as there can be in this order. `wanted`: a field's name, its path, and the type to parse."""
+    """The fewest parses in this order. `wanted`: a field's name, its path, and the type to parse."""
     found: list[JsonParse] = []
     for name, path, kind in wanted:
         for parse in found:
@@ -38,7 +38,7 @@ def parses(wanted: Iterable[tuple[str, Sequence[str], str]]) -> list[JsonParse]:
 
 
 def ddl(shape: Mapping[str, str | Shape], leaf: str | None = None) -> str:
-    """As Spark's type; with `leaf` every value has that type."""
+    """The shape as a Spark type; with `leaf` every value has that type."""
     return f"struct<{','.join(f'{_quoted(name)}:{_kind(below, leaf)}' for name, below in shape.items())}>"
 
 

@@ -1,4 +1,4 @@
-"""What Spark, Iceberg and Hadoop raise, as one sentence of the job's."""
+"""Turns exceptions of Spark, Iceberg and Hadoop into one sentence of the job's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CAUSES_MAX: Final = 20
 
 @contextmanager
 def told_as(what: str) -> Iterator[None]:
-    """Raises TableJobError with `what` and the first line of the cause; the job's own errors pass as they are."""
+    """Raises TableJobError with `what` and the first line of the cause; the job's own errors pass unchanged."""
     try:
         yield
     except Py4JJavaError as error:
@@ -28,7 +28,7 @@ def told_as(what: str) -> Iterator[None]:
 
 
 def innermost(exception: Any) -> str:
-    """The class and message of the cause at the bottom of a Java exception."""
+    """The class and message of a Java exception's root cause."""
     for _ in range(_CAUSES_MAX):
         cause = exception.getCause()
         if cause is None:

@@ -1,7 +1,7 @@
-"""Small files are merged and old snapshots expire while the job runs, in a thread beside its batches.
+"""Merges small files and expires old snapshots while the job runs, in a separate thread.
 
-Neither touches what "exactly once" rests on: the offsets are a property of the table, merged files do not count as
-added ones, and a snapshot that a batch has just staged is younger than any that may expire.
+Neither affects "exactly once": the offsets are a property of the table, merged files do not count as added, and a
+snapshot that a batch has just staged is younger than any that may expire.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Maintenance:
         self._commits = 0
         self._round: threading.Thread | None = None
         self.merged_files = 0
-        """Since the job began."""
+        """Counted since the job began."""
 
     def committed(self, tables: tuple[str, ...]) -> None:
-        """After each commit. `tables`: with their namespace."""
+        """Call after each commit. `tables`: with their namespace."""
         self._commits += 1
         is_running = self._round is not None and self._round.is_alive()
         if not self._policy.every_commits or self._commits < self._policy.every_commits or is_running:
@@ -43,7 +43,7 @@ class Maintenance:
         self._round.start()
 
     def finish(self) -> None:
-        """Wait for a round that runs."""
+        """Wait for a running round."""
         if self._round is not None:
             self._round.join()
 

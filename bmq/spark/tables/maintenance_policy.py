@@ -1,4 +1,4 @@
-"""When small files are merged and snapshots expire, and what is spared. Decisions only."""
+"""When small files are merged and snapshots expire, and what is kept. Decisions only."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _HOUR_MS: Final = 3_600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenancePolicy:
-    """When, and what is spared. `every_commits` 0: never.
+    """Settings of maintenance. `every_commits` 0: never.
 
-    `files_min`: a partition is merged once it has so many files far below the target size. `snapshot_age_ms`: younger ones
-    are kept, for readers that began with one; an hour at least, which no batch may take to commit what it staged. Each
-    commit writes all snapshots that are kept anew, 1 KB each, and a batch makes two.
+    `files_min`: merge a partition once it has this many files far below the target size. `snapshot_age_ms`: keep
+    younger snapshots, for readers that use one; at least an hour, which is more than any batch may need to commit what
+    it staged. Each commit rewrites all kept snapshots, 1 KB each, and a batch makes two.
     """
 
     every_commits: int = 60
@@ -34,7 +34,7 @@ class MaintenancePolicy:
 
 
 def merge_statement(catalog: str, table: str, policy: MaintenancePolicy) -> str:
-    """`table`: with its namespace. A failure later in a long merge keeps what was merged before."""
+    """`table`: with its namespace. If a long merge fails, what it merged so far is kept."""
     options = {
         "min-input-files": policy.files_min,
         "target-file-size-bytes": policy.target_file_bytes,

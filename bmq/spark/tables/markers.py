@@ -1,6 +1,6 @@
-"""An Avro schema with one field more, which every value that can be read has, whatever it says.
+"""An Avro schema with one more field, which is set in every readable value.
 
-Spark's `from_avro` gives a record of nulls for bytes that it cannot read, and so does a value that holds nothing. A field
+Spark's `from_avro` returns a record of nulls for unreadable bytes, and the same for a value that is all null. A field
 with a default in the reader's schema tells them apart.
 """
 

@@ -1,7 +1,7 @@
-"""A file of a checkpoint's offset log: where a batch ends. Decisions only.
+"""Parses a file of a checkpoint's offset log: the end of a batch. Decisions only.
 
-One line of version, one of metadata, and one for each source. Of the Kafka connector that line is JSON: offsets by topic
-and partition. That of `format("bmq")` has the same under `offsets`, beside a number for its version.
+It has one line of version, one of metadata, and one for each source. The Kafka connector's line is JSON: offsets by
+topic and partition. That of `format("bmq")` has the same under `offsets`, beside a version number.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from bmq.spark.tables.errors import TableMismatch
 _VERSION: Final = "v1"
 
 Offsets: TypeAlias = Mapping[str, Mapping[int, int]]
-"""By topic and partition the first offset behind a batch."""
+"""By topic and partition: the first offset after a batch."""
 
 
 def end_offsets(text: str, where: str) -> Offsets:
-    """What an offset log's file says of its one source. Raises TableMismatch."""
+    """The offsets of the log file's only source. Raises TableMismatch."""
     version, _, *sources = [*text.splitlines(), "", ""]
     sources = [line for line in sources if line]
     if version != _VERSION or len(sources) != 1:

@@ -1,4 +1,4 @@
-"""What a job has done and how far it is behind, after each batch. A value; it goes where the caller sends it."""
+"""A job's work and its lag after each batch: a value that the caller may send anywhere."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableProgress:
-    """`batch`: Spark's number of it. `rows`, `dead_letters`, `files`: written by this batch.
+    """`batch`: Spark's number. `rows`, `dead_letters`, `files`: written by this batch.
 
-    `next_offsets`: of each partition the first offset that is not in the table; `end_offsets`: the topic's own, asked
-    for after the batch. `table_rows`, `table_files`, `table_bytes`: all of the table, as its snapshot says, and
-    `dead_letter_rows` all of the other one's. `duration_ms`: of the batch. `is_replay`: the table had all of it before.
+    `next_offsets`: each partition's first offset not in the table; `end_offsets`: the topic's ends, read after the
+    batch. `table_rows`, `table_files`, `table_bytes`: totals of the table's snapshot; `dead_letter_rows`: of the other
+    table's. `duration_ms`: of the batch. `is_replay`: the table already had all of it.
     """
 
     table: str
@@ -36,7 +36,7 @@ class TableProgress:
 
     @property
     def lag(self) -> int:
-        """Offsets of the topic that the table has not reached, in all partitions."""
+        """Offsets of the topic that the table has not reached, over all partitions."""
         return sum(max(0, end - self.next_offsets.get(p, 0)) for p, end in self.end_offsets.items())
 
     def to_json(self) -> str:

@@ -1,7 +1,7 @@
-"""Protobuf values of a column: the fields that a table takes, by the schema that came with its definition.
+"""Decodes a column of Protobuf values into the fields of a table, by the schema in its definition.
 
-For Spark's `arrow_udf`: an Arrow array of bytes in, one of structs out. Each value is parsed by Protobuf's own library in
-C; there is no parser of columns. Source: Protobuf's field presence and its defaults.
+For Spark's `arrow_udf`: an Arrow array of bytes in, one of structs out. Protobuf's own C library parses each value;
+there is no columnar parser. Source: Protobuf's field presence and its defaults.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _KINDS: Final[dict[int, tuple[str, pa.DataType]]] = {
     FieldDescriptor.CPPTYPE_ENUM: ("string", pa.string()),
     FieldDescriptor.CPPTYPE_STRING: ("string", pa.string()),
 }
-# Years 1 to 9999, which is what a Timestamp may be.
+# Years 1 to 9999: the range of a Timestamp.
 _SECONDS_MIN: Final = -62_135_596_800
 _SECONDS_MAX: Final = 253_402_300_799
 
@@ -47,7 +47,7 @@ class _Column:
 
 
 class ProtobufColumns:
-    """What is at some paths of one message. The definition has been checked against the schema before."""
+    """The values at some paths of one message. The definition was already checked against the schema."""
 
     def __init__(self, descriptor_set: bytes, message: str, paths: Sequence[Path]) -> None:
         pool = DescriptorPool()
@@ -59,12 +59,12 @@ class ProtobufColumns:
 
     @property
     def spark_type(self) -> str:
-        """Of the structs: the marker, which is null for bytes that are no such message, and a field for each path."""
+        """Type of the structs: the marker, null for bytes that are no such message, and a field for each path."""
         kinds = (f"{column_name(number)}:{column.spark_type}" for number, column in enumerate(self._columns))
         return f"struct<{MARKER}:boolean,{','.join(kinds)}>"
 
     def decode(self, values: pa.Array) -> pa.Array:
-        """A struct for each value, with nulls for those that cannot be read."""
+        """A struct for each value, with nulls for unreadable ones."""
         rows = [self._row(value) for value in values.to_pylist()]
         names = [MARKER, *(column_name(number) for number in range(len(self._columns)))]
         types = [pa.bool_(), *(column.arrow_type for column in self._columns)]
@@ -84,18 +84,18 @@ class ProtobufColumns:
 
 
 def column_name(number: int) -> str:
-    """Of a path by its place."""
+    """Name of the column for the path at this index."""
     return f"c{number}"
 
 
 @lru_cache(maxsize=16)
 def protobuf_columns(descriptor_set: bytes, message: str, paths: tuple[Path, ...]) -> ProtobufColumns:
-    """Made once in each worker."""
+    """Cached, so created once in each worker."""
     return ProtobufColumns(descriptor_set, message, paths)
 
 
 class _OutOfRange(Exception):
-    """A Timestamp that is no time."""
+    """A Timestamp outside the valid range."""
 
 
 def _column(message: Descriptor, path: Path) -> _Column:
@@ -114,7 +114,7 @@ def _column(message: Descriptor, path: Path) -> _Column:
         convert = Decimal
     elif field.enum_type is not None:
         names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
-        # A newer schema may have more of them.
+        # A newer schema may have more values.
         convert = lambda number: names.get(number, str(number))  # noqa: E731
     elif field.type == FieldDescriptor.TYPE_BYTES:
         kind = ("binary", pa.binary())

@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C end a job between two commits."""
+"""Lets SIGTERM and Ctrl-C end a job between two commits."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 
 def stop_at_signals(stop: Callable[[], object]) -> None:
-    """Call `stop` when either comes, in a thread of its own.
+    """Call `stop` on either signal, in a separate thread.
 
-    Handlers run in the main thread, which waits for an answer of the JVM then: its connection takes no second question.
+    Handlers run in the main thread, which is waiting for an answer of the JVM: that connection takes no second request.
     """
 
     def on_signal(*_: object) -> None:

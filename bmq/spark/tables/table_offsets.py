@@ -1,8 +1,8 @@
-"""How far a table has come in its topic, and what follows from that for a batch. Decisions only.
+"""How far a table is in its topic, and what a batch therefore has to write. Decisions only.
 
-The offsets stand in a property of the table that is changed by the same commit that adds the rows, so they are as old
-as the rows whatever happens: a job that dies, a batch that is replayed, snapshots that expire, files that are merged.
-A batch is a range of offsets of each partition. What of it lies below the table's offsets has been written.
+The offsets are a property of the table that changes in the commit that adds the rows, so they always match the rows:
+when a job dies, a batch is replayed, snapshots expire, or files are merged. A batch is a range of offsets per
+partition. Its offsets below the table's are already written.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Final
 from bmq.spark.tables.errors import TableMismatch, TableTaken
 
 OFFSETS_PROPERTY: Final = "bmq.offsets."
-"""With the table's name behind it: a dead-letter table may serve several tables."""
+"""Followed by the table's name: a dead-letter table may serve several tables."""
 WRITER_PROPERTY: Final = "bmq.writer."
 
 
 @dataclass(frozen=True, slots=True)
 class TableOffsets:
-    """`next_offsets`: of each partition the first offset that has not been written.
+    """`next_offsets`: each partition's first offset that has not been written.
 
-    `definition`: the JSON by which the last rows were told apart; only a dead-letter table keeps it.
+    `definition`: the definition, as JSON, that was used for the last rows; only a dead-letter table keeps it.
     """
 
     topic: str
@@ -44,7 +44,7 @@ class TableOffsets:
 
     @classmethod
     def from_json(cls, text: str) -> TableOffsets:
-        """Raises TableMismatch: somebody else wrote the property."""
+        """Raises TableMismatch: something else wrote the property."""
         try:
             form = json.loads(text)
             next_offsets = {int(partition): int(offset) for partition, offset in form["next"].items()}
@@ -53,18 +53,18 @@ class TableOffsets:
             raise TableMismatch(f"the table's property with its offsets is damaged: {text[:200]}") from None
 
     def moved_to(self, end_offsets: Mapping[int, int], definition: str | None = None) -> TableOffsets:
-        """After a batch that ends there. Never backwards."""
+        """The offsets after a batch that ends there; they never move back."""
         moved = {p: max(self.next_offsets.get(p, 0), end) for p, end in end_offsets.items()}
         return TableOffsets(self.topic, self.topic_id, {**self.next_offsets, **moved}, definition)
 
     def is_ahead_of(self, other: TableOffsets) -> bool:
-        """Whether a commit here was not followed by the one there."""
+        """Whether a commit here has no matching commit in `other` yet."""
         return any(offset > other.next_offsets.get(p, 0) for p, offset in self.next_offsets.items())
 
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Who may write a table: the job with this checkpoint, in this run of it."""
+    """The owner of a table: the job with this checkpoint, in this run."""
 
     checkpoint: str
     run: str
@@ -83,7 +83,7 @@ class Writer:
 
 
 def unwritten(offsets: TableOffsets, end_offsets: Mapping[int, int]) -> dict[int, tuple[int, int]]:
-    """Of each partition the range of a batch that ends there which the table lacks; empty for a replay.
+    """Each partition's range of a batch with these ends that the table lacks; empty for a replay.
 
     A range begins where the table ends, even if the batch, or the log, begins later.
     """
@@ -92,27 +92,27 @@ def unwritten(offsets: TableOffsets, end_offsets: Mapping[int, int]) -> dict[int
 
 
 def definition_for(offsets: TableOffsets, dead_letters: TableOffsets, current: str) -> str:
-    """The definition by which a batch is told apart, as JSON: the current one, but for the rest of a batch that had begun.
+    """The definition for a batch, as JSON: the current one, except for the rest of a batch that had begun.
 
-    Records that did not fit are committed first. Where only that was done, what fits must be found by the same definition.
+    Records that did not fit are committed first. If only that happened, the same definition must find those that fit.
     """
     is_begun = dead_letters.definition is not None and dead_letters.is_ahead_of(offsets)
     return str(dead_letters.definition) if is_begun else current
 
 
 def all_fit(ranges: Mapping[int, tuple[int, int]], rows: int) -> bool:
-    """Whether so many rows prove that no record of these ranges is missing among them: a range has no more offsets."""
+    """Whether so many rows prove that no record of the ranges is missing: there is at most one row per offset."""
     return rows == sum(end - start for start, end in ranges.values())
 
 
 def first_offsets_by_partition(offsets: TableOffsets, partitions: int) -> list[int]:
-    """For each partition of the topic the first offset to take, as a list to look up in."""
+    """A list of the first offset to take, indexed by partition."""
     count = max([partitions, *(partition + 1 for partition in offsets.next_offsets)])
     return [offsets.next_offsets.get(partition, 0) for partition in range(count)]
 
 
 def claim(current: Writer | None, wanted: Writer, table: str, *, take_over: bool) -> Writer:
-    """Who writes from now on. A job started again claims what an earlier run of it had; another one has to say so.
+    """The new writer. A restarted job may claim what an earlier run of it had; another job has to take over.
 
     Raises TableTaken.
     """
@@ -143,14 +143,14 @@ def check_topic(offsets: TableOffsets, topic: str, topic_id: str, table: str) ->
 
 
 def check_planned(checkpoint: str, planned: Mapping[str, object], topic: str, table: str) -> None:
-    """`planned`: by topic what a checkpoint was made for. Raises TableMismatch when that is another topic."""
+    """`planned`: the checkpoint's topics. Raises TableMismatch when one is another topic."""
     other = next((name for name in planned if name != topic), None)
     if other is not None:
         raise TableMismatch(f"checkpoint {checkpoint} is of topic {other}, and table {table} is made of {topic}")
 
 
 def check_committed(checkpoint: str, committed: Mapping[int, int], offsets: TableOffsets | None, table: str) -> None:
-    """`committed`: by partition where a checkpoint holds the table for written.
+    """`committed`: offsets per partition up to which the checkpoint considers the table written.
 
     Raises TableMismatch when the table ends before that: the records between would never be written.
     """
@@ -165,9 +165,9 @@ def check_committed(checkpoint: str, committed: Mapping[int, int], offsets: Tabl
 
 
 def starting_offsets(offsets: TableOffsets | None, topic: str, partitions: int, otherwise: str) -> str:
-    """The option `startingOffsets` for a new checkpoint: `otherwise` for a new table, else where the table ends."""
+    """The option `startingOffsets` for a new checkpoint: `otherwise` for a new table, else the table's end."""
     if offsets is None:
         return otherwise
-    # -2 is "earliest": a partition added since has nothing in the table.
+    # -2 is "earliest": nothing of an added partition is in the table.
     starts = {str(p): offsets.next_offsets.get(p, -2) for p in range(partitions)}
     return json.dumps({topic: starts}, separators=(",", ":"))

@@ -1,7 +1,7 @@
-"""A topic as the cluster sees it: its id, its partitions and where they end; and how the job reads it.
+"""A topic's id, partitions and ends according to the cluster, and the stream that reads it.
 
-It is asked through the client that the Kafka connector brings, with the connector's own options, so that whatever the
-job may read it may ask for as well.
+Uses the client that comes with the Kafka connector, with the connector's own options, so that the job may ask for
+whatever it may read.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ _ASK_TIMEOUT_MS: Final = 30_000
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """`end_offsets`: of each partition the offset that its next record gets."""
+    """`end_offsets`: of each partition the offset of its next record."""
 
     topic_id: str
     end_offsets: Mapping[int, int]
 
 
 class Topic:
-    """`options`: those of the connector, the servers' address among them; its defaults where they say nothing."""
+    """`options`: the connector's, including the servers' address; its defaults for the rest."""
 
     def __init__(self, spark: SparkSession, name: str, source: str, options: Mapping[str, str]) -> None:
         self.name = name
         self._spark = spark
         self._source = source
-        # Records of transactions that were aborted are no records.
+        # Records of aborted transactions must not be read.
         self._options = {"kafka.isolation.level": "read_committed", **options}
 
     def state(self) -> TopicState:
-        """Ask now. Raises TableJobError: nobody answers, there is no such topic, or the client is missing."""
+        """The present state. Raises TableJobError: nobody answers, there is no such topic, or the client is missing."""
         admin = self._admin()
         try:
             described = admin.describeTopics([self.name]).allTopicNames().get().get(self.name)
@@ -51,7 +51,7 @@ class Topic:
             admin.close()
 
     def records(self, starting_offsets: str, max_offsets_per_trigger: int | None) -> DataFrame:
-        """A stream of records with the columns of the Kafka connector. `starting_offsets`: for a new checkpoint."""
+        """A stream of records with the Kafka connector's columns. `starting_offsets`: for a new checkpoint."""
         reader = (
             self._spark.readStream.format(self._source)
             .options(**self._options)
