@@ -150,22 +150,28 @@ Taker = Callable[[int, kernels.Bytes], tuple[int, int]]
 """Takes (position in the file, bytes beginning with a batch); returns (bytes used, bytes missing for the next)."""
 
 
-async def feed(store: SegmentStore, task: SegmentTask, take: Taker) -> int:
+async def feed(store: SegmentStore, task: SegmentTask, take: Taker, *, piece_bytes: int = PIECE_BYTES) -> int:
     """Pass all valid bytes of the file to `take`, in order; bytes it did not use come again with more after them.
 
-    Returns the position where it stopped: the end of the valid bytes, unless the last batch is incomplete. Raises
-    FileMissing and whatever the store or `take` raises.
+    `piece_bytes` are read at once. Returns the position where it stopped: the end of the valid bytes, unless the last batch
+    is incomplete. Raises FileMissing and whatever the store or `take` raises.
     """
     at = position = missing_bytes = 0
-    rest: Buffer = b""
+    rest: Buffer = b""  # of a batch that goes on in the next piece
     while at < task.valid_bytes:
-        length_bytes = min(max(PIECE_BYTES, missing_bytes), task.valid_bytes - at)
-        fresh = await read_anywhere(store, task, at, length_bytes)
+        length_bytes = min(max(piece_bytes, missing_bytes), task.valid_bytes - at)
+        piece = memoryview(await read_anywhere(store, task, at, length_bytes))
         at += length_bytes
-        data = b"".join((rest, fresh)) if len(rest) else fresh
-        used, missing_bytes = take(position, kernels.read_only(data))
-        position += used
-        rest = bytes(memoryview(data)[used:])
+        place = 0
+        while place < len(piece):
+            # Copy only the batch that is cut, not the whole piece it ends in.
+            is_cut = len(rest) > 0
+            more = piece[place : place + max(1, missing_bytes)] if is_cut else piece[place:]
+            data = b"".join((rest, more)) if is_cut else more
+            used, missing_bytes = take(position, kernels.read_only(data))
+            position += used
+            place += len(more)
+            rest = bytes(data[used:])
     return position
 
 

@@ -15,11 +15,13 @@ from bmq.log.manifest import Extent, Manifest
 from bmq.log.names import PartitionPaths
 from bmq.log.partition_view import view_partition
 from bmq.log.segment_index import IndexBuilder, SegmentIndex
-from bmq.log.store import Durability
+from bmq.log.store import Durability, SegmentStore
 from bmq.protocol.record_batch import BatchHeader, Record, encode_batch
+from bmq.records.batch_headers import scan
+from bmq.records.kernels import Bytes
 from bmq.spark.jobs.outcome import JobFailed
 from bmq.spark.jobs.segment_check import Kind
-from bmq.spark.jobs.stored_segments import SegmentTask, count_codecs, tasks_of
+from bmq.spark.jobs.stored_segments import SegmentTask, count_codecs, feed, tasks_of
 from bmq.spark.jobs.stores import StoreAddress
 from bmq.spark.jobs.verify import check_segment
 from bmq.spark.jobs.verify_report import SegmentResult
@@ -104,6 +106,27 @@ def partition(tmp_path: Path) -> Partition:
 
 def kinds(result: SegmentResult) -> list[tuple[Kind, str]]:
     return [(finding.kind, finding.reason) for finding in result.findings]
+
+
+@pytest.mark.parametrize("piece_bytes", [7, 61, 250, 1_000, 1 << 20])
+def test_pieces_are_fed_in_order_and_only_a_cut_batch_is_copied(partition: Partition, piece_bytes: int) -> None:
+    fed: list[int] = []
+    used = bytearray()
+
+    def take(position: int, data: Bytes) -> tuple[int, int]:
+        assert position == len(used)
+        fed.append(len(data))
+        origin = partition.task.origin._replace(position_bytes=position)
+        found = scan(data, origin, 0, rows_max=1 << 30, bytes_max=1 << 30, batch_bytes_max=1 << 30)
+        used.extend(data[: found.end].tobytes())
+        return found.end, found.missing_bytes
+
+    async def fed_whole(store: SegmentStore) -> int:
+        return await feed(store, partition.task, take, piece_bytes=piece_bytes)
+
+    end = StoreAddress(f"file:{partition.root}").run(fed_whole)
+    assert (end, bytes(used)) == (partition.task.valid_bytes, b"".join(map(bytes, BATCHES)))
+    assert max(fed) <= max(piece_bytes, *map(len, BATCHES))
 
 
 def test_a_sound_segment_is_clean(partition: Partition) -> None:
