@@ -35,8 +35,8 @@ from bmq.spark.source.options import EARLIEST
 from bmq.spark.source.plan import FilePiece, ProxyPiece, RangeToRead
 from bmq.spark.source.storage import open_store
 
-CHUNK_BYTES: Final = 8 << 20
-CHUNKS_AHEAD: Final = 2
+CHUNK_BYTES: Final = 4 << 20
+CHUNKS_AHEAD: Final = 3
 """Chunks being read while one is decoded."""
 TABLE_BYTES: Final = 16 << 20
 TABLE_ROWS: Final = 1 << 18
