@@ -242,7 +242,7 @@ def run_commands(commands: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
     )
     if done.returncode != 0:
         raise CampaignStuck(f"commands could not be run: {done.stderr[-2_000:]}")
-    results: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+    results: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])["commands"]
     return results
 
 

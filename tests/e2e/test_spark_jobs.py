@@ -115,8 +115,9 @@ def killed_in_the_middle(directory: Path, target: str, topic: str, *command: str
 def run_all(source: str, target: str, directory: Path, *commands: list[str]) -> dict[str, Any]:
     """The results of all commands, and of what a notebook calls."""
     everything = json.dumps([[*each, *SPARK] for each in commands])
+    command = [sys.executable, "-m", "tests.e2e.spark_commands", everything]
     done = subprocess.run(
-        dying_with_us([sys.executable, "-m", "tests.e2e.spark_commands", source, target, str(directory), everything]),
+        dying_with_us([*command, "--functions", source, target, str(directory)]),
         capture_output=True,
         text=True,
         timeout=700,
