@@ -67,7 +67,7 @@ LINT = (
 STAGES = {
     "check": LINT,
     # Only a hang should meet them. All stages together take 66 minutes on a machine with two processors and nothing else to do;
-    # the limits together are 133.
+    # the limits together are 143.
     "test": (
         *LINT,
         pytest("simulation", 200, test_limit_s=150),

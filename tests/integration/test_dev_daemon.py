@@ -136,10 +136,11 @@ def test_it_is_nobody_s_loop(tmp_path: Path) -> None:
 
 
 PARENT = f"""
-import asyncio, sys, time
+import asyncio, signal, sys, time
 from pathlib import Path
 from bmq.dev.daemon import Daemon
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background inherits that it is ignored
 async def ready(): return None
 daemon = Daemon("server", [sys.executable, "-c", {SERVER!r}], Path(sys.argv[1]), ready)
 asyncio.run(daemon.start())
