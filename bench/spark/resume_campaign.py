@@ -65,6 +65,7 @@ FILL_WAIT_S: Final = 120.0
 MIDDLE_WAIT_S: Final = 600.0
 RUN_WAIT_S: Final = 600.0
 READ_WAIT_S: Final = 60.0
+LOOK_S: Final = 1.0
 BACKFILL, MIRROR, VERIFY, STATS, FIND, TABLE_JOB = "backfill", "mirror", "verify", "stats", "find", "table"
 COMMANDS: Final = (BACKFILL, MIRROR, VERIFY, STATS, FIND)
 JOBS: Final = (*COMMANDS, TABLE_JOB)
@@ -165,9 +166,13 @@ def contents(bootstrap: str, topic: str) -> list[list[Any]]:
     with closing(Consumer({**config, "enable.partition.eof": True, "enable.auto.commit": False})) as consumer:
         consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
         ended: set[int] = set()
+        due_s = time.monotonic() + READ_WAIT_S
         while len(ended) < PARTITIONS:
-            messages = consumer.consume(1_000, READ_WAIT_S)
-            if not messages:
+            # It waits for all 1,000 of them, also where a topic has ended.
+            messages = consumer.consume(1_000, LOOK_S)
+            if messages:
+                due_s = time.monotonic() + READ_WAIT_S
+            elif time.monotonic() > due_s:
                 raise CampaignStuck(f"{topic} of {bootstrap} is not read to its end")
             for message in messages:
                 partition, error = message.partition(), message.error()
