@@ -24,7 +24,7 @@ RESPONSE_ELEMENTS_MAX: Final = 10_000_000
 _HEADER_V1: Final = struct.Struct(">hhih")
 _INT32: Final = struct.Struct(">i")
 CORRELATION_END: Final = 8
-"""Of a request frame: behind API, version and correlation id."""
+"""Bytes that API, version and correlation id take at the start of a request frame."""
 _ONE_BYTE_VARINT_MAX: Final = 127
 
 
