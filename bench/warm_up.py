@@ -14,9 +14,9 @@ def has_settled(figures: Sequence[float]) -> bool:
     return len(figures) > 1 and figures[-1] < max(figures[:-1]) * (1 + IMPROVEMENT_LEAST)
 
 
-def warm_up(run: Callable[[], float], runs_max: int) -> dict[str, Any]:
-    """Perform `run`, which returns a rate, until the rates settle, at most so often."""
+def warm_up(run: Callable[[], float], runs_max: int, runs_min: int = 1) -> dict[str, Any]:
+    """Perform `run`, which returns a rate, until the rates settle, at least and at most so often."""
     figures: list[float] = []
-    while len(figures) < runs_max and not has_settled(figures):
+    while len(figures) < runs_min or (len(figures) < runs_max and not has_settled(figures)):
         figures.append(run())
     return {"figures": figures, "runs_max": runs_max, "settled": has_settled(figures)}

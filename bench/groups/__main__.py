@@ -77,7 +77,7 @@ def gather(target: Target, plan: Plan) -> dict[str, Any]:
     rebalances = [rebalance(target, "gathering", count, count, f"{number}") for number in range(plan.rebalances)]
     fixed = rebalance(target, "gathering", count, count, "fixed", obeys=False)
     target.make_topic("idle", plan.each)
-    idle = heartbeats.measure(target, DATA, "idle", plan.groups, plan.each, plan.warm_s, plan.idle_s)
+    idle = heartbeats.measure(target, DATA, "idle", plan.groups, plan.each, plan.idle_warm_s, plan.idle_s)
     return {"rebalances": rebalances, "fixed_rebalance": fixed, "idle": idle}
 
 

@@ -177,6 +177,9 @@ class ConsumerApi(TxnOffsetApi):
         """ConsumerGroupDescribe 0-1. Each group has its own error."""
         groups = []
         for group_id in request.group_ids:
+            if not group_id:
+                groups.append(DescribedGroup(group_id=group_id, error_code=ErrorCode.INVALID_GROUP_ID))
+                continue
             try:
                 shard, _ = await self._with_group(group_id)
             except KafkaError as error:

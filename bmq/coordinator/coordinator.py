@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
+from weakref import WeakSet
 
 from bmq.coordinator.config import CoordinatorConfig
 from bmq.coordinator.consumer.consumer_group import CONSUMER, ConsumerGroupState
@@ -53,7 +54,13 @@ from bmq.protocol.request_context import RequestContext, RequestMethod
 
 _CLOSE_SNAPSHOT_RECORDS_MIN: Final = 1_000
 _GO_ON: Final = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)
-_REFUSALS: Final = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID)
+_REFUSALS: Final = (
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.FENCED_INSTANCE_ID,
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+    ErrorCode.GROUP_MAX_SIZE_REACHED,
+)
 
 
 class GroupCoordinator(StreamsApi):
@@ -71,9 +78,12 @@ class GroupCoordinator(StreamsApi):
         create_topics: RequestMethod | None = None,
     ) -> None:
         self.metrics = GroupMetrics(self._groups_by_state, self._offset_count)
+        self._made: WeakSet[GroupShard] = WeakSet()  # those that are loading, too
 
         def make(number: int, log: ReplayableLog, on_lost: Callable[[GroupShard], None]) -> GroupShard:
-            return GroupShard(number, log, clock, config, self.metrics, image, on_lost, create_topics)
+            shard = GroupShard(number, log, clock, self.config, self.metrics, image, on_lost, create_topics)
+            self._made.add(shard)
+            return shard
 
         directory = ShardDirectory(GroupShard.kind, shards, make, config)
         super().__init__(directory, clock, rng, config, image, self.metrics, verifier)
@@ -96,6 +106,12 @@ class GroupCoordinator(StreamsApi):
             ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: self.streams_group_topology_description_update,
             ApiKey.TXN_OFFSET_COMMIT: self.txn_offset_commit,
         }
+
+    def reconfigure(self, config: CoordinatorConfig) -> None:
+        """From now on: what groups of the newer protocols decide, and how long records may be. The rest stays."""
+        self.config = config
+        for shard in self._made:
+            shard.reconfigure(config)
 
     async def handle(self, api_key: ApiKey, request: Any, context: RequestContext) -> Any:
         """Answer a request of the GROUP route.
@@ -177,14 +193,19 @@ class GroupCoordinator(StreamsApi):
         )
         asked_ms = shard.now().loop_ms
         try:
-            await self._make_room_for_classic(shard, request.group_id)
-            answer = await self._join_consumer(shard, joining)
-            if answer is None:
-                answer = await self._join_classic(shard, joining)
+            answer = await self._join_of_any_kind(shard, joining)
             await _require_owner_to_join(shard, answer.error_code, asked_ms)
         except KafkaError as error:
             return join_error(coordinator_error(error), request.member_id)
         return answer
+
+    async def _join_of_any_kind(self, shard: GroupShard, joining: Joining) -> JoinGroupResponse:
+        request = joining.request
+        try:
+            await self._make_room_for_classic(shard, request.group_id, request.member_id)
+            return await self._join_consumer(shard, joining) or await self._join_classic(shard, joining)
+        except KafkaError as error:
+            return join_error(coordinator_error(error), request.member_id)
 
     async def _join_classic(self, shard: GroupShard, joining: Joining) -> JoinGroupResponse:
         """Raises KafkaError."""
@@ -267,8 +288,10 @@ class GroupCoordinator(StreamsApi):
         leaving = [MemberIdentity(member_id=request.member_id)] if is_single else request.members
         if not request.group_id:
             return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+        asked_ms = self._loop.time() * 1000
         try:
             shard = await self._existing(request.group_id)
+            await shard.prove_since(asked_ms)  # a classic group writes nothing now that could be refused
             consumers = await self._leave_consumer(shard, request.group_id, leaving)
         except KafkaError as error:
             return LeaveGroupResponse(error_code=coordinator_error(error))
@@ -334,11 +357,10 @@ class GroupCoordinator(StreamsApi):
             results[group_id] = DeletableGroupResult(group_id=group_id)
             try:
                 shard, _ = await self._with_group(group_id)
-                runtime, _ = shard.find_new(group_id)
-                if runtime is None:
-                    writes[group_id] = _delete(group_id, shard)
+                if shard.may_be_new(group_id):
+                    writes[group_id] = asyncio.ensure_future(self._delete_in_turn(shard, group_id))
                 else:
-                    writes[group_id] = asyncio.ensure_future(self._delete_new(shard, runtime, group_id))
+                    writes[group_id] = _delete(group_id, shard)
             except KafkaError as error:
                 _fail(results[group_id], error)
         for group_id, write in writes.items():
@@ -352,6 +374,25 @@ class GroupCoordinator(StreamsApi):
         return DeleteGroupsResponse(results=list(results.values()))
 
     # ---------------------------------------------------------------- inside
+
+    async def _delete_in_turn(self, shard: GroupShard, group_id: str) -> ErrorCode:
+        """Delete a group that is of a new protocol, or may become one by a decision under way.
+
+        Raises KafkaError from the append.
+        """
+        for runtime in (shard.consumer, shard.streams):
+            while runtime.concerns(group_id):
+                code = await self._delete_new(shard, runtime, group_id)
+                if code is not ErrorCode.GROUP_ID_NOT_FOUND:
+                    return code
+        if shard.is_lost:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        try:
+            deleted = _delete(group_id, shard)
+        except KafkaError as error:
+            return error.code
+        await asyncio.shield(deleted)
+        return ErrorCode.NONE
 
     def _groups_by_state(self) -> dict[str, int]:
         kinds = (*GroupState, *ConsumerGroupState, *StreamsGroupState)

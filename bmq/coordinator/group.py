@@ -549,9 +549,13 @@ class Group:
         return effects + self._prepare_rebalance(now)
 
     def _fail_syncs(self, error: ErrorCode, now: Moment) -> Effects:
+        """Refuse the waiting SyncGroups.
+
+        Kafka also clears the assignments. Cooperative members still have them, and an upgrade to a consumer group must
+        know that.
+        """
         effects: Effects = []
         for member in self.members:
-            member.assignment = b""
             if member.sync_caller is not None:
                 effects += answer_sync(member, sync_error(error))
                 member.deadline_ms = self._wake_by(now.loop_ms + member.session_timeout_ms)

@@ -135,9 +135,12 @@ class GroupDraft(ABC, Generic[G, K, V]):
         self.group = group
         self._is_own = True
 
+    def _fits(self, key: bytes, value: bytes | None) -> bool:
+        return len(key) + len(value or b"") <= self._record_bytes_max
+
     def _add(self, key: bytes, value: bytes | None) -> None:
-        size_bytes = len(key) + len(value or b"")
-        if size_bytes > self._record_bytes_max:
+        if not self._fits(key, value):
+            size_bytes = len(key) + len(value or b"")
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE,
                 f"a group's record of {size_bytes} bytes, {self._record_bytes_max} are allowed",

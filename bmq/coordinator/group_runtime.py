@@ -163,6 +163,10 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
         self._wake_ups = WakeUps()
         self._loop = asyncio.get_running_loop()
 
+    def reconfigure(self, config: CoordinatorConfig) -> None:
+        """What is decided from now on follows it."""
+        self._config = config
+
     # ---------------------------------------------------------------- what kinds differ in
 
     @abstractmethod
@@ -341,6 +345,7 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
     ) -> tuple[D, _Decided]:
         """One decision on top of `base`; its timers start now, and again once it is durable.
 
+        A time to give partitions back ends only once that is durable: the member may never say it again.
         Raises NotToBeWritten, unless `may_write`.
         """
         volatile = self._volatile.get(group_id)
@@ -363,7 +368,10 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
         decided.rebalances = draft.rebalances
         if draft.is_refreshed:
             decided.looked = (volatile or self._new_volatile()).changes
-        self._obey(group_id, draft.timers, now.loop_ms)
+        started = [
+            order for order in draft.timers if order.kind is not TimerKind.REBALANCE or order.timeout_ms is not None
+        ]
+        self._obey(group_id, started, now.loop_ms)
         if draft.group is not None:
             self._decided_on(draft, self._volatile_of(group_id))
         return draft, decided
@@ -476,16 +484,19 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
 
     async def _expire(self, group_id: str, due: Due, volatile: M) -> None:
         def decide(draft: D, around: S) -> bool:
-            # A heartbeat decided before this has restarted the timer.
-            return not volatile.timers.is_running(due.kind, due.member_id) and self._expire_due(draft, due, around)
+            # A heartbeat decided before this has restarted the timer; a JoinGroup may have stopped it.
+            return volatile.timers.is_due(due) and self._expire_due(draft, due, around)
 
         try:
-            if await self.decide(group_id, decide):
+            is_removed = await self.decide(group_id, decide)
+            volatile.timers.acted_on(due)
+            if is_removed:
                 self._counts.expired_members += 1
                 _log.info("group_members_expired", group=group_id, member=due.member_id, did_not=due.kind.value)
         except KafkaError as error:
             # Keep the member and try again when its timer is over: the log takes no records now.
             _log.warning("group_member_not_expired", group=group_id, member=due.member_id, error=str(error))
+            volatile.timers.acted_on(due)
             is_there = not self._host.is_lost and group_id in self.groups
             if is_there and due.member_id != NOBODY:
                 timeout_ms = self._session_timeout_ms(group_id)

@@ -100,12 +100,20 @@ class GroupShard(Shard):
 
     # ---------------------------------------------------------------- life
 
+    def reconfigure(self, config: CoordinatorConfig) -> None:
+        """See GroupCoordinator.reconfigure."""
+        self._config = config
+        for groups in self._runtimes:
+            groups.reconfigure(config)
+
     def begin(self) -> None:
         loading, self._loading = self._loading or {}, None
         now = self.now()
         for group_id, value in loading.items():
             group = self.groups[group_id] = Group(group_id, self._config)
             self.perform(group, group.load(value, now))
+            if value.leader is None:  # a consumer group became this one, and its rebalance has not ended
+                self.perform(group, group.rebalance(now))
         for groups in self._runtimes:
             groups.begin()
         self._schedule_expiry()
@@ -165,6 +173,10 @@ class GroupShard(Shard):
             if group is not None:
                 return groups, group
         return None, None
+
+    def may_be_new(self, group_id: str) -> bool:
+        """Whether it is a group of a new protocol, or a decision under way may make it one."""
+        return any(groups.concerns(group_id) for groups in self._runtimes)
 
     def topics_changed(self, changes: TopicChanges) -> None:
         """Subscribed groups compare their topics with the next heartbeat."""

@@ -62,12 +62,16 @@ class GroupTimers:
     def __init__(self) -> None:
         self.wake_ms: float = NEVER_MS
         self._deadlines: dict[tuple[str, TimerKind], _Deadline] = {}
+        self._due: set[tuple[str, TimerKind]] = set()  # found due, and not yet acted on
 
     def obey(self, order: TimerOrder, loop_ms: float) -> None:
         key = order.member_id, order.kind
+        if order.keeps and (key in self._deadlines or key in self._due):
+            return
+        self._due.discard(key)
         if order.timeout_ms is None:
             self._deadlines.pop(key, None)
-        elif not (order.keeps and key in self._deadlines):
+        else:
             self._set(key, _Deadline(loop_ms + order.timeout_ms, order.timeout_ms, order.epoch))
 
     def extend(self, order: TimerOrder, loop_ms: float) -> None:
@@ -80,17 +84,26 @@ class GroupTimers:
         """Drop all timers of a member that is gone."""
         for kind in TimerKind:
             self._deadlines.pop((member_id, kind), None)
+            self._due.discard((member_id, kind))
 
     def due(self, loop_ms: float) -> list[Due]:
         """The expired timers, each once; sets `wake_ms` anew."""
         over = [key for key, deadline in self._deadlines.items() if deadline.at_ms <= loop_ms]
+        self._due.update(over)
         found = [Due(key[1], key[0], self._deadlines.pop(key).epoch) for key in over]
         self.wake_ms = min((deadline.at_ms for deadline in self._deadlines.values()), default=NEVER_MS)
         return found
 
     def is_running(self, kind: TimerKind, member_id: str) -> bool:
-        """Also True when it was restarted after it was found due."""
         return (member_id, kind) in self._deadlines
+
+    def is_due(self, due: Due) -> bool:
+        """Whether it was neither restarted nor stopped since it was found due."""
+        return (due.member_id, due.kind) in self._due
+
+    def acted_on(self, due: Due) -> None:
+        """It is no longer due, whatever came of it."""
+        self._due.discard((due.member_id, due.kind))
 
     def stood_still(self, loop_ms: float) -> None:
         """This process was stalled: every wait begins anew."""

@@ -77,6 +77,7 @@ class OffsetApi:
         except KafkaError as error:
             return OffsetCommitResponse(topics=refused(request.topics, coordinator_error(error)))
         error_code = self._check_committer(shard, request, context.api_version, self._existing_partitions(request))
+        error_code = await told_by_owner(shard, error_code)
         decided = shard.offsets.commit(request, self._image(), error_code, self._clock.now_ms())
         if decided.records:
             try:
@@ -282,6 +283,19 @@ class OffsetApi:
             return shard, True
         await shard.prove()
         return shard, shard.has_group(group_id)
+
+
+async def told_by_owner(shard: GroupShard, error: ErrorCode) -> ErrorCode:
+    """The error that a committer gets: `error`, if the shard is still ours.
+
+    A refused commit makes the member rejoin, and a former owner knows neither later members nor later epochs (rule 15).
+    """
+    if error is not ErrorCode.NONE:
+        try:
+            await shard.prove()
+        except KafkaError as lost:
+            return coordinator_error(lost)
+    return error
 
 
 def _check_fetch(shard: GroupShard, asked: OffsetFetchRequestGroup) -> ErrorCode:

@@ -37,6 +37,8 @@ Record = tuple[bytes, bytes | None]
 
 NO_OFFSET: Final = -1
 
+GROUP_NAMES_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Limit of the group's name in all records of one commit: a small request can name many partitions, also twice."""
 
 _Columns = tuple[Sequence[int], Sequence[int], Sequence[int], int, UUID]
 """Partitions, offsets and leader epochs of one commit, its time, and the topic's id."""
@@ -259,6 +261,9 @@ class Offsets:
         Unknown topics and partitions and metadata that is too long have their own errors.
         """
         decided = Commit([], [], [])
+        count = sum(len(asked.partitions) for asked in request.topics)
+        if count * len(request.group_id) > GROUP_NAMES_BYTES_MAX and error is ErrorCode.NONE:
+            error = ErrorCode.UNKNOWN_SERVER_ERROR  # as Kafka answers to records that are too large together
         for asked in request.topics:
             decided.topics.append(self._commit_topic(request, asked, topics, error, now_ms, decided))
         return decided

@@ -122,7 +122,7 @@ class Roster:
         return any(self._speakers.get(name, 0) == len(self.by_id) for name, _ in protocols)
 
     def select_protocol(self) -> str | None:
-        """Of the protocols that all members support, the one with the most votes; on a tie the one voted for first."""
+        """Return the protocol that most members prefer among those all support; ties go to the first voted for."""
         candidates = {name for name, count in self._speakers.items() if count == len(self.by_id)}
         votes: dict[str, int] = {}
         for member in self.by_id.values():

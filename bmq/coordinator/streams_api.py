@@ -80,6 +80,8 @@ class StreamsApi(ConsumerApi):
         groups = []
         for group_id in request.group_ids:
             try:
+                if not group_id:
+                    raise KafkaError(ErrorCode.INVALID_GROUP_ID)
                 shard, _ = await self._with_group(group_id)
                 groups.append(_described(group_id, shard, request))
             except KafkaError as error:
@@ -87,18 +89,25 @@ class StreamsApi(ConsumerApi):
                 groups.append(DescribedGroup(group_id=group_id, error_code=code, error_message=str(error) or None))
         return StreamsGroupDescribeResponse(groups=groups)
 
-    async def _make_room_for_classic(self, shard: GroupShard, group_id: str) -> None:
-        """Delete an empty streams group for a classic one. Raises KafkaError INCONSISTENT_GROUP_PROTOCOL."""
+    async def _make_room_for_classic(self, shard: GroupShard, group_id: str, member_id: str) -> None:
+        """Delete an empty streams group for a classic one, unless the sender has a member id, which no group knows.
 
-        def decide(draft: StreamsDraft, around: StreamsSurroundings) -> None:
+        Raises KafkaError INCONSISTENT_GROUP_PROTOCOL.
+        """
+
+        def decide(draft: StreamsDraft, around: StreamsSurroundings) -> bool:
+            """Whether the group stays."""
             if draft.group is None:
-                return
+                return False
             if draft.group.members:
                 raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Group {group_id} is a streams group.")
-            draft.delete()
+            if not member_id:
+                draft.delete()
+            return bool(member_id)
 
         while shard.streams.concerns(group_id):
-            await shard.streams.decide(group_id, decide)
+            if await shard.streams.decide(group_id, decide):
+                return
 
 
 def refused_heartbeat(code: ErrorCode, message: str) -> StreamsGroupHeartbeatResponse:
@@ -106,7 +115,7 @@ def refused_heartbeat(code: ErrorCode, message: str) -> StreamsGroupHeartbeatRes
     return StreamsGroupHeartbeatResponse(
         error_code=code,
         error_message=message,
-        status=None,
+        status=[],
         active_tasks=None,
         standby_tasks=None,
         warmup_tasks=None,

@@ -9,7 +9,7 @@ from bmq.coordinator.directory import ShardDirectory
 from bmq.coordinator.group_shard import GroupShard
 from bmq.coordinator.log_errors import coordinator_error, marker_error
 from bmq.coordinator.metrics import GroupMetrics
-from bmq.coordinator.offset_api import OffsetApi
+from bmq.coordinator.offset_api import OffsetApi, told_by_owner
 from bmq.coordinator.topics import CurrentTopics
 from bmq.log.clock import Clock
 from bmq.log.state_log import Producer
@@ -78,7 +78,7 @@ class TxnOffsetApi(OffsetApi):
         if code is ErrorCode.NONE and shard.is_lost:
             code = ErrorCode.NOT_COORDINATOR
         if code is ErrorCode.NONE:
-            code = self._check_transactional_committer(shard, commit, version)
+            code = await told_by_owner(shard, self._check_transactional_committer(shard, commit, version))
         decided = shard.offsets.commit(commit, self._image(), _told(code, version), self._clock.now_ms())
         if decided.records:
             try:

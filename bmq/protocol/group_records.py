@@ -73,7 +73,10 @@ class MemberMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMetadataValue:
-    """A classic group after a completed rebalance. `protocol` and `leader` are null when it is empty."""
+    """A classic group after a completed rebalance. `protocol` and `leader` are null when it is empty.
+
+    `leader` is also null when a consumer group has become this one and its members still have to rejoin.
+    """
 
     protocol_type: str = ""
     generation: int = 0

@@ -29,6 +29,8 @@ from bmq.protocol.messages.offset_commit_response import (
 PARTITIONS_MAX: Final = 126
 """Partitions of one topic: their count fits into one byte. Also limits the number of compiled structs."""
 TOPICS_MAX: Final = 126
+NAME_BYTES_MAX: Final = 126
+"""Longer names would make a small commit of many partitions large: each record has the group's name."""
 KNOWN_MAX: Final = 4_096
 """Groups to remember, some hundred bytes each."""
 _LEADER_EPOCHS_FROM: Final = 6
@@ -301,9 +303,11 @@ def _classic(frame: bytes | bytearray, at: int, api_version: int) -> PlainCommit
 
 
 def _string(frame: bytes | bytearray, at: int) -> tuple[str | None, int]:
-    """Raises struct.error at the end of the frame, and for a length below -1 (null)."""
+    """Raises struct.error at the end of the frame, for a length below -1 (null), and for a long name."""
     (length,) = _INT16.unpack_from(frame, at)
     start = at + 2
+    if length > NAME_BYTES_MAX:
+        raise struct_error("a long name")
     if length < 0:
         if length < -1:
             raise struct_error("a string of a negative length")

@@ -167,7 +167,12 @@ class ClassicMember(GroupMember):
             protocol_type="consumer",
             protocols=[join_group_request.JoinGroupRequestProtocol(name="range", metadata=metadata)],
         )
-        joined = await self.request(ApiKey.JOIN_GROUP, 5, request)
+        try:
+            joined = await self.request(ApiKey.JOIN_GROUP, 5, request)
+        except (Disconnected, asyncio.CancelledError):
+            if self.instance_id is not None:
+                self._ownership.join_unanswered(self.instance_id)
+            raise
         if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = joined.member_id
             raise Unhappy("join with this id")

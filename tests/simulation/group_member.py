@@ -233,7 +233,12 @@ class GroupMember(Client):
     def _lost(self, code: int) -> None:
         """It is no member any more, and begins anew under the same id. That has a reason."""
         is_answer_lost = self._unanswered_s is not None and self._unanswered_s < self._sent_s
-        if not self._has_ended() and not (code == ErrorCode.FENCED_MEMBER_EPOCH and is_answer_lost):
+        has_reason = (
+            self._has_ended()
+            or (code == ErrorCode.FENCED_MEMBER_EPOCH and is_answer_lost)
+            or (code == ErrorCode.FENCED_INSTANCE_ID and self._ownership.fenced_by_late_join(self.instance_id))
+        )
+        if not has_reason:
             raise Violation(f"{self.member_id} heard {ErrorCode(code).name} at epoch {self.epoch}, within its session")
         self._ownership.lost_count += 1
         self._ownership.lose(self.name)

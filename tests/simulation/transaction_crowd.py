@@ -174,7 +174,7 @@ class Writing:
                         values = []
                         for _ in range(world.dice.randint(1, 2)):
                             count += 1
-                            values.append(new_value(producer.name, count))
+                            values.append(world.history.next_value(producer.name, count))
                         batches[place] = values
                     await producer.send(batches)
                     await world.maybe_stop()

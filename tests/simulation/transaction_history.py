@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+from bmq.protocol.record_batch import Record
 from tests.simulation.history import Violation
 
 Place = tuple[str, int]  # topic, partition
@@ -63,6 +64,9 @@ class TransactionHistory:
     `passing`: topics that are deleted and made again; what became of their records is not followed.
     """
 
+    has_gaps = False
+    """Whether offsets between records may be missing."""
+
     def __init__(self, passing: Iterable[str] = ()) -> None:
         self._passing = frozenset(passing)
         self.transactions: list[Transaction] = []
@@ -80,6 +84,19 @@ class TransactionHistory:
         self.stable_offsets: dict[int, int] = defaultdict(int)  # of the copying group, as last acknowledged or answered
         self.any_offsets: dict[int, int] = defaultdict(int)  # the same, for those who take offsets that are not stable
         self._offsets_tried: dict[int, dict[int, list[Transaction]]] = defaultdict(lambda: defaultdict(list))
+
+    # --- how a value becomes a record
+
+    def next_value(self, producer: str, count: int) -> bytes:
+        """What a producer sends as its record of this number."""
+        return new_value(producer, count)
+
+    def record_of(self, value: bytes, time_ms: int) -> Record:
+        return Record(None, value, timestamp_ms=time_ms)
+
+    def value_of(self, record: Record) -> bytes:
+        """Raises Violation if nobody sends such records."""
+        return record.value or b""
 
     # --- what producers do and hear
 
@@ -150,6 +167,15 @@ class TransactionHistory:
         where = self._place_of.setdefault(value, (place, offset))
         if where != (place, offset):
             raise Violation(f"{value!r} is there twice: at {where} and at {(place, offset)}")
+
+    def may_be_out_of_range(self, place: Place, offset: int) -> bool:
+        """Whether the log may begin behind this offset."""
+        return False
+
+    def read_everything(self, read: CommittedRead) -> None:
+        """By a reader that takes aborted records, too."""
+        for offset, value in read.records:
+            self.read(read.place, offset, value)
 
     def read_committed(self, read: CommittedRead) -> None:
         for offset, value in read.records:

@@ -24,7 +24,7 @@ from bmq.protocol.messages import (
     produce_request,
     txn_offset_commit_request,
 )
-from bmq.protocol.record_batch import Record, encode_batch
+from bmq.protocol.record_batch import encode_batch
 from tests.simulation.clients import TRANSACTION_KEY, Address, Client, Unhappy, expect, find_coordinator, now_ms
 from tests.simulation.connection import Disconnected
 from tests.simulation.history import Violation
@@ -258,7 +258,7 @@ class TransactionalProducer(Client):
         topics: dict[str, list[produce_request.PartitionProduceData]] = {}
         for (topic, partition), batch in unanswered.items():
             records = encode_batch(
-                [Record(None, value, timestamp_ms=batch.time_ms) for value in batch.values],
+                [self._history.record_of(value, batch.time_ms) for value in batch.values],
                 producer_id=self._held().producer_id,
                 producer_epoch=self._held().epoch,
                 base_sequence=batch.sequence,

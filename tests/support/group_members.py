@@ -39,9 +39,11 @@ class Member:
         self.revoked_partitions += len(partitions)
 
     def poll(self) -> None:
+        """Raises KafkaException with what librdkafka reports."""
         for message in self._consumer.consume(100, timeout=0.05):
             error, value = message.error(), message.value()
-            assert error is None, error
+            if error is not None:
+                raise KafkaException(error)
             assert isinstance(value, bytes)
             self.values.append(value)
 

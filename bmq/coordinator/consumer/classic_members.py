@@ -186,13 +186,12 @@ def _joined(member: ConsumerMember, joining: Joining, subscription: Subscription
 def _become_classic(draft: Draft, around: Surroundings) -> bool:
     """The last new-protocol member rejoined as a classic one; returns whether the group is classic again."""
     group = draft.existing
-    value = downgraded(group, list(group.members.values()), group.targets, around)
+    value = downgraded(group, list(group.members.values()), around)
     if value is None:
         return False
-    # The classic group takes the targets as assignments. Unless the group is stable, some members may still own
-    # partitions that are another's in the target, so all have to rejoin before anyone is given partitions.
-    draft.become_classic(value, rebalances=group.state is not ConsumerGroupState.STABLE)
-    return True
+    # Unless the group is stable, some members have not reached their targets, or still own partitions that are
+    # another's in the target, so all have to rejoin.
+    return draft.become_classic(value, rebalances=group.state is not ConsumerGroupState.STABLE)
 
 
 def _classic_member(

@@ -15,11 +15,11 @@ from bmq.protocol import consumer_group_records as records
 def remove_members(draft: Draft, member_ids: Collection[str], around: Surroundings) -> None:
     """Remove members and raise the group's epoch; if only classic members are left, the group becomes a classic one."""
     group = draft.existing
-    rest = [member for member in group.members.values() if member.member_id not in member_ids]
+    leaving = frozenset(member_ids)
+    rest = [member for member in group.members.values() if member.member_id not in leaving]
     has_lost_new_protocol = any(group.members[member_id].classic is None for member_id in member_ids)
-    classic = downgraded(group, rest, group.targets, around) if has_lost_new_protocol else None
-    if classic is not None:
-        draft.become_classic(classic, rebalances=True)
+    classic = downgraded(group, rest, around) if has_lost_new_protocol else None
+    if classic is not None and draft.become_classic(classic, rebalances=True):
         return
     for member_id in member_ids:
         write_removal(draft, member_id)
@@ -46,7 +46,9 @@ def expire(draft: Draft, due: Due, around: Surroundings) -> bool:
     member = None if group is None else group.members.get(due.member_id)
     if member is None:
         return False
-    if due.kind is TimerKind.REBALANCE and (member.epoch != due.epoch or member.state is not MemberState.UNREVOKED):
-        return False
+    if due.kind is TimerKind.REBALANCE:
+        is_revoking = member.epoch == due.epoch and member.state is MemberState.UNREVOKED
+        if not is_revoking or member.classic is not None:  # a classic member has other timers
+            return False
     remove_members(draft, (due.member_id,), around)
     return True

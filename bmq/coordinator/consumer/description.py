@@ -33,10 +33,6 @@ def described(group: ConsumerGroup, topics: Topics, assignors: Sequence[str]) ->
 
 
 def _member(member: ConsumerMember, group: ConsumerGroup, topics: Topics) -> Member:
-    has = {
-        topic_id: {*member.assigned.get(topic_id, ()), *member.pending.get(topic_id, ())}
-        for topic_id in (*member.assigned, *member.pending)
-    }
     return Member(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -45,8 +41,8 @@ def _member(member: ConsumerMember, group: ConsumerGroup, topics: Topics) -> Mem
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topic_names),
-        subscribed_topic_regex=member.topic_regex or None,
-        assignment=_assignment(has.items(), topics),
+        subscribed_topic_regex=member.topic_regex or "",
+        assignment=_assignment(member.held.items(), topics),
         target_assignment=_assignment(group.target_of(member.member_id).items(), topics),
         member_type=_CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
     )

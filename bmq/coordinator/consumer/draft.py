@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar, Final
 
 from bmq.coordinator.consumer.consumer_group import ConsumerGroup
@@ -44,8 +45,18 @@ class Draft(GroupDraft[ConsumerGroup, ConsumerKey, ConsumerValue]):
         for key, value in group.as_records():
             self.write(key, value)
 
-    def become_classic(self, value: GroupMetadataValue, *, rebalances: bool) -> None:
-        """Replace the consumer group by a classic one."""
+    def become_classic(self, value: GroupMetadataValue, *, rebalances: bool) -> bool:
+        """Replace the consumer group by a classic one; False: it stays, as the record of all its members is too large.
+
+        Else a member that has left or expired could never be removed. A record without a leader tells the next owner, too,
+        that the group has to rebalance.
+        """
+        if rebalances:
+            value = replace(value, leader=None)
+        record = encode_classic_key(GroupMetadataKey(group=self.group_id)), encode_classic_value(value)
+        if not self._fits(*record):
+            return False
         self.delete()
-        self._add(encode_classic_key(GroupMetadataKey(group=self.group_id)), encode_classic_value(value))
+        self._add(*record)
         self.rebalances = rebalances
+        return True

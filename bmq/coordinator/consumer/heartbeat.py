@@ -55,7 +55,8 @@ class Beat(NamedTuple):
 def check(asked: ConsumerGroupHeartbeatRequest, api_version: int, config: ConsumerConfig) -> None:
     """Checks that need no group. Raises KafkaError INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
     epoch = asked.member_epoch
-    if (api_version >= MEMBER_ID_FROM or epoch != JOIN_EPOCH) and not asked.member_id.strip():
+    is_named = api_version >= MEMBER_ID_FROM or epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH
+    if is_named and not asked.member_id.strip():
         raise _invalid("MemberId can't be empty.")
     for name, text in (("GroupId", asked.group_id), ("InstanceId", asked.instance_id), ("RackId", asked.rack_id)):
         if text is not None and not text.strip():

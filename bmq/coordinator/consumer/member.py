@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Final
 
-from bmq.coordinator.consumer.assignment import Owned, owned_of, owned_parts
+from bmq.coordinator.consumer.assignment import Owned, Target, owned_of, owned_parts
 from bmq.coordinator.member import Protocols
 from bmq.protocol import consumer_group_records as records
 
@@ -70,6 +70,14 @@ class ConsumerMember:
     def has_left_for_a_while(self) -> bool:
         """A static member that left temporarily (epoch -2)."""
         return self.epoch == STATIC_LEAVE_EPOCH
+
+    @property
+    def held(self) -> Target:
+        """The partitions it has or still has to revoke."""
+        return {
+            topic_id: frozenset((*self.assigned.get(topic_id, ()), *self.pending.get(topic_id, ())))
+            for topic_id in (*self.assigned, *self.pending)
+        }
 
     def is_reconciled_to(self, target_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == target_epoch

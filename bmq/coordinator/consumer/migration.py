@@ -6,8 +6,11 @@ new protocol is gone. An empty group may change whatever the policy says; commit
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from math import ceil
+from typing import Final, NamedTuple
+from uuid import UUID
 
 from bmq.coordinator.config import ConsumerConfig
 from bmq.coordinator.consumer import consumer_protocol
@@ -15,10 +18,10 @@ from bmq.coordinator.consumer.assignment import Target, target_parts
 from bmq.coordinator.consumer.consumer_group import ConsumerGroup
 from bmq.coordinator.consumer.consumer_protocol import decode_assignment, decode_subscription, encode_assignment
 from bmq.coordinator.consumer.draft import FIRST_EPOCH, Draft
-from bmq.coordinator.consumer.member import ClassicTerms, ConsumerMember
+from bmq.coordinator.consumer.member import ClassicTerms, ConsumerMember, MemberState
 from bmq.coordinator.consumer.progress import Surroundings
 from bmq.coordinator.group import Group
-from bmq.coordinator.member import Member
+from bmq.coordinator.member import NEVER_MS, Member
 from bmq.coordinator.member_timers import TimerKind
 from bmq.coordinator.roster import Roster
 from bmq.coordinator.subscription import CONSUMER_PROTOCOL_TYPE
@@ -33,6 +36,18 @@ DOWNGRADE: Final = "downgrade"
 BIDIRECTIONAL: Final = "bidirectional"
 DISABLED: Final = "disabled"
 POLICIES: Final = (BIDIRECTIONAL, UPGRADE, DOWNGRADE, DISABLED)
+
+
+class _Upgraded(NamedTuple):
+    """A classic member in a consumer group, its assignment, and what it owned when it joined, by its own word.
+
+    `owned_generation`: the generation that gave it these partitions; -1: its client does not tell.
+    """
+
+    member: ConsumerMember
+    target: Target
+    owned: Target
+    owned_generation: int
 
 
 def allows_upgrade(config: ConsumerConfig) -> bool:
@@ -57,9 +72,10 @@ def upgrade(draft: Draft, classic: Group, around: Surroundings) -> None:
     group = ConsumerGroup(draft.group_id)
     generation = max(classic.generation, FIRST_EPOCH)  # 0 until the first join is complete
     try:
-        members = [_upgraded(member, classic, generation, around.topics) for member in classic.members]
+        read = [_upgraded(member, classic, generation, around.topics) for member in classic.members]
     except MalformedMessage as error:
         raise _refused(classic, f"its members' data is malformed: {error}") from error
+    members = _with_pending(read, classic)
     for member, target in members:
         group.apply(records.MemberKey(group=group.group_id, member_id=member.member_id), member.said())
         group.apply(
@@ -71,12 +87,19 @@ def upgrade(draft: Draft, classic: Group, around: Surroundings) -> None:
     group.apply(records.EpochKey(group=group.group_id), records.EpochValue(epoch=generation))
     group.apply(records.TargetEpochKey(group=group.group_id), records.TargetEpochValue(epoch=generation))
     draft.become(group)
-    for member, _ in members:
-        assert member.classic is not None
-        draft.start(TimerKind.SESSION, member.member_id, member.classic.session_timeout_ms)
+    for one in classic.members:
+        draft.start(TimerKind.SESSION, one.member_id, max(one.session_timeout_ms, _left_ms(one, around.now.loop_ms)))
 
 
-def _upgraded(member: Member, classic: Group, generation: int, topics: Topics) -> tuple[ConsumerMember, Target]:
+def _left_ms(member: Member, loop_ms: float) -> int:
+    """The time that a member's session has left; 0 for a member that has no session yet.
+
+    Soon after a failover this is more than a whole session, because the former owner may have renewed it (rule 34).
+    """
+    return 0 if member.is_new or member.deadline_ms == NEVER_MS else ceil(member.deadline_ms - loop_ms)
+
+
+def _upgraded(member: Member, classic: Group, generation: int, topics: Topics) -> _Upgraded:
     """Raises MalformedMessage."""
     # A group whose members are still joining has no protocol yet; all of a member's protocols name the same topics.
     subscription = decode_subscription(member.metadata(classic.protocol_name) or member.protocols[0][1])
@@ -85,7 +108,7 @@ def _upgraded(member: Member, classic: Group, generation: int, topics: Topics) -
         # A client-side assignor keeps state in its user data; a server-side assignor would lose it.
         raise MalformedMessage("an assignment with user data")
     target = consumer_protocol.by_id(assignment.assigned, topics)
-    return ConsumerMember(
+    upgraded = ConsumerMember(
         member_id=member.member_id,
         instance_id=member.instance_id,
         rack_id=subscription.rack_id,
@@ -97,13 +120,47 @@ def _upgraded(member: Member, classic: Group, generation: int, topics: Topics) -
         epoch=generation,
         previous_epoch=generation,
         assigned={topic_id: dict.fromkeys(partitions, generation) for topic_id, partitions in target.items()},
-    ), target
+    )
+    return _Upgraded(upgraded, target, consumer_protocol.by_id(subscription.owned, topics), subscription.generation)
 
 
-def downgraded(
-    group: ConsumerGroup, rest: Sequence[ConsumerMember], targets: Mapping[str, Target], around: Surroundings
-) -> GroupMetadataValue | None:
-    """The classic group of the remaining members, each with its target; None when the group stays a consumer group."""
+def _with_pending(read: Sequence[_Upgraded], classic: Group) -> list[tuple[ConsumerMember, Target]]:
+    """Each member, with what it may still own of its last assignment, and its target.
+
+    A cooperative member keeps its partitions while it joins, and revokes those that its new assignment lacks only when
+    it has received that. Until it joins again nobody else may be given them (rule 33). Raises KafkaError
+    GROUP_ID_NOT_FOUND when two members have the same partition: only one could be its holder.
+    """
+    taken: set[tuple[UUID, int]] = set()
+    for one in read:
+        assigned = set(_places(one.target))
+        if not taken.isdisjoint(assigned):
+            raise _refused(classic, "two of its members are assigned the same partition")
+        taken |= assigned
+    pending: dict[str, dict[UUID, dict[int, int]]] = {}
+    for one in sorted(read, key=lambda one: -one.owned_generation):  # of two claims the newer counts
+        claimed = set(_places(one.owned)) - taken
+        taken |= claimed
+        for topic_id, partition in claimed:
+            mine = pending.setdefault(one.member.member_id, {})
+            mine.setdefault(topic_id, {})[partition] = one.member.epoch
+    return [
+        (replace(one.member, state=MemberState.UNREVOKED, pending=owned) if owned else one.member, one.target)
+        for one in read
+        for owned in (pending.get(one.member.member_id),)
+    ]
+
+
+def _places(target: Target) -> Iterator[tuple[UUID, int]]:
+    return ((topic_id, partition) for topic_id, partitions in target.items() for partition in partitions)
+
+
+def downgraded(group: ConsumerGroup, rest: Sequence[ConsumerMember], around: Surroundings) -> GroupMetadataValue | None:
+    """The classic group of the remaining members; None when the group stays a consumer group.
+
+    Each member is assigned what it has or still has to revoke, not its target as in Apache Kafka: it may not have heard of
+    the target yet, and the group may be upgraded again before the member rejoins.
+    """
     if not rest or any(member.classic is None for member in rest):
         return None
     if not allows_downgrade(around.config) or len(rest) > around.classic_size_max:
@@ -111,7 +168,7 @@ def downgraded(
     roster = Roster()
     try:
         for member in rest:
-            roster.add(_downgraded(member, targets.get(member.member_id, {}), around.topics))
+            roster.add(_downgraded(member, around.topics))
     except MalformedMessage:
         return None
     protocol = roster.select_protocol()
@@ -127,7 +184,7 @@ def downgraded(
     )
 
 
-def _downgraded(member: ConsumerMember, target: Target, topics: Topics) -> Member:
+def _downgraded(member: ConsumerMember, topics: Topics) -> Member:
     """Raises MalformedMessage."""
     terms = member.classic
     assert terms is not None
@@ -141,7 +198,7 @@ def _downgraded(member: ConsumerMember, target: Target, topics: Topics) -> Membe
         terms.session_timeout_ms,
         CONSUMER_PROTOCOL_TYPE,
         terms.protocols,
-        encode_assignment(target, topics, version),
+        encode_assignment(member.held, topics, version),
     )
 
 

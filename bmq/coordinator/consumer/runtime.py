@@ -29,8 +29,8 @@ from bmq.protocol.errors import KafkaError
 
 _log = structlog.get_logger("bmq.coordinator")
 
-_NAMES_PER_TURN_MAX: Final = 100
-"""Topic names matched in one turn of the event loop."""
+_CHARS_PER_TURN_MAX: Final = 1_000
+"""Characters of topic names matched in one turn of the event loop. The slowest patterns take 30 microseconds for each."""
 
 
 @dataclass(slots=True)
@@ -169,7 +169,13 @@ async def _matching(regex: str, names: Sequence[str]) -> frozenset[str]:
         _log.warning("regex_not_compiled", error=str(error))
         return frozenset()
     found: set[str] = set()
-    for start in range(0, len(names), _NAMES_PER_TURN_MAX):
-        found.update(name for name in names[start : start + _NAMES_PER_TURN_MAX] if matches(name))
-        await asyncio.sleep(0)
+    count = 0
+    for name in names:
+        if matches(name):
+            found.add(name)
+        count += len(name)
+        if count >= _CHARS_PER_TURN_MAX:
+            count = 0
+            await asyncio.sleep(0)
+    await asyncio.sleep(0)
     return frozenset(found)

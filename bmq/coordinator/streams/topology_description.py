@@ -56,7 +56,7 @@ _NODE_TYPES: Final = frozenset(map(int, NodeType))
 
 @dataclass(frozen=True, slots=True)
 class KnownDescription:
-    """What is known of one topology epoch's description. `encoded`: the update with it; None: not received.
+    """Whether the description of one topology epoch has been received. `encoded`: the update request with it, None before.
 
     `is_refused`: it was too large, so no member is asked again. `asked`: number of requests; `next_ask_ms`: loop time.
     """
@@ -68,7 +68,7 @@ class KnownDescription:
     next_ask_ms: float = float("-inf")
 
     def of(self, topology_epoch: int) -> KnownDescription:
-        """What is known of this topology's description."""
+        """Return this state, or an empty one if `topology_epoch` is another topology."""
         return self if topology_epoch == self.topology_epoch else KnownDescription(topology_epoch)
 
     def is_wanted(self, now_ms: float) -> bool:

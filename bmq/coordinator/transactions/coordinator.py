@@ -140,16 +140,19 @@ class TransactionCoordinator:
     ) -> None:
         self.metrics = TransactionMetrics(self._ids_by_state, self._markers_waiting)
         self.config = config
+        self._shards = shards
         self._clock = clock
         self._topics = topics
         self._producer_ids = producer_ids
         self._groups = groups
+        self._lost: set[int] = set()  # shards that were lost here, though their partitions may still be ours
         self._loop = asyncio.get_running_loop()
 
         def make(number: int, log: ReplayableLog, on_lost: Callable[[TransactionShard], None]) -> TransactionShard:
             def lost(shard: TransactionShard) -> None:
                 on_lost(shard)
-                self._inherited.changed()  # its partition may still be ours
+                self._lost.add(shard.number)
+                self._inherited.changed()
 
             return TransactionShard(
                 number,
@@ -168,7 +171,7 @@ class TransactionCoordinator:
         self.directory = ShardDirectory(TransactionShard.kind, shards, make, config)
         self._inherited = InheritedShards(
             self.directory,
-            shards.inherited,
+            self._unfinished,
             random,
             loads_max=config.shards_inheriting_max,
             retry_min_ms=config.retry_min_ms,
@@ -204,6 +207,7 @@ class TransactionCoordinator:
     def resign(self, shard: int) -> None:
         """The shard's partition has another owner now."""
         self.directory.resign(shard)
+        self._lost.discard(shard)
 
     def stood_still(self) -> None:
         """This process was stalled: transactions must not time out for requests that it could not read."""
@@ -388,7 +392,7 @@ class TransactionCoordinator:
         return DescribeTransactionsResponse(transaction_states=states)
 
     async def _described(self, transactional_id: str) -> DescribedTransaction:
-        described = DescribedTransaction(transactional_id=transactional_id)
+        described = DescribedTransaction(transactional_id=transactional_id, transaction_start_time_ms=0)
         if not _is_valid_id(transactional_id):
             described.error_code = ErrorCode.INVALID_REQUEST
             return described
@@ -502,6 +506,15 @@ class TransactionCoordinator:
             # Kafka's code for "no ids at the moment": producers treat other codes as fatal.
             _log.warning("producer_ids_unavailable", error=str(error), code=error.code.name)
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from error
+
+    def _unfinished(self) -> Sequence[int]:
+        """Shards whose logs may hold unfinished work: an earlier owner's, and our own that were lost.
+
+        The latter matter where we are the first owner: nobody inherits those.
+        """
+        inherited = self._shards.inherited()
+        lost = self._lost.intersection(self._shards.owned()).difference(inherited)
+        return [*inherited, *sorted(lost)]
 
     def _has_topic(self) -> bool:
         return TRANSACTIONS_TOPIC in self._topics().topics

@@ -357,7 +357,7 @@ class TransactionShard(Shard):
         return bytes(out)
 
     async def restore(self, data: bytes) -> None:
-        for number, (key, value) in enumerate(_parts(data), 1):
+        for number, (key, value) in enumerate(snapshot_parts(data), 1):
             self.replay(key, value)
             if number % self._config.ids_per_turn_max == 0:
                 await asyncio.sleep(0)
@@ -456,7 +456,7 @@ def _encoded(transactional_id: str, value: TransactionValue) -> tuple[bytes, byt
     return encode_key(TransactionKey(transactional_id=transactional_id)), encode_value(value)
 
 
-def _parts(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+def snapshot_parts(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Records of a snapshot. Raises MalformedMessage for bytes that are no snapshot."""
     position = 0
     while position < len(data):

@@ -51,7 +51,9 @@ def patiently(call: Callable[[], object]) -> None:
         try:
             call()
         except KafkaException as error:
-            if not error.args[0].retriable():
+            # librdkafka calls only transactions' errors retriable. When one request of a connection times out, as a heartbeat
+            # after session.timeout.ms, all others on it end with _TIMED_OUT too, however long they might have waited.
+            if not error.args[0].retriable() and error.args[0].code() != KafkaError._TIMED_OUT:
                 raise
             say("slow", error)
         else:

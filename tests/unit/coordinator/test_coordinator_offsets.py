@@ -17,6 +17,11 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import MalformedMessage
 from bmq.protocol.group_records import OffsetCommitKey, decode_key, decode_value
 from bmq.protocol.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
+from bmq.protocol.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from bmq.protocol.messages.offset_delete_request import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -29,6 +34,11 @@ from bmq.protocol.messages.offset_fetch_request import (
     OffsetFetchRequestTopics,
 )
 from bmq.protocol.messages.sync_group_request import SyncGroupRequest
+from bmq.protocol.messages.txn_offset_commit_request import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from bmq.protocol.record_batch import decode_records
 from tests.unit.coordinator.cluster import FAST, Cluster, FakeContext
 from tests.unit.proxy.harness import until
@@ -86,6 +96,28 @@ async def test_what_cannot_be_committed_fails_alone(cluster: Cluster) -> None:
     too_long = await cluster.commit("g", {("t", 0): 2}, metadata="x" * 4097)
     assert too_long == {("t", 0): ErrorCode.OFFSET_METADATA_TOO_LARGE}
     assert await cluster.fetch_all("g") == {("t", 0): 1}
+
+
+@pytest.mark.parametrize("is_transactional", [False, True])
+async def test_a_long_group_id_in_many_records_is_refused(cluster: Cluster, is_transactional: bool) -> None:
+    """A request that names a partition often is small; its records, each with the group's id, are not."""
+    group_id = "g" * 20_000
+    topic = OffsetCommitRequestTopic(name="t", partitions=[OffsetCommitRequestPartition(partition_index=0)] * 1_000)
+    request = OffsetCommitRequest(group_id=group_id, generation_id_or_member_epoch=-1, topics=[topic])
+    if is_transactional:
+        transactional = TxnOffsetCommitRequest(
+            transactional_id="i",
+            group_id=group_id,
+            producer_id=7,
+            producer_epoch=0,
+            topics=[TxnOffsetCommitRequestTopic(name="t", partitions=[TxnOffsetCommitRequestPartition()] * 1_000)],
+        )
+        codes = (await cluster.coordinator.txn_offset_commit(transactional, FakeContext(5))).topics[0].partitions
+    else:
+        codes = (await cluster.coordinator.offset_commit(request, FakeContext(9))).topics[0].partitions
+    assert {part.error_code for part in codes} == {ErrorCode.UNKNOWN_SERVER_ERROR}
+    assert not cluster.log_of(group_id).batches
+    assert (await cluster.commit(group_id, {("t", 0): 1}))["t", 0] == ErrorCode.NONE
 
 
 async def test_topics_by_id_from_v10(cluster: Cluster) -> None:

@@ -18,6 +18,7 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from bmq.protocol.messages.heartbeat_request import HeartbeatRequest
 from bmq.protocol.messages.join_group_request import JoinGroupRequestProtocol
+from bmq.protocol.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
 from bmq.protocol.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest, Topology
 from bmq.protocol.messages.sync_group_request import SyncGroupRequest
 from tests.simulation.loop import VirtualTimeLoop
@@ -302,6 +303,54 @@ def test_a_former_owner_refuses_no_classic_member(kind: Callable[[], Member]) ->
 
 
 @each_kind
+@pytest.mark.parametrize("is_transactional", [False, True])
+def test_a_former_owner_refuses_no_commit(kind: Callable[[], Member], is_transactional: bool) -> None:
+    async def story(member: Member, old: Cluster, new: Cluster) -> None:
+        await new.coordinator.prepare("g")
+        commit = old.commit_in_transaction if is_transactional else old.commit
+        epoch = member.epoch + 1  # as it may be at the next owner
+        codes = await commit("g", {("t", 0): 1}, member_id=member.member_id, generation=epoch)
+        assert codes["t", 0] == MOVED
+
+    run(kind, story)
+
+
+@pytest.mark.parametrize("kind", [Classic, ClassicAmongConsumers])
+def test_nobody_leaves_at_a_former_owner(kind: Callable[[], Member]) -> None:
+    """The next owner would keep the member's partitions for it until its session ends."""
+
+    async def story(member: Member, old: Cluster, new: Cluster) -> None:
+        assert await member.beat(old) == GO_ON
+        await new.coordinator.prepare("g")
+        await asyncio.sleep(0.001)
+        request = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=member.member_id)])
+        assert (await old.coordinator.leave_group(request, FakeContext(4))).error_code == MOVED
+        assert (await new.coordinator.leave_group(request, FakeContext(4))).members[0].error_code == GO_ON
+        assert not has_member(new, member)
+
+    run(kind, story)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"protocol_type": "connect"},
+        {"protocols": [JoinGroupRequestProtocol(name="sticky", metadata=classic_subscription("t"))]},
+    ],
+)
+@pytest.mark.parametrize("kind", [Streams, Classic, ClassicAmongConsumers])
+def test_a_former_owner_refuses_no_protocol(kind: Callable[[], Member], fields: dict[str, Any]) -> None:
+    """Those of the next owner's group may be others, and a client that is refused for them gives up."""
+
+    async def story(member: Member, old: Cluster, new: Cluster) -> None:
+        await new.coordinator.prepare("g")
+        await asyncio.sleep(0.001)
+        assert (await old.join(session_ms=SESSION_MS, **fields)).error_code == MOVED
+
+    run(kind, story)
+
+
+@each_kind
 def test_a_store_that_does_not_answer_is_no_reason_to_join_again(kind: Callable[[], Member]) -> None:
     async def story(member: Member, old: Cluster, new: Cluster) -> None:
         proofs_of(old, StorageUnavailable("no NameNode"))
@@ -340,6 +389,23 @@ def test_a_member_that_turns_back_to_a_former_owner_keeps_its_session(kind: Call
         assert has_member(new, member)
 
     run(kind, story)
+
+
+def test_an_upgrade_does_not_shorten_the_session_of_a_member_that_turns_back_to_a_former_owner() -> None:
+    async def story(member: Member, old: Cluster, new: Cluster) -> None:
+        assert await member.beat(old) == GO_ON
+        await new.coordinator.prepare("g")
+        other = Consumer()
+        other.member_id = "B"
+        await other.join(new)
+        await asyncio.sleep(AGE_S - 0.01)
+        assert await member.beat(old) == GO_ON
+        await asyncio.sleep(SESSION_MS / 2_000)
+        assert await other.beat(new) == GO_ON
+        await asyncio.sleep(SESSION_MS / 2_000 - 0.01)
+        assert has_member(new, member)
+
+    run(Classic, story)
 
 
 @pytest.mark.parametrize("kind", ALONE)

@@ -20,7 +20,14 @@ from bmq.protocol.group_records import (
     encode_key,
     encode_value,
 )
-from bmq.protocol.hot_commit import KNOWN_MAX, PARTITIONS_MAX, PlainCommits, encode_answer, parse_plain_commit
+from bmq.protocol.hot_commit import (
+    KNOWN_MAX,
+    NAME_BYTES_MAX,
+    PARTITIONS_MAX,
+    PlainCommits,
+    encode_answer,
+    parse_plain_commit,
+)
 from bmq.protocol.messages.offset_commit_request import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -165,6 +172,25 @@ def test_many_partitions_are_left_to_the_codec(version: int, count: int) -> None
     request = OffsetCommitRequest(group_id="g", topics=[topic])
     frame = codec.encode("request", ApiKey.OFFSET_COMMIT, version, request)
     assert (parse_plain_commit(frame, 0, version) is None) == (count > PARTITIONS_MAX)
+
+
+@pytest.mark.parametrize("version", range(6, 11))
+@pytest.mark.parametrize("field", ["group_id", "member_id", "group_instance_id", "topic"])
+def test_long_names_are_left_to_the_codec(version: int, field: str) -> None:
+    for size in (NAME_BYTES_MAX, NAME_BYTES_MAX + 1):
+        topic = OffsetCommitRequestTopic(
+            name="t", topic_id=UUID(int=1), partitions=[OffsetCommitRequestPartition(partition_index=0)]
+        )
+        request = OffsetCommitRequest(group_id="g", member_id="m", topics=[topic])
+        if field == "topic":
+            topic.name = "x" * size
+        else:
+            setattr(request, field, "x" * size)
+        if version < 7 and field == "group_instance_id":
+            continue
+        frame = codec.encode("request", ApiKey.OFFSET_COMMIT, version, request)
+        is_short = size <= NAME_BYTES_MAX or (field == "topic" and version >= 10)
+        assert (parse_plain_commit(frame, 0, version) is not None) == is_short
 
 
 @given(version=PLAIN_VERSIONS, code=st.sampled_from(ErrorCode), data=st.data())

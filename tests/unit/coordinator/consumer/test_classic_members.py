@@ -11,6 +11,7 @@ import pytest
 from bmq.coordinator.config import CoordinatorConfig
 from bmq.coordinator.consumer.consumer_group import ConsumerGroupState
 from bmq.coordinator.consumer.consumer_protocol import decode_assignment
+from bmq.coordinator.consumer.departures import remove_members
 from bmq.coordinator.consumer.member import MemberState
 from bmq.coordinator.effects import Moment
 from bmq.coordinator.group import Group
@@ -193,6 +194,33 @@ def test_leaving_by_any_name() -> None:
     assert bench.group.members.keys() == {"A"} and bench.became_classic is None
 
 
+class Name(str):
+    """Counts how often names are compared."""
+
+    comparisons = 0
+
+    def __eq__(self, other: object) -> bool:
+        Name.comparisons += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def test_many_that_leave_at_once_are_each_looked_for_once() -> None:
+    """An administrator's tool names all members of a group in one LeaveGroup."""
+    count = 100
+    bench = Bench()
+    for name in ("A", "B"):
+        bench.join(name)
+    for number in range(count):
+        bench.classic_join(f"C{number}", subscription("t"))
+    leaving = [Name(f"C{number}") for number in range(count)]
+    bench.decide(lambda draft: remove_members(draft, leaving, bench.around))
+    assert bench.group is not None
+    assert bench.group.members.keys() == {"A", "B"}
+    assert Name.comparisons < 10 * count
+
+
 # ---------------------------------------------------------------- upwards
 
 
@@ -257,6 +285,43 @@ def test_a_classic_group_whose_first_members_are_still_joining_is_upgraded() -> 
     assert (member.topic_names, member.epoch, member.assigned) == (frozenset({"t"}), 1, {})
 
 
+def test_an_upgraded_group_waits_for_what_a_member_has_still_to_give_back() -> None:
+    """A cooperative member revokes what its new assignment lacks only when it has received that."""
+    group = classic_group("C", "D")
+    for member_id, owned in (("C", [0, 2, 3]), ("D", [1, 3])):
+        group.members.by_id[member_id].protocols = (("range", subscription("t", owned={"t": owned})),)
+    bench = Bench({"t": 4}, classic=group)
+    assert bench.told(bench.join("A")) == (8, {})
+    assert bench.group is not None
+    member = bench.group.members["C"]
+    assert member.state is MemberState.UNREVOKED
+    assert member.pending == {bench.topic_id("t"): {2: 7, 3: 7}}
+    assert bench.group.members["D"].pending == {}, "C said it first"
+    assert picture(replayed(bench.log)) == picture(bench.group)
+    assert has(bench.classic_sync("C", 7)) == {"t": [0]}
+    assert bench.classic_beat("C", 7) is ErrorCode.REBALANCE_IN_PROGRESS
+    bench.classic_join("C", subscription("t", owned={"t": [0]}))
+    assert bench.told(bench.beat("A", 8))[1] == {"t": [2, 3]}
+
+
+def test_what_a_member_says_it_owned_does_not_take_another_members_assignment() -> None:
+    group = classic_group("C", "D")
+    group.members.by_id["C"].protocols = (("range", subscription("t", owned={"t": [0, 1]})),)
+    bench = Bench({"t": 2}, classic=group)
+    bench.join("A")
+    assert bench.group is not None
+    assert (bench.group.members["C"].state, bench.group.members["C"].pending) == (MemberState.STABLE, {})
+
+
+def test_a_group_whose_members_have_the_same_partition_is_not_upgraded() -> None:
+    """A leader may assign as it likes, but in a consumer group a partition has one holder."""
+    group = classic_group("C", "D")
+    group.members.by_id["D"].assignment = assignment({"t": [0]})
+    bench = Bench({"t": 2}, classic=group)
+    assert code_of(lambda: bench.join("A")) is ErrorCode.GROUP_ID_NOT_FOUND
+    assert not bench.log
+
+
 @pytest.mark.parametrize(
     ("what", "classic", "config"),
     [
@@ -319,7 +384,7 @@ def test_when_the_last_of_the_new_protocol_is_gone_the_group_is_classic_again(le
             assert bench.classic_leave(("A", None)) == [ErrorCode.NONE]
     value = bench.became_classic
     assert value is not None and bench.group is None
-    assert (value.protocol_type, value.generation, value.protocol, value.leader) == ("consumer", 3, "range", "C")
+    assert (value.protocol_type, value.generation, value.protocol, value.leader) == ("consumer", 3, "range", None)
     (member,) = value.members
     assert (member.member_id, member.session_timeout_ms, member.subscription) == ("C", 10_000, subscription("t"))
     assert [(p.topic, list(p.partitions)) for p in decode_assignment(member.assignment).assigned] == [("t", [2, 3])]
@@ -329,6 +394,24 @@ def test_when_the_last_of_the_new_protocol_is_gone_the_group_is_classic_again(le
     assert values - tombstones == {b"\0\x02\0\x01g"}, "nothing of the consumer group is left"
 
 
+@pytest.mark.parametrize("has_heard", [False, True], ids=["before it has heard of that", "while it gives one back"])
+def test_a_group_that_becomes_classic_keeps_what_its_members_still_have_to_give_back(has_heard: bool) -> None:
+    """It may be upgraded again before they have heard of anything, and nobody else may be given these partitions then."""
+    bench = mixed(6)
+    bench.join("B")
+    assert bench.group is not None
+    assert [len(partitions) for partitions in bench.group.targets["C"].values()] == [2]
+    if has_heard:
+        bench.classic_join("C", subscription("t", owned={"t": [3, 4, 5]}))
+        assert bench.group.members["C"].state is MemberState.UNREVOKED
+    bench.beat("B", -1)
+    bench.beat("A", -1)
+    value = bench.became_classic
+    assert value is not None
+    (member,) = value.members
+    assert [(p.topic, list(p.partitions)) for p in decode_assignment(member.assignment).assigned] == [("t", [3, 4, 5])]
+
+
 @pytest.mark.parametrize("config", [{"migration_policy": "upgrade"}, {"migration_policy": "disabled"}])
 def test_downgrades_that_policy_forbids(config: dict[str, Any]) -> None:
     bench = mixed()
@@ -336,6 +419,25 @@ def test_downgrades_that_policy_forbids(config: dict[str, Any]) -> None:
     bench.beat("A", -1)
     assert bench.group is not None and bench.group.members.keys() == {"C"} and bench.group.epoch == 4
     assert bench.classic_beat("C", 3) is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+@pytest.mark.parametrize("leaves", ["expire", "comes back classic"])
+def test_downgrades_to_a_record_that_is_too_large(leaves: str) -> None:
+    """One record has all members of a classic group. A member that is gone must not stay in the group for that."""
+    bench = mixed(instance="i")
+    for number in range(4):
+        bench.classic_join(f"D{number}", subscription("t", *(f"{number}-{n:0200}" for n in range(1_500))))
+    if leaves == "expire":
+        assert bench.expire("A")
+    else:
+        answer = bench.classic_join("", subscription("t"), instance="i", new_id="A2")
+        assert answer is not None
+        assert answer.error_code == 0
+    assert bench.became_classic is None
+    assert bench.group is not None
+    assert "A" not in bench.group.members
+    assert bench.group.members.keys() >= {"C", "D0", "D1", "D2", "D3"}
+    assert picture(replayed(bench.log)) == picture(bench.group)
 
 
 def test_downgrades_to_more_members_than_a_classic_group_may_have() -> None:
@@ -371,6 +473,7 @@ def test_the_last_static_member_comes_back_as_a_classic_one() -> None:
     assert value is not None and value.generation == 2
     assert [member.member_id for member in value.members] == ["A2"]
     assert bench.draft is not None and not bench.draft.rebalances, "everybody has what the target says"
+    assert value.leader == "A2"
 
 
 def test_the_last_static_member_comes_back_as_a_classic_one_with_another_subscription() -> None:

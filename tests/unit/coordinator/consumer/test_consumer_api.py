@@ -12,6 +12,7 @@ import pytest
 from bmq.coordinator.config import ConsumerConfig, CoordinatorConfig
 from bmq.coordinator.consumer.consumer_group import ConsumerGroup
 from bmq.coordinator.group_shard import GroupShard
+from bmq.coordinator.member_timers import TimerKind
 from bmq.coordinator.recent_proof import PROOF_AGE_MAX_MS
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
@@ -19,6 +20,7 @@ from bmq.protocol.messages.consumer_group_describe_request import ConsumerGroupD
 from bmq.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest, TopicPartitions
 from bmq.protocol.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 from bmq.protocol.messages.delete_groups_request import DeleteGroupsRequest
+from bmq.protocol.messages.delete_groups_response import DeleteGroupsResponse
 from bmq.protocol.messages.describe_groups_request import DescribeGroupsRequest
 from bmq.protocol.messages.heartbeat_request import HeartbeatRequest
 from bmq.protocol.messages.join_group_request import JoinGroupRequestProtocol
@@ -34,7 +36,7 @@ from bmq.protocol.messages.sync_group_request import SyncGroupRequest
 from bmq.protocol.request_context import RequestContext
 from tests.unit.coordinator.cluster import Cluster, FakeContext, FakeTopic, FakeTopics
 from tests.unit.coordinator.consumer.bench import picture
-from tests.unit.coordinator.consumer.test_classic_members import has, subscription
+from tests.unit.coordinator.consumer.test_classic_members import assignment, has, subscription
 from tests.unit.proxy.harness import until
 
 pytestmark = pytest.mark.unit
@@ -296,6 +298,40 @@ async def test_a_group_on_its_way_to_deletion_is_there_no_more(cluster: Cluster)
     assert (await join(cluster, "A")).member_epoch == 2
 
 
+async def deletion_while_joining(
+    cluster: Cluster,
+) -> tuple[asyncio.Task[ConsumerGroupHeartbeatResponse], asyncio.Task[DeleteGroupsResponse]]:
+    """A group with an offset gets its first member, whose records are on their way to the log, and is to be deleted."""
+    await cluster.commit("g", {("t", 0): 5})
+    log = cluster.log_of("g")
+    log.is_acknowledging = False
+    joining = asyncio.create_task(join(cluster, "A"))
+    await until(lambda: log.pending_count == 1)
+    request = DeleteGroupsRequest(groups_names=["g"])
+    deleting = asyncio.create_task(cluster.coordinator.delete_groups(request, FakeContext(2)))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    log.is_acknowledging = True
+    return joining, deleting
+
+
+async def test_a_group_whose_first_member_is_joining_is_not_deleted(cluster: Cluster) -> None:
+    """Its offsets would be deleted behind the back of a member that is about to read them."""
+    joining, deleting = await deletion_while_joining(cluster)
+    cluster.log_of("g").acknowledge()
+    assert (await joining).error_code == 0
+    assert (await deleting).results[0].error_code == ErrorCode.NON_EMPTY_GROUP
+    assert await cluster.fetch_all("g") == {("t", 0): 5}
+
+
+async def test_a_group_whose_first_member_could_not_join_is_deleted(cluster: Cluster) -> None:
+    joining, deleting = await deletion_while_joining(cluster)
+    cluster.log_of("g").fail_pending(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert (await joining).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert (await deleting).results[0].error_code == 0
+    assert not shard_of(cluster).has_group("g")
+
+
 # ---------------------------------------------------------------- time
 
 
@@ -316,6 +352,18 @@ async def test_who_does_not_give_back_in_time_is_put_out(cluster: Cluster) -> No
     assert has_of(await beat(cluster, "A", 2)) == [0, 1]
     await until(lambda: group_of(cluster).members.keys() == {"B"})
     assert has_of(await beat(cluster, "B", 3)) == [0, 1, 2, 3]
+
+
+async def test_who_gave_back_in_vain_still_has_to_give_back_in_time(cluster: Cluster) -> None:
+    """What the member said was not written, and it may never say so again."""
+    await join(cluster, "A", rebalance_timeout_ms=30)
+    await join(cluster, "B")
+    assert has_of(await beat(cluster, "A", 2)) == [0, 1]
+    log = cluster.log_of("g")
+    log.refuse_with = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert (await beat(cluster, "A", 2, [0, 1])).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    log.refuse_with = None
+    await until(lambda: group_of(cluster).members.keys() == {"B"})
 
 
 async def test_sessions_begin_anew_after_this_process_stood_still(cluster: Cluster) -> None:
@@ -399,6 +447,18 @@ async def test_expressions_are_resolved_behind_the_heartbeat(cluster: Cluster) -
     assert group_of(cluster).epoch == 3, "looked again, and nothing is new"
 
 
+async def test_a_slow_expression_leaves_turns_to_others(cluster: Cluster) -> None:
+    """Matching it with a name of 249 characters takes 8 ms."""
+    for number in range(100):
+        cluster.topics.add(f"{number:03}".ljust(249, "x"), 1_000 + number)
+    await join(cluster, "A", subscribed_topic_names=None, subscribed_topic_regex="(?:.?){1000}(?:.?){1000}")
+    turns = 0
+    while not group_of(cluster).regexes:
+        turns += 1
+        await asyncio.sleep(0)
+    assert turns > 20
+
+
 async def test_a_resolution_that_cannot_be_written_is_tried_again(cluster: Cluster) -> None:
     await settled(cluster, "A")
     await beat(cluster, "A", 2, subscribed_topic_regex="u")
@@ -436,7 +496,7 @@ async def test_groups_are_listed_and_described_by_their_type(cluster: Cluster) -
     assert (await listed(types_filter=["share"])) == {}
     assert (await listed(states_filter=["reconciling", "empty"])).keys() == {"g", "simple"}
     described = await cluster.coordinator.consumer_group_describe(
-        ConsumerGroupDescribeRequest(group_ids=["g", "classic", "none"], include_authorized_operations=True),
+        ConsumerGroupDescribeRequest(group_ids=["g", "classic", "none", ""], include_authorized_operations=True),
         FakeContext(1),
     )
     first, *others = described.groups
@@ -451,7 +511,11 @@ async def test_groups_are_listed_and_described_by_their_type(cluster: Cluster) -
     assert (member.member_id, member.member_epoch, member.member_type, member.client_host) == ("A", 2, 1, "/127.0.0.1")
     assert [(p.topic_name, p.partitions) for p in member.assignment.topic_partitions] == [("t", [0, 1, 2, 3])]
     assert [(p.topic_name, p.partitions) for p in member.target_assignment.topic_partitions] == [("t", [0, 1])]
-    assert [group.error_code for group in others] == [ErrorCode.GROUP_ID_NOT_FOUND] * 2
+    assert member.subscribed_topic_regex == ""
+    assert [group.error_code for group in others] == [
+        *([ErrorCode.GROUP_ID_NOT_FOUND] * 2),
+        ErrorCode.INVALID_GROUP_ID,
+    ]
     for version, code in ((5, ErrorCode.NONE), (6, ErrorCode.GROUP_ID_NOT_FOUND)):
         old = await cluster.coordinator.describe_groups(DescribeGroupsRequest(groups=["g"]), FakeContext(version))
         assert (old.groups[0].group_state, old.groups[0].error_code) == ("Dead", code)
@@ -486,6 +550,19 @@ async def test_what_is_set_for_a_group_counts_within_bounds(cluster: Cluster) ->
     assert (await beat(cluster, "A", 2)).heartbeat_interval_ms == 7_000
     assert CONFIG.consumer.terms(cluster.topics.group_configs["g"]).session_timeout_ms == 45_000
     assert (await beat(cluster, "A", 2, group_id="h")).heartbeat_interval_ms == 5_000
+
+
+async def test_the_servers_own_intervals_follow_what_is_configured_now(cluster: Cluster) -> None:
+    await join(cluster, "A")
+    cluster.clock.advance(7_000)
+    assert (await beat(cluster, "A", 2)).heartbeat_interval_ms == 5_000
+    cluster.coordinator.reconfigure(replace(CONFIG, consumer=replace(CONFIG.consumer, heartbeat_interval_ms=6_000)))
+    await join(cluster, "B", group_id="another group, whose shard may be loaded only now")
+    cluster.clock.advance(7_000)
+    group_of(cluster)
+    for shard in cluster.coordinator.directory.ready.values():
+        assert shard.consumer._config.consumer.heartbeat_interval_ms == 6_000
+        assert shard.streams._config is shard.consumer._config
 
 
 # ---------------------------------------------------------------- offsets
@@ -610,6 +687,35 @@ async def test_up_and_down_again(cluster: Cluster) -> None:
     assert shard_of(cluster).groups["g"].generation == 2 and not shard_of(cluster).consumer.groups
 
 
+@pytest.mark.parametrize("with_snapshot", [False, True])
+async def test_the_next_owner_of_a_group_that_became_classic_rebalances_it(
+    cluster: Cluster, with_snapshot: bool
+) -> None:
+    """Its record lacks the member that left, and nobody else would notice that its partitions are nobody's."""
+    await join(cluster, "A")
+    joined = await cluster.join("g", "", version=3, protocols=one_protocol())
+    classic_id = joined.member_id
+    await beat(cluster, "A", 2)
+    await beat(cluster, "A", 2, [0, 1])
+    await cluster.join("g", classic_id, version=3, protocols=one_protocol())
+    assert has(await classic_sync(cluster, classic_id, 3)) == {"t": [2, 3]}
+    assert await classic_beat(cluster, classic_id, 3) == ErrorCode.NONE
+    assert (await beat(cluster, "A", -1)).error_code == 0
+    if with_snapshot:
+        await shard_of(cluster).save_snapshot(force=True)
+    await cluster.coordinator.close()
+    cluster.restart()
+    await cluster.coordinator.prepare("g")
+    assert await classic_beat(cluster, classic_id, 3) == ErrorCode.REBALANCE_IN_PROGRESS
+    rejoined = await cluster.join("g", classic_id, version=3, protocols=one_protocol())
+    assert (rejoined.error_code, rejoined.generation_id, rejoined.leader) == (0, 4, classic_id)
+    assert (await classic_sync(cluster, classic_id, 4)).error_code == 0
+    await cluster.coordinator.close()
+    cluster.restart()
+    await cluster.coordinator.prepare("g")
+    assert shard_of(cluster).groups["g"].state == "Stable", "the rebalance is over"
+
+
 async def test_who_waits_in_a_classic_group_joins_the_consumer_group(cluster: Cluster) -> None:
     classic_id = await cluster.stable()
     for member in shard_of(cluster).groups["g"].members:
@@ -635,6 +741,23 @@ async def test_who_waits_in_a_classic_group_joins_the_consumer_group(cluster: Cl
     assert (await leaving).members[0].error_code == 0
     members = group_of(cluster).members
     assert classic_id not in members and len(members) == 3
+
+
+async def test_an_upgrade_in_the_middle_of_a_rebalance_takes_nothing_from_cooperative_members(cluster: Cluster) -> None:
+    """They keep their partitions while they join, and a second rebalance may begin before the first has ended."""
+    classic_id = await cluster.stable()
+    group = shard_of(cluster).groups["g"]
+    group.members.by_id[classic_id].assignment = assignment({"t": [0, 1, 2, 3]})
+    joining = [asyncio.create_task(cluster.join("g", "", version=3))]
+    await until(lambda: group.state == "PreparingRebalance")
+    assert (await cluster.join("g", classic_id, version=3)).error_code == 0
+    joining.append(asyncio.create_task(cluster.join("g", "", version=3)))
+    await until(lambda: group.state == "PreparingRebalance")
+    assert has_of(await join(cluster, "A")) == []
+    assert (await joining[0]).error_code == 0
+    assert (await joining[1]).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    (owned,) = group_of(cluster).members[classic_id].held.values()
+    assert owned == {0, 1, 2, 3}
 
 
 async def test_a_classic_record_on_its_way_is_waited_for(cluster: Cluster) -> None:
@@ -695,6 +818,33 @@ async def test_a_classic_member_that_syncs_too_late_is_put_out(cluster: Cluster)
     assert joined.error_code == 0
     await until(lambda: joined.member_id in group_of(cluster).members)
     await until(lambda: joined.member_id not in group_of(cluster).members)
+
+
+async def test_a_classic_member_that_joins_again_in_time_stays_however_late_the_log_is(cluster: Cluster) -> None:
+    """Its time is over while the decision on its JoinGroup waits for an append."""
+    await settled(cluster, "A")
+    fields = {"version": 3, "rebalance_timeout_ms": 30, "session_ms": 30_000, "protocols": one_protocol()}
+    joined = await cluster.join("g", "", **fields)  # type: ignore[arg-type]
+    classic_id = joined.member_id
+    assert (await classic_sync(cluster, classic_id, joined.generation_id)).error_code == 0
+    await join(cluster, "B")
+    assert await classic_beat(cluster, classic_id, joined.generation_id) == ErrorCode.REBALANCE_IN_PROGRESS
+    log = cluster.log_of("g")
+    log.is_acknowledging = False
+    writing = asyncio.create_task(join(cluster, "D"))
+    await until(lambda: log.pending_count == 1)
+    rejoining = asyncio.create_task(cluster.join("g", classic_id, **fields))  # type: ignore[arg-type]
+    timers = shard_of(cluster).consumer._volatile["g"].timers
+    await until(lambda: not timers.is_running(TimerKind.JOIN, classic_id))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    log.is_acknowledging = True
+    log.acknowledge()
+    assert (await writing).error_code == 0
+    assert (await rejoining).error_code == 0
+    generation = (await rejoining).generation_id
+    assert (await classic_sync(cluster, classic_id, generation)).error_code == 0
+    assert classic_id in group_of(cluster).members
 
 
 def one_protocol() -> Any:

@@ -331,6 +331,11 @@ REFUSED: list[tuple[str, ErrorCode, Callable[[Bench], Any]]] = [
     ("no member id", ErrorCode.INVALID_REQUEST, lambda b: b.join("")),
     ("no member id, old client", ErrorCode.INVALID_REQUEST, lambda b: b.beat("", 1, version=0)),
     ("no member id, old client that leaves", ErrorCode.INVALID_REQUEST, lambda b: b.beat("", -1, version=0)),
+    (
+        "no member id, old client that leaves for a while",
+        ErrorCode.FENCED_INSTANCE_ID,
+        lambda b: b.beat("", -2, instance="i", version=0),
+    ),
     ("an empty instance id", ErrorCode.INVALID_REQUEST, lambda b: b.join("C", instance=" ")),
     ("an empty rack", ErrorCode.INVALID_REQUEST, lambda b: b.join("C", rack="")),
     ("joining without a timeout", ErrorCode.INVALID_REQUEST, lambda b: b.beat("C", 0, {}, topics=["t"])),

@@ -242,6 +242,27 @@ def test_timers() -> None:
     assert timers.due(1e9) == []
 
 
+def test_a_timer_is_due_until_it_is_stopped_or_restarted_or_acted_on() -> None:
+    timers = GroupTimers()
+    due = Due(TimerKind.JOIN, "A", -1)
+    start, stop = TimerOrder(TimerKind.JOIN, "A", 10), TimerOrder(TimerKind.JOIN, "A", None)
+    for how in (
+        lambda: timers.obey(start, 20),
+        lambda: timers.obey(stop, 20),
+        lambda: timers.acted_on(due),
+        lambda: timers.forget("A"),
+    ):
+        timers.obey(start, 0)
+        assert not timers.is_due(due)
+        assert timers.due(10) == [due]
+        assert timers.is_due(due)
+        timers.obey(start._replace(keeps=True), 15)
+        assert timers.is_due(due), "its member was told before, and its time is over"
+        how()
+        assert not timers.is_due(due)
+        timers.obey(stop, 20)
+
+
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 50), st.booleans()), max_size=200))
 def test_wake_ups_come_in_time_and_once(orders: list[tuple[str, int, bool]]) -> None:
     wake_ups, model, now = WakeUps(), dict[str, float](), 0

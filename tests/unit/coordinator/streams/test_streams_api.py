@@ -119,7 +119,7 @@ async def test_errors_are_answers(world: World) -> None:
     await world.beat("a")
     answer = await world.beat("a", 9)
     assert answer.error_code == ErrorCode.FENCED_MEMBER_EPOCH
-    assert answer.error_message and answer.status is None
+    assert answer.error_message and answer.status == []
     assert (await world.beat("", 0)).error_code == ErrorCode.INVALID_REQUEST
 
 
@@ -180,9 +180,9 @@ async def test_lists_and_descriptions(world: World) -> None:
         assert all(
             (one.group_type, one.protocol_type, one.group_state) == ("streams", "streams", "Stable") for one in listed
         )
-    request_described = StreamsGroupDescribeRequest(group_ids=["g", "x"], include_authorized_operations=True)
+    request_described = StreamsGroupDescribeRequest(group_ids=["g", "x", ""], include_authorized_operations=True)
     described = (await world.coordinator.streams_group_describe(request_described, FakeContext(0))).groups
-    assert [(one.error_code, one.group_state) for one in described] == [(0, "Stable"), (69, "")]
+    assert [(one.error_code, one.group_state) for one in described] == [(0, "Stable"), (69, ""), (24, "")]
     assert described[0].authorized_operations > 0
     classic = (await world.coordinator.describe_groups(DescribeGroupsRequest(groups=["g"]), FakeContext(6))).groups[0]
     assert (classic.group_state, classic.error_code) == ("Dead", ErrorCode.GROUP_ID_NOT_FOUND)
@@ -252,6 +252,18 @@ async def test_other_protocols_on_a_streams_group(world: World) -> None:
     assert (await world.beat("a")).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     shard = await world.coordinator.directory.get("g")
     assert not shard.streams.groups and "g" in shard.groups
+
+
+async def test_an_empty_streams_group_stays_when_a_classic_member_that_it_cannot_know_joins(world: World) -> None:
+    await world.beat("a")
+    await world.beat("a", -1)
+    assert (await world.join("g", "classic", version=5)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    shard = await world.coordinator.directory.get("g")
+    group = shard.streams.find("g")
+    assert group is not None
+    assert group.topology is not None
+    assert (await world.join("g", "", version=3)).error_code == ErrorCode.NONE
+    assert shard.streams.find("g") is None
 
 
 async def test_a_streams_group_where_a_consumer_group_is(world: World) -> None:

@@ -554,6 +554,24 @@ def test_a_shard_that_fails_is_loaded_again_unless_the_coordinator_stops() -> No
     virtual(main)
 
 
+def test_the_first_owner_carries_out_a_settled_end_though_its_shard_failed_and_nobody_asks() -> None:
+    async def main() -> None:
+        world = World()
+        producer = await world.begun()
+        await world.claim(producer, ("t", 0))
+        world.markers.gate.clear()
+        assert (await world.end(producer))[0] == 0
+        await asyncio.sleep(0.01)
+        world.shard().fail(RuntimeError("a bug"))
+        world.markers.gate.set()
+        await asyncio.sleep(1)
+        assert world.state().status == S.COMPLETE_COMMIT
+        assert [marker.is_commit for _, _, marker in world.markers.written] == [True]
+        await world.coordinator.close()
+
+    virtual(main)
+
+
 def test_shards_that_had_no_owner_before_are_left_until_somebody_asks() -> None:
     async def main() -> None:
         world = World()
@@ -774,6 +792,8 @@ def test_describe_and_list() -> None:
         assert other.transaction_start_time_ms > 0
         assert [n for topic in other.topics for n in topic.partitions] == [0, 2]
         assert (none.error_code, empty.error_code) == (E.TRANSACTIONAL_ID_NOT_FOUND, E.INVALID_REQUEST)
+        # As Kafka: a known id without a transaction has none, an unknown one the field's default.
+        assert (one.transaction_start_time_ms, none.transaction_start_time_ms) == (-1, 0)
 
         both = {("app-a", "Empty"), ("app-b", "Ongoing")}
         assert await listed() == both

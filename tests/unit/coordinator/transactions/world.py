@@ -111,10 +111,10 @@ class StateShards:
         return self._count
 
     def owned(self) -> Sequence[int]:
-        return range(self._count)
+        return () if self.is_former else range(self._count)
 
     def inherited(self) -> Sequence[int]:
-        return self.owned() if self.leader_epoch > 0 and not self.is_former else ()
+        return self.owned() if self.leader_epoch > 0 else ()
 
     def is_known(self, shard: int, leader_epoch: int) -> bool:
         return leader_epoch <= self.epoch_known
