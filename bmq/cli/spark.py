@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bmq.cli.cluster_output import print_json
-from bmq.cli.logs import configure_logs
+from bmq.cli.job import job
+from bmq.cli.kafka.options import DEFAULT_BOOTSTRAP, Bootstrap, DryRun, KafkaSettings, kafka_settings, settings_of
+from bmq.cli.progress import JobProgress
 from bmq.cli.spark_output import (
-    JobProgress,
     print_found,
     print_ranges,
     print_stats,
     print_verified,
 )
+from bmq.cli.terminal import print_json
 from bmq.spark.jobs.moments import milliseconds
-from bmq.spark.jobs.outcome import ExitCode, JobFailed
+from bmq.spark.jobs.outcome import ExitCode
 from bmq.spark.jobs.ranges import OFFSETS_PER_STEP
 
 if TYPE_CHECKING:
@@ -38,13 +38,8 @@ spark_app = typer.Typer(
     "75 broken off (run it again), 130 interrupted.",
 )
 
-DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
-
 Topics = Annotated[list[str], typer.Argument(metavar="TOPIC…", help="Names of topics")]
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic")]
-Bootstrap = Annotated[
-    str, typer.Option("--bootstrap", envvar="BMQ_BOOTSTRAP", metavar="HOST:PORT[,…]", help="Servers of the cluster")
-]
 SourceName = Annotated[str, typer.Option("--source", metavar="bmq|kafka", help="What reads the topics")]
 From = Annotated[
     str, typer.Option("--from", metavar="TIME", help="Records from then on: 2026-11-24T10:00, milliseconds, -2h")
@@ -59,10 +54,6 @@ State = Annotated[
     Path | None, typer.Option("--state", metavar="DIR", help="Keep what is done there: run again, it goes on")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document instead of tables")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done")]
-KafkaOptions = Annotated[
-    list[str] | None, typer.Option("--kafka", metavar="NAME=VALUE", help="A setting of librdkafka's clients")
-]
 SourceOptions = Annotated[
     list[str] | None, typer.Option("--source-option", metavar="NAME=VALUE", help="An option of the source")
 ]
@@ -92,23 +83,24 @@ def stats_command(
     step: StepOffsets = OFFSETS_PER_STEP,
     is_dry_run: DryRun = False,
     as_json: AsJson = False,
-    kafka: KafkaOptions = None,
+    kafka: KafkaSettings = None,
     source_options: SourceOptions = None,
     master: Master = "",
     conf: Conf = None,
 ) -> None:
     """Records, bytes, keys and codecs of topics, and how evenly they spread over hours and partitions."""
-    with _job():
+    with job():
         from bmq.spark.jobs.stats import stats
         from bmq.spark.jobs.stats_picture import draw
 
         given = _range_as_given(from_time, to_time, from_offset, to_offset)
-        ranges = _ranges(_cluster(bootstrap, kafka), topics, given)
+        cluster = _cluster(bootstrap, kafka)
+        ranges = _ranges(cluster, topics, given)
         if is_dry_run:
             _show_ranges(ranges, as_json)
             return
         address = _store(store, bootstrap) if codecs else None
-        with JobProgress("stats") as progress:
+        with JobProgress("stats", has_document=as_json) as progress:
             report = stats(
                 _session("bmq stats", master, conf),
                 _source(source, bootstrap, source_options),
@@ -116,6 +108,7 @@ def stats_command(
                 store=address,
                 state=state,
                 range_as_given=given,
+                topic_ids=_topic_ids(cluster, topics),
                 offsets_per_step=step,
                 progress=progress,
             )
@@ -151,13 +144,13 @@ def find_command(
     step: StepOffsets = OFFSETS_PER_STEP,
     is_dry_run: DryRun = False,
     as_json: AsJson = False,
-    kafka: KafkaOptions = None,
+    kafka: KafkaSettings = None,
     source_options: SourceOptions = None,
     master: Master = "",
     conf: Conf = None,
 ) -> None:
     """Records with a key, a header or a field of a JSON value. All that is given must hold. Exit code 4: none."""
-    with _job():
+    with job():
         from bmq.spark.jobs.find import find
         from bmq.spark.jobs.find_query import FindQuery, NamedValue
 
@@ -171,11 +164,12 @@ def find_command(
             to_ms=to_ms,
         )
         condition = query.condition
-        ranges = _ranges(_cluster(bootstrap, kafka), topics, given)
+        cluster = _cluster(bootstrap, kafka)
+        ranges = _ranges(cluster, topics, given)
         if is_dry_run:
             _show_ranges(ranges, as_json, condition=condition)
             return
-        with JobProgress("find") as progress:
+        with JobProgress("find", has_document=as_json) as progress:
             found = find(
                 _session("bmq find", master, conf),
                 _source(source, bootstrap, source_options),
@@ -184,6 +178,7 @@ def find_command(
                 found_max=found_max,
                 state=state,
                 range_as_given=given,
+                topic_ids=_topic_ids(cluster, topics),
                 offsets_per_step=step,
                 progress=progress,
             )
@@ -208,7 +203,7 @@ def verify_command(
     conf: Conf = None,
 ) -> None:
     """Read every segment: checksums, records, offsets, indexes, replicas. Needs no servers with --store. Exit code 3: damage."""
-    with _job():
+    with job():
         from bmq.spark.jobs.stored_segments import all_segments
         from bmq.spark.jobs.verify import verify
 
@@ -227,7 +222,7 @@ def verify_command(
                     f"{len(tasks)} segments of {sum(task.valid_bytes for task in tasks)} bytes in {address.url}\n"
                 )
             return
-        with JobProgress("verify") as progress:
+        with JobProgress("verify", has_document=as_json) as progress:
             session = _session("bmq verify", master, conf)
             report = verify(session, address, topics or (), has_replicas=replicas, state=state, progress=progress)
         if as_json:
@@ -276,7 +271,7 @@ def backfill_command(
     step: StepOffsets = OFFSETS_PER_STEP,
     is_dry_run: DryRun = False,
     as_json: AsJson = False,
-    kafka: KafkaOptions = None,
+    kafka: KafkaSettings = None,
     target_kafka: TargetOptions = None,
     producer: ProducerOptions = None,
     source_options: SourceOptions = None,
@@ -284,7 +279,7 @@ def backfill_command(
     conf: Conf = None,
 ) -> None:
     """Copy a range of a topic into another one, each record once, whatever is killed. Run again, it goes on."""
-    with _job():
+    with job():
         from bmq.spark.jobs.backfill import backfill, plan_backfill
         from bmq.spark.jobs.copy_settings import Partitioner
 
@@ -303,7 +298,7 @@ def backfill_command(
             range_as_given=given,
             partitioner=Partitioner(partitioner),
             skips_deleted=skips_deleted,
-            producer=_settings(producer, "--producer"),
+            producer=settings_of(producer, "--producer"),
         )
         if is_dry_run:
             if as_json:
@@ -313,7 +308,7 @@ def backfill_command(
             return
         copied = 0
         if plan.ranges or plan.is_new:
-            with JobProgress("backfill") as progress:
+            with JobProgress("backfill", has_document=as_json) as progress:
                 copied = backfill(
                     _session("bmq backfill", master, conf),
                     _source(source, bootstrap, source_options),
@@ -358,7 +353,7 @@ def mirror_command(
     step: StepOffsets = OFFSETS_PER_STEP,
     is_dry_run: DryRun = False,
     as_json: AsJson = False,
-    kafka: KafkaOptions = None,
+    kafka: KafkaSettings = None,
     target_kafka: TargetOptions = None,
     producer: ProducerOptions = None,
     source_options: SourceOptions = None,
@@ -366,7 +361,7 @@ def mirror_command(
     conf: Conf = None,
 ) -> None:
     """Copy topics and groups into another cluster, continuously; a cluster that is away is waited for [--give-up-after 0: always]."""
-    with _job():
+    with job():
         from contextlib import closing
 
         from bmq.spark.jobs.mirror import Mirror, MirrorRequest, mirror, plan_mirror
@@ -382,7 +377,7 @@ def mirror_command(
             prefix=prefix,
             groups=groups,
             skips_deleted=skips_deleted,
-            producer=_settings(producer, "--producer"),
+            producer=settings_of(producer, "--producer"),
         )
         here, there = _cluster(bootstrap, kafka), _cluster(target, target_kafka)
         if is_dry_run:
@@ -392,7 +387,7 @@ def mirror_command(
         reader = _source(source, bootstrap, source_options)
         with (
             closing(Mirror(session, reader, here, there, request, offsets_per_step=step)) as work,
-            JobProgress("mirror") as progress,
+            JobProgress("mirror", has_document=as_json) as progress,
         ):
             copied = mirror(
                 work,
@@ -411,28 +406,10 @@ def mirror_command(
 # -- What they have in common ------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _job() -> Iterator[None]:
-    """A failure is one sentence and the exit code that goes with it."""
-    configure_logs("warning", "auto")
-    try:
-        yield
-    except JobFailed as failed:
-        sys.stderr.write(f"bmq: {failed}\n")
-        raise typer.Exit(failed.exit_code) from failed
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] == "bmq":
-            raise
-        sys.stderr.write(f"bmq: jobs need {error.name}: pip install 'bmq[spark]'\n")
-        raise typer.Exit(ExitCode.FAILED) from error
-    except KeyboardInterrupt:
-        raise typer.Exit(ExitCode.INTERRUPTED) from None
-
-
 def _session(name: str, master: str, conf: Sequence[str] | None) -> SparkSession:
     from bmq.spark.jobs.session import open_session
 
-    return open_session(name, master=master, conf=_settings(conf, "--conf"))
+    return open_session(name, master=master, conf=settings_of(conf, "--conf"))
 
 
 def _source(kind: str, bootstrap: str, options: Sequence[str] | None) -> Source:
@@ -440,13 +417,13 @@ def _source(kind: str, bootstrap: str, options: Sequence[str] | None) -> Source:
 
     if kind not in list(SourceKind):
         raise typer.BadParameter(f"{kind!r}: it is bmq or kafka", param_hint="--source")
-    return Source(bootstrap, SourceKind(kind), _settings(options, "--source-option"))
+    return Source(bootstrap, SourceKind(kind), settings_of(options, "--source-option"))
 
 
 def _cluster(bootstrap: str, kafka: Sequence[str] | None) -> Cluster:
     from bmq.spark.jobs.cluster import Cluster
 
-    return Cluster({**_settings(kafka, "--kafka"), "bootstrap.servers": bootstrap})
+    return Cluster({**kafka_settings(kafka), "bootstrap.servers": bootstrap})
 
 
 def _store(url: str, bootstrap: str) -> StoreAddress:
@@ -472,14 +449,8 @@ def _ranges(cluster: Cluster, topics: Sequence[str], given: Mapping[str, Any]) -
     )
 
 
-def _settings(pairs: Sequence[str] | None, option: str) -> dict[str, str]:
-    found = {}
-    for pair in pairs or ():
-        name, equals, value = pair.partition("=")
-        if not name or not equals:
-            raise typer.BadParameter(f"{pair!r} is not NAME=VALUE", param_hint=option)
-        found[name] = value
-    return found
+def _topic_ids(cluster: Cluster, topics: Sequence[str]) -> dict[str, str]:
+    return {name: topic.topic_id for name, topic in cluster.topics(topics).items()}
 
 
 def _show_ranges(ranges: Sequence[OffsetRange], as_json: bool, *, condition: str = "") -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import sys
-import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from bmq.cli.cluster_output import add_row, print_table, rate_text
+from bmq.cli.cluster_output import rate_text
+from bmq.cli.terminal import add_row, print_table
 from bmq.spark.jobs.moments import text_of
 
 if TYPE_CHECKING:
@@ -19,50 +17,8 @@ if TYPE_CHECKING:
     from bmq.spark.jobs.stats_report import StatsReport
     from bmq.spark.jobs.verify_report import VerifyReport
 
-LINE_EVERY_S: Final = 10.0
 _FINDINGS_SHOWN_MAX: Final = 50
 _CONTENT_CHARACTERS_MAX: Final = 60
-
-
-class JobProgress:
-    """On standard error, so that a report on standard output stays clean. A bar on a terminal, else a line now and then."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._shown_s = -LINE_EVERY_S
-        self._shown = (-1, -1)
-        self._bar: Progress | None = None
-        self._task: Any = None
-        if sys.stderr.isatty():
-            columns = (
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TaskProgressColumn(),
-                TimeElapsedColumn(),
-                TimeRemainingColumn(),
-            )
-            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
-            self._task = self._bar.add_task(what, total=None)
-
-    def __enter__(self) -> JobProgress:
-        if self._bar is not None:
-            self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-    def show(self, done: int, total: int, unit: str) -> None:
-        if self._bar is not None:
-            self._bar.update(self._task, completed=done, total=total, description=f"{self._what}, {unit}")
-            return
-        now_s = time.monotonic()
-        if (done, total) != self._shown and (done == total or now_s - self._shown_s >= LINE_EVERY_S):
-            self._shown_s, self._shown = now_s, (done, total)
-            share = f"{done / total:.0%}" if total else "100%"
-            sys.stderr.write(f"{self._what}: {done} of {total} {unit} ({share})\n")
-            sys.stderr.flush()
 
 
 def bytes_text(count: int | None) -> str:

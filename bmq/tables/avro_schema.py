@@ -47,8 +47,7 @@ class AvroSchema:
     def fits(self, steps: Sequence[str], column_type: str, unit: str | None) -> None:
         """Raises SchemaRefused when the path does not exist, or its value does not fit a column of this type."""
         found = self._at(steps)
-        name, logical = found["type"], found.get("logicalType")
-        logical = logical if isinstance(logical, str) else None
+        name, logical = found["type"], self.logical_type(steps)
         if column_type == "timestamp":
             is_fit = logical in _TIMESTAMPS if unit is None else name in ("int", "long")
         elif logical == "date" or column_type == "date":
@@ -60,6 +59,11 @@ class AvroSchema:
         if not is_fit:
             what = name if logical is None else f"{name} ({logical})"
             raise SchemaRefused(f"{'.'.join(steps)} is {_article(what)} there, which does not fit {column_type}")
+
+    def logical_type(self, steps: Sequence[str]) -> str | None:
+        """Raises SchemaRefused when the path does not exist."""
+        logical = self._at(steps).get("logicalType")
+        return logical if isinstance(logical, str) else None
 
     def has(self, steps: Sequence[str]) -> bool:
         """Whether the path exists."""

@@ -87,7 +87,7 @@ class Source(StrEnum):
 
 
 class TimeUnit(StrEnum):
-    """Of a timestamp that is written as a number, since 1970 in UTC."""
+    """The unit of a numeric timestamp, which counts from 1970-01-01 00:00 UTC."""
 
     SECONDS = "s"
     MILLISECONDS = "ms"

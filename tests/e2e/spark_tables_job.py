@@ -30,9 +30,11 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from bmq.spark.tables.columns import table_columns
 from bmq.spark.tables.decoding import decoded, fitting, misfits
 from bmq.spark.tables.errors import TableJobError
+from bmq.spark.tables.iceberg import Catalog, IcebergTable
 from bmq.spark.tables.job import TableJob, run_table, start_table
 from bmq.spark.tables.maintenance_policy import MaintenancePolicy
 from bmq.spark.tables.progress import TableProgress
+from bmq.spark.tables.table_offsets import Writer
 from bmq.tables.definition import TableDefinition
 from tests.support.processes import REPOSITORY, eventually
 from tests.support.table_topics import SUBMIT_ARGUMENTS, order, orders_form, produce
@@ -43,6 +45,7 @@ RECORDS_COLUMNS = (
     "headers array<struct<key:string,value:binary>>"
 )
 WAIT_S = 180.0
+MOMENT_MS = 1_700_000_000_123
 
 
 class Steps:
@@ -60,6 +63,7 @@ class Steps:
             self.finish,
             self.replay,
             self.alter,
+            self.add_columns_beside_commits,
             self.new_checkpoint,
             self.rivals,
             self.stop_at_misfits,
@@ -89,10 +93,10 @@ class Steps:
         files_before = len(self.data_files())
         for table in ("orders", "orders_dead_letter"):
             self.spark.sql(
-                f"CALL bmq.system.rewrite_data_files(table => 'tables.{table}', options => map('rewrite-all', 'true'))"
+                f"CALL bmq.system.rewrite_data_files(table => 'bmq.tables.{table}', options => map('rewrite-all', 'true'))"
             )
             self.spark.sql(
-                f"CALL bmq.system.expire_snapshots(table => 'tables.{table}', older_than => TIMESTAMP '2999-01-01 00:00:00', "
+                f"CALL bmq.system.expire_snapshots(table => 'bmq.tables.{table}', older_than => TIMESTAMP '2999-01-01 00:00:00', "
                 "retain_last => 1)"
             )
         snapshots = self.spark.table("bmq.tables.orders.snapshots").count()
@@ -136,6 +140,33 @@ class Steps:
             "by_duckdb": self.by_duckdb(),
             "reasons": [row["reason"] for row in self.dead_letters() if "note" in row["reason"]],
         }
+
+    def add_columns_beside_commits(self) -> list[str]:
+        """Somebody else, as a job's own maintenance, commits to the table between reading it and adding a column."""
+        table = IcebergTable(self.spark, Catalog.in_warehouse(str(self.directory / "warehouse")), "beside", "beside")
+        columns = {"id": "bigint"}
+        table.ensure(columns, self.topic)
+        is_over = threading.Event()
+
+        def commit() -> None:
+            rival = IcebergTable(
+                self.spark, Catalog.in_warehouse(str(self.directory / "warehouse")), "beside", "beside"
+            )
+            for number in itertools.count():
+                rival.claim(Writer("beside", str(number)))
+                if is_over.wait(0.05):
+                    break
+
+        committing = threading.Thread(target=commit)
+        committing.start()
+        try:
+            for number in range(10):
+                columns[f"more_{number}"] = "int"
+                table.ensure(columns, self.topic)
+        finally:
+            is_over.set()
+            committing.join()
+        return table.column_names()
 
     def new_checkpoint(self) -> dict[str, Any]:
         self.produce_orders(20)
@@ -234,6 +265,7 @@ class Steps:
         return {
             "json": self.json_values(),
             "avro": self.avro_values(),
+            "avro_times": self.avro_times(),
             "protobuf": self.protobuf_values(),
             "raw": self.raw(),
         }
@@ -267,6 +299,9 @@ class Steps:
             b'{"price":1}',
             b'{"id":9223372036854775808}',
             b'{"id":8,"at":1700000000}',
+            b'{"id":9}}',
+            b'{"id":10,"at":"12:30"}',
+            b'{"id":11,"day":"+12345-01-01"}',
         ]
         return self.decode(TableDefinition.model_validate(form), values)
 
@@ -299,6 +334,34 @@ class Steps:
             framed, [old + b"\x02\x0e\x00", new + b"\x02\x0e\x02\x04hi\x06", old[:3], b"\x00\x00\x00\x00\x09\x00", new]
         )
         return [*of_bare, *of_framed]
+
+    def avro_times(self) -> list[list[Any]]:
+        """A time as the number that was written, and as a time; bare, and by a schema's id."""
+        millis, micros = (
+            {
+                "type": "record",
+                "name": "R",
+                "fields": [{"name": "at", "type": {"type": "long", "logicalType": logical}}],
+            }
+            for logical in ("timestamp-millis", "timestamp-micros")
+        )
+        form = {
+            "name": "t",
+            "topic": "t",
+            "format": "avro",
+            "fields": [
+                {"name": "number", "type": "long", "path": "at"},
+                {"name": "counted", "type": "timestamp", "path": "at", "unit": "ms"},
+                {"name": "time", "type": "timestamp", "path": "at"},
+            ],
+        }
+        bare = TableDefinition.model_validate({**form, "avro": {"writer_schema": millis}})
+        framed = TableDefinition.model_validate({**form, "avro": {"writer_schemas": {"1": millis, "2": micros}}})
+        value = avro_long(MOMENT_MS)
+        return [
+            *self.decode(bare, [value]),
+            *self.decode(framed, [b"\x00\x00\x00\x00\x01" + value, b"\x00\x00\x00\x00\x02" + value]),
+        ]
 
     def protobuf_values(self) -> list[list[Any]]:
         encoded = descriptor_set()
@@ -449,6 +512,15 @@ class Steps:
 
     def data_files(self) -> list[str]:
         return [row["file_path"].removeprefix("file:") for row in self.spark.table("bmq.tables.orders.files").collect()]
+
+
+def avro_long(number: int) -> bytes:
+    """Not negative. Source: Apache Avro 1.12 specification, "Binary Encoding"."""
+    rest, encoded = number << 1, bytearray()
+    while rest > 0x7F:
+        encoded.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return bytes((*encoded, rest))
 
 
 def _plain(value: Any) -> Any:

@@ -6,7 +6,6 @@ import json
 import os
 import random
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from tests.e2e.conftest import create_topic, unique_name
 from tests.e2e.test_spark_tables import ENVIRONMENT
 from tests.support.processes import ManagedProcess
 from tests.support.servers import Server
-from tests.support.table_topics import order, orders_form, produce
+from tests.support.table_topics import order, produce, table_command
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
@@ -33,13 +32,7 @@ def test_a_job_that_is_told_to_stop_ends_with_0(shared_server: Server, tmp_path:
     topic = unique_name("orders")
     create_topic(shared_server, topic, PARTITIONS)
     produce(shared_server.bootstrap, topic, [order(each) for each in range(RECORDS)], PARTITIONS)
-    definition = tmp_path / "definition.json"
-    definition.write_text(json.dumps(orders_form(topic)))
-    command = [
-        *(sys.executable, "-m", "bmq.spark.tables", "--definition", str(definition)),
-        *("--bootstrap", shared_server.bootstrap, "--warehouse", str(tmp_path / "warehouse")),
-        *("--checkpoint", str(tmp_path / "checkpoint"), "--trigger-s", "0.05"),
-    ]
+    command = table_command(shared_server.bootstrap, topic, tmp_path, "--trigger-s", "0.05")
     slowly = ManagedProcess(
         "table job",
         [*command, "--max-offsets-per-trigger", str(OFFSETS_PER_TRIGGER)],

@@ -17,7 +17,7 @@ import pytest
 from tests.e2e.conftest import create_topic, unique_name
 from tests.support.processes import REPOSITORY, ManagedProcess, dying_with_us
 from tests.support.servers import Server
-from tests.support.table_topics import SUBMIT_ARGUMENTS, order, orders_form, produce
+from tests.support.table_topics import SUBMIT_ARGUMENTS, order, produce, table_command
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1_000)]
 
@@ -69,13 +69,8 @@ def result(
 
 
 def run_and_kill(server: Server, directory: Path, topic: str) -> None:
-    definition = directory / "definition.json"
-    definition.write_text(json.dumps(orders_form(topic)))
-    command = [
-        *(sys.executable, "-m", "bmq.spark.tables", "--definition", str(definition), "--bootstrap", server.bootstrap),
-        *("--warehouse", str(directory / "warehouse"), "--checkpoint", str(directory / "checkpoint")),
-        *("--trigger-s", "0.05", "--max-offsets-per-trigger", str(OFFSETS_PER_TRIGGER), "--merge-every", "3"),
-    ]
+    pace = ("--trigger-s", "0.05", "--max-offsets-per-trigger", str(OFFSETS_PER_TRIGGER), "--merge-every", "3")
+    command = table_command(server.bootstrap, topic, directory, *pace)
     chance = random.Random(4)
     for kill in range(KILLS):
         job = ManagedProcess("table job", command, directory / f"job-{kill}.log", ENVIRONMENT)
@@ -129,6 +124,10 @@ def test_a_column_is_added_and_files_are_merged_while_the_job_runs(result: dict[
     assert alter["of the new partition"] == 3, "of eleven orders over three partitions, and one is a dead letter"
     assert alter["reasons"] == ["field note: seven is no int"]
     assert alter["by_duckdb"][:2] == [GOOD + 20, GOOD + 20], "files with the new column beside files without it"
+
+
+def test_columns_are_added_to_a_table_that_others_commit_to(result: dict[str, Any]) -> None:
+    assert result["add_columns_beside_commits"] == ["id", *(f"more_{number}" for number in range(10))]
 
 
 def test_a_new_checkpoint_goes_on_from_the_table(result: dict[str, Any]) -> None:
@@ -189,6 +188,9 @@ def test_values_of_all_formats(result: dict[str, Any]) -> None:
         ["field id is missing"],
         ["field id: 9223372036854775808 is no long"],
         ["field at: 1700000000 is no timestamp"],
+        no_object,
+        ["field at: 12:30 is no timestamp"],
+        ["field day: +12345-01-01 is no date"],
     ]
     unreadable = ["the value is no Avro record of the table's schema"]
     assert result["formats"]["avro"] == [
@@ -202,6 +204,12 @@ def test_values_of_all_formats(result: dict[str, Any]) -> None:
         ["the value has no schema id before its Avro record"],
         ["the table has no schema with id 9"],
         unreadable,
+    ]
+    moment, as_micros = "2023-11-14T22:13:20.123000", "1970-01-20T16:13:20.000123"
+    assert result["formats"]["avro_times"] == [
+        [1_700_000_000_123, moment, moment],
+        [1_700_000_000_123, moment, moment],
+        [1_700_000_000_123, moment, as_micros],
     ]
     assert result["formats"]["protobuf"] == [
         [7, -3, "2026-11-24T01:02:03", "Ada"],

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
@@ -39,6 +41,16 @@ def orders_form(topic: str, /, **changes: Any) -> dict[str, Any]:
         "partitioning": [{"by": "day", "field": "at"}],
         **changes,
     }
+
+
+def table_command(bootstrap: str, topic: str, directory: Path, *options: str) -> list[str]:
+    """The job that writes the orders of `topic`; definition, warehouse and checkpoint are in `directory`."""
+    definition = directory / "definition.json"
+    definition.write_text(json.dumps(orders_form(topic)))
+    return [
+        *(sys.executable, "-m", "bmq.spark.tables", "--definition", str(definition), "--bootstrap", bootstrap),
+        *("--warehouse", str(directory / "warehouse"), "--checkpoint", str(directory / "checkpoint"), *options),
+    ]
 
 
 def order(number: int, **more: Any) -> bytes:

@@ -72,10 +72,11 @@ def plan_backfill(
 
     `name`: continues the backfill that was begun under this name. Raises JobFailed, BrokenOff.
     """
-    if target_topic == topic and target.address == source_cluster.address:
-        raise JobFailed(f"topic {topic!r} cannot be copied into itself")
     of = source_cluster.topics([topic])[topic]
     there = target.find_topics([target_topic]).get(target_topic)
+    # By its id, since a cluster has several addresses.
+    if there == of:
+        raise JobFailed(f"topic {topic!r} cannot be copied into itself")
     count = there.partition_count if there is not None else of.partition_count
     if partitioner is Partitioner.SOURCE and count < of.partition_count:
         raise JobFailed(

@@ -66,6 +66,7 @@ def find(
     found_max: int = FOUND_MAX,
     state: Path | None = None,
     range_as_given: Mapping[str, Any] | None = None,
+    topic_ids: Mapping[str, str] | None = None,
     offsets_per_step: int = OFFSETS_PER_STEP,
     progress: Progress | None = None,
 ) -> list[FoundRecord]:
@@ -73,12 +74,14 @@ def find(
 
     `ranges` should be cut to the query's times (Cluster.ranges): this only narrows the offsets, each record's time is
     compared too. With `state` the job can be killed and called again, and searches what it planned the first time;
-    `range_as_given` (the times as the user wrote them) must be the same then. Raises JobFailed, BrokenOff.
+    `range_as_given` (the times as the user wrote them) and `topic_ids` must be the same then. Raises JobFailed, BrokenOff.
     """
     journal = Journal(state)
     asked = {
         "job": "find",
         "topics": sorted({each.topic for each in ranges}),
+        # A topic made again under the same name has other records at the same offsets.
+        "topic_ids": topic_ids or {},
         "query": replace(query, from_ms=None, to_ms=None).condition,
         "range": range_as_given or {},
         "found_max": found_max,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -26,6 +27,7 @@ class Journal:
     def __init__(self, directory: Path | None) -> None:
         self._directory = directory
         self._results: dict[int, Any] = {}
+        self._plan_id: str | None = None
 
     def begin(self, asked: Mapping[str, Any], make_plan: Callable[[], Any]) -> Any:
         """The stored plan, or a new one. Raises JobFailed when the directory belongs to another job, or is damaged."""
@@ -37,6 +39,8 @@ class Journal:
             raise JobFailed(f"--state {self._directory} cannot be used: {error.strerror}") from error
         wanted = json.loads(json.dumps(asked))
         if (kept := self._read(_PLAN)) is not None:
+            if not isinstance(kept, dict) or not isinstance(kept.get("asked"), dict) or "plan" not in kept:
+                raise JobFailed(f"{self._directory / _PLAN} is no plan of a job; name another directory")
             if kept["asked"] != wanted:
                 differing = sorted(
                     name for name in {*kept["asked"], *wanted} if kept["asked"].get(name) != wanted.get(name)
@@ -45,9 +49,12 @@ class Journal:
                     f"--state {self._directory} belongs to a job with another {', '.join(differing)}; "
                     "name another directory, or remove this one"
                 )
+            self._plan_id = kept.get("id")
             return kept["plan"]
         plan = json.loads(json.dumps(make_plan()))
-        self._write(_PLAN, {"asked": wanted, "plan": plan})
+        # Results name their plan: a step of the same number in an earlier plan had another range.
+        self._plan_id = uuid.uuid4().hex
+        self._write(_PLAN, {"asked": wanted, "plan": plan, "id": self._plan_id})
         return plan
 
     def result(self, step: int) -> Any:
@@ -55,14 +62,17 @@ class Journal:
         if step not in self._results and self._directory is not None:
             kept = self._read(_step_name(step))
             if kept is not None:
-                self._results[step] = kept["result"]
+                if not isinstance(kept, dict) or "result" not in kept:
+                    raise JobFailed(f"{self._directory / _step_name(step)} is no result of a step; remove it")
+                if kept.get("plan_id") == self._plan_id:
+                    self._results[step] = kept["result"]
         return self._results.get(step)
 
     def record(self, step: int, result: Any) -> None:
         """Store the result of a finished step. `result` must be JSON-serializable."""
         self._results[step] = result
         if self._directory is not None:
-            self._write(_step_name(step), {"result": result})
+            self._write(_step_name(step), {"result": result, "plan_id": self._plan_id})
 
     def _read(self, name: str) -> Any:
         assert self._directory is not None
@@ -77,16 +87,19 @@ class Journal:
     def _write(self, name: str, document: Any) -> None:
         assert self._directory is not None
         draft = self._directory / f"{name}.draft"
-        with draft.open("w") as file:
-            json.dump(document, file)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(self._directory / name)
-        directory = os.open(self._directory, os.O_RDONLY)
         try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+            with draft.open("w") as file:
+                json.dump(document, file)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(self._directory / name)
+            directory = os.open(self._directory, os.O_RDONLY)
+            try:
+                os.fsync(directory)
+            finally:
+                os.close(directory)
+        except OSError as error:
+            raise JobFailed(f"{self._directory / name} cannot be written: {error.strerror}") from error
 
 
 def _step_name(step: int) -> str:

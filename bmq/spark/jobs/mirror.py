@@ -33,6 +33,7 @@ ENDLESS: Final = -1
 MAP_RETENTION_MS: Final = 30 * 24 * 3_600_000
 RENEW_EVERY_S: Final = 12 * 3_600.0
 """Interval for renewing idle partitions' positions: half a day is well below offsets.retention.minutes, a week."""
+_INTO_ITSELF: Final = "a mirror into the same cluster needs a --prefix for its topics"
 
 _log = structlog.get_logger("bmq.spark")
 
@@ -127,7 +128,7 @@ class Mirror:
             except re.error as error:
                 raise JobFailed(f"{what} {pattern!r} is no regular expression: {error}") from error
         if target.address == source_cluster.address and not request.prefix:
-            raise JobFailed("a mirror into the same cluster needs a --prefix for its topics")
+            raise JobFailed(_INTO_ITSELF)
         self._spark = spark
         self._source = source
         self._from = source_cluster
@@ -171,6 +172,9 @@ class Mirror:
     def _make_topics(self, topics: Mapping[str, Topic]) -> None:
         wanted = {self._request.target_of(name): topic for name, topic in topics.items()}
         there = self._to.find_topics([*wanted, self._request.map_topic])
+        # By their ids, since a cluster has several addresses.
+        if any(there.get(target) == topic for target, topic in wanted.items()):
+            raise JobFailed(_INTO_ITSELF)
         if self._request.map_topic not in there:
             self._to.make_topic(self._request.map_topic, 1, {"retention.ms": str(MAP_RETENTION_MS)})
         for target, topic in wanted.items():
@@ -201,7 +205,8 @@ class Mirror:
             claimed = claim_positions(self._to.config, names_of(self._settings(), copy), wanted)
             require_same_topic(topic, claimed)
             self._positions |= {(name, number): position for number, position in claimed.items()}
-            self._written_s |= dict.fromkeys(((name, number) for number in claimed), self._now())
+            now_s, now_ms = self._now(), time.time_ns() // 1_000_000
+            self._written_s |= {(name, number): now_s - at.age_s(now_ms) for number, at in claimed.items()}
 
     def _require_empty(self, target: str) -> None:
         """Refuse a topic with records but no position: somebody else wrote it, or its positions have expired."""
@@ -244,7 +249,9 @@ class Mirror:
     def renew_idle(self) -> int:
         """Commit positions again that are older than RENEW_EVERY_S; returns how many. Raises JobFailed, BrokenOff."""
         now = self._now()
-        idle = [key for key, written_s in self._written_s.items() if now - written_s > RENEW_EVERY_S]
+        # The positions of a deleted topic are not needed any more.
+        known = {key: written_s for key, written_s in self._written_s.items() if key[0] in self._copies}
+        idle = [key for key, written_s in known.items() if now - written_s > RENEW_EVERY_S]
         for topic, number in idle:
             with closing(PartitionCopier(self._settings(), topic, number)) as copier:
                 copier.renew()

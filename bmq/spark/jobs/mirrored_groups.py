@@ -145,7 +145,9 @@ class GroupMirror:
                 answers: Mapping[str, Any] = self._target.describe_consumer_groups(
                     [group], request_timeout=ANSWER_WAIT_S
                 )
-                return answers[group].result(ANSWER_WAIT_S).state in _IDLE
+                described = answers[group].result(ANSWER_WAIT_S)
+                # librdkafka reports a group of the new protocol as UNKNOWN between two assignments, though it has members.
+                return described.state in _IDLE and not described.members
         except BrokenOff as failed:
             if "GROUP_ID_NOT_FOUND" in str(failed.__cause__):
                 return True

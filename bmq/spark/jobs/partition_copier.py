@@ -89,16 +89,20 @@ class PartitionCopier:
         self._write(self._settings.end_of(self._copy.source_topic, self._partition))
 
     def _write(self, end_offset: int) -> None:
-        """Write all taken rows in one transaction, with the position after them, or `end_offset` if that is further."""
-        if not self._pending:
-            return
+        """Write all taken rows in one transaction, with the position after them, or `end_offset` if that is further.
+
+        Without rows only the position: markers may follow records that are written already.
+        """
         batches, self._pending = self._pending, []
         self._pending_rows = self._pending_bytes = 0
-        next_offset = max(batches[-1].column("offset")[-1].as_py() + 1, end_offset)
-        position = replace(self.position, offset=next_offset)
+        behind_rows = batches[-1].column("offset")[-1].as_py() + 1 if batches else self.position.offset
+        position = replace(self.position, offset=max(behind_rows, end_offset))
+        if position == self.position:
+            return
         with kafka_errors(f"records cannot be written to {self._place.topic}"):
             self._producer.begin_transaction()
-            self._produce(batches)
+            if batches:
+                self._produce(batches)
         commit_in_transaction(self._producer, self._offsets, self._place, position)
         self.position = position
 

@@ -9,8 +9,9 @@ copy, so that a resumed copy needs nothing else.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaException, Producer, TopicPartition
@@ -28,7 +29,8 @@ POSITION_WAIT_S: Final = 90.0
 class Position:
     """`offset`: the next one to copy. [start_offset, end_offset): the whole range to copy; end -1: endless.
 
-    `place_count`: see CopyNames. `asked`: the copy's parameters, in any form that can be compared.
+    `place_count`: see CopyNames. `asked`: the copy's parameters, in any form that can be compared. `written_ms`: when it
+    was committed; 0: not known.
     """
 
     offset: int
@@ -37,6 +39,11 @@ class Position:
     source_topic_id: str
     place_count: int
     asked: str = ""
+    written_ms: int = field(default=0, compare=False)
+
+    def age_s(self, now_ms: int) -> float:
+        """How long ago it was committed."""
+        return max(0, now_ms - self.written_ms) / 1000
 
     @property
     def metadata(self) -> str:
@@ -46,6 +53,7 @@ class Position:
             "id": self.source_topic_id,
             "places": self.place_count,
             "asked": self.asked,
+            "at": self.written_ms,
         }
         return json.dumps(told, separators=(",", ":"))
 
@@ -55,7 +63,8 @@ class Position:
         try:
             told: dict[str, Any] = json.loads(metadata or "")
             start_offset, end_offset, places = int(told["start"]), int(told["end"]), int(told["places"])
-            return cls(offset, start_offset, end_offset, str(told["id"]), places, str(told["asked"]))
+            asked, written_ms = str(told["asked"]), int(told.get("at", 0))
+            return cls(offset, start_offset, end_offset, str(told["id"]), places, asked, written_ms)
         except (ValueError, KeyError, TypeError) as error:
             raise JobFailed(
                 f"an offset in a group of this job was not committed by it: its metadata is {metadata!r}"
@@ -133,8 +142,13 @@ class GroupOffsets:
 
 
 def committed_at(place: TopicPartition, position: Position) -> TopicPartition:
-    """The position in the form in which it is committed."""
-    return TopicPartition(place.topic, place.partition, position.offset, metadata=position.metadata)
+    """The position in the form in which it is committed now."""
+    metadata = written_now(position).metadata
+    return TopicPartition(place.topic, place.partition, position.offset, metadata=metadata)
+
+
+def written_now(position: Position) -> Position:
+    return replace(position, written_ms=time.time_ns() // 1_000_000)
 
 
 def commit_in_transaction(producer: Producer, offsets: GroupOffsets, place: TopicPartition, position: Position) -> None:
@@ -177,7 +191,9 @@ def claim_positions(config: Mapping[str, str], names: CopyNames, wanted: Mapping
         offsets = GroupOffsets(config, group)
         try:
             known = dict(zip(places, offsets.read(places.values()), strict=True))
-            fresh = {partition: wanted[partition] for partition, position in known.items() if position is None}
+            fresh = {
+                partition: written_now(wanted[partition]) for partition, position in known.items() if position is None
+            }
             claimed |= {partition: position for partition, position in known.items() if position is not None} | fresh
             if fresh:
                 with kafka_errors(f"the positions of {names.copy} cannot be written"):

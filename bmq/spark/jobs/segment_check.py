@@ -73,6 +73,7 @@ class SegmentCheck:
         self._origin = origin
         self._is_compacted = is_compacted
         self._scratch = Scratch()
+        self._base_offset = base_offset
         self._next_offset = base_offset
         self._places: list[Int64s] = []
         self._offsets: list[Int64s] = []
@@ -238,9 +239,13 @@ class SegmentCheck:
                     position_bytes=int(positions[entry]),
                 )
         newest = int(greatest[-1])
+        # A segment that compaction made begins where those did that it replaces, whether or not a record is left there.
+        base_offset = int(offsets[0])
+        if self._is_compacted and self._base_offset is not None:
+            base_offset = min(base_offset, self._base_offset)
         first_newest = int(places[np.searchsorted(greatest, newest)]) if newest >= 0 else -1
         for name, in_index, in_log in (
-            ("base offset", summary.base_offset, int(offsets[0])),
+            ("base offset", summary.base_offset, base_offset),
             ("end offset", summary.end_offset, self._next_offset),
             ("greatest timestamp", summary.max_timestamp_ms, max(newest, -1)),
             ("position of the greatest timestamp", summary.max_timestamp_position, first_newest),

@@ -20,12 +20,15 @@ _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 def open_session(name: str, *, master: str = "", conf: Mapping[str, str] | None = None) -> SparkSession:
     """Under spark-submit its master and settings hold, and `conf` is added; elsewhere `master` is LOCAL if empty.
 
-    Raises JobFailed: no pyspark, one that is too old, no Java.
+    Raises JobFailed: no pyspark, one that is too old, no Java, a master or setting that is none.
     """
     try:
         require_spark("bmq spark")
+        from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
+
+        from bmq.spark.tables.jvm_errors import innermost
     except ImportError as error:
         raise JobFailed("jobs need Spark: pip install 'bmq[spark]'") from error
     except SparkTooOld as error:
@@ -42,6 +45,8 @@ def open_session(name: str, *, master: str = "", conf: Mapping[str, str] | None 
         session: SparkSession = builder.getOrCreate()
     except PySparkException as error:
         raise JobFailed(f"Spark cannot be started (it needs Java 17 or later): {error}") from error
+    except Py4JJavaError as error:  # before the first session exceptions of Java are not made Spark's own
+        raise JobFailed(f"Spark cannot be started as it was asked for: {innermost(error.java_exception)}") from error
     if _SUBMITTED not in os.environ:
         session.sparkContext.setLogLevel("ERROR")
     return session

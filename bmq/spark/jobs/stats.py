@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from bmq.spark.jobs.journal import Journal
 from bmq.spark.jobs.ranges import OFFSETS_PER_STEP, OffsetRange, Step, cut_into_steps, offset_count
 from bmq.spark.jobs.source import Source
-from bmq.spark.jobs.stats_report import ALL_PARTITIONS, HOUR_MS, StatsReport
+from bmq.spark.jobs.stats_report import ALL_PARTITIONS, HOUR_MS, Counts, StatsReport
 from bmq.spark.jobs.steps import Progress, Unseen, run_steps, spark_errors
 from bmq.spark.jobs.stored_segments import SegmentTask, codec_rows, plan_segments
 from bmq.spark.jobs.stores import StoreAddress
@@ -38,25 +38,29 @@ def stats(
     store: StoreAddress | None = None,
     state: Path | None = None,
     range_as_given: Mapping[str, Any] | None = None,
+    topic_ids: Mapping[str, str] | None = None,
     offsets_per_step: int = OFFSETS_PER_STEP,
     progress: Progress | None = None,
 ) -> StatsReport:
     """Count the committed records of `ranges` (see Cluster.ranges).
 
     With `store` the segments are read too, for codecs and stored bytes. With `state` the job can be killed and called
-    again, and reports on what it planned the first time; `range_as_given` (the times as the user wrote them) must be
-    the same then. Raises JobFailed, BrokenOff.
+    again, and reports on what it planned the first time; `range_as_given` (the times as the user wrote them) and
+    `topic_ids` must be the same then. Raises JobFailed, BrokenOff.
     """
     journal = Journal(state)
     asked = {
         "job": "stats",
         "topics": sorted({each.topic for each in ranges}),
+        # A topic made again under the same name has other records at the same offsets.
+        "topic_ids": topic_ids or {},
         "store": store and store.url,
         "range": range_as_given or {},
         "offsets_per_step": offsets_per_step,
     }
     plan = journal.begin(asked, lambda: plan_of(ranges, store))
-    record_steps = cut_into_steps(map(OffsetRange.from_json, plan["ranges"]), offsets_max=offsets_per_step)
+    planned = [OffsetRange.from_json(values) for values in plan["ranges"]]
+    record_steps = cut_into_steps(planned, offsets_max=offsets_per_step)
     segments = [SegmentTask.from_json(values) for values in plan["segments"]]
     steps: list[Step | list[SegmentTask]] = [*record_steps, *([segments] if segments else [])]
 
@@ -66,7 +70,11 @@ def stats(
         assert store is not None
         return {"codecs": codec_rows(spark, store, step)}
 
-    report = StatsReport(codecs={} if store is not None else None)
+    # Partitions without records count too: where all records are in one of many, it is the busiest by far.
+    report = StatsReport(
+        partitions={(each.topic, each.partition): Counts() for each in planned},
+        codecs={} if store is not None else None,
+    )
     sketches: list[tuple[str, int, bytes]] = []
     results = run_steps(steps, perform, journal, progress or Unseen(), size_of=lambda step: _size(step), unit="offsets")
     for result in results:

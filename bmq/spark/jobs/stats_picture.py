@@ -16,14 +16,17 @@ _SUFFIXES: Final = frozenset({".png", ".svg", ".pdf"})
 
 
 def draw(report: StatsReport, path: Path) -> None:
-    """One panel per topic, at most the last 31 days. Raises JobFailed: no matplotlib, or the file cannot be written."""
+    """One panel per topic with records, at most the last 31 days.
+
+    Raises JobFailed: no matplotlib, or the file cannot be written.
+    """
     if path.suffix not in _SUFFIXES:
         raise JobFailed(f"a picture cannot be written to {path}: its name has to end in {', '.join(sorted(_SUFFIXES))}")
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise JobFailed("a picture needs matplotlib: pip install 'bmq[spark]'") from error
-    topics = sorted({topic for topic, _ in report.partitions})
+    topics = sorted({topic for (topic, _), _ in report.hours})
     width, height = _INCHES
     figure = Figure(figsize=(width, height * max(1, len(topics))), layout="constrained")
     all_axes = figure.subplots(max(1, len(topics)), squeeze=False)[:, 0]

@@ -76,7 +76,16 @@ def spark_errors(what: str, action: Callable[[], T]) -> T:
 
 
 _FINAL: Final = frozenset(
-    {"JobFailed", "DamagedBatch", "DataLoss", "UnknownTopic", "BadOption", "SparkTooOld", "ModuleNotFoundError"}
+    {
+        "JobFailed",
+        "DamagedBatch",
+        "DataLoss",
+        "UnknownTopic",
+        "BadOption",
+        "StoreUnreadable",
+        "SparkTooOld",
+        "ModuleNotFoundError",
+    }
 )
 """Class names of executor and source errors that waiting does not cure."""
 _FOREVER: Final = ("DATA_SOURCE_NOT_FOUND", "ClassNotFoundException", "IllegalArgumentException", "AnalysisException")

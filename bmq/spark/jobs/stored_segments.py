@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from bmq.log.names import partition_directory, renamed_path
+from bmq.log.names import is_cleaned, partition_directory, renamed_path
 from bmq.log.partition_log import TopicPartition
 from bmq.log.partition_view import PartitionView, view_partition
 from bmq.log.store import Buffer, FileMissing, SegmentStore
@@ -98,18 +98,17 @@ async def _tasks(store: SegmentStore, url: str, names: Sequence[str]) -> list[Se
     tasks: list[SegmentTask] = []
     for name in names or sorted(image.topics):
         topic = image.topics[name]
-        is_compacted = "compact" in topic.configs.get("cleanup.policy", "")
         for partition in topic.partitions:
             directory = partition_directory(TopicPartition(topic.topic_id, partition.partition))
             try:
                 view = await view_partition(store, directory)
             except FileMissing:
                 continue  # never written
-            tasks += tasks_of(view, name, partition.partition, is_compacted=is_compacted)
+            tasks += tasks_of(view, name, partition.partition)
     return tasks
 
 
-def tasks_of(view: PartitionView, topic: str, partition: int, *, is_compacted: bool) -> list[SegmentTask]:
+def tasks_of(view: PartitionView, topic: str, partition: int) -> list[SegmentTask]:
     extents = view.manifest.extents if view.manifest is not None else ()
     index_epochs = {(extent.leader_epoch, extent.roll): extent.index_epoch for extent in extents}
     tasks = []
@@ -131,7 +130,7 @@ def tasks_of(view: PartitionView, topic: str, partition: int, *, is_compacted: b
                 valid_bytes=segment.valid_bytes,
                 file_bytes=segment.file_bytes,
                 is_open=segment.is_open,
-                is_compacted=is_compacted,
+                is_compacted=is_cleaned(segment.roll),
             )
         )
     return tasks

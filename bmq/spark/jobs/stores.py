@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, TypeVar
 
-from bmq.log.store import SegmentStore, StorageUnavailable, StoreError
+from bmq.hdfs.config import HdfsSettings
+from bmq.log.store import SegmentStore, StorageUnavailable
 from bmq.protocol.errors import BmqError
 from bmq.spark.jobs.outcome import BrokenOff, JobFailed
 from bmq.spark.source.cluster import ClusterAway, ClusterClient
 from bmq.spark.source.options import read_options
-from bmq.spark.source.storage import StoreUnreadable, open_store
+from bmq.spark.source.storage import open_store
 
 PATIENCE_S: Final = 20.0
 
@@ -23,10 +24,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class StoreAddress:
-    """`url`: hdfs://NAMENODE:PORT/DIR as on the servers, or file:/DIR, which every executor must be able to read."""
+    """`url`: hdfs://NAMENODE:PORT/DIR as on the servers, or file:/DIR, which every executor must be able to read.
+
+    `hdfs` None: the client's defaults.
+    """
 
     url: str
     hdfs_user: str = ""
+    hdfs: HdfsSettings | None = None
 
     def run(self, work: Callable[[SegmentStore], Awaitable[T]]) -> T:
         """Run `work` on the opened store, in its own event loop. Raises JobFailed, BrokenOff."""
@@ -37,14 +42,16 @@ class StoreAddress:
 
         try:
             return asyncio.run(opened())
+        except JobFailed:
+            raise
         except StorageUnavailable as error:
             raise BrokenOff(f"the store {self.url}: {error}") from error
-        except (StoreError, StoreUnreadable) as error:
+        except BmqError as error:  # also a metadata log that is damaged, or of a later release
             raise JobFailed(f"the store {self.url}: {error}") from error
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[SegmentStore]:
-        store = open_store(self.url, Random(), hdfs_user=self.hdfs_user)
+        store = open_store(self.url, Random(), hdfs_user=self.hdfs_user, hdfs=self.hdfs)
         try:
             yield store
         finally:

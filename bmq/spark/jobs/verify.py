@@ -1,8 +1,9 @@
-"""`bmq spark verify`: reads every segment and checks its checksums, offsets, index and replicas."""
+"""`bmq verify` and `bmq spark verify`: reads every segment and checks its checksums, offsets, index and replicas."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -46,17 +47,66 @@ def verify(
 
     With `state` the job can be killed and called again. Raises JobFailed, BrokenOff.
     """
-    per_step = SEGMENTS_PER_TASK * spark.sparkContext.defaultParallelism
-    journal = Journal(state)
-    asked = {"job": "verify", "store": store.url, "topics": sorted(topics), "replicas": has_replicas}
-    plan = journal.begin(asked, lambda: plan_of(store, topics, segments_per_step=per_step))
-    steps = [[SegmentTask.from_json(values) for values in step] for step in plan]
+    check = partial(check_segment, store, has_replicas=has_replicas)
 
     def perform(step: list[SegmentTask]) -> Any:
         segments = spark.sparkContext.parallelize(step, len(step))
-        check = partial(check_segment, store, has_replicas=has_replicas)
         return spark_errors("segments cannot be verified", lambda: segments.map(check).collect())
 
+    return _verified(
+        perform,
+        store,
+        topics,
+        has_replicas=has_replicas,
+        state=state,
+        progress=progress,
+        segments_per_step=SEGMENTS_PER_TASK * spark.sparkContext.defaultParallelism,
+    )
+
+
+def verify_here(
+    store: StoreAddress,
+    topics: Sequence[str] = (),
+    *,
+    thread_count: int,
+    has_replicas: bool = True,
+    state: Path | None = None,
+    progress: Progress | None = None,
+) -> VerifyReport:
+    """The same in this process, with so many segments at once. Raises JobFailed, BrokenOff.
+
+    Reading waits for the store, and the compiled checks run without the interpreter's lock, so threads are enough.
+    """
+    check = partial(check_segment, store, has_replicas=has_replicas)
+    pool = ThreadPoolExecutor(thread_count, "verify")
+    try:
+        return _verified(
+            lambda step: list(pool.map(check, step)),
+            store,
+            topics,
+            has_replicas=has_replicas,
+            state=state,
+            progress=progress,
+            segments_per_step=thread_count,
+        )
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _verified(
+    perform: Callable[[list[SegmentTask]], Any],
+    store: StoreAddress,
+    topics: Sequence[str],
+    *,
+    has_replicas: bool,
+    state: Path | None,
+    progress: Progress | None,
+    segments_per_step: int,
+) -> VerifyReport:
+    journal = Journal(state)
+    asked = {"job": "verify", "store": store.url, "topics": sorted(topics), "replicas": has_replicas}
+    plan = journal.begin(asked, lambda: plan_of(store, topics, segments_per_step=segments_per_step))
+    steps = [[SegmentTask.from_json(values) for values in step] for step in plan]
     results = run_steps(
         steps,
         perform,
@@ -69,7 +119,7 @@ def verify(
 
 
 def check_segment(store: StoreAddress, task: SegmentTask, *, has_replicas: bool) -> dict[str, Any]:
-    """A SegmentResult as JSON. Runs on an executor. Raises BrokenOff when the store does not answer."""
+    """A SegmentResult as JSON. Runs on an executor, or in a thread. Raises BrokenOff when the store does not answer."""
     return store.run(lambda opened: _check(opened, task, has_replicas=has_replicas)).to_json()
 
 

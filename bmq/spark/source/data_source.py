@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from bmq.spark.source.columns import ddl
-from bmq.spark.source.options import ReadOptions, columns_of, read_options
+from bmq.spark.source.options import BadOption, ReadOptions, columns_of, read_options
 from bmq.spark.source.session import Session
 from bmq.spark.source.stream_reader import BmqStreamReader
 from bmq.spark.source.task import rows, tasks
@@ -35,11 +35,22 @@ class BmqDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Raises BadOption."""
+        self._require_own(schema)
         return BmqReader(read_options(self.options, is_stream=False))
 
     def streamReader(self, schema: StructType) -> BmqStreamReader:
         """Raises BadOption."""
+        self._require_own(schema)
         return BmqStreamReader(read_options(self.options, is_stream=True))
+
+    def _require_own(self, schema: StructType) -> None:
+        """Like the connector, refuse a user's schema: Spark 4.1 takes columns by their place, whatever their names."""
+        columns = columns_of(self.options)
+        if tuple(schema.names) != columns:
+            raise BadOption(
+                f"format('bmq') has a schema of its own: {ddl(columns)}; leave .schema() out, and choose with the option"
+                " columns"
+            )
 
 
 class BmqReader(DataSourceReader):

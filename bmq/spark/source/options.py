@@ -64,7 +64,10 @@ _KNOWN: Final = (
 _WITHOUT_EFFECT: Final = ("groupIdPrefix", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "topic", "path")
 _NOT_SERVED: Final = ("minOffsetsPerTrigger", "maxTriggerDelay")
 _NAMES: Final = {name.lower(): name for name in (*_KNOWN, *_WITHOUT_EFFECT, *_NOT_SERVED)}
-_SIZE: Final = re.compile(r"(\d+)\s*([kmgt]?)b?", re.ASCII | re.IGNORECASE)
+_NUMBER_MAX: Final = (1 << 63) - 1
+_MILLISECONDS_MAX: Final = (1 << 31) - 1
+_DIGITS_MAX: Final = 19
+_SIZE: Final = re.compile(r"(\d{1,19})\s*([kmgt]?)b?", re.ASCII | re.IGNORECASE)
 _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
@@ -212,7 +215,7 @@ def _bootstrap(kafka: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
         host, _, port = part.rpartition(":")
         if not host:
             host, port = part, str(KAFKA_PORT)
-        if not host.strip("[]") or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        if not host.strip("[]") or not _is_number(port) or not 0 < int(port) < 65536:
             raise BadOption(f"kafka.bootstrap.servers has {part!r}: it is a list of HOST:PORT")
         found.append((host.strip("[]"), int(port)))
     return tuple(found)
@@ -282,7 +285,7 @@ def _of_partitions(text: str, name: str, *, least: int) -> dict[Partition, int]:
         if not isinstance(numbers, dict):
             raise BadOption(f"{name} has {numbers!r} for topic {topic!r}: it is written {form}")
         for partition, number in numbers.items():
-            if not _is_number(partition) or not _is_whole(number) or number < least:
+            if not _is_number(partition) or not _is_whole(number) or not least <= number <= _NUMBER_MAX:
                 raise BadOption(f"{name} has {number!r} for partition {partition!r} of {topic!r}: it is written {form}")
             found[topic, int(partition)] = number
     return found
@@ -291,7 +294,7 @@ def _of_partitions(text: str, name: str, *, least: int) -> dict[Partition, int]:
 def _json_object(text: str, name: str, form: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         raise BadOption(f"{name} is {text!r}: it is written {form}")
@@ -349,13 +352,14 @@ def _size(options: Mapping[str, str], name: str) -> int | None:
 
 def _milliseconds(options: Mapping[str, str], key: str, prefix: str, otherwise: int) -> int:
     text = options.get(key, str(otherwise))
-    if not _is_number(text) or int(text) < 1:
+    if not _is_number(text) or not 1 <= int(text) <= _MILLISECONDS_MAX:
         raise BadOption(f"{prefix}{_NAMES.get(key, key)} is {text!r}: it is a number of milliseconds")
     return int(text)
 
 
 def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit()
+    """Whether it is a number from 0 on that fits into 64 bits."""
+    return text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX and int(text) <= _NUMBER_MAX
 
 
 def _is_whole(number: object) -> bool:

@@ -25,7 +25,7 @@ from bmq.spark.source.options import (
     Position,
     ReadOptions,
 )
-from bmq.spark.source.plan import PartitionSnapshot, RangeToRead, cover, offset_after, plan, share
+from bmq.spark.source.plan import ENTRY_BYTES_MIN, PartitionSnapshot, RangeToRead, cover, offset_after, plan, share
 from bmq.spark.source.read import Access, require_no_loss
 from bmq.spark.source.snapshot import snapshot_partition
 from bmq.spark.source.storage import open_store, require_cluster
@@ -51,8 +51,13 @@ class Session:
 
     @classmethod
     @asynccontextmanager
-    async def opened(cls, options: ReadOptions, *, patience_s: float = PATIENCE_S) -> AsyncIterator[Session]:
-        """A session with the subscribed partitions. Raises UnknownTopic, ClusterAway."""
+    async def opened(
+        cls, options: ReadOptions, *, patience_s: float = PATIENCE_S, may_lack: bool = False
+    ) -> AsyncIterator[Session]:
+        """A session with the subscribed partitions. Raises UnknownTopic, ClusterAway.
+
+        `may_lack`: leave out named topics and partitions that do not exist.
+        """
         cluster = ClusterClient(
             options.bootstrap,
             options.client_id,
@@ -62,15 +67,16 @@ class Session:
         )
         try:
             session = cls(options, cluster)
-            await session._find_partitions()
+            await session._find_partitions(may_lack=may_lack)
             yield session
         finally:
             await cluster.close()
 
-    async def _find_partitions(self) -> None:
+    async def _find_partitions(self, *, may_lack: bool) -> None:
         subscription = self._options.subscription
         topics = await self._cluster.topics(subscription.names)
-        if missing := [name for name in subscription.names or () if name not in topics]:
+        missing = [name for name in subscription.names or () if name not in topics]
+        if missing and not may_lack:
             raise UnknownTopic(f"the cluster has no topic {', '.join(missing)}")
         taken = {
             name: topic
@@ -79,9 +85,10 @@ class Session:
         }
         found = [(name, number) for name, topic in taken.items() for number in topic.partitions]
         if subscription.partitions:
-            if unknown := sorted(set(subscription.partitions) - set(found)):
+            unknown = sorted(set(subscription.partitions) - set(found))
+            if unknown and not may_lack:
                 raise UnknownTopic(f"the cluster has no partition {', '.join(f'{t}-{p}' for t, p in unknown)}")
-            found = list(subscription.partitions)
+            found = [one for one in subscription.partitions if one not in unknown]
         self.partitions = tuple(found)
         self.topic_ids = {name: topic.topic_id for name, topic in taken.items()}
 
@@ -148,8 +155,8 @@ class Session:
         for one in self.partitions:
             start, end = starting[one], ending[one]
             # The log may have grown since its end was read; only offsets given by the user can be wrong.
-            start = start if isinstance(options.starting, EachOffset) else min(start, latest[one])
-            end = end if isinstance(options.ending, EachOffset) else min(end, latest[one])
+            start = start if _is_given(options.starting, one) else min(start, latest[one])
+            end = end if _is_given(options.ending, one) else min(end, latest[one])
             ranges[one] = self._within(one, start, end, earliest[one], latest[one])
         return await self.plan(ranges)
 
@@ -186,7 +193,7 @@ class Session:
         """The tasks' parts, and how they access them. Raises StoreUnreadable, PlanFailed."""
         options = self._options
         root = await self._root()
-        snapshots = await self._snapshots(root, ranges)
+        snapshots = await self._snapshots(root, ranges, options.bytes_per_partition)
         planned = plan(
             [(snapshots[one], start, end) for one, (start, end) in ranges.items()],
             bytes_per_partition=options.bytes_per_partition,
@@ -208,17 +215,29 @@ class Session:
     async def within_bytes(self, seen: StreamOffset, end: StreamOffset, size_bytes: int) -> StreamOffset:
         """An end about `size_bytes` further on, in proportion to each partition's bytes, exact to an index entry."""
         ranges = {one: (begin, end.offsets[one]) for one, begin in starts(seen, end).items()}
-        snapshots = await self._snapshots(await self._root(), ranges)
+        root = await self._root()
+        snapshots = await self._snapshots(root, ranges, self._options.bytes_per_partition)
         pieces = {one: cover(snapshots[one], *ranges[one]) for one in ranges}
         # One byte for an unknown size, so that the partition is not left out for ever.
         sizes = {one: max(1, sum(piece.size_bytes for piece in pieces[one])) for one, (b, e) in ranges.items() if b < e}
         shares = share(size_bytes, sizes)
-        offsets = dict(end.offsets)
-        for one, size in shares.items():
-            if size < sizes[one]:
-                begin, last = ranges[one]
-                offsets[one] = min(last, max(begin + 1, offset_after(snapshots[one], pieces[one], size)))
-        return StreamOffset(offsets, end.begin, end.topic_ids)
+
+        def reached(one: Partition) -> int:
+            begin, last = ranges[one]
+            return min(last, max(begin + 1, offset_after(snapshots[one], pieces[one], shares[one])))
+
+        offsets = {one: reached(one) for one, size in shares.items() if size < sizes[one]}
+        # A segment that no task has to cut has no index here: then its end was reached, however far it is.
+        reaches = {one: (ranges[one][0], offset) for one, offset in offsets.items()}
+        far = {
+            one: whole
+            for one, whole in reaches.items()
+            if sum(piece.size_bytes for piece in cover(snapshots[one], *whole)) > shares[one] + ENTRY_BYTES_MIN
+        }
+        snapshots |= await self._snapshots(root, far, 2 * ENTRY_BYTES_MIN) if far else {}
+        pieces |= {one: cover(snapshots[one], *whole) for one, whole in far.items()}
+        offsets |= {one: reached(one) for one in far}
+        return StreamOffset({**end.offsets, **offsets}, end.begin, end.topic_ids)
 
     async def cluster(self) -> Cluster:
         """The cluster's present state."""
@@ -233,7 +252,7 @@ class Session:
         return root or await self._cluster.root()
 
     async def _snapshots(
-        self, root: str, ranges: Mapping[Partition, tuple[int, int]]
+        self, root: str, ranges: Mapping[Partition, tuple[int, int]], bytes_per_partition: int
     ) -> dict[Partition, PartitionSnapshot]:
         if not root:
             return {one: PartitionSnapshot(one[0], str(self.topic_ids[one[0]]), one[1]) for one in ranges}
@@ -244,14 +263,16 @@ class Session:
 
             async def look(one: Partition, start: int, end: int) -> PartitionSnapshot:
                 async with turns:
-                    return await self._snapshot(store, one, start, end)
+                    return await self._snapshot(store, one, start, end, bytes_per_partition)
 
             found = await asyncio.gather(*(look(one, *ends) for one, ends in ranges.items()))
             return dict(zip(ranges, found, strict=True))
         finally:
             await store.close()
 
-    async def _snapshot(self, store: SegmentStore, one: Partition, start: int, end: int) -> PartitionSnapshot:
+    async def _snapshot(
+        self, store: SegmentStore, one: Partition, start: int, end: int, bytes_per_partition: int
+    ) -> PartitionSnapshot:
         topic, partition = one
         try:
             return await snapshot_partition(
@@ -262,7 +283,12 @@ class Session:
                 start=start,
                 end=end,
                 is_committed=self._options.is_committed,
-                bytes_per_partition=self._options.bytes_per_partition,
+                bytes_per_partition=bytes_per_partition,
             )
         except (StoreError, CorruptParts) as error:
             raise PlanFailed(f"{topic}-{partition} cannot be planned from its files: {error}") from error
+
+
+def _is_given(position: Position, one: Partition) -> bool:
+    """Whether the user wrote the partition's offset as a number."""
+    return isinstance(position, EachOffset) and position.offsets[one] >= 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pyarrow as pa
@@ -58,7 +59,7 @@ class BmqStreamReader(DataSourceStreamReader, read_limits.AvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         async def found() -> StreamOffset:
-            async with Session.opened(self._options) as session:
+            async with self._resumed() as session:
                 cluster = await session.cluster()
             return StreamOffset(cluster.latest, cluster.earliest, cluster.topic_ids)
 
@@ -77,8 +78,12 @@ class BmqStreamReader(DataSourceStreamReader, read_limits.AvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return rows(partition)
 
+    def _resumed(self) -> AbstractAsyncContextManager[Session]:
+        """For a query that has begun: topics deleted since are lost records, no misspelled names."""
+        return Session.opened(self._options, may_lack=not self._options.fail_on_data_loss)
+
     async def _plan(self, begins: StreamOffset, ends: StreamOffset) -> list[InputPartition]:
-        async with Session.opened(self._options) as session:
+        async with self._resumed() as session:
             ranges, access = await session.plan(await session.stream_ranges(begins, ends))
         return tasks(ranges, access, self._options.columns)
 
@@ -97,8 +102,10 @@ class BmqStreamReader(DataSourceStreamReader, read_limits.AvailableNow):
     async def _latest(self, start: StreamOffset | None, limit: object) -> StreamOffset | None:
         """None: nothing is new."""
         options = self._options
-        async with Session.opened(options) as session:
-            seen = start or self._seen or await self._find_initial(session)
+        known = start or self._seen
+        has_begun = known is not None and not known.is_initial
+        async with self._resumed() if has_begun else Session.opened(options) as session:
+            seen = known or await self._find_initial(session)
             is_limited = (start is not None or self._seen is not None) and not read_limits.is_all(limit)
             advanced = advance(seen, await session.cluster())
             for sentence in advanced.losses:

@@ -11,19 +11,21 @@ Spark failed, so the same command may succeed later; 2: something has to be chan
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from bmq.spark.release import SparkTooOld, require_spark
 from bmq.spark.tables.cluster_tables import ClusterTable
-from bmq.spark.tables.errors import RecordsRefused, TableJobError, TableMismatch, TableTaken
+from bmq.spark.tables.errors import ChangeNeeded, TableJobError
 from bmq.spark.tables.iceberg import Catalog
 from bmq.spark.tables.job import TRIGGER_S_DEFAULT, HowToRun, start_table
-from bmq.spark.tables.jvm_errors import first_line
+from bmq.spark.tables.jvm_errors import first_line, innermost
 from bmq.spark.tables.maintenance_policy import MaintenancePolicy
 from bmq.spark.tables.progress import TableProgress
 from bmq.spark.tables.stop_signals import stop_at_signals
@@ -49,6 +51,25 @@ def _pair(text: str) -> tuple[str, str]:
     return key, value
 
 
+def _count(least: int) -> Callable[[str], int]:
+    def count(text: str) -> int:
+        if not (text.isascii() and text.isdigit()) or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text} is no number from {least} on")
+        return int(text)
+
+    return count
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is no number of seconds")
+    return seconds
+
+
 def parser() -> argparse.ArgumentParser:
     arguments = argparse.ArgumentParser(prog="bmq.spark.tables", description="Write a table of a topic into Iceberg.")
     table = arguments.add_mutually_exclusive_group(required=True)
@@ -72,12 +93,20 @@ def parser() -> argparse.ArgumentParser:
         help="of the source: kafka.security.protocol …",
     )
     often = arguments.add_mutually_exclusive_group()
-    often.add_argument("--trigger-s", type=float, default=TRIGGER_S_DEFAULT, metavar="S", help="a batch so often [10]")
+    often.add_argument(
+        "--trigger-s", type=_seconds, default=TRIGGER_S_DEFAULT, metavar="S", help="a batch so often [10]"
+    )
     often.add_argument("--available-now", action="store_true", help="end when the table has all there is now")
-    arguments.add_argument("--max-offsets-per-trigger", type=int, metavar="N", help="at most so many records a batch")
+    arguments.add_argument(
+        "--max-offsets-per-trigger", type=_count(1), metavar="N", help="at most so many records a batch"
+    )
     arguments.add_argument("--take-over", action="store_true", help="write a table that another job had")
     arguments.add_argument(
-        "--merge-every", type=int, default=MaintenancePolicy().every_commits, metavar="N", help="commits; 0: never [60]"
+        "--merge-every",
+        type=_count(0),
+        default=MaintenancePolicy().every_commits,
+        metavar="N",
+        help="commits; 0: never [60]",
     )
     return arguments
 
@@ -109,6 +138,8 @@ def _session(name: str) -> SparkSession:
         return SparkSession.builder.appName(name).getOrCreate()
     except PySparkException as error:
         raise NoSpark(f"Spark cannot be started (it needs Java 17 or later): {first_line(error)}") from error
+    except Py4JJavaError as error:  # before the first session exceptions of Java are not made Spark's own
+        raise NoSpark(f"Spark cannot be started as it was asked for: {innermost(error.java_exception)}") from error
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -116,8 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = options.parse_args(arguments)
     if (given.table is None) != (given.rest is None):
         options.error("--table and --rest go together")
-    cluster = None if given.table is None else ClusterTable(given.rest, given.table)
-    read = definition_file(given.definition) if cluster is None else cluster.definition
+    cluster: ClusterTable | None = None
 
     def on_progress(progress: TableProgress) -> None:
         sys.stdout.write(f"{progress.to_json()}\n")
@@ -127,11 +157,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     try:
         require_spark("a table")
+        cluster = None if given.table is None else ClusterTable(given.rest, given.table)
+        read = definition_file(given.definition) if cluster is None else cluster.definition
         spark = _session(f"bmq table {read().name}")
         job = start_table(spark, read, **how_to_run(given, on_progress))
         stop_at_signals(job.stop)
         job.wait()
-    except (TableMismatch, TableTaken, RecordsRefused, InvalidDefinition, SparkTooOld, NoSpark, OSError) as error:
+    except (ChangeNeeded, InvalidDefinition, SparkTooOld, NoSpark, OSError) as error:
         sys.stderr.write(f"bmq: {error}\n")
         return REFUSED
     except TableJobError as error:

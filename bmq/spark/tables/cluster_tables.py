@@ -47,13 +47,21 @@ class ClusterTable:
     """`definition` and `report` fit `run_table`: its second argument, and `on_progress`."""
 
     def __init__(self, rest_url: str, name: str, transport: httpx.BaseTransport | None = None) -> None:
+        """Raises TableMismatch: the URL is none."""
         self._name = name
         self._table_id = ""
         # Only the active controller accepts reports; other nodes redirect to it.
-        self._client = httpx.Client(base_url=rest_url, timeout=_TIMEOUT_S, follow_redirects=True, transport=transport)
+        try:
+            self._client = httpx.Client(
+                base_url=rest_url, timeout=_TIMEOUT_S, follow_redirects=True, transport=transport
+            )
+        except httpx.InvalidURL as error:
+            raise TableMismatch(f"{rest_url} is no address of a node: {error}") from None
 
     def definition(self) -> TableDefinition:
-        """The present definition. Raises TableMismatch: no such table; TableJobError: no answer; InvalidDefinition."""
+        """The present definition. Raises TableMismatch: no such table, or another one than before; TableJobError: no
+        answer; InvalidDefinition.
+        """
         try:
             answer = self._client.get(f"/v1/tables/{self._name}")
         except httpx.HTTPError as error:
@@ -62,9 +70,19 @@ class ClusterTable:
             raise TableMismatch(f"the cluster has no table {self._name}")
         if not answer.is_success:
             raise TableJobError(f"table {self._name} cannot be asked for: {_sentence(answer)}")
-        form = answer.json()
-        self._table_id = form["table_id"]
-        return TableDefinition.from_json(json.dumps(form["definition"]))
+        try:
+            form = answer.json()
+            table_id, definition = form["table_id"], form["definition"]
+        except (ValueError, KeyError, TypeError):
+            raise TableJobError(
+                f"table {self._name} cannot be asked for: what answers at {answer.url} is no node of bmq"
+            ) from None
+        if self._table_id not in ("", table_id):
+            raise TableMismatch(
+                f"table {self._name} was dropped and made again since this job began; start the job again for the new one"
+            )
+        self._table_id = table_id
+        return TableDefinition.from_json(json.dumps(definition))
 
     def report(self, progress: TableProgress) -> None:
         """Report progress; a missing answer is only logged. Raises TableMismatch: the table has been replaced."""

@@ -21,17 +21,21 @@ from bmq.spark.tables.columns import OFFSET_COLUMN, PARTITION_COLUMN, dead_lette
 from bmq.spark.tables.json_shape import JsonParse, ddl, parses
 from bmq.spark.tables.markers import MARKER, marked_avro_schema
 from bmq.spark.tables.protobuf_values import column_name, protobuf_columns
+from bmq.tables.avro_schema import AvroSchema
 from bmq.tables.definition import Format, Source, TableDefinition, TableField, TimeUnit
 
 RECORD_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 """Columns that the source must provide, like the Kafka connector."""
 _CORRUPT: Final = "_bmq_corrupt"
+_END: Final = "_bmq_end"
 _ROW: Final = "_bmq_row"
 _REASON: Final = "_bmq_reason"
 _SHOWN_CHARACTERS_MAX: Final = 100
 # Years 1 to 9999 in seconds: the range of timestamps for Iceberg's readers.
 _SECONDS_MIN: Final = -62_135_596_800
 _SECONDS_MAX: Final = 253_402_300_799
+# Spark takes a time of day for one of today, whenever that is; readers of Iceberg end with the year 9999.
+_WITH_YEAR: Final = r"^\s*\d{4}(?!\d)"
 _PER_SECOND: Final = {TimeUnit.SECONDS: 1, TimeUnit.MILLISECONDS: 1_000, TimeUnit.MICROSECONDS: 1_000_000}
 _ID_BYTES: Final = 5
 # Spark follows a recursive schema to this depth.
@@ -101,17 +105,19 @@ def _values(records: DataFrame, definition: TableDefinition, fields: list[TableF
 
 
 def _json(records: DataFrame, fields: list[TableField]) -> tuple[DataFrame, _Values]:
-    # Wrapped in our own object: the parser alone would take the first of two objects and ignore the rest.
-    text = F.concat(F.lit('{"v":'), F.col("value").cast("string"), F.lit("}"))
+    # Wrapped in our own object: the parser alone would take the first of two objects and ignore the rest. What follows the
+    # value shows that it ended there: a brace too many would end our object.
+    text = F.concat(F.lit('{"v":'), F.col("value").cast("string"), F.lit(f',"{_END}":true}}'))
     options = {"columnNameOfCorruptRecord": _CORRUPT, "mode": "PERMISSIVE"}
     all_parses = parses((field.name, field.steps, _json_type(field)) for field in fields)
 
     def parsed(parse: JsonParse, leaf: str | None) -> Column:
-        return F.from_json(text, f"struct<v:{ddl(parse.shape, leaf)},{_CORRUPT}:string>", options)
+        return F.from_json(text, f"struct<v:{ddl(parse.shape, leaf)},{_END}:boolean,{_CORRUPT}:string>", options)
 
     typed = [parsed(parse, None).alias(f"_bmq_typed{number}") for number, parse in enumerate(all_parses)]
     records = records.select("*", *typed)
-    corrupt = [F.col(f"_bmq_typed{number}").getField(_CORRUPT).isNotNull() for number in range(len(all_parses))]
+    results = [F.col(f"_bmq_typed{number}") for number in range(len(all_parses))]
+    corrupt = [each.getField(_CORRUPT).isNotNull() | each.getField(_END).isNull() for each in results]
     # Parsing again as text finds the field at fault; only records that do not fit are parsed again.
     texts = [
         F.when(is_corrupt, parsed(parse, "string")).alias(f"_bmq_text{number}")
@@ -151,7 +157,8 @@ def _avro(records: DataFrame, definition: TableDefinition, fields: list[TableFie
         records = records.select("*", read(value, definition.avro.writer_schema).alias("_bmq_avro"))
         root = F.col("_bmq_avro")
         reason = F.coalesce(_null_value(), F.when(root.getField(MARKER).isNull(), unreadable))
-        return records, _Values({field.name: _at(root, field.steps) for field in fields}, reason)
+        known = AvroSchema(definition.avro.writer_schema)
+        return records, _Values({field.name: _avro_leaf(known, field, root) for field in fields}, reason)
 
     framed = (F.octet_length(value) >= _ID_BYTES) & (F.hex(F.substring(value, 1, 1)) == "00")
     # `conv` returns text; four bytes always fit into a long.
@@ -163,12 +170,14 @@ def _avro(records: DataFrame, definition: TableDefinition, fields: list[TableFie
         "*", *(F.when(found == number, read(body, by_id[number])).alias(f"_bmq_avro{number}") for number in by_id)
     )
     schemas = {number: records.schema[f"_bmq_avro{number}"].dataType for number in by_id}
+    known_by_id = {number: AvroSchema(schema) for number, schema in by_id.items()}
     leaves = {}
     for field in fields:
         having = [number for number in by_id if _has(schemas[number], field.steps)]
         kind = _avro_kind(field)
         leaves[field.name] = F.coalesce(
-            *(_at(F.col(f"_bmq_avro{number}"), field.steps).try_cast(kind) for number in having), F.lit(None).cast(kind)
+            *(_avro_leaf(known_by_id[number], field, F.col(f"_bmq_avro{number}")).try_cast(kind) for number in having),
+            F.lit(None).cast(kind),
         )
     markers = F.coalesce(*(F.col(f"_bmq_avro{number}").getField(MARKER) for number in by_id))
     reason = F.coalesce(
@@ -216,7 +225,10 @@ def _leaf(field: TableField, values: _Values) -> Column:
 def _converted(field: TableField, leaf: Column) -> Column:
     if field.unit is not None:
         return _from_number(field.unit, leaf.try_cast("bigint"))
-    return leaf.try_cast(spark_type(field.type))
+    column = leaf.try_cast(spark_type(field.type))
+    if field.type in ("timestamp", "date"):
+        return F.when(leaf.cast("string").rlike(_WITH_YEAR), column)
+    return column
 
 
 def _from_number(unit: TimeUnit, number: Column) -> Column:
@@ -257,6 +269,20 @@ def _json_type(field: TableField) -> str:
 def _avro_kind(field: TableField) -> str:
     """One type for values that several schemas may write in different types."""
     return "bigint" if field.unit is not None else spark_type(field.type)
+
+
+def _avro_leaf(schema: AvroSchema, field: TableField, root: Column) -> Column:
+    """A time of which the column wants the number is that number again: Spark's own cast gives whole seconds."""
+    leaf = _at(root, field.steps)
+    if field.unit is None and field.type != "long":
+        return leaf
+    match schema.logical_type(field.steps):
+        case "timestamp-millis" | "local-timestamp-millis":
+            return F.unix_millis(leaf.cast("timestamp"))
+        case "timestamp-micros" | "local-timestamp-micros":
+            return F.unix_micros(leaf.cast("timestamp"))
+        case _:
+            return leaf
 
 
 def _at(root: Column, steps: Sequence[str]) -> Column:

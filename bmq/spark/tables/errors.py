@@ -7,16 +7,24 @@ class TableJobError(Exception):
     """The job stops. What it wrote stays consistent, and the job can be started again."""
 
 
-class TableTaken(TableJobError):
+class ChangeNeeded(TableJobError):
+    """Starting the same command again fails again; something has to be changed first."""
+
+
+class TableTaken(ChangeNeeded):
     """Another job writes to this table."""
 
 
-class TableMismatch(TableJobError):
+class TableMismatch(ChangeNeeded):
     """Table, checkpoint, topic and definition do not match."""
 
 
-class RecordsRefused(TableJobError):
+class RecordsRefused(ChangeNeeded):
     """There are records that do not fit, and the definition makes them stop the job."""
+
+
+class RecordsLost(ChangeNeeded):
+    """Records were deleted before they were read, and the source's options say that the job stops for that."""
 
 
 class CommitConflict(TableJobError):

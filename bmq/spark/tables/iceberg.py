@@ -31,6 +31,7 @@ _CONFLICTS: Final = frozenset(
         "org.apache.iceberg.exceptions.CommitFailedException",
     }
 )
+_SCHEMA_ATTEMPTS_MAX: Final = 20
 _STAGE_SETTING: Final = "spark.wap.id"
 _STAGE_SUMMARY: Final = "wap.id"
 # Iceberg's own cherry-pick sets these too: cleanup sees from them that the staged files are in use.
@@ -106,14 +107,29 @@ class IcebergTable:
         self.identifier = ".".join(map(quoted, (catalog.name, catalog.namespace, name)))
 
     def ensure(self, columns: Mapping[str, str], topic: str, partitioning: tuple[Partitioning, ...] = ()) -> None:
-        """Create the table if missing, else add missing columns. Raises TableMismatch."""
+        """Create the table if missing, else add missing columns. Raises TableMismatch, TableJobError."""
         spark = self._spark
         spark.sql(create_statement(self.identifier, columns, topic, partitioning))
         if OWNER_PROPERTY not in self._properties(self._load()):
             raise TableMismatch(f"table {self.name} is there already, and was not made of a topic; it is left alone")
-        existing = {each.name: each.dataType.simpleString() for each in spark.table(self.identifier).schema.fields}
-        for statement in evolution_statements(self.identifier, existing, columns, self.name):
-            spark.sql(statement)
+        for _ in range(_SCHEMA_ATTEMPTS_MAX):
+            if not (statements := self._missing(columns)):
+                return
+            try:
+                for statement in statements:
+                    spark.sql(statement)
+                return
+            except Py4JJavaError as error:
+                # Iceberg retries other commits itself, but no change of a schema: merged files are enough to refuse it.
+                if not _is_conflict(error):
+                    raise
+        raise TableJobError(f"table {self.name}: others keep writing it, so that no column can be added")
+
+    def _missing(self, columns: Mapping[str, str]) -> list[str]:
+        existing = {
+            each.name: each.dataType.simpleString() for each in self._spark.table(self.identifier).schema.fields
+        }
+        return evolution_statements(self.identifier, existing, columns, self.name)
 
     def column_names(self) -> list[str]:
         return list(self._spark.table(self.identifier).columns)
@@ -176,7 +192,7 @@ class IcebergTable:
             transaction.updateProperties().set(OFFSETS_PROPERTY + self._key, new.to_json()).commit()
             transaction.commitTransaction()
         except Py4JJavaError as error:
-            if error.java_exception.getClass().getName() in _CONFLICTS:
+            if _is_conflict(error):
                 raise CommitConflict(f"table {self.name} was written by another job meanwhile") from error
             raise
         return int(transaction.table().currentSnapshot().snapshotId())
@@ -219,6 +235,10 @@ class IcebergTable:
 
 def _jvm(spark: SparkSession) -> Any:
     return spark._jvm
+
+
+def _is_conflict(error: Py4JJavaError) -> bool:
+    return error.java_exception.getClass().getName() in _CONFLICTS
 
 
 def _newest_first(table: Any) -> Iterator[Any]:

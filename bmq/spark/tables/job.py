@@ -25,9 +25,16 @@ from bmq.protocol.errors import BmqError
 from bmq.spark.tables.checkpoint import Checkpoint
 from bmq.spark.tables.columns import dead_letter_columns, table_columns
 from bmq.spark.tables.decoding import decoded, fitting, misfits
-from bmq.spark.tables.errors import CommitConflict, RecordsRefused, TableJobError, TableMismatch, TableTaken
+from bmq.spark.tables.errors import (
+    CommitConflict,
+    RecordsLost,
+    RecordsRefused,
+    TableJobError,
+    TableMismatch,
+    TableTaken,
+)
 from bmq.spark.tables.iceberg import Catalog, IcebergTable, Staged
-from bmq.spark.tables.jvm_errors import first_line, told_as
+from bmq.spark.tables.jvm_errors import first_line, is_data_loss, told_as
 from bmq.spark.tables.maintenance import Maintenance
 from bmq.spark.tables.maintenance_policy import MaintenancePolicy
 from bmq.spark.tables.progress import TableProgress
@@ -40,6 +47,7 @@ from bmq.spark.tables.table_offsets import (
     check_topic,
     check_writer,
     claim,
+    dead_letter_offsets,
     definition_for,
     first_offsets_by_partition,
     starting_offsets,
@@ -145,6 +153,11 @@ class TableJob:
                     break
                 if isinstance(self._failure, TableJobError):
                     raise self._failure from None
+                if is_data_loss(error):
+                    raise RecordsLost(
+                        f"table {self._name}: records of topic {self._topic.name} were deleted before they were read; "
+                        "with the option failOnDataLoss=false the job goes on with what is left"
+                    ) from error
                 if self._failure is not None or self._batches == self._batches_at_start:
                     raise TableJobError(f"table {self._name}: the stream ended: {first_line(error)}") from error
                 _LOG.warning("table %s: the stream ended, and is started again: %s", self._name, first_line(error))
@@ -220,7 +233,7 @@ class TableJob:
         self._report(batch, outcome, began_ns)
         if outcome.rows or outcome.dead_letters:
             tables = (self._table, self._dead_letters) if self._dead_letters is not None else (self._table,)
-            self._maintenance.committed(tuple(f"{self._catalog.namespace}.{table.name}" for table in tables))
+            self._maintenance.committed(tuple(table.identifier for table in tables))
 
     def _look_for_changes(self) -> None:
         """Use a definition that was altered meanwhile; if it cannot be read, keep the last one."""
@@ -248,7 +261,7 @@ class TableJob:
             return _Outcome(0, 0, 0, self._topic.state(), is_replay=True)
         dead = self._dead_letters
         dead_expected = None if dead is None else dead.offsets()
-        dead_offsets = dead_expected or TableOffsets(topic, topic_id, {})
+        dead_offsets = dead_letter_offsets(dead_expected, offsets)
         definition = TableDefinition.from_json(
             definition_for(offsets, dead_offsets, current=self._definition.to_json())
         )

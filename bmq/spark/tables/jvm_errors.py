@@ -39,5 +39,10 @@ def innermost(exception: Any) -> str:
     return f"{name}: {message.splitlines()[0]}" if message else name
 
 
+def is_data_loss(error: BaseException) -> bool:
+    """Whether the source stopped for records that are gone: both Spark's connector and ours then name the option."""
+    return "failOnDataLoss" in str(error)
+
+
 def first_line(error: BaseException) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -33,7 +33,7 @@ class Maintenance:
         """Counted since the job began."""
 
     def committed(self, tables: tuple[str, ...]) -> None:
-        """Call after each commit. `tables`: with their namespace."""
+        """Call after each commit. `tables`: whole identifiers."""
         self._commits += 1
         is_running = self._round is not None and self._round.is_alive()
         if not self._policy.every_commits or self._commits < self._policy.every_commits or is_running:

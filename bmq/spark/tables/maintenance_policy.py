@@ -34,7 +34,9 @@ class MaintenancePolicy:
 
 
 def merge_statement(catalog: str, table: str, policy: MaintenancePolicy) -> str:
-    """`table`: with its namespace. If a long merge fails, what it merged so far is kept."""
+    """`table`: its whole identifier, as without the catalog's name Iceberg looks for a catalog called like the namespace first
+    and logs that it found none. If a long merge fails, what it merged so far is kept.
+    """
     options = {
         "min-input-files": policy.files_min,
         "target-file-size-bytes": policy.target_file_bytes,

@@ -37,6 +37,7 @@ _KINDS: Final[dict[int, tuple[str, pa.DataType]]] = {
 # Years 1 to 9999: the range of a Timestamp.
 _SECONDS_MIN: Final = -62_135_596_800
 _SECONDS_MAX: Final = 253_402_300_799
+_NANOS_MAX: Final = 999_999_999
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ class ProtobufColumns:
             try:
                 message = self._parse(value)
                 return (True, *(column.read(message) for column in self._columns))
-            except (DecodeError, _OutOfRange):
+            except (DecodeError, _Impossible):
                 pass
         return (None,) * (len(self._columns) + 1)
 
@@ -94,8 +95,8 @@ def protobuf_columns(descriptor_set: bytes, message: str, paths: tuple[Path, ...
     return ProtobufColumns(descriptor_set, message, paths)
 
 
-class _OutOfRange(Exception):
-    """A Timestamp outside the valid range."""
+class _Impossible(Exception):
+    """A Timestamp that is no time, or a text that is no UTF-8."""
 
 
 def _column(message: Descriptor, path: Path) -> _Column:
@@ -118,6 +119,8 @@ def _column(message: Descriptor, path: Path) -> _Column:
         convert = lambda number: names.get(number, str(number))  # noqa: E731
     elif field.type == FieldDescriptor.TYPE_BYTES:
         kind = ("binary", pa.binary())
+    elif field.type == FieldDescriptor.TYPE_STRING:
+        convert = _text
     return _Column(*kind, _within(above, last, field.has_presence, convert))
 
 
@@ -138,7 +141,14 @@ def _same(value: Any) -> Any:
     return value
 
 
+def _text(value: str | bytes) -> str:
+    """A proto2 message may have any bytes in a string; the library returns them unchanged."""
+    if isinstance(value, bytes):
+        raise _Impossible
+    return value
+
+
 def _microseconds(timestamp: Any) -> int:
-    if not _SECONDS_MIN <= timestamp.seconds <= _SECONDS_MAX:
-        raise _OutOfRange
+    if not _SECONDS_MIN <= timestamp.seconds <= _SECONDS_MAX or not 0 <= timestamp.nanos <= _NANOS_MAX:
+        raise _Impossible
     return int(timestamp.seconds) * 1_000_000 + int(timestamp.nanos) // 1_000

@@ -91,6 +91,16 @@ def unwritten(offsets: TableOffsets, end_offsets: Mapping[int, int]) -> dict[int
     return {p: (starts[p], end) for p, end in end_offsets.items() if starts[p] < end}
 
 
+def dead_letter_offsets(found: TableOffsets | None, offsets: TableOffsets) -> TableOffsets:
+    """The dead letters' offsets for a table with these ones. `found`: those kept in the dead-letter table.
+
+    That table outlives the table: once this was made again of another topic, its offsets say nothing of the records.
+    """
+    if found is not None and (found.topic, found.topic_id) == (offsets.topic, offsets.topic_id):
+        return found
+    return TableOffsets(offsets.topic, offsets.topic_id, {})
+
+
 def definition_for(offsets: TableOffsets, dead_letters: TableOffsets, current: str) -> str:
     """The definition for a batch, as JSON: the current one, except for the rest of a batch that had begun.
 

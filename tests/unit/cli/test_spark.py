@@ -9,9 +9,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from bmq.cli import job as job_module
 from bmq.cli import spark as commands
 from bmq.cli.commands import app
-from bmq.cli.spark_output import JobProgress, print_found, print_stats, print_verified
+from bmq.cli.progress import JobProgress
+from bmq.cli.spark_output import print_found, print_stats, print_verified
 from bmq.spark.jobs.find import FoundRecord
 from bmq.spark.jobs.outcome import BrokenOff, ExitCode, JobFailed
 from bmq.spark.jobs.segment_check import Finding, Kind
@@ -24,7 +26,7 @@ pytestmark = pytest.mark.unit
 @pytest.fixture(autouse=True)
 def logs_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """Loggers keep the standard error they were set up with, which is the test's own and ends with it."""
-    monkeypatch.setattr(commands, "configure_logs", lambda *_: None)
+    monkeypatch.setattr(job_module, "configure_logs", lambda *_: None)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +45,7 @@ def logs_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_failure_is_a_sentence_and_an_exit_code(
     failure: BaseException, code: ExitCode, sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(typer.Exit) as ended, commands._job():
+    with pytest.raises(typer.Exit) as ended, job_module.job():
         raise failure
     assert ended.value.exit_code == code
     assert capsys.readouterr().err == sentence

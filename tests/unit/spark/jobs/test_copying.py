@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any, cast
+
 import numpy as np
 import pyarrow as pa
 import pytest
+from confluent_kafka import TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bmq.spark.jobs.backfill import plan_backfill
+from bmq.spark.jobs.cluster import Cluster, Topic
 from bmq.spark.jobs.copy_settings import CopySettings, Partitioner, TopicCopy
 from bmq.spark.jobs.copy_sink import by_partition
 from bmq.spark.jobs.outcome import BrokenOff, ExitCode, JobFailed
-from bmq.spark.jobs.partition_copier import runs_of
-from bmq.spark.jobs.positions import CopyNames, Position
+from bmq.spark.jobs.partition_copier import PartitionCopier, runs_of
+from bmq.spark.jobs.positions import CopyNames, Position, committed_at
 from bmq.spark.jobs.ranges import OffsetRange
 from bmq.spark.jobs.steps import Persistence, failure_of
 
@@ -43,9 +51,98 @@ def test_each_partition_has_a_place_of_its_own(place_count: int, partition_count
     assert names.place(0)[0] == CopyNames("c", "s", "t", 1).place(0)[0]
 
 
+class FakeCluster:
+    """Topics by name, at one address."""
+
+    def __init__(self, address: str, *topics: Topic) -> None:
+        self.address = address
+        self.config = {"bootstrap.servers": address}
+        self._topics = {topic.name: topic for topic in topics}
+
+    def find_topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        return {name: self._topics[name] for name in names if name in self._topics}
+
+    topics = find_topics
+
+
+def test_a_topic_is_not_copied_into_itself_under_another_address() -> None:
+    events = Topic("events", "id", 1)
+    here, there = (cast(Cluster, FakeCluster(address, events)) for address in ("localhost:9092", "127.0.0.1:9092"))
+    with pytest.raises(JobFailed, match="cannot be copied into itself"):
+        plan_backfill(here, there, "events", "events", [OffsetRange("events", 0, 0, 5)])
+
+
+class FakeProducer:
+    """Keeps what each transaction has: records, and the position committed with them."""
+
+    def __init__(self) -> None:
+        self.committed: list[tuple[list[bytes], int]] = []
+        self._records: list[bytes] = []
+        self._position = -1
+
+    def begin_transaction(self) -> None:
+        self._records = []
+
+    def produce(self, topic: str, value: bytes, key: bytes, **_: object) -> None:
+        self._records.append(value)
+
+    def send_offsets_to_transaction(self, places: list[Any], *_: object) -> None:
+        self._position = places[0].offset
+
+    def commit_transaction(self, *_: object) -> None:
+        self.committed.append((self._records, self._position))
+
+
+def copier_of(producer: FakeProducer, *, position: int, end_offset: int, records_max: int) -> PartitionCopier:
+    copier: Any = PartitionCopier.__new__(PartitionCopier)  # without its clients
+    settings = CopySettings({}, "c", (TopicCopy("s", "id", "t", 1),), transaction_records_max=records_max)
+    copier._settings = settings.up_to([OffsetRange("s", 0, 0, end_offset)])
+    copier._copy, copier._partition, copier._place = settings.topics[0], 0, TopicPartition("t", 0)
+    copier._pending, copier._pending_rows, copier._pending_bytes, copier.copied = [], 0, 0, 0
+    copier._producer, copier._offsets = producer, SimpleNamespace(member=None)
+    copier.position = Position(position, 0, end_offset, "id", 1)
+    return cast(PartitionCopier, copier)
+
+
+@pytest.mark.parametrize("records_max", [1, 2, 3, 50])
+@pytest.mark.parametrize("position", [0, 1, 4])
+def test_a_range_that_ends_with_a_marker_is_copied_to_its_end(records_max: int, position: int) -> None:
+    """Otherwise a copy that is done would never be done, and miss the marker once it is deleted."""
+    producer = FakeProducer()
+    copier = copier_of(producer, position=position, end_offset=5, records_max=records_max)
+    offsets = list(range(4))
+    copier.take(
+        pa.RecordBatch.from_pydict(
+            {
+                "offset": pa.array(offsets, pa.int64()),
+                "timestamp": pa.array(offsets, pa.timestamp("us", "UTC")),
+                "key": pa.array([b"k"] * 4),
+                "value": [b"%d" % offset for offset in offsets],
+                "headers": [None] * 4,
+            }
+        )
+    )
+    copier.finish()
+    assert [value for values, _ in producer.committed for value in values] == [b"%d" % n for n in offsets[position:]]
+    assert producer.committed[-1][1] == copier.position.offset == 5
+    count = len(producer.committed)
+    copier.finish()
+    assert len(producer.committed) == count
+
+
 def test_a_position_is_read_from_its_metadata() -> None:
     position = Position(7, 2, 9, "id", 3, "asked")
     assert Position.of(7, position.metadata) == position
+
+
+def test_a_position_tells_when_it_was_committed() -> None:
+    now_ms = time.time_ns() // 1_000_000
+    place = committed_at(TopicPartition("t", 0), Position(7, 2, 9, "id", 3))
+    found = Position.of(7, place.metadata)
+    assert found.age_s(now_ms) <= found.age_s(found.written_ms + 5_000) == 5
+    assert found.age_s(found.written_ms - 5_000) == 0, "of a clock that is ahead"
+    earlier = Position.of(7, '{"start":2,"end":9,"id":"id","places":3,"asked":""}')
+    assert earlier == found and earlier.age_s(now_ms) > 1e9, "of a release that did not say it"
 
 
 @pytest.mark.parametrize("metadata", [None, "", "x", "{}", '{"end":"x"}', "3"])
@@ -83,6 +180,8 @@ Traceback (most recent call last):
         ("bmq.spark.jobs.outcome.BrokenOff", BrokenOff),
         ("bmq.spark.jobs.outcome.JobFailed", JobFailed),
         ("bmq.records.origin.DamagedBatch", JobFailed),
+        ("bmq.spark.source.storage.StoreUnreadable", JobFailed),
+        ("bmq.spark.source.storage.StoreAway", BrokenOff),
         ("OSError", BrokenOff),
     ],
 )

@@ -64,9 +64,51 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
         Journal(tmp_path).begin({}, fail)
 
 
+@pytest.mark.parametrize("text", ["{}", "[]", "7", '{"asked": [], "plan": 0}', '{"asked": {}}'])
+def test_a_plan_of_something_else_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text(text)
+    with pytest.raises(JobFailed, match=r"plan.json is no plan of a job"):
+        Journal(tmp_path).begin({}, fail)
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "7"])
+def test_a_result_of_something_else_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "step-000000.json").write_text(text)
+    with pytest.raises(JobFailed, match=r"step-000000.json is no result of a step"):
+        Journal(tmp_path).result(0)
+
+
+def test_results_of_an_earlier_plan_count_for_nothing(tmp_path: Path) -> None:
+    """Of a damaged plan we say ourselves that it may be removed."""
+    first = Journal(tmp_path)
+    first.begin({}, lambda: "0 to 5")
+    first.record(0, "five records")
+    (tmp_path / "plan.json").unlink()
+    second = Journal(tmp_path)
+    assert second.begin({}, lambda: "0 to 9") == "0 to 9"
+    assert second.result(0) is None
+    second.record(0, "nine records")
+    third = Journal(tmp_path)
+    third.begin({}, fail)
+    assert third.result(0) == "nine records"
+
+
 def test_a_draft_counts_for_nothing(tmp_path: Path) -> None:
     (tmp_path / "step-000000.json.draft").write_text('{"result": 1}')
     assert Journal(tmp_path).result(0) is None
+
+
+@pytest.mark.parametrize("name", ["plan.json", "step-000000.json"])
+def test_a_file_that_cannot_be_written_is_one_sentence(name: str, tmp_path: Path) -> None:
+    (tmp_path / f"{name}.draft").mkdir()
+
+    def run() -> None:
+        journal = Journal(tmp_path)
+        journal.begin({}, lambda: 0)
+        journal.record(0, "x")
+
+    with pytest.raises(JobFailed, match=f"{name} cannot be written"):
+        run()
 
 
 def test_a_directory_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:

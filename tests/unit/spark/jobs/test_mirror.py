@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
 
+from bmq.spark.jobs import mirror as mirror_module
+from bmq.spark.jobs.cluster import Cluster, Topic
+from bmq.spark.jobs.copy_settings import CopySettings
 from bmq.spark.jobs.mirror import Mirror, MirrorRequest, mirror
 from bmq.spark.jobs.mirrored_groups import GroupSync
 from bmq.spark.jobs.outcome import BrokenOff, JobFailed
+from bmq.spark.jobs.positions import Position
+from bmq.spark.jobs.source import Source
 from bmq.spark.jobs.steps import Progress, Unseen
+from tests.unit.spark.jobs.test_copying import FakeCluster
 
 pytestmark = pytest.mark.unit
 
@@ -85,6 +92,50 @@ def test_without_once_it_looks_again_and_again() -> None:
     with pytest.raises(JobFailed):
         run(rounds, every_s=10, groups_every_s=15)
     assert rounds.log == ["round", "groups", "round", "round", "groups", "round", "round"]
+
+
+def test_a_topic_is_not_mirrored_into_itself_under_another_address() -> None:
+    topics = Topic("events", "id", 1), Topic("bmq-mirror-m-offsets", "other", 1)
+    here, there = (cast(Cluster, FakeCluster(address, *topics)) for address in ("localhost:9092", "127.0.0.1:9092"))
+    request = MirrorRequest("m", topics=("events",), groups="")
+    with pytest.raises(JobFailed, match="into the same cluster needs a --prefix"):
+        Mirror(cast(Any, None), Source("localhost:9092"), here, there, request).prepare()
+
+
+def test_idle_positions_are_renewed_by_their_age_and_not_by_that_of_the_mirror(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scheduler may start it now and then, and a failure makes it look everything up again."""
+    now_ms = time.time_ns() // 1_000_000
+    positions = {
+        number: Position(5, 0, -1, "id", 3, written_ms=now_ms - hours * 3_600_000)
+        for number, hours in enumerate((1, 13, 100))
+    }
+    renewed: list[tuple[str, int]] = []
+
+    class Copier:
+        def __init__(self, settings: CopySettings, topic: str, partition: int) -> None:
+            settings.of(topic)
+            self._place = topic, partition
+
+        def renew(self) -> None:
+            renewed.append(self._place)
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(mirror_module, "first_position", lambda *_: positions[0])
+    monkeypatch.setattr(mirror_module, "claim_positions", lambda *_: positions)
+    monkeypatch.setattr(mirror_module, "PartitionCopier", Copier)
+    topics = {"events": Topic("events", "id", 3)}
+    clock = Clock()
+    here, there = (cast(Cluster, FakeCluster(address)) for address in ("a:1", "b:1"))
+    request = MirrorRequest("m", topics=("events",), groups="")
+    work = Mirror(cast(Any, None), Source("a:1"), here, there, request, now=clock.now)
+    work._claim(topics, dict.fromkeys((("events", number) for number in range(3)), 0))
+    assert work.renew_idle() == 2 and renewed == [("events", 1), ("events", 2)]
+    assert work.renew_idle() == 0
+    clock.sleep(20 * 3_600)
+    work.forget()
+    assert work.renew_idle() == 0, "the topic is not known now, or was deleted"
 
 
 def test_a_mirror_leaves_out_what_mirrors_wrote() -> None:

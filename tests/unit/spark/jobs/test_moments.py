@@ -28,7 +28,10 @@ def test_a_time_is_read(text: str, expected: int) -> None:
     assert milliseconds(text, now_ms=NOW_MS) == expected
 
 
-@pytest.mark.parametrize("text", ["", "soon", "-5", "-2w", "2023-13-01", "１２"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "soon", "-5", "-2w", "2023-13-01", "１２", "9" * 20, "9" * 5000, f"-{'9' * 20}d", "-99999d", "1969-12-31"],
+)
 def test_another_text_is_one_sentence(text: str) -> None:
     with pytest.raises(JobFailed, match="is no time"):
         milliseconds(text, now_ms=NOW_MS)

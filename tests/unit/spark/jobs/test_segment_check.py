@@ -184,6 +184,15 @@ def test_a_head_of_the_index_that_is_not_true_is_found(name: str) -> None:
     assert [finding.kind for finding in check.findings] == [Kind.INDEX]
 
 
+def test_a_compacted_segment_begins_where_those_did_that_it_replaces() -> None:
+    segment = Segment([batch(3), batch(9)])
+    index = replace(segment.index, summary=replace(segment.index.summary, base_offset=0))
+    segment.base_offset = 0
+    assert segment.check(index=index, is_compacted=True).findings == []
+    later = replace(index, summary=replace(index.summary, base_offset=1))
+    assert texts(segment.check(index=later, is_compacted=True)) == [(Kind.INDEX, None)]
+
+
 def test_findings_beyond_the_limit_are_counted() -> None:
     check = SegmentCheck(ORIGIN, 0, is_compacted=False)
     for number in range(FINDINGS_MAX + 7):

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bmq.spark.jobs import stats as stats_module
+from bmq.spark.jobs.find import find
+from bmq.spark.jobs.find_query import FindQuery
 from bmq.spark.jobs.outcome import JobFailed
+from bmq.spark.jobs.ranges import OffsetRange
+from bmq.spark.jobs.source import Source
+from bmq.spark.jobs.stats import stats
 from bmq.spark.jobs.stats_picture import bytes_grid, draw
 from bmq.spark.jobs.stats_report import StatsReport, skew_of
 
@@ -60,6 +66,36 @@ def test_hours_are_compared_over_all_partitions_of_their_topic() -> None:
     document = report.to_json()
     assert [each["topic"] for each in document["topics"]] == ["other", "t"]
     assert document["topics"][1]["hours"][0]["hour_ms"] == 360_000_000
+
+
+def test_partitions_without_records_count_for_the_skew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ranges = [
+        OffsetRange("t", 0, 0, 5),
+        OffsetRange("t", 1, 0, 0),
+        OffsetRange("t", 2, 7, 7),
+        OffsetRange("e", 0, 0, 0),
+    ]
+    monkeypatch.setattr(stats_module, "_count", lambda *_: [{**row(0, 100), "keyed": 0}])
+    report = stats(cast(Any, None), Source("localhost:9092"), ranges)
+    assert report.skew("t") == 3
+    assert report.skew_of_hours("t") == {100: 3}
+    empty, full = report.to_json()["topics"]
+    assert [each["records"] for each in full["partitions"]] == [1, 0, 0]
+    assert (empty["skew"], empty["hours"], [each["records"] for each in empty["partitions"]]) == (1, [], [0])
+    draw(report, tmp_path / "picture.svg")
+
+
+def test_a_topic_that_was_made_again_is_another_job(tmp_path: Path) -> None:
+    source, ranges = Source("localhost:9092"), [OffsetRange("t", 0, 0, 0)]
+    query = FindQuery(key="k")
+    for name, job in (
+        ("stats", lambda **how: stats(cast(Any, None), source, ranges, **how)),
+        ("find", lambda **how: find(cast(Any, None), source, ranges, query, **how)),
+    ):
+        job(state=tmp_path / name, topic_ids={"t": "1"})
+        job(state=tmp_path / name, topic_ids={"t": "1"})
+        with pytest.raises(JobFailed, match="belongs to a job with another topic_ids"):
+            job(state=tmp_path / name, topic_ids={"t": "2"})
 
 
 def test_codecs_are_absent_until_somebody_looked() -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
+from confluent_kafka import ConsumerGroupState
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bmq.spark.jobs.mirrored_groups import translated
+from bmq.spark.jobs.mirrored_groups import GroupMirror, translated
 from bmq.spark.jobs.partition_copier import runs_of
 from bmq.spark.jobs.translation import RUNS_MAX, MapEntry, OffsetMap
 
@@ -83,3 +88,32 @@ def test_a_group_is_never_set_back_and_begins_anew_where_nothing_is_known() -> N
     assert translated({("t", 0): 6}, maps, {("t", 0): 0}, {}) == {("t", 0): 1}
     assert translated({("u", 0): 2}, maps, {}, {("u", 0): 0}) == {("u", 0): 0}
     assert translated({("t", 1): 6, ("v", 0): 1}, maps, {}, {("t", 1): 0}) == {}
+
+
+class FakeTarget:
+    """Describes one group."""
+
+    def __init__(self, state: ConsumerGroupState, members: int) -> None:
+        self._described = SimpleNamespace(state=state, members=[object()] * members)
+
+    def describe_consumer_groups(self, groups: list[str], **_: object) -> dict[str, Future[Any]]:
+        described: Future[Any] = Future()
+        described.set_result(self._described)
+        return dict.fromkeys(groups, described)
+
+
+@pytest.mark.parametrize(
+    ("state", "members", "is_idle"),
+    [
+        (ConsumerGroupState.EMPTY, 0, True),
+        (ConsumerGroupState.DEAD, 0, True),
+        (ConsumerGroupState.STABLE, 1, False),
+        (ConsumerGroupState.PREPARING_REBALANCING, 1, False),
+        # The client does not know the states of the new protocol between two assignments.
+        (ConsumerGroupState.UNKNOWN, 1, False),
+    ],
+)
+def test_only_a_group_without_members_is_committed_for(state: ConsumerGroupState, members: int, is_idle: bool) -> None:
+    mirror: Any = GroupMirror.__new__(GroupMirror)  # without its clients
+    mirror._target = FakeTarget(state, members)
+    assert mirror._is_idle("g") is is_idle

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -24,7 +25,7 @@ from bmq.protocol.compression import Compression
 from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.fetch_request import FetchRequest
-from bmq.protocol.messages.fetch_response import FetchResponse
+from bmq.protocol.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
 from bmq.protocol.record_batch import BatchHeader, Record, assemble_batch, decode_records, encode_batch
 from bmq.records.origin import DamagedBatch
 from bmq.spark.source import read
@@ -204,6 +205,26 @@ async def test_everything_through_proxies(root: Path) -> None:
     with FakeProxy(log.answers) as proxy:
         found = rows_of(part(PartitionSnapshot("orders", str(TOPIC_ID), 0), 0, 27), access(port=proxy.port))
     assert bare(found) == expected_rows(owner.acknowledged)
+
+
+def test_an_answer_of_many_small_batches_is_read_once() -> None:
+    """More batches than a scan finds at once, with more rows than a table takes."""
+    batch = bytes(encode_batch([Record(None, b"v", (), 5)] * 5))
+    count = 80_000
+    log = np.tile(np.frombuffer(batch, np.uint8), (count, 1))
+    log[:, :8] = (5 * np.arange(count)).astype(">i8").view(np.uint8).reshape(count, 8)
+
+    def fetch(request: FetchRequest) -> FetchResponse:
+        wanted = request.topics[0].partitions[0]
+        found = PartitionData(partition_index=wanted.partition, high_watermark=5 * count, log_start_offset=0)
+        found.records = log[wanted.fetch_offset // 5 :].tobytes()[: wanted.partition_max_bytes]
+        return FetchResponse(responses=[FetchableTopicResponse(topic_id=TOPIC_ID, partitions=[found])])
+
+    wanted = part(PartitionSnapshot("orders", str(TOPIC_ID), 0), 0, 5 * count)
+    with FakeProxy({ApiKey.FETCH: fetch}) as proxy:
+        tables = read_range(wanted, access(port=proxy.port), ("offset",))
+        found = np.concatenate([table.column("offset").to_numpy() for table in tables])
+    assert (found == np.arange(5 * count)).all()
 
 
 async def test_columns_alone(root: Path) -> None:

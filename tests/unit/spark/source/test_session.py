@@ -6,13 +6,16 @@ import json
 import socket
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
 
 from bmq.local.store import LocalStore
+from bmq.log.names import partition_directory
+from bmq.log.partition_log import TopicPartition
 from bmq.log.root import open_root
+from bmq.log.store import SegmentStore, StorageUnavailable
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.describe_log_dirs_response import DescribeLogDirsResponse, DescribeLogDirsResult
@@ -31,9 +34,10 @@ from bmq.spark.source.options import BadOption, read_options
 from bmq.spark.source.plan import ProxyPiece, RangeToRead
 from bmq.spark.source.read import DataLoss
 from bmq.spark.source.session import Session
-from bmq.spark.source.storage import StoreUnreadable
+from bmq.spark.source.storage import StoreAway, StoreUnreadable, require_cluster
 from bmq.spark.source.stream_offset import StreamOffset
 from tests.fakes.kafka_proxy import FakeProxy
+from tests.unit.log.owned_log import PARTITION, Owner, batch_of
 
 pytestmark = pytest.mark.unit
 
@@ -142,6 +146,22 @@ async def test_edges() -> None:
         await planned(cluster, subscribe="a", startingOffsets='{"a":{"0":3,"1":5},"b":{"0":1}}')
 
 
+async def test_a_log_that_grows_while_its_ends_are_asked_for() -> None:
+    """Latest, for all or for one partition, is no offset that was given and is not there."""
+    cluster = FakeCluster({"a": [(0, 10), (0, 20)]})
+    list_offsets = cluster.list_offsets
+
+    def grown(request: Any) -> ListOffsetsResponse:
+        cluster.topics["a"] = [(first, end + 1) for first, end in cluster.topics["a"]]
+        return list_offsets(request)
+
+    cluster.answers[ApiKey.LIST_OFFSETS] = grown
+    for ending in ("latest", '{"a":{"0":-1,"1":15}}'):
+        found = ends(await planned(cluster, subscribe="a", endingOffsets=ending))
+        assert found["a", 0][0] == 0 and found["a", 0][1] >= 10
+    assert found["a", 1] == (0, 15)
+
+
 async def test_what_is_gone_or_never_was_is_a_loss() -> None:
     cluster = FakeCluster({"a": [(5, 30)]})
     early, late = '{"a":{"0":3}}', '{"a":{"0":31}}'
@@ -211,6 +231,17 @@ async def test_the_store_has_to_be_the_clusters(tmp_path: Path) -> None:
         await planned(cluster, subscribe="a", **{"bmq.root": f"file:{tmp_path.parent}"})
 
 
+async def test_a_store_that_does_not_answer_now_is_told_apart() -> None:
+    """Jobs try again for this one alone."""
+
+    class Away:
+        async def status(self, path: str) -> None:
+            raise StorageUnavailable("no NameNode answers")
+
+    with pytest.raises(StoreAway, match=r"cannot be read from here: no NameNode answers; name it with"):
+        await require_cluster(cast(SegmentStore, Away()), "hdfs://n:1/bmq", CLUSTER_ID)
+
+
 async def test_batches_of_a_stream() -> None:
     cluster = FakeCluster({"a": [(5, 30), (0, 8)]})
     ids = {"a": str(cluster.topic_id("a"))}
@@ -228,6 +259,28 @@ async def test_batches_of_a_stream() -> None:
             made_again = StreamOffset(end.offsets, end.begin, {"a": "another"})
             with pytest.raises(DataLoss, match=r"a-0: offsets 5 to 19 are gone, the topic was deleted"):
                 await session.stream_ranges(seen, made_again)
+
+
+async def test_a_limit_in_bytes_holds_within_a_segment(tmp_path: Path) -> None:
+    cluster = FakeCluster({"a": [(0, 8)]}, str(tmp_path))
+    store = LocalStore(tmp_path)
+    await open_root(store, holder="h", new_cluster_id=CLUSTER_ID)
+    owner = await Owner(store, 1).start()
+    for _ in range(8):
+        await owner.produce(batch_of(1, value_bytes=600_000))
+    await owner.roll_segment()
+    await store.close()
+    directory = tmp_path / partition_directory(TopicPartition(cluster.topic_id("a"), 0))
+    directory.parent.mkdir()
+    (tmp_path / PARTITION).rename(directory)
+    ids = {"a": str(cluster.topic_id("a"))}
+    seen, end = (StreamOffset({("a", 0): offset}, {("a", 0): 0}, ids) for offset in (0, 8))
+    with FakeProxy(cluster.answers) as proxy:
+        given = {"kafka.bootstrap.servers": f"127.0.0.1:{proxy.port}", "subscribe": "a"}
+        async with Session.opened(read_options(given, is_stream=True)) as session:
+            assert dict((await session.within_bytes(seen, end, 1 << 20)).offsets) == {("a", 0): 2}
+            assert dict((await session.within_bytes(seen, end, 3 << 20)).offsets) == {("a", 0): 6}
+            assert dict((await session.within_bytes(seen, end, 1 << 30)).offsets) == {("a", 0): 8}
 
 
 async def test_a_cluster_that_is_away_is_told() -> None:

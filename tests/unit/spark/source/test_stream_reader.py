@@ -118,3 +118,28 @@ def test_a_stream_goes_on_without_a_deleted_topic_only_if_it_may(query: Query) -
         reader.latestOffset(end, None)
     lenient = query.reader(startingOffsets="earliest", failOnDataLoss="false")
     assert offsets(lenient.latestOffset(end, None)) == {A0: 3}
+
+
+def test_a_stream_of_several_topics_goes_on_without_one_that_was_deleted(query: Query) -> None:
+    from bmq.spark.source.cluster import UnknownTopic
+
+    query.cluster.topics = {"a": [(0, 10)], "b": [(0, 10)]}
+    named = {"subscribe": "a,b", "startingOffsets": "earliest", "failOnDataLoss": "false"}
+    reader = query.reader(**named)
+    first = reader.initialOffset()
+    end = reader.latestOffset(first, None)
+    query.cluster.topics = {"a": [(0, 15)]}
+    assert read(reader.partitions(first, end)) == {A0: (0, 10)}
+    assert offsets(reader.latestOffset(end, None)) == {A0: 15}
+    with pytest.raises(UnknownTopic, match="no topic b"):
+        query.reader(**named | {"failOnDataLoss": "true"}).latestOffset(end, None)
+    with pytest.raises(UnknownTopic, match="no topic b"):
+        query.reader(**named).initialOffset()
+
+
+def test_a_stream_goes_on_without_an_assigned_partition_that_was_deleted(query: Query) -> None:
+    named = {"subscribe": "", "assign": '{"a":[0,1]}', "startingOffsets": "earliest", "failOnDataLoss": "false"}
+    reader = query.reader(**named)
+    end = reader.latestOffset(reader.initialOffset(), None)
+    query.cluster.topics = {"a": [(0, 15)]}
+    assert offsets(reader.latestOffset(end, None)) == {A0: 15}

@@ -71,6 +71,16 @@ def test_a_table_that_is_gone_stops_the_job() -> None:
         Node(409, {"detail": "table t was made anew"}).table().report(progress())
 
 
+def test_a_table_that_was_made_again_while_the_job_runs_stops_it() -> None:
+    node = Node(body=table_body(definition()))
+    table = node.table()
+    table.definition()
+    assert table.definition() == definition()
+    node.body = {**table_body(definition()), "table_id": str(UUID(int=9))}
+    with pytest.raises(TableMismatch, match="was dropped and made again since this job began"):
+        table.definition()
+
+
 @pytest.mark.parametrize("node", [Node(0), Node(503, {"detail": "no controller"}), Node(500, "x")])
 def test_a_cluster_that_does_not_answer_stops_no_report(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(TableJobError, match="cannot be asked for"):
@@ -78,3 +88,15 @@ def test_a_cluster_that_does_not_answer_stops_no_report(node: Node, caplog: pyte
     with caplog.at_level(logging.WARNING):
         node.table().report(progress())
     assert "was not reported" in caplog.text
+
+
+@pytest.mark.parametrize("body", ["<html>", '"x"', "{}", '{"table_id": "x"}'])
+def test_an_answer_of_something_else_is_one_sentence(body: str) -> None:
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, text=body))
+    with pytest.raises(TableJobError, match=r"table t cannot be asked for: .* no node of bmq"):
+        ClusterTable("http://node:8080", "t", transport).definition()
+
+
+def test_an_address_that_is_none_is_one_sentence() -> None:
+    with pytest.raises(TableMismatch, match="no address"):
+        ClusterTable("http://node:rest", "t")

@@ -13,12 +13,12 @@ HOUR_MS = 3_600_000
 
 def test_statements_name_the_table_and_the_limits() -> None:
     policy = MaintenancePolicy(files_min=5, target_file_bytes=1_000, snapshot_age_ms=HOUR_MS, snapshots_min=3)
-    assert merge_statement("bmq", "tables.t", policy) == (
-        "CALL `bmq`.system.rewrite_data_files(table => 'tables.t', options => map("
+    assert merge_statement("bmq", "`bmq`.`tables`.`t`", policy) == (
+        "CALL `bmq`.system.rewrite_data_files(table => '`bmq`.`tables`.`t`', options => map("
         "'min-input-files', '5', 'target-file-size-bytes', '1000', 'partial-progress.enabled', 'true'))"
     )
-    assert expire_statement("bmq", "tables.t", policy, now_ms=1_700_000_000_123 + HOUR_MS) == (
-        "CALL `bmq`.system.expire_snapshots(table => 'tables.t', "
+    assert expire_statement("bmq", "`bmq`.`tables`.`t`", policy, now_ms=1_700_000_000_123 + HOUR_MS) == (
+        "CALL `bmq`.system.expire_snapshots(table => '`bmq`.`tables`.`t`', "
         "older_than => TIMESTAMP '2023-11-14 22:13:20.123000 UTC', retain_last => 3, stream_results => true)"
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message_factory import GetMessageClass
@@ -55,6 +55,23 @@ def test_what_is_no_message_is_null_in_all() -> None:
     nothing = {MARKER: None, "c0": None, "c1": None, "c2": None, "c3": None, "c4": None}
     assert decoded(b"\xff\xff", None, late.SerializeToString()) == [nothing] * 3
     assert decoded() == []
+
+
+@pytest.mark.parametrize("nanos", [-1, 1_000_000_000])
+def test_a_timestamp_with_impossible_nanoseconds_is_no_time(nanos: int) -> None:
+    wrong = ORDER()
+    wrong.at.seconds, wrong.at.nanos = 253_402_300_799, nanos
+    assert decoded(wrong.SerializeToString())[0][MARKER] is None
+
+
+def test_a_text_of_proto2_that_is_no_utf8_does_not_fit() -> None:
+    file = FileDescriptorProto(name="a.proto", syntax="proto2")
+    file.message_type.add(name="A").field.add(
+        name="text", number=1, type=FieldDescriptorProto.TYPE_STRING, label=FieldDescriptorProto.LABEL_OPTIONAL
+    )
+    columns = protobuf_columns(FileDescriptorSet(file=[file]).SerializeToString(), "A", (("text",),))
+    rows = columns.decode(pa.array([b"\x0a\x01\xff", b"\x0a\x02\xc3\xa4", b""], pa.binary())).to_pylist()
+    assert rows == [{MARKER: None, "c0": None}, {MARKER: True, "c0": "ä"}, {MARKER: True, "c0": None}]
 
 
 @given(

@@ -21,6 +21,7 @@ from bmq.spark.tables.table_offsets import (
     check_topic,
     check_writer,
     claim,
+    dead_letter_offsets,
     definition_for,
     first_offsets_by_partition,
     starting_offsets,
@@ -94,6 +95,17 @@ def test_a_topic_that_was_made_again_is_refused() -> None:
         check_topic(OFFSETS, "orders", "another-id", "t")
     with pytest.raises(TableMismatch, match="not of payments"):
         check_topic(OFFSETS, "payments", "an-id", "t")
+
+
+def test_dead_letters_of_an_earlier_topic_do_not_count() -> None:
+    """They stay when the table is dropped and made again of the new topic."""
+    earlier = TableOffsets("orders", "an-id", {0: 50}, "old")
+    assert dead_letter_offsets(earlier, OFFSETS) == earlier
+    again = TableOffsets("orders", "another-id", {})
+    of_dead = dead_letter_offsets(earlier, again)
+    assert of_dead == again and dead_letter_offsets(None, again) == again
+    assert dead_letter_offsets(earlier, TableOffsets("payments", "an-id", {})).next_offsets == {}
+    assert definition_for(again, of_dead, "current") == "current"
 
 
 def test_a_checkpoint_of_another_topic_is_refused() -> None:
