@@ -18,7 +18,6 @@ from bmq.protocol.record_batch import (
     LENGTH_OVERHEAD_BYTES,
     NO_TIMESTAMP_MS,
     BatchHeader,
-    CorruptRecords,
     InvalidRecords,
     TimestampType,
     batches,
@@ -43,6 +42,10 @@ _CODECS: Final = {
     "lz4": Compression.LZ4,
     "zstd": Compression.ZSTD,
 }
+
+
+class NotOneBatch(InvalidRecords):
+    """The records of a partition are not one whole batch: Kafka refuses them before any log sees them."""
 
 
 class Admission:
@@ -78,8 +81,8 @@ class Admission:
         size = header.length + LENGTH_OVERHEAD_BYTES
         if size != length:
             if size > length:
-                raise CorruptRecords(f"a record batch of {size} bytes runs past the end, {length} are there")
-            raise InvalidRecords("a produce carries exactly one record batch per partition")
+                raise NotOneBatch(f"a record batch of {size} bytes runs past the end, {length} are there")
+            raise NotOneBatch("a produce carries exactly one record batch per partition")
         if size > self._message_bytes_max:
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE, f"a record batch of {size} bytes, {self._message_bytes_max} are allowed"
@@ -145,6 +148,7 @@ class Admission:
                 decode_records(records),
                 base_offset=header.base_offset,
                 compression=codec,
+                compression_level=None if self._codec is None else self._config.compression_level,
                 producer_id=header.producer_id,
                 producer_epoch=header.producer_epoch,
                 base_sequence=header.base_sequence,

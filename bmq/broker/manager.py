@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from random import Random
 from typing import Final
 
 import structlog
 
+from bmq.broker.compactor import Compactor
+from bmq.broker.group_backlog import GroupBacklogs
 from bmq.broker.metrics import BrokerCollector
 from bmq.broker.partition_states import Fenced, Offline
 from bmq.broker.runtime import PartitionRuntime
-from bmq.broker.surroundings import USUAL_RETRY, BrokerSettings, Surroundings, VerificationRetry
+from bmq.broker.surroundings import USUAL_RETRY, BrokerSettings, CompactionPace, Surroundings, VerificationRetry
 from bmq.log.clock import Clock
+from bmq.log.committed_offsets import CommittedOffsets
+from bmq.log.compaction import LogCleaning
 from bmq.log.config import LogConfig
 from bmq.log.names import EpochListing, partition_directory
 from bmq.log.partition_log import PartitionStarting, TopicPartition
@@ -28,6 +33,8 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 
 LISTINGS_MAX: Final = 8
+UPKEEP_PER_TURN_MAX: Final = 500
+"""Partitions looked after in one turn of the loop: a millisecond or two."""
 
 _log = structlog.get_logger("bmq.broker")
 
@@ -87,11 +94,13 @@ class PartitionManager:
         self._loop = asyncio.get_running_loop()
         self._starts = asyncio.Semaphore(self.settings.starts_max)
         self._starting: dict[asyncio.Task[None], None] = {}
+        self._backlogs = GroupBacklogs(clock)
         self._retention: asyncio.Task[None] | None = None
         self._upkeep_timer = self._loop.call_later(self.settings.upkeep_interval_s, self._upkeep)
         self._retention_timer = self._loop.call_later(
             self.settings.retention_check_interval_ms / 1000, self._begin_retention
         )
+        self._compactor: Compactor | None = None
         self._is_closed = False
         self._on_owned: Callable[[], None] = _nobody_listens
 
@@ -105,6 +114,25 @@ class PartitionManager:
         """Accept transactional batches from now on, and verify their transactions with `verifier`."""
         self.surroundings.transactions = verifier
         self.surroundings.verification_retry = retry
+
+    def use_cleaning(self, cleaning: LogCleaning) -> None:
+        """Compact logs from now on."""
+        assert self._compactor is None
+        self._compactor = Compactor(self.surroundings, cleaning, lambda: self._started)
+
+    def pace_compaction(self, pace: CompactionPace) -> None:
+        """From the next look, the next compaction and the next append on."""
+        self.surroundings.compaction = pace
+        if self._compactor is not None:
+            self._compactor.pace_changed()
+
+    def expire_producer_ids_after(self, idle_ms: int) -> None:
+        """Producers that are silent for so long are forgotten, from the next check of retention on."""
+        self.surroundings.producer_id_expiration_ms = idle_ms
+
+    def use_committed_offsets(self, offsets: CommittedOffsets) -> None:
+        """From now on obey topics' bmq.retention.groups and backlog quotas; before, no group's offsets are known."""
+        self._backlogs.offsets = offsets
 
     def expect(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
         """Announce an assignment at this epoch; until it comes, `leader_of` waits, at most `start_wait_max_s`.
@@ -351,11 +379,7 @@ class PartitionManager:
 
     async def apply_retention(self) -> None:
         """One round over all started partitions, one after the other."""
-        for runtime in tuple(self._started):
-            try:
-                await runtime.apply_retention(self.surroundings.clock.now_ms())
-            except Exception as error:
-                _report_failure("partition_retention_failed", runtime, error)
+        await self._backlogs.apply_retention(tuple(self._started), self.surroundings.clock.now_ms())
 
     async def close(self) -> None:
         """Stop in order, at most `stop_wait_max_s`: in-flight produces finish, checkpoints are saved, epochs sealed."""
@@ -369,6 +393,9 @@ class PartitionManager:
         if self._retention is not None:
             self._retention.cancel()
             await asyncio.wait({self._retention})
+        if self._compactor is not None:
+            await self._compactor.close()
+        await self._backlogs.close()
         runtimes = tuple(self._started)
         for runtime in runtimes:
             runtime.stop()
@@ -389,12 +416,27 @@ class PartitionManager:
 
     def _upkeep(self) -> None:
         self._upkeep_timer = self._loop.call_later(self.settings.upkeep_interval_s, self._upkeep)
+        self._upkeep_some(iter(tuple(self._ready.values())))
+
+    def _upkeep_some(self, runtimes: Iterator[PartitionRuntime]) -> None:
+        """The next of these partitions, and after the other callbacks that are due the rest: there may be thousands."""
+        if self._is_closed:
+            return
         now_s, now_ms = self._loop.time(), self.surroundings.clock.now_ms()
-        for runtime in tuple(self._ready.values()):
+        with_quotas = []
+        count = 0
+        for runtime in islice(runtimes, UPKEEP_PER_TURN_MAX):
+            count += 1
             try:
                 runtime.upkeep(now_s, now_ms)
             except Exception as error:  # its state is consistent; go on with the others
                 _report_failure("partition_upkeep_failed", runtime, error)
+            if runtime.config.has_backlog_quota:
+                with_quotas.append(runtime)
+        if with_quotas:
+            self._backlogs.look(with_quotas, now_s, now_ms)
+        if count == UPKEEP_PER_TURN_MAX:
+            self._loop.call_soon(self._upkeep_some, runtimes)
 
     def _begin_retention(self) -> None:
         self._retention_timer = self._loop.call_later(

@@ -22,6 +22,10 @@ class PartitionCounts:
         "appended_batches",
         "appended_bytes",
         "appends",
+        "backlog_evicted_bytes",
+        "backlog_refused_batches",
+        "compacted_bytes",
+        "compactions",
         "duplicates",
         "fenced",
         "mends",
@@ -31,6 +35,7 @@ class PartitionCounts:
         "starts",
         "store_latency",
         "takeovers",
+        "uncleanable",
     )
 
     def __init__(self) -> None:
@@ -39,12 +44,17 @@ class PartitionCounts:
         self.appends = 0
         self.duplicates = 0
         self.refused_batches = 0
+        self.backlog_refused_batches = 0
+        self.backlog_evicted_bytes = 0
         self.starts = 0
         self.takeovers = 0
         self.mends = 0
         self.rolls = 0
         self.fenced = 0
         self.offline = 0
+        self.compactions = 0
+        self.compacted_bytes = 0
+        self.uncleanable = 0
         self.store_latency = LatencyHistogram(LATENCY_BOUNDS_S)
 
 
@@ -54,6 +64,16 @@ _COUNTERS: Final = (
     ("bmq_store_appends", "appends", "Appends to segment files; one carries all batches of a loop iteration."),
     ("bmq_duplicate_batches", "duplicates", "Batches an idempotent producer sent again."),
     ("bmq_refused_batches", "refused_batches", "Batches answered with an error."),
+    (
+        "bmq_backlog_refused_batches",
+        "backlog_refused_batches",
+        "Those refused because a group of the topic is too far behind.",
+    ),
+    (
+        "bmq_backlog_evicted_bytes",
+        "backlog_evicted_bytes",
+        "Bytes deleted before a group that is too far behind had consumed them.",
+    ),
     ("bmq_partition_starts", "starts", "Partitions started: claimed, recovered and opened."),
     ("bmq_file_takeovers", "takeovers", "Files of earlier owners that had to be closed."),
     ("bmq_segment_mends", "mends", "Segments closed early because their writer broke."),
@@ -64,6 +84,9 @@ _COUNTERS: Final = (
         "offline",
         "Partitions taken offline: acknowledged data is missing, or an effect failed.",
     ),
+    ("bmq_compactions", "compactions", "Logs compacted."),
+    ("bmq_compacted_bytes", "compacted_bytes", "Bytes of segments that compaction went through."),
+    ("bmq_partitions_uncleanable", "uncleanable", "Partitions that cannot be compacted: a batch cannot be decoded."),
 )
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 import structlog
 
+from bmq.broker.compaction import Compaction
+from bmq.broker.group_backlog import Backlog
 from bmq.broker.own_segment import OwnSegment
 from bmq.broker.partition_events import Event, OwnershipLost, RollDue
 from bmq.broker.partition_load import PartitionLoad
@@ -15,10 +17,19 @@ from bmq.broker.segment_lifecycle import SegmentLifecycle
 from bmq.broker.surroundings import Surroundings
 from bmq.broker.tail_cache import PartitionTail
 from bmq.log.aborted_transactions import AbortedTransactions
+from bmq.log.compaction import COMPACT_POLICY, Cleanable, CleaningEnd, LogCleaning, cleanable
 from bmq.log.config import LogConfig
 from bmq.log.damage import StateDamaged
+from bmq.log.group_retention import BacklogSize, evicted_to, held_back
 from bmq.log.partition_files import PartitionFiles
-from bmq.log.partition_log import AbortedTransaction, Location, Span, StateSnapshot, WholeBatches
+from bmq.log.partition_log import (
+    AbortedTransaction,
+    Location,
+    Span,
+    StateSnapshot,
+    TopicPartition,
+    WholeBatches,
+)
 from bmq.log.producer_state import ProducerStates
 from bmq.log.retention import retained_from
 from bmq.log.segment_reader import read_whole_batches
@@ -26,10 +37,11 @@ from bmq.log.store import CorruptFile, FencedWriter, FileMissing, StoreError, Wr
 from bmq.log.timestamp_lookup import find_max_timestamp, find_offset
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
-from bmq.protocol.record_batch import BatchHeader
+from bmq.protocol.record_batch import HEADER_BYTES, BatchHeader
 
 T = TypeVar("T")
 
+NO_BACKLOG: Final = BacklogSize(0, -1)
 READ_TRIES_MAX: Final = 3
 SNAPSHOT_ROLL_BYTES_MIN: Final = 2 * 1024 * 1024
 """A snapshot rolls the open segment if it holds at least this much; replaying less is cheaper than rolling."""
@@ -41,6 +53,7 @@ class LogReader(ABC):
     """Base of PartitionRuntime, which provides the attributes declared here."""
 
     config: LogConfig
+    backlog: Backlog
     load: PartitionLoad
     _surroundings: Surroundings
     _lifecycle: SegmentLifecycle
@@ -48,6 +61,10 @@ class LogReader(ABC):
     _files: PartitionFiles | None
     _producers: ProducerStates
     _is_wake_due: bool
+    topic_partition: TopicPartition
+    topic_name: str
+    _first_dirty: tuple[tuple[int, int], int] | None = None
+    """(leader epoch, roll) of the first dirty segment when it was last looked at, and its first timestamp."""
 
     @property
     @abstractmethod
@@ -56,6 +73,10 @@ class LogReader(ABC):
     @property
     @abstractmethod
     def high_watermark(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def last_stable_offset(self) -> int: ...
 
     @abstractmethod
     def _feed(self, event: Event) -> None: ...
@@ -208,24 +229,127 @@ class LogReader(ABC):
             await self._change_past(lambda files: files.advance_log_start(wanted))
         return self.log_start_offset
 
-    async def apply_retention(self, now_ms: int) -> None:
-        """Drop what retention.ms and retention.bytes no longer keep, and producers not heard of for long."""
+    def expire_producers(self, now_ms: int) -> None:
+        """Forget producers not heard of for long."""
+        if self._files is not None and self.is_owning:
+            self._producers.expire(now_ms, self._surroundings.producer_id_expiration_ms)
+
+    def is_retention_due(self, now_ms: int) -> bool:
+        """Whether retention.ms and retention.bytes ask for something to be dropped."""
+        return self._retained_from(now_ms) > self.log_start_offset
+
+    def _retained_from(self, now_ms: int) -> int:
         files = self._files
         if files is None or not self.is_owning:
-            return
-        self._producers.expire(now_ms, self._surroundings.settings.producer_id_expiration_ms)
-        before = files.log_start_offset
-        wanted = retained_from(
-            files.extents, self.config, now_ms=now_ms, log_start_offset=before, open_bytes=files.open_bytes
+            return 0
+        start_offset, open_bytes = files.log_start_offset, files.open_bytes
+        return retained_from(
+            files.extents, self.config, now_ms=now_ms, log_start_offset=start_offset, open_bytes=open_bytes
         )
-        if wanted <= before:
+
+    async def apply_retention(self, now_ms: int, consumed_offset: int = 0) -> None:
+        """Drop what retention.ms and retention.bytes no longer keep.
+
+        `consumed_offset`: all of the topic's bmq.retention.groups have consumed everything below.
+        """
+        files, wanted = self._files, self._retained_from(now_ms)
+        if files is None or wanted <= files.log_start_offset:
+            return
+        if self.config.retention_groups:
+            wanted = held_back(
+                files.extents,
+                wanted,
+                self.config,
+                consumed_offset=consumed_offset,
+                now_ms=now_ms,
+                log_start_offset=files.log_start_offset,
+            )
+        await self._drop_below(wanted, "retention")
+
+    def backlog_from(self, consumed_offset: int) -> BacklogSize:
+        """About what a group has left that has consumed everything below this offset."""
+        return NO_BACKLOG if self._files is None else self._files.backlog_from(consumed_offset)
+
+    async def evict_backlog(self, consumed_offset: int, now_ms: int) -> None:
+        """Drop the oldest segments until what is past `consumed_offset` is within the topic's backlog quotas."""
+        files = self._own_files()
+        before_bytes = self.backlog_from(consumed_offset).size_bytes
+        wanted = evicted_to(
+            files.extents,
+            self.config,
+            backlog_bytes=before_bytes,
+            consumed_offset=consumed_offset,
+            log_start_offset=files.log_start_offset,
+            now_ms=now_ms,
+        )
+        await self._drop_below(wanted, "backlog_eviction")
+        left_bytes = self.backlog_from(consumed_offset).size_bytes
+        self._surroundings.counts.backlog_evicted_bytes += max(0, before_bytes - left_bytes)
+
+    async def _drop_below(self, wanted_offset: int, reason: str) -> None:
+        if wanted_offset <= self.log_start_offset:
             return
         try:
-            await self._change_past(lambda files: files.advance_log_start(wanted))
+            await self._change_past(lambda files: files.advance_log_start(wanted_offset))
         except BmqError as error:
-            _log.warning("retention_failed", **self._names(), reason=str(error))
+            _log.warning(f"{reason}_failed", **self._names(), reason=str(error))
         else:
-            _log.info("retention_applied", **self._names(), log_start_offset=self.log_start_offset)
+            _log.info(f"{reason}_applied", **self._names(), log_start_offset=self.log_start_offset)
+
+    @property
+    def compacted_offset(self) -> int:
+        """Below it segments were made by compaction; -1: nowhere."""
+        return -1 if self._files is None else self._files.compacted_offset
+
+    def cleanable(self, now_ms: int) -> Cleanable | None:
+        """What a compaction would go through; None if the log is not to be compacted, or is not owned here."""
+        files, config = self._files, self.config
+        if files is None or not self.is_owning or COMPACT_POLICY not in config.cleanup_policy or config.is_state_log:
+            return None
+        return cleanable(
+            files.extents,
+            config,
+            now_ms=now_ms,
+            first_dirty_offset=files.first_dirty_offset,
+            log_start_offset=files.log_start_offset,
+            last_stable_offset=self.last_stable_offset,
+        )
+
+    async def first_dirty_timestamp_ms(self, found: Cleanable) -> int | None:
+        """The base timestamp of the first dirty segment's first batch; None without one. Raises KafkaError."""
+        if found.dirty == len(found.extents):
+            return None
+        extent = found.extents[found.dirty]
+        name = extent.leader_epoch, extent.roll
+        if self._first_dirty is None or self._first_dirty[0] != name:
+
+            async def header_of(files: PartitionFiles) -> BatchHeader:
+                location = files.location_in(extent, extent.position)
+                data = await files.store.read(
+                    location.path, file_id=extent.file_id, position=extent.position, length_bytes=HEADER_BYTES
+                )
+                return BatchHeader.parse(data)
+
+            self._first_dirty = name, (await self._reading(header_of)).base_timestamp_ms
+        return self._first_dirty[1]
+
+    async def compact(
+        self, cleaning: LogCleaning, now_ms: int, pace: Callable[[int], Awaitable[None]]
+    ) -> CleaningEnd | None:
+        """Compact what may be; None when there is nothing. Raises CleaningInterrupted, Uncleanable, BmqError."""
+        found, files = self.cleanable(now_ms), self._files
+        if found is None or not found.dirty_bytes or files is None:
+            return None
+        compaction = Compaction(self._surroundings, files.paths, self, files, self._producers, pace)
+        return await compaction.run(compaction.plan(found, now_ms), cleaning)
+
+    async def change_past(self, change: Callable[[PartitionFiles], Coroutine[Any, Any, tuple[str, ...]]]) -> None:
+        """As CompactedLog.change_past."""
+        await self._change_past(change)
+
+    def compacted_below(self, offset: int) -> None:
+        """As CompactedLog.compacted_below."""
+        self._tail.drop_below(offset)
 
     async def _change_past(self, change: Callable[[PartitionFiles], Coroutine[Any, Any, tuple[str, ...]]]) -> None:
         """Write a newer manifest; what it no longer names is deleted after file.delete.delay.ms (rule 2)."""

@@ -22,6 +22,7 @@ import structlog
 from bmq.broker import partition_events as ev
 from bmq.broker.acknowledgement import ENDS_THE_PROCESS, PendingBatch, Waiters, call
 from bmq.broker.admission import Admission
+from bmq.broker.group_backlog import Backlog, lift_refusal
 from bmq.broker.min_insync_tracker import MinInsyncTracker, replicas_min
 from bmq.broker.own_directory import OwnDirectory
 from bmq.broker.own_segment import OwnSegment
@@ -117,6 +118,7 @@ class PartitionRuntime(TransactionWriter):
         self.topic_name = topic_name
         self.config = config
         self.load = PartitionLoad()
+        self.backlog = Backlog()
         self.tasks: dict[asyncio.Task[None], None] = {}  # ended in this order
         self._surroundings = surroundings
         self._epoch = leader_epoch
@@ -266,6 +268,9 @@ class PartitionRuntime(TransactionWriter):
                 if self._refused.entries and self._is_behind_a_refused_one(records):
                     self._refuse(BEHIND_A_REFUSED_ONE, done)
                     return
+            if self.backlog.refusal is not None:
+                self._refuse_over_quota(self.backlog.refusal, records, done)
+                return
         except Exception as error:
             self._refuse_for(error, records, done)
             return
@@ -700,6 +705,9 @@ class PartitionRuntime(TransactionWriter):
         self._admission = self._admission_by(config)
         self.config = config
         self._lifecycle.config = config
+        self.backlog.ask_again()
+        if not config.has_backlog_quota:
+            lift_refusal(self)
         self._feed(ev.LimitsChanged(limits_of(config, self._surroundings)))
 
     def _admission_by(self, config: LogConfig) -> Admission:

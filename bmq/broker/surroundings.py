@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from random import Random
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
+
+from pydantic import Field
 
 from bmq.aio.backoff import Backoff
 from bmq.broker.append_batcher import AppendBatcher
@@ -28,9 +30,13 @@ class BrokerSettings:
     `backoff_first_s` doubles up to `backoff_max_s` while the store fails. `storage_wait_max_s`: how long a batch waits for
     a store that does not answer before it is refused. `replicas_retry_s`: how often a segment on fewer nodes than the store
     wants looks for more of them while it is written to; `min_insync_retry_s` instead when acks=all is refused for it.
+    `deletions_per_s`: files and directories of dropped segments; a segment has two files.
     `appends_outstanding_max`: of all partitions together; each may have one beyond that.
     `segment_first_bytes`: a partition's first segment, if open segments reserve space in the store.
     `*_searches_per_s`: how many searches for replicas all partitions together may begin.
+    `compaction_map_bytes`: of the map of keys, one compaction at a time; `compaction_bytes_per_s_max`: that it writes.
+    `compaction_marker_retention_ms`: markers of aborted transactions stay at least so long after the records are gone, since
+    proxies read replaced files for up to twice `fetch.read_cursor_age_ms`.
     `transaction_verification_wait_max_s`: how long a transaction coordinator may take to answer.
     """
 
@@ -42,7 +48,8 @@ class BrokerSettings:
     starts_max: int = 8
     start_wait_max_s: float = 10.0
     stop_wait_max_s: float = 4.5
-    deletions_max: int = 4
+    deletions_max: int = 2
+    deletions_per_s: Annotated[float, Field(gt=0)] = 200.0
     backoff_first_s: float = 0.02
     backoff_max_s: float = 5.0
     storage_wait_max_s: float = 30.0
@@ -54,6 +61,10 @@ class BrokerSettings:
     retention_check_interval_ms: int = 300_000
     producer_id_expiration_ms: int = 86_400_000
     transaction_verification_wait_max_s: float = 10.0
+    compaction_check_interval_ms: int = 15_000
+    compaction_map_bytes: int = 128 * 1024 * 1024
+    compaction_marker_retention_ms: int = 60_000
+    compaction_bytes_per_s_max: float = 1.7976931348623157e308
 
 
 class VerificationRetry(NamedTuple):
@@ -61,6 +72,14 @@ class VerificationRetry(NamedTuple):
 
     backoff_ms: int = 20
     backoff_max_ms: int = 100
+
+
+class CompactionPace(NamedTuple):
+    """Kafka's log.cleaner.backoff.ms, .dedupe.buffer.size (of the map of keys) and .io.max.bytes.per.second."""
+
+    check_interval_ms: int
+    map_bytes: int
+    bytes_per_s_max: float
 
 
 USUAL_RETRY: Final = VerificationRetry()
@@ -90,8 +109,16 @@ class Surroundings:
     turns: AppendBatcher = field(init=False)
     searches: SearchPace = field(init=False)
     urgent_searches: SearchPace = field(init=False)
+    producer_id_expiration_ms: int = field(init=False)  # altered live
+    compaction: CompactionPace = field(init=False)  # altered live
 
     def __post_init__(self) -> None:
+        self.producer_id_expiration_ms = self.settings.producer_id_expiration_ms
+        self.compaction = CompactionPace(
+            self.settings.compaction_check_interval_ms,
+            self.settings.compaction_map_bytes,
+            self.settings.compaction_bytes_per_s_max,
+        )
         self.tail_cache = TailCache(self.settings.tail_cache_bytes_max)
         self.budget = AppendBudget(self.settings.append_bytes_max)
         self.indexes = IndexCache(self.settings.index_cache_bytes_max)
@@ -99,7 +126,7 @@ class Surroundings:
         self.turns = AppendBatcher(asyncio.get_running_loop())
         self.searches = SearchPace(self.settings.replicas_searches_per_s)
         self.urgent_searches = SearchPace(self.settings.min_insync_searches_per_s)
-        self.trash = Trash(self.store, self.settings.deletions_max)
+        self.trash = Trash(self.store, self.settings.deletions_max, self.settings.deletions_per_s)
 
     def alignment_bytes(self, durability: Durability) -> int:
         """Appends are padded to a multiple of this (rule 27); 1: no padding."""

@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 import structlog
 
 from bmq.broker.acknowledgement import PendingBatch, call
+from bmq.broker.admission import NotOneBatch
 from bmq.broker.min_insync_tracker import MinInsyncTracker
 from bmq.broker.partition_states import InFlightBatches, State, Writing
 from bmq.broker.reading import LogReader
@@ -22,7 +23,7 @@ from bmq.log.producer_state import PlacedBatch
 from bmq.log.refused_sequences import BEHIND_A_REFUSED_ONE, RefusedSequences
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
-from bmq.protocol.record_batch import BatchHeader, producer_of
+from bmq.protocol.record_batch import BatchHeader, UnsupportedMagic, producer_of
 
 LOOKS_MAX: Final = 64  # repeated batches whose replicas are being counted
 TOO_FEW_REPLICAS: Final = "the open segment lies on fewer nodes than min.insync.replicas asks for"
@@ -32,6 +33,16 @@ _KNOWN_FROM_MEMORY: Final = frozenset(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         ErrorCode.INVALID_PRODUCER_EPOCH,
         ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+    )
+)
+# Kafka adds its log's start to what its log refuses, not to what was refused before.
+_RAISED_BY_LOG: Final = frozenset(
+    (
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_TIMESTAMP,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
     )
 )
 _log = structlog.get_logger("bmq.broker")
@@ -68,6 +79,9 @@ class UnwrittenBatches(LogReader):
         if self._refused.entries and self._is_behind_a_refused_one(records):
             self._refuse(BEHIND_A_REFUSED_ONE, done)
             return False
+        if self.backlog.refusal is not None:
+            self._refuse_over_quota(self.backlog.refusal, records, done)
+            return False
         return True
 
     def _answer_repeated(self, header: BatchHeader, repeated: PlacedBatch, done: AppendDone, is_acks_all: bool) -> None:
@@ -102,8 +116,10 @@ class UnwrittenBatches(LogReader):
             self._refuse_for_our_fault(error, done)
             return
         refusal = AppendResult(error.code, message=str(error))
+        if error.code in _RAISED_BY_LOG and not isinstance(error, NotOneBatch | UnsupportedMagic):
+            refusal = refusal._replace(log_start_offset=self.log_start_offset)
         if isinstance(error, RecordsRefused):
-            refusal = refusal._replace(log_start_offset=self.log_start_offset, record_errors=error.record_errors)
+            refusal = refusal._replace(record_errors=error.record_errors)
         if error.code in _KNOWN_FROM_MEMORY:
             self._spawn(self._refuse_as_owner(refusal, done))
         else:
@@ -135,6 +151,11 @@ class UnwrittenBatches(LogReader):
         self._surroundings.counts.refused_batches += 1
         message = "too many bytes are on their way into the log"
         call(done, AppendResult(ErrorCode.REQUEST_TIMED_OUT, message=message))
+
+    def _refuse_over_quota(self, refusal: AppendResult, records: memoryview, done: AppendDone) -> None:
+        self._surroundings.counts.backlog_refused_batches += 1
+        self._note_refused(records, refusal.error_code)
+        self._refuse(refusal, done)
 
     def _note_refused(self, records: memoryview, code: ErrorCode) -> None:
         """Remember the refusal, so that an unknown producer's next batch is not mistaken for its first."""

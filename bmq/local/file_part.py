@@ -55,7 +55,7 @@ class OpenFile:
 
 
 class OpenFiles:
-    """Recently sent files, by id: drops the least recently used one, and all of them when files are deleted."""
+    """Recently sent files, by id: drops the least recently used one, and those that are deleted."""
 
     def __init__(self) -> None:
         self._files: OrderedDict[int, OpenFile] = OrderedDict()
@@ -74,8 +74,12 @@ class OpenFiles:
         if len(self._files) > OPEN_FILES_MAX:
             self._files.popitem(last=False)
 
+    def drop(self, file_id: int) -> None:
+        """The file is deleted, and would use disk space while it is open."""
+        self._files.pop(file_id, None)
+
     def clear(self) -> None:
-        """Drop all: deleted files use disk space while they are open."""
+        """Drop all: a directory is deleted."""
         self._files.clear()
 
 

@@ -59,6 +59,14 @@ class _Created:
     lease: Lease | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Deleted:
+    """`file_id`: of a file; 0 if this store did not make it."""
+
+    is_directory: bool
+    file_id: int
+
+
 class _FileIds:
     """Ids that are never repeated under one root: nanoseconds at the start plus a count.
 
@@ -132,13 +140,19 @@ class LocalStore:
         await self._run(self._rename, source, target)
 
     async def delete(self, path: str, *, recursive: bool = False) -> bool:
-        was_there = await self._run(self._delete, path, recursive)
-        if was_there:
+        deleted = await self._run(self._delete, path, recursive)
+        if deleted is None:
+            return False
+        if deleted.is_directory:
             self._open_files.clear()
-            # Nobody will read the files of these writers.
-            for writer, _ in [entry for entry in self._writers.values() if entry[0].is_deleted()]:
-                await writer.fence()
-        return was_there
+            writers = [writer for writer, _ in self._writers.values()]
+        else:
+            # Thousands of files may be deleted one after the other: look at nothing else for each of them.
+            self._open_files.drop(deleted.file_id)
+            writers = [self._writers[deleted.file_id][0]] if deleted.file_id in self._writers else []
+        for writer in [writer for writer in writers if writer.is_deleted()]:
+            await writer.fence()  # nobody will read its file
+        return True
 
     # --- whole files
 
@@ -347,24 +361,27 @@ class LocalStore:
         if source_full.parent != target_full.parent:
             _sync_directory(source_full.parent)
 
-    def _delete(self, path: str, recursive: bool) -> bool:
+    def _delete(self, path: str, recursive: bool) -> _Deleted | None:
         full = self.root / path
+        file_id = 0
         try:
-            if not full.is_dir():
+            is_directory = full.is_dir()
+            if not is_directory:
+                file_id = _id_of(full)
                 full.unlink()
             elif recursive:
                 shutil.rmtree(full)
             else:
                 full.rmdir()
         except (FileNotFoundError, NotADirectoryError):
-            return False
+            return None
         except OSError as error:
             if error.errno == errno.ENOTEMPTY:
                 raise StoreError(f"directory {path} is not empty") from error
             raise
         self._leases.deleted(str(full))
         _sync_directory(full.parent)
-        return True
+        return _Deleted(is_directory, file_id)
 
     def _create(self, path: str) -> _Created:
         full = self.root / path

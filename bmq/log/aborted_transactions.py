@@ -106,6 +106,13 @@ class AbortedTransactions:
         del self._numbers[first * _FIELD_COUNT :]
         del self._last_offsets[first:]
 
+    def remove(self, last_offset: int) -> None:
+        """Forget the transaction whose marker has this offset, if there is one: compaction dropped it."""
+        place = bisect_left(self._last_offsets, last_offset)
+        if place < len(self) and self._last_offsets[place] == last_offset:
+            del self._numbers[place * _FIELD_COUNT : (place + 1) * _FIELD_COUNT]
+            del self._last_offsets[place]
+
     def encode(self) -> bytes:
         return encode_int64s(self._numbers)
 

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from bmq.log.store import Durability
+
+
+class BacklogPolicy(StrEnum):
+    """What happens while a topic's backlog is over its quota. Source: Pulsar's BacklogQuota.RetentionPolicy."""
+
+    PRODUCER_REQUEST_HOLD = "producer_request_hold"
+    PRODUCER_EXCEPTION = "producer_exception"
+    CONSUMER_BACKLOG_EVICTION = "consumer_backlog_eviction"
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,12 +26,33 @@ class LogConfig:
     segment_idle_close_ms: int = 60_000
     retention_ms: int = 7 * 24 * 3600 * 1000
     retention_bytes: int = -1
+    retention_groups: tuple[str, ...] = ()
+    retention_groups_max_ms: int = 14 * 24 * 3600 * 1000
+    backlog_quota_bytes: int = -1
+    backlog_quota_ms: int = -1
+    backlog_quota_policy: BacklogPolicy = BacklogPolicy.PRODUCER_REQUEST_HOLD
     file_delete_delay_ms: int = 60_000
     max_message_bytes: int = 1_048_588
     message_timestamp_type_is_append_time: bool = False
     message_timestamp_before_max_ms: int = 2**63 - 1
     message_timestamp_after_max_ms: int = 3_600_000
     compression_type: str = "producer"
+    compression_level: int | None = None  # of that codec; None: its default one
     cleanup_policy: frozenset[str] = frozenset({"delete"})
+    delete_retention_ms: int = 24 * 3600 * 1000
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = 2**63 - 1
+    is_state_log: bool = False
+    """Of a coordinator: its snapshots replace old segments, so it is not compacted besides."""
     min_insync_replicas: int = 1
     durability: Durability = Durability.HFLUSH
+
+    @property
+    def roll_ms(self) -> int:
+        """How long a segment stays open: only a closed one can be compacted (LogConfig.maxSegmentMs)."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if "compact" in self.cleanup_policy else self.segment_ms
+
+    @property
+    def has_backlog_quota(self) -> bool:
+        return self.backlog_quota_bytes >= 0 or self.backlog_quota_ms >= 0

@@ -115,6 +115,7 @@ class _Head:
     epoch_history: tuple[tuple[int, int], ...]
     snapshots: tuple[SnapshotReference, ...]
     has_producers: bool
+    first_dirty_offset: NaturalNumber = 0
 
 
 _HEAD: Final = TypeAdapter(_Head)
@@ -128,7 +129,8 @@ class Manifest:
     `log_start_offset`, which may also lie past `end_offset` (in a segment that follows). `cuts`: segments or tails that
     recovery found past the log's end, and torn tails of this epoch's own segments. `epoch_history`: (leader epoch,
     start offset).
-    `producers` None: the index of the last extent has the producer state.
+    `producers` None: the index of the last extent has the producer state. `first_dirty_offset`: compaction has come to
+    here.
     """
 
     leader_epoch: int
@@ -141,6 +143,7 @@ class Manifest:
     snapshots: tuple[SnapshotReference, ...] = ()
     aborted: AbortedTransactions = field(default_factory=AbortedTransactions)
     producers: bytes | None = None
+    first_dirty_offset: int = 0
 
     def encode(self) -> bytes:
         head = _Head(
@@ -153,10 +156,16 @@ class Manifest:
             epoch_history=self.epoch_history,
             snapshots=self.snapshots,
             has_producers=self.producers is not None,
+            first_dirty_offset=self.first_dirty_offset,
         )
         return encode_parts(
             _MAGIC,
-            {b"head": _HEAD.dump_json(head), b"abrt": self.aborted.encode(), b"prod": self.producers or b""},
+            # What is not compacted can be read by a release that knows nothing of compaction.
+            {
+                b"head": _HEAD.dump_json(head, exclude_defaults=True),
+                b"abrt": self.aborted.encode(),
+                b"prod": self.producers or b"",
+            },
         )
 
     @classmethod
@@ -184,6 +193,7 @@ class Manifest:
             snapshots=head.snapshots,
             aborted=AbortedTransactions.decode(parts[b"abrt"], CorruptManifest),
             producers=bytes(parts[b"prod"]) if head.has_producers else None,
+            first_dirty_offset=head.first_dirty_offset,
         )
 
     def epochs_named(self) -> frozenset[int]:

@@ -7,6 +7,7 @@ topics/<topic id>/<partition>/00000008.open     the epoch that writes; `N` and `
     00000000.log                a segment, by roll
     00000000.index              its index
     00000007-00000003.index     the index of a segment of another epoch, rebuilt here (rule 2)
+    1000000000.log              a segment that compaction made of others; only a manifest names it
     00000000.index.3            a draft of an index; once whole it is renamed to the final name (rule 21)
     snapshot.00000000           a state machine's snapshot, named by a manifest
 """
@@ -22,6 +23,8 @@ from bmq.log.partition_log import TopicPartition
 from bmq.log.store import FileStatus
 
 TOPICS_DIRECTORY: Final = "topics"
+CLEANED_ROLL_MIN: Final = 1_000_000_000
+"""Segments that compaction wrote are numbered from here on: no walk of a directory takes them for what follows."""
 _OWNER_PREFIX: Final = "owner."
 _OPEN_SUFFIX: Final = ".open"
 _NUMBER: Final = r"(\d{8}|[1-9]\d{8,9})"
@@ -91,8 +94,14 @@ def parse_owner(name: str) -> str | None:
 
 
 def parse_segment(name: str) -> int | None:
-    """The roll of a segment file; None for any other name."""
-    return _single_number(_SEGMENT_FILE, name)
+    """The roll of a segment file that an owner appended to; None for any other name."""
+    roll = _single_number(_SEGMENT_FILE, name)
+    return None if roll is None or is_cleaned(roll) else roll
+
+
+def is_cleaned(roll: int) -> bool:
+    """Whether compaction wrote this segment: offsets may be missing in it, and it has batches of many leader epochs."""
+    return roll >= CLEANED_ROLL_MIN
 
 
 def parse_index(name: str) -> int | None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -26,9 +26,10 @@ import structlog
 from crc32c import crc32c
 
 from bmq.log.damage import Damage, file_damage, read_named, reason_of, require_accepted, start_damage
+from bmq.log.group_retention import BacklogSize, bytes_of_extent_from
 from bmq.log.index_cache import IndexCache
 from bmq.log.manifest import PRODUCERS_INLINE_BYTES_MAX, Cut, Extent, Manifest, SnapshotReference
-from bmq.log.names import PartitionPaths, snapshot_name
+from bmq.log.names import CLEANED_ROLL_MIN, PartitionPaths, is_cleaned, snapshot_name
 from bmq.log.partition_log import Location, Span, StateSnapshot
 from bmq.log.recovery import (
     RecoveredLog,
@@ -39,7 +40,15 @@ from bmq.log.recovery import (
 )
 from bmq.log.retention import droppable
 from bmq.log.segment_index import IndexBuilder, SegmentIndex, span_from
-from bmq.log.store import AlreadyExists, CorruptFile, FencedWriter, FileMissing, SegmentStore, StoreError
+from bmq.log.store import (
+    AlreadyExists,
+    CorruptFile,
+    FencedWriter,
+    FileMissing,
+    SegmentStore,
+    StorageUnavailable,
+    StoreError,
+)
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 
@@ -56,6 +65,21 @@ class _OwnSegment:
     builder: IndexBuilder
     producers: bytes | None = None
     saved: SegmentIndex | None = None
+
+
+class ExtentsChanged(StorageUnavailable):
+    """Extents that were to be replaced are not all there any more: retention, or DeleteRecords, came first."""
+
+
+@dataclass(frozen=True, slots=True)
+class CleanedSegment:
+    """A closed file that compaction made of some extents. `dropped_aborts`: offsets of markers that are gone with it.
+
+    `index` names the file; it begins and ends where the extents do. Its producers and aborted transactions do not count.
+    """
+
+    index: SegmentIndex
+    dropped_aborts: tuple[int, ...] = ()
 
 
 class PartitionFiles:
@@ -83,6 +107,10 @@ class PartitionFiles:
         self.extents: list[Extent] = recovered.extents
         self.cuts: tuple[Cut, ...] = recovered.cuts
         self.snapshots: tuple[SnapshotReference, ...] = recovered.snapshots
+        self.first_dirty_offset = recovered.first_dirty_offset
+        """Compaction has come to here."""
+        self.compacted_offset = max((one.end_offset for one in self.extents if is_cleaned(one.roll)), default=-1)
+        """Below it segments were made by compaction; -1: nowhere."""
         self.index_interval_bytes = index_interval_bytes
         self._extents_end_offset = recovered.end_offset
         self._extents_producers = recovered.producers.encode_snapshot(recovered.end_offset)
@@ -92,6 +120,7 @@ class PartitionFiles:
         self._manifest_numbers = count()  # each is tried once, like those of snapshots and indexes (rule 21)
         self._index_attempts = count()
         self._next_snapshot = 0
+        self._cleaned_rolls = count(CLEANED_ROLL_MIN)
         self._newest_manifest = -1
         self._oldest_manifest = 0
         self._own: list[_OwnSegment] = []
@@ -122,6 +151,24 @@ class PartitionFiles:
     def size_bytes(self) -> int:
         """All valid bytes, also those below the log start that lie in a kept file."""
         return sum(extent.length for extent in self.extents) + self.open_bytes
+
+    def backlog_from(self, offset: int) -> BacklogSize:
+        """What lies at or past this offset, without I/O: exact up to an index entry in own segments.
+
+        In an extent an estimate: bytes by the offset's share, and the time of the extent's newest record.
+        """
+        offset = max(offset, self.log_start_offset)
+        first = bisect_right(self.extents, offset, key=_end_offset)
+        size_bytes, oldest_ms = 0, -1
+        for extent in self.extents[first:]:
+            size_bytes += bytes_of_extent_from(extent, offset)
+            oldest_ms = extent.max_timestamp_ms if oldest_ms < 0 else oldest_ms
+        for segment in self._own:
+            builder = segment.builder
+            if offset < builder.end_offset:
+                size_bytes += builder.valid_bytes - builder.position_of(offset)
+                oldest_ms = builder.timestamp_of(offset) if oldest_ms < 0 else oldest_ms
+        return BacklogSize(size_bytes, oldest_ms)
 
     def own_segments(self) -> tuple[IndexBuilder, ...]:
         """Our segments that are not extents yet and hold a batch, in order."""
@@ -310,6 +357,7 @@ class PartitionFiles:
             snapshots=self.snapshots,
             aborted=self.producers.aborted.between(0, self._extents_end_offset),
             producers=producers,
+            first_dirty_offset=self.first_dirty_offset,
         )
 
     async def write_manifest(self) -> None:
@@ -349,6 +397,85 @@ class PartitionFiles:
             )
             replaced = [extent.end_offset for extent in self.extents if extent.end_offset <= snapshot.next_offset]
             return await self._advance(max(replaced, default=self.log_start_offset), (reference,))
+
+    def next_cleaned_roll(self) -> int:
+        """The number of the next segment that compaction writes; each is given once (rule 21)."""
+        return next(self._cleaned_rolls)
+
+    async def compacted_to(self, first_dirty_offset: int) -> tuple[str, ...]:
+        """Note, durably, how far compaction has come. Returns no paths. Raises FencedWriter, StoreError."""
+        async with self._writing:
+            if first_dirty_offset > self.first_dirty_offset:
+                await self._write(replace(self.manifest(), first_dirty_offset=first_dirty_offset))
+                self.first_dirty_offset = first_dirty_offset
+            return ()
+
+    async def replace_extents(self, replaced: Sequence[Extent], cleaned: CleanedSegment) -> tuple[str, ...]:
+        """Put the segment that compaction made of neighbouring extents in their place; the paths that may now be deleted.
+
+        Raises ExtentsChanged when they are not all there any more, FencedWriter, StoreError: then nothing was changed here.
+        """
+        producers = await self._producers_at(replaced[-1])
+        async with self._writing:
+            place = self._place_of(replaced)
+            before = self.manifest()
+            index = self._index_of_cleaned(cleaned, replaced, producers)
+            await self._write_index(index)
+            extent = Extent.of(index, self.paths.leader_epoch)
+            if extent.max_timestamp_ms < 0:  # no record is left; retention goes by those that were there
+                newest_ms = max(one.max_timestamp_ms for one in replaced)
+                extent = replace(extent, max_timestamp_ms=newest_ms)
+            gone = {(one.leader_epoch, one.roll) for one in replaced}
+            # Not what is known by now: other segments may have become extents meanwhile, and their indexes tell theirs.
+            aborted = before.aborted.between(0, before.end_offset)
+            for offset in cleaned.dropped_aborts:
+                aborted.remove(offset)
+            stop = place + len(replaced)
+            after = replace(
+                before,
+                extents=(*before.extents[:place], extent, *before.extents[stop:]),
+                cuts=tuple(cut for cut in before.cuts if (cut.leader_epoch, cut.roll) not in gone),
+                aborted=aborted,
+            )
+            await self._write(after)
+            dropped = self.extents[place:stop]
+            self.extents[place:stop] = [extent]  # more may have been appended meanwhile, none removed
+            self.compacted_offset = max(self.compacted_offset, extent.end_offset)
+            self.cuts = tuple(cut for cut in self.cuts if (cut.leader_epoch, cut.roll) not in gone)
+            for offset in cleaned.dropped_aborts:
+                self.producers.aborted.remove(offset)
+            for one in dropped:
+                self._indexes.drop(self._key(one))
+            self._indexes.put(self._key(extent), index)
+            return self._unnamed(before, after, dropped)
+
+    async def _producers_at(self, extent: Extent) -> bytes:
+        """The producer state at the extent's end, for the index that replaces its own; empty if that has none."""
+        if self.extents and _name(self.extents[-1]) == _name(extent):
+            return self._extents_producers
+        index = await load_index(self.store, self.paths, extent)
+        return b"" if index is None else index.producers
+
+    def _place_of(self, replaced: Sequence[Extent]) -> int:
+        """Where these extents lie in the log now. Raises ExtentsChanged."""
+        names = [_name(extent) for extent in self.extents]
+        wanted = [_name(extent) for extent in replaced]
+        place = names.index(wanted[0]) if wanted and wanted[0] in names else len(names)
+        if not wanted or names[place : place + len(wanted)] != wanted:
+            raise ExtentsChanged(f"segments of {self.paths.partition} were deleted while they were compacted")
+        return place
+
+    def _index_of_cleaned(self, cleaned: CleanedSegment, replaced: Sequence[Extent], producers: bytes) -> SegmentIndex:
+        base_offset, end_offset = replaced[0].base_offset, replaced[-1].end_offset
+        summary = cleaned.index.summary
+        if (summary.base_offset, summary.end_offset) != (base_offset, end_offset):
+            raise CorruptFile(
+                f"a compacted segment has [{summary.base_offset}, {summary.end_offset}) for [{base_offset}, {end_offset})"
+            )
+        aborted = self.producers.aborted.between(base_offset, end_offset)
+        for offset in cleaned.dropped_aborts:
+            aborted.remove(offset)
+        return replace(cleaned.index, aborted=aborted, producers=producers)
 
     async def latest_snapshot(self, high_watermark: int) -> StateSnapshot | None:
         """The newest snapshot at or below the high watermark; None: the log alone has the whole state.
@@ -461,3 +588,7 @@ class PartitionFiles:
 
 def _end_offset(extent: Extent) -> int:
     return extent.end_offset
+
+
+def _name(extent: Extent) -> tuple[int, int]:
+    return extent.leader_epoch, extent.roll

@@ -32,7 +32,7 @@ from bmq.log.manifest import (
     SnapshotReference,
     cuts_by_segment,
 )
-from bmq.log.names import PartitionPaths, draft_name, index_name, parse_segment
+from bmq.log.names import PartitionPaths, draft_name, index_name, is_cleaned, parse_segment
 from bmq.log.producer_state import ProducerStates
 from bmq.log.segment_index import INDEX_BYTES_MAX, CorruptIndex, IndexBuilder, SegmentIndex
 from bmq.log.segment_reader import BadBatch, BatchRun, SegmentReader
@@ -79,6 +79,7 @@ class RecoveredLog:
     scanned_segments: int = 0
     is_last_index_complete: bool = False  # the last extent's index file holds the producer state
     rebuilt: tuple[SegmentIndex, ...] = ()  # not durable yet: the caller writes them once it serves
+    first_dirty_offset: int = 0
 
     def manifest(self, leader_epoch: int) -> Manifest:
         """The first manifest of the epoch that recovered the log."""
@@ -96,6 +97,7 @@ class RecoveredLog:
             snapshots=self.snapshots,
             aborted=self.producers.aborted,
             producers=producers,
+            first_dirty_offset=self.first_dirty_offset,
         )
 
 
@@ -367,6 +369,7 @@ class _Walk:
             scanned_segments=self._scanned_segments,
             is_last_index_complete=self._is_last_index_complete and not self._rebuilt,
             rebuilt=tuple(self._rebuilt),
+            first_dirty_offset=manifest.first_dirty_offset,
         )
 
 
@@ -388,7 +391,8 @@ async def scan_segment(
 ) -> ScannedSegment:
     """Read a segment's batches from `extent.base_offset` on, to the first bad one, and index them.
 
-    `producers`, if given, is brought forward and goes into the index. Raises FileMissing, StorageUnavailable.
+    `producers`, if given, is brought forward and goes into the index. In a segment that compaction made, offsets may be
+    missing, but for the last one. Raises FileMissing, StorageUnavailable.
     """
     path = paths.segment(extent.leader_epoch, extent.roll)
     reader = SegmentReader(store, path, file_id=extent.file_id, position=0, valid_bytes=extent.valid_bytes)
@@ -425,8 +429,12 @@ def _index_run(run: BatchRun, builder: IndexBuilder, producers: ProducerStates |
 
     A batch's checksum covers neither its offset nor its leader epoch, so both are compared with the expected values.
     """
+    has_gaps = is_cleaned(builder.roll)
     for place, header in run.batches:
-        if header.base_offset != end_offset or header.leader_epoch != builder.leader_epoch:
+        if has_gaps:
+            if header.base_offset < end_offset or header.leader_epoch > builder.leader_epoch:
+                break
+        elif header.base_offset != end_offset or header.leader_epoch != builder.leader_epoch:
             break
         builder.add(header, header.base_offset, run.position + place)
         end_offset = header.end_offset

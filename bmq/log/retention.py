@@ -80,9 +80,9 @@ def is_roll_due(
     """
     if not valid_bytes:
         return False
-    if now_ms - opened_ms > config.segment_ms:
+    if now_ms - opened_ms > config.roll_ms:
         return True
-    if first_timestamp_ms >= 0 and max_timestamp_ms - first_timestamp_ms > config.segment_ms:
+    if first_timestamp_ms >= 0 and max_timestamp_ms - first_timestamp_ms > config.roll_ms:
         return True
     return (
         now_ms - opened_ms >= check_interval_ms

@@ -232,6 +232,11 @@ class IndexBuilder:
         place = bisect_right(self.offsets, offset) - 1
         return self.positions[place] if place >= 0 else 0
 
+    def timestamp_of(self, offset: int) -> int:
+        """The greatest timestamp up to this offset and a little further, to the next entry; -1 without one."""
+        place = bisect_right(self.offsets, offset)
+        return self._timestamps_ms[place] if place < len(self._timestamps_ms) else self.max_timestamp_ms
+
     def position_of_timestamp(self, timestamp_ms: int) -> int:
         place = bisect_left(self._timestamps_ms, timestamp_ms) - 1
         return self.positions[place] if place >= 0 else 0

@@ -9,8 +9,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Final
 
+from bmq.log.manifest import Extent
 from bmq.log.partition_files import PartitionFiles
 from bmq.log.partition_log import Location
+from bmq.log.segment_index import IndexBuilder
 from bmq.log.segment_reader import SegmentReader
 from bmq.protocol.record_batch import BatchHeader, Record, iterate_records
 
@@ -45,20 +47,19 @@ async def find_offset(files: PartitionFiles, timestamp_ms: int, bound_offset: in
 async def find_max_timestamp(files: PartitionFiles) -> tuple[int, int] | None:
     """(offset, timestamp) of the first durable record with the greatest timestamp; None without one. Raises as above."""
     extents, own = tuple(files.extents), files.own_segments()
-    greatest_ms = max(
-        max((extent.max_timestamp_ms for extent in extents), default=-1),
-        max((builder.max_timestamp_ms for builder in own), default=-1),
-    )
-    if greatest_ms < 0:
-        return None
-    for extent in extents:
-        if extent.max_timestamp_ms == greatest_ms:
-            index = await files.index_of(extent)
-            location = files.location_in(extent, index.summary.max_timestamp_position)
-            return await _first_in(files, location, greatest_ms, extent.end_offset)
-    builder = next(builder for builder in own if builder.max_timestamp_ms == greatest_ms)
-    location = files.location_in_own(builder, builder.max_timestamp_position)
-    return await _first_in(files, location, greatest_ms, builder.end_offset)
+    every: tuple[Extent | IndexBuilder, ...] = (*extents, *own)
+    parts = [part for part in every if part.max_timestamp_ms >= 0]
+    # The greatest first, and of equal ones the first in the log. One that compaction left empty has no such record.
+    for part in sorted(parts, key=lambda part: -part.max_timestamp_ms):
+        if isinstance(part, Extent):
+            index = await files.index_of(part)
+            location = files.location_in(part, max(0, index.summary.max_timestamp_position))
+        else:
+            location = files.location_in_own(part, part.max_timestamp_position)
+        found = await _first_in(files, location, part.max_timestamp_ms, part.end_offset)
+        if found is not None:
+            return found
+    return None
 
 
 async def _first_in(

@@ -179,7 +179,7 @@ class LocateOffsetRequest:
 
 @dataclass(slots=True, kw_only=True)
 class LocateOffsetResponse:
-    """The fields of bmq.log.partition_log.Location."""
+    """The fields of bmq.log.partition_log.Location. `compacted_offset`: below it the log was compacted; -1: nowhere."""
 
     error_code: int = 0
     error_message: str | None = None
@@ -190,6 +190,7 @@ class LocateOffsetResponse:
     base_offset: int = -1
     end_offset: int = -1
     is_closed: bool = False
+    compacted_offset: int = -1
 
 
 @dataclass(slots=True, kw_only=True)
@@ -388,6 +389,7 @@ FORMATS: Final[dict[ApiKey, dict[str, Format]]] = {
             FormatField("path", "string"),
             *_int64("file_id", "position", "valid_bytes", "base_offset", "end_offset"),
             FormatField("is_closed", "bool"),
+            FormatField("compacted_offset", "int64", tag=0, default=-1),
         ),
     },
     ApiKey.PROVE_OWNERSHIP: {

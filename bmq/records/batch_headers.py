@@ -102,6 +102,9 @@ def scan(
         if why == kernels.BATCH_IS_CUT:
             missing_bytes = size - (len(data) - place)
             break
+        has_enough = rows >= rows_max or place - start >= bytes_max
+        if why == kernels.SCANNED_ENOUGH and number == room and not has_enough:
+            continue  # only the room for positions was used up
         if why != kernels.NO_LENGTH:
             break
         view = memoryview(data)

@@ -61,14 +61,27 @@ def retain(
     if len(keep) != header.record_count:
         raise ValueError(f"{len(keep)} records to keep or not, the batch has {header.record_count}")
     if not keep.any():
-        return assemble_batch(_without_records(header), b"")
+        return without_records(header)
+    if keep.all() and (header.delete_horizon_ms is not None or delete_horizon_ms is None):
+        return batch
+    body = bodies.data[bodies.starts[0] : bodies.ends[0]]
+    return with_some(header, body, keep, rows.timestamps, delete_horizon_ms=delete_horizon_ms)
+
+
+def with_some(
+    header: BatchHeader,
+    body: kernels.Bytes,
+    keep: npt.NDArray[np.bool_],
+    timestamps: npt.NDArray[np.int64],
+    *,
+    delete_horizon_ms: int | None,
+) -> bytearray:
+    """As `retain`, for a body that was decompressed and walked before; at least one record is kept."""
     horizon_ms = header.delete_horizon_ms
     if horizon_ms is None and delete_horizon_ms is not None:
         horizon_ms = delete_horizon_ms
         header = header._replace(attributes=header.attributes | _DELETE_HORIZON)
-    elif keep.all():
-        return batch
-    kept = rows.timestamps[keep]
+    kept = timestamps[keep]
     header = header._replace(
         base_timestamp_ms=int(kept[0]) if horizon_ms is None else horizon_ms,
         max_timestamp_ms=header.max_timestamp_ms
@@ -76,19 +89,19 @@ def retain(
         else int(kept.max()),
         record_count=len(kept),
     )
-    body = bodies.data[bodies.starts[0] : bodies.ends[0]]
     out = np.empty(len(body) + _VARINT_BYTES_MAX * len(kept), np.uint8)
     mask = np.array(keep, np.bool_).view(np.uint8)
-    written = kernels.retain(body, mask, rows.timestamps, header.base_timestamp_ms, out)
+    written = kernels.retain(body, mask, timestamps, header.base_timestamp_ms, out)
     records = out.data[:written]
     codec = header.compression
     return assemble_batch(header, records if codec is Compression.NONE else compress(codec, records))
 
 
-def _without_records(header: BatchHeader) -> BatchHeader:
-    """Kafka's DefaultRecordBatch.writeEmptyHeader: neither a codec nor a delete horizon is left."""
-    return header._replace(
+def without_records(header: BatchHeader) -> bytearray:
+    """Only the header. Kafka's DefaultRecordBatch.writeEmptyHeader: neither a codec nor a delete horizon is left."""
+    empty = header._replace(
         attributes=header.attributes & (LOG_APPEND_TIME | TRANSACTIONAL | CONTROL),
         base_timestamp_ms=NO_TIMESTAMP_MS,
         record_count=0,
     )
+    return assemble_batch(empty, b"")

@@ -10,8 +10,9 @@ one. Errors which only mean that the first try succeeded become success:
   created under its name meanwhile is another one.
   was made anew under its name meanwhile is another one.
 - CreatePartitions, INVALID_PARTITIONS: NONE, if the topic had fewer and has just as many now.
+- UnregisterBroker and UnregisterController, an id that is not registered: NONE, if an earlier try may have removed it.
 
-The other requests may be repeated as they are. The answer to one of these three waits until this node's own image shows
+The other requests may be repeated as they are. The answer to one of the first three waits until this node's own image shows
 the change, so that a client that created a topic through this proxy finds it here.
 """
 
@@ -52,6 +53,11 @@ _LEADER_CHECK_S: Final = 0.1
 _SENT_WITHIN: Final = 0.8
 _UNKNOWN_TOPIC: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 _PASSING: Final = (ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
+
+_NOT_REGISTERED: Final = {
+    ApiKey.UNREGISTER_BROKER: ErrorCode.BROKER_ID_NOT_REGISTERED,
+    ApiKey.UNREGISTER_CONTROLLER: ErrorCode.CONTROLLER_ID_NOT_REGISTERED,
+}
 
 _Send = Callable[[ControllerClaim, float, bool], Coroutine[Any, Any, Any]]
 """(controller, time limit in seconds, whether an earlier try may have done the work)"""
@@ -135,7 +141,10 @@ class RemoteController:
                 return await self._delete_topics(request, context)
             case ApiKey.CREATE_PARTITIONS:
                 return await self._create_partitions(request, context)
-        return (await self._ask(api_key, request, context)).response
+        asked = await self._ask(api_key, request, context)
+        if asked.is_repeated and api_key in _NOT_REGISTERED and asked.response.error_code == _NOT_REGISTERED[api_key]:
+            asked.response.error_code, asked.response.error_message = ErrorCode.NONE, ""
+        return asked.response
 
     # --- topics
 

@@ -266,6 +266,7 @@ class RemoteLog:
     async def locate(self, offset: int) -> Location:
         """Like PartitionLog.locate, answered by the owner. Also raises KafkaError NOT_LEADER_OR_FOLLOWER."""
         answer = await self._ask(ApiKey.LOCATE_OFFSET, LocateOffsetRequest(**self._named(), offset=offset))
+        self._remote_state.learn_compacted(answer.compacted_offset)
         return Location(
             path=answer.path,
             file_id=answer.file_id,

@@ -70,18 +70,31 @@ class RemoteState:
         known_offset = self.high_watermark
         if from_offset > known_offset:
             self._aborted = AbortedTransactions()
-            self.aborted_from_offset = from_offset
+            self._know_aborted_from(from_offset)
         if told:
             for entry in AbortedTransactions.decode(told):
                 if entry.last_offset >= known_offset:  # answers may overtake each other
                     self._aborted.add(entry)
             if len(self._aborted) > 2 * ABORTED_MAX:
                 from_offset = self.aborted_from_offset
-                self._aborted, self.aborted_from_offset = self._aborted.newest(from_offset, _END, ABORTED_MAX)
+                self._aborted, from_offset = self._aborted.newest(from_offset, _END, ABORTED_MAX)
+                self._know_aborted_from(from_offset)
+
+    def learn_compacted(self, offset: int) -> None:
+        """Compaction has rewritten the log below: it drops markers, and what is told here of their transactions is wrong
+        then. So readers below ask the owner, and find no older batches here."""
+        if offset > self.aborted_from_offset:
+            self._know_aborted_from(offset)
+
+    def _know_aborted_from(self, offset: int) -> None:
+        """The owner is asked below. Its answer goes with its files: a transaction of ours may be forgotten there."""
+        self.aborted_from_offset = offset
+        self._tail.drop_below(offset)
 
     def aborted_transactions(self, from_offset: int, to_offset: int) -> Sequence[AbortedTransaction] | None:
         """Like PartitionLog.aborted_transactions."""
-        if from_offset < self.aborted_from_offset or to_offset > self.last_stable_offset:
+        known_from = max(self.aborted_from_offset, self.log_start_offset)
+        if from_offset < known_from or to_offset > self.last_stable_offset:
             return None
         return self._aborted.overlapping(from_offset, to_offset)
 

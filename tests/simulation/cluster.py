@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from bmq.cli.node import NodeServer
+from bmq.cli.node_roles import NodeHooks
 from bmq.cli.settings import load_settings
 from bmq.membership.controller_leadership import ElectionBehindLog
 from bmq.metadata.image import MetadataImage, PartitionImage
@@ -153,12 +154,7 @@ class Cluster:
                 SimulatedClock(self.loop),
                 dice,
                 rest=(host, _REST_PORT),
-                hooks=hooks_of(
-                    self.kind,
-                    partial(self.rules.saw_image, node),
-                    partial(self.rules.same_for_all, node),
-                    self._elected,
-                ),
+                hooks=self._hooks(node, dice),
             )
             try:
                 node.address, _ = await server.start()
@@ -173,6 +169,11 @@ class Cluster:
                 node.metadata_offset = node.controller_epoch = -1
                 node.election = self.elections.session(node.node_id)
                 node.process.on_kill(node.election.kill)
+
+    def _hooks(self, node: NodeProcess, dice: random.Random) -> NodeHooks:
+        return hooks_of(
+            self.kind, partial(self.rules.saw_image, node), partial(self.rules.same_for_all, node), self._elected
+        )
 
     def _elected(self) -> None:
         self.outcome.elections += 1

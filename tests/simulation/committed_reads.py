@@ -10,7 +10,7 @@ from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages import fetch_request, list_offsets_request, offset_fetch_request
 from bmq.protocol.record_batch import BatchHeader, batches, decode_records, verify_crc
-from tests.simulation.clients import EARLIEST, FETCH_VERSIONS, LATEST, Client, Unhappy, expect
+from tests.simulation.clients import EARLIEST, FETCH_VERSIONS, LATEST, Client, OutOfRange, Unhappy, expect
 from tests.simulation.connection import Disconnected
 from tests.simulation.history import Violation
 from tests.simulation.transaction_history import CommittedRead, Place, TransactionHistory
@@ -26,10 +26,16 @@ async def fetch(
     max_wait_ms: int,
     *,
     is_committed: bool = True,
+    length_bytes_max: int = 200_000,
 ) -> CommittedRead:
-    """What comes next from `offset`, which was there once; the history has taken note of it. Raises Disconnected, Unhappy."""
+    """What comes next from `offset`, which was there once; the history has taken note of it.
+
+    Raises Disconnected, Unhappy, OutOfRange where the log may begin behind `offset`.
+    """
     topic, partition = place
-    wanted = fetch_request.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=200_000)
+    wanted = fetch_request.FetchPartition(
+        partition=partition, fetch_offset=offset, partition_max_bytes=length_bytes_max
+    )
     request = fetch_request.FetchRequest(
         max_wait_ms=max_wait_ms,
         min_bytes=1,
@@ -40,6 +46,8 @@ async def fetch(
     expect(answer.error_code)
     data = answer.responses[0].partitions[0]
     if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+        if history.may_be_out_of_range(place, offset):
+            raise OutOfRange(f"{offset} of {place}")
         raise Violation(f"{client.place} calls {offset} of {place} out of range")
     expect(data.error_code)
     history.hear_stable_end(place, data.last_stable_offset, data.high_watermark)
@@ -50,8 +58,7 @@ async def fetch(
     if is_committed:
         history.read_committed(read)
     else:
-        for found_at, value in read.records:
-            history.read(place, found_at, value)
+        history.read_everything(read)
     return read
 
 
@@ -65,20 +72,21 @@ def _read_of(history: TransactionHistory, place: Place, start: int, data: Any, *
     end = start
     for position, header in batches(data.records or b""):
         verify_crc(data.records, position, header)
-        if end not in (start, header.base_offset) or header.end_offset <= start:
+        is_next = end <= header.base_offset if history.has_gaps else end == header.base_offset
+        if not (is_next or end == start) or header.end_offset <= start:
             raise Violation(f"{place} was read from {start}, and after {end} came {header.base_offset}")
         end = header.end_offset
         while upcoming and upcoming[0][0] <= header.last_offset:
             aborted.add(upcoming.pop(0)[1])
         if header.is_control:
-            if not _is_commit(history, data.records, position, header):
+            if header.record_count and not _is_commit(history, data.records, position, header):
                 aborted.discard(header.producer_id)
             continue
         is_aborted = header.is_transactional and header.producer_id in aborted
         target = left_out if is_aborted else records
         for record in decode_records(data.records, position):
             if record.offset >= start:
-                target.append((record.offset, record.value or b""))
+                target.append((record.offset, history.value_of(record)))
     return CommittedRead(place, start, end, records, left_out)
 
 
@@ -92,6 +100,11 @@ def _is_commit(history: TransactionHistory, buffer: bytes, position: int, header
 async def end_offset(client: Client, place: Place, *, is_stable: bool) -> int:
     """The last stable offset, or the high watermark. Raises Disconnected, Unhappy."""
     return await _listed(client, place, LATEST, isolation_level=int(is_stable))
+
+
+async def start_offset(client: Client, place: Place) -> int:
+    """The log's first offset. Raises Disconnected, Unhappy."""
+    return await _listed(client, place, EARLIEST, 0)
 
 
 async def _listed(client: Client, place: Place, timestamp: int, isolation_level: int) -> int:
@@ -130,7 +143,7 @@ async def read_all(
     async def attempt() -> list[tuple[int, bytes]]:
         records: list[tuple[int, bytes]] = []
         end = await end_offset(client, place, is_stable=is_committed)
-        position = await _listed(client, place, EARLIEST, 0)
+        position = await start_offset(client, place)
         while position < end:
             read = await fetch(client, history, place, position, 1000, is_committed=is_committed)
             if read.end == position:

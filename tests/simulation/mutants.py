@@ -64,7 +64,7 @@ class Verdict:
 
 
 def copy_tree(target: Path) -> None:
-    ignored = shutil.ignore_patterns("__pycache__")
+    ignored = shutil.ignore_patterns("*.pyc")  # but not what numba has compiled
     for part in _COPIED:
         shutil.copytree(ROOT / part, target / part, ignore=ignored)
     for entry in ROOT.iterdir():  # settings, and the jars a cluster runs from

@@ -52,6 +52,12 @@ class Outcome:
     assignments: int = 0  # that members were told of
     members_lost: int = 0  # told that they are none any more
     migrations: int = 0  # of a group from one protocol to the other, as it was described
+    cleanings: int = 0  # of a log, to their end
+    cleanings_interrupted: int = 0
+    groups_cleaned: int = 0  # of segments, each to be swapped in
+    markers_dropped: int = 0  # of aborted transactions
+    records_gone: int = 0  # that somebody knew of and a reader did not find later
+    tombstones_gone: int = 0
     simulated_s: float = 0.0
     callbacks: int = 0
     violation: str | None = None
@@ -81,7 +87,9 @@ class Outcome:
             f"{self.zombies} zombies, {self.producers_refused} producers refused, "
             f"{self.rotations} producer ids used up, {self.late_requests} late requests, "
             f"{self.assignments} assignments, {self.members_lost} members lost, "
-            f"{self.migrations} migrations, {self.callbacks} callbacks, "
+            f"{self.migrations} migrations, {self.cleanings} cleanings, {self.cleanings_interrupted} interrupted, "
+            f"{self.groups_cleaned} groups cleaned, {self.markers_dropped} markers dropped, {self.records_gone} records gone, "
+            f"{self.tombstones_gone} of them tombstones, {self.callbacks} callbacks, "
             f"{self.simulated_s:.3f} s simulated: {verdict}"
         )
 

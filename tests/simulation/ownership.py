@@ -6,7 +6,7 @@ has ended by its own clock: by then the coordinator may have given the partition
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -40,6 +40,7 @@ class Ownership:
         self._epochs: dict[str, int] = defaultdict(lambda: -1)
         self._newest_epoch = 0
         self._may_begin_anew = may_begin_anew
+        self._late_joins: Counter[str] = Counter()
 
     # --- partitions
 
@@ -81,6 +82,19 @@ class Ownership:
     def is_anothers(self, member: str, place: Place) -> bool:
         """Somebody else was given it after this member."""
         return self._last_holder.get(place, member) != member
+
+    # --- static members
+
+    def join_unanswered(self, instance_id: str) -> None:
+        """A classic member gave up waiting. Its request may still arrive, and then it takes the instance's place."""
+        self._late_joins[instance_id] += 1
+
+    def fenced_by_late_join(self, instance_id: str | None) -> bool:
+        """Whether such a request may have fenced the instance's present member. Each does so at most once."""
+        if instance_id is None or not self._late_joins[instance_id]:
+            return False
+        self._late_joins[instance_id] -= 1
+        return True
 
     # --- epochs
 

@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable
 
 from tests.simulation.cluster import Cluster
+from tests.simulation.compaction import Compaction
 from tests.simulation.consumers import Consumers
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.outcome import Outcome
@@ -21,9 +22,10 @@ HISTORIES: dict[str, Callable[[int, FaultRates, bool], History]] = {
     "cluster": Cluster,
     "transactions": Transactions,
     "consumers": Consumers,
+    "compaction": Compaction,
 }
 # Those that cost as much as the others together take turns: (every so many seeds, beginning with which).
-TURNS = {"cluster": (2, 0), "transactions": (4, 1), "consumers": (4, 3)}
+TURNS = {"cluster": (2, 0), "transactions": (4, 1), "consumers": (4, 3), "compaction": (20, 5)}
 
 
 def usual_names(seed: int) -> list[str]:

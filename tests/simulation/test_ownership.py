@@ -97,3 +97,13 @@ def test_a_member_of_a_group_that_may_begin_anew_keeps_its_epoch_only_as_long_as
         ownership.told_epoch("a", 6)
     ownership.lose("a")
     ownership.told_epoch("a", 1)
+
+
+def test_a_late_join_fences_a_static_member_once() -> None:
+    ownership = Ownership(Clock())
+    assert not ownership.fenced_by_late_join("i")
+    ownership.join_unanswered("i")
+    assert not ownership.fenced_by_late_join("j")
+    assert not ownership.fenced_by_late_join(None)
+    assert ownership.fenced_by_late_join("i")
+    assert not ownership.fenced_by_late_join("i")

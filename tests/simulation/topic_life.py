@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Mapping
 from uuid import UUID
 
 from bmq.protocol.apis import ApiKey
@@ -25,12 +26,23 @@ NAME = "passing"
 class TopicLife:
     """What an earlier topic of the name held must never be seen in a later one. Topics are told apart by their ids: a node
     that has not heard of the latest one would take the name for the one before.
+
+    `key_count`: records have one of so many keys, and of each only the newest is kept for certain; 0: none has a key.
     """
 
-    def __init__(self, client: Client, dice: random.Random, outcome: Outcome) -> None:
+    def __init__(
+        self,
+        client: Client,
+        dice: random.Random,
+        outcome: Outcome,
+        configs: Mapping[str, str] | None = None,
+        key_count: int = 0,
+    ) -> None:
         self._client = client
         self._dice = dice
         self._outcome = outcome
+        self._configs = dict(configs or {})
+        self._key_count = key_count
         self._acknowledged: set[bytes] = set()
         self._life = 0
         self._topic_id = UUID(int=0)
@@ -45,13 +57,24 @@ class TopicLife:
             for number in range(self._dice.randint(1, 4)):
                 value = f"life {self._life} value {number}".encode()
                 await client.until_done(lambda value=value: self._produce(value))  # type: ignore[misc]
-                self._acknowledged.add(value)
+                self._acknowledged = {one for one in self._acknowledged if self._is_kept(one, value)} | {value}
+            if self._key_count:
+                await asyncio.sleep(self._dice.uniform(0.0, 2.0))  # it is compacted meanwhile
             await client.until_done(self._read)
             await client.until_done(self._delete)
             await asyncio.sleep(self._dice.uniform(0.0, 0.5))
 
+    def _key(self, value: bytes) -> bytes | None:
+        return b"%d" % (value[-1] % self._key_count) if self._key_count else None
+
+    def _is_kept(self, value: bytes, newer: bytes) -> bool:
+        return self._key_count == 0 or self._key(value) != self._key(newer)
+
     async def _create(self) -> None:
-        topic = create_topics_request.CreatableTopic(name=NAME, num_partitions=1, replication_factor=-1)
+        configs = [create_topics_request.CreatableTopicConfig(name=k, value=v) for k, v in self._configs.items()]
+        topic = create_topics_request.CreatableTopic(
+            name=NAME, num_partitions=1, replication_factor=-1, configs=configs
+        )
         request = create_topics_request.CreateTopicsRequest(topics=[topic], timeout_ms=5_000)
         answer = await self._client.request(ApiKey.CREATE_TOPICS, 7, request)
         if answer.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
@@ -63,7 +86,7 @@ class TopicLife:
         self._topic_id = answer.topics[0].topic_id
 
     async def _produce(self, value: bytes) -> None:
-        batch = encode_batch([Record(None, value, timestamp_ms=1)])
+        batch = encode_batch([Record(self._key(value), value, timestamp_ms=1)])
         data = produce_request.PartitionProduceData(index=0, records=bytes(batch))
         topic = produce_request.TopicProduceData(topic_id=self._topic_id, partition_data=[data])
         request = produce_request.ProduceRequest(acks=-1, timeout_ms=5_000, topic_data=[topic])
@@ -85,13 +108,13 @@ class TopicLife:
                 raise Violation(f"{offset} of {NAME} is out of range in its life {self._life}")
             expect(data.error_code)
             position = offset
-            for place, _ in batches(data.records or b""):
+            for place, header in batches(data.records or b""):
+                position = max(position, header.end_offset)
                 for record in decode_records(data.records, place):
                     value = record.value or b""
                     if not value.startswith(b"life %d " % self._life):
                         raise Violation(f"{value!r} was read in the life {self._life} of {NAME}")
                     seen.add(value)
-                    position = record.offset + 1
             if position == offset:
                 raise Unhappy("not all of it yet")
             offset = position

@@ -17,6 +17,11 @@ async def find_aborted(request: FindAbortedRequest, context: RequestContext, ser
     """FindAborted 0: all that a read of the range needs: those with their marker in the range, or open at its end."""
     try:
         log = await owned_log(services, request.topic_id, request.partition, request.leader_epoch)
+        if request.from_offset < log.log_start_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"what was aborted below the start of the log, {log.log_start_offset}, is forgotten",
+            )
         if request.to_offset > log.last_stable_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_NOT_AVAILABLE,

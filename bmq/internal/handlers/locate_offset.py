@@ -29,4 +29,5 @@ async def locate_offset(
         base_offset=location.base_offset,
         end_offset=location.end_offset,
         is_closed=location.is_closed,
+        compacted_offset=log.compacted_offset,
     )

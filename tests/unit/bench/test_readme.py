@@ -18,10 +18,11 @@ from bench.runner import Bench
 from bench.spark.__main__ import BENCH as SPARK
 from bench.standalone.__main__ import BENCH as STANDALONE
 from bench.table import table
+from bench.topics.__main__ import BENCH as TOPICS
 
 pytestmark = pytest.mark.unit
 
-BENCHES = {bench.name: bench for bench in (STANDALONE, HDFS, CLUSTER, LOADS, GROUPS, SPARK, CORE)}
+BENCHES = {bench.name: bench for bench in (STANDALONE, HDFS, CLUSTER, LOADS, GROUPS, SPARK, TOPICS, CORE)}
 MACHINE = {"cpu_model": "EPYC", "cpu_count": 2, "memory_gib": 24.0, "kernel": "6.1", "file_system": "ext4"}
 
 

@@ -117,6 +117,8 @@ def test_a_warm_up_ends_when_the_last_run_was_hardly_better_than_the_best() -> N
     assert has_settled([100.0, 140.0, 120.0])
     rates = iter([100.0, 150.0, 155.0, 900.0])
     assert warm_up(lambda: next(rates), 8) == {"figures": [100.0, 150.0, 155.0], "runs_max": 8, "settled": True}
+    rates = iter([100.0, 90.0, 150.0, 140.0, 900.0])
+    assert warm_up(lambda: next(rates), 8, runs_min=4)["figures"] == [100.0, 90.0, 150.0, 140.0]
 
 
 @given(st.lists(st.floats(1, 1e6), min_size=12, max_size=12), st.integers(1, 12))

@@ -50,7 +50,7 @@ def test_refusals_have_kafkas_codes() -> None:
     old_magic = bytearray(good)
     old_magic[16] = 1
     assert code_of(LogConfig(), b"") is ErrorCode.CORRUPT_MESSAGE
-    assert code_of(LogConfig(), good[:-1]) is ErrorCode.CORRUPT_MESSAGE
+    assert code_of(LogConfig(), good[:-1]) is ErrorCode.INVALID_RECORD
     assert code_of(LogConfig(), good[:40]) is ErrorCode.CORRUPT_MESSAGE
     assert code_of(LogConfig(), wrong_crc) is ErrorCode.CORRUPT_MESSAGE
     assert code_of(LogConfig(), old_magic) is ErrorCode.INVALID_RECORD
@@ -148,3 +148,17 @@ def test_the_server_itself_may_append_several_batches_and_control_records() -> N
     for data in (b"", first[:-1]):
         with pytest.raises(BmqError):
             admission.admit_internal(memoryview(data))
+
+
+def test_recompressing_has_the_topics_level() -> None:
+    records = b"".join(f"{number}, ".encode() for number in range(5_000))
+    sizes = []
+    for level in (1, 22):
+        config = LogConfig(compression_type="zstd", compression_level=level)
+        data, header = Admission(config).admit(
+            memoryview(encode_batch([Record(b"k", records, timestamp_ms=NOW_MS)])), NOW_MS
+        )
+        assert header.compression is Compression.ZSTD
+        assert [record.value for record in decode_records(data)] == [records]
+        sizes.append(header.length)
+    assert sizes[0] > sizes[1]

@@ -415,17 +415,23 @@ def test_upkeep_and_retention_go_on_with_the_next_partition(
             seen.append(self)
             raise Bug
 
-        async def apply_retention(self: PartitionRuntime, now_ms: int) -> None:
+        async def apply_retention(self: PartitionRuntime, now_ms: int, consumed_offset: int) -> None:
             upkeep(self, 0, now_ms)
+
+        def is_retention_due(self: PartitionRuntime, now_ms: int) -> bool:
+            return True
 
         monkeypatch.setattr(PartitionRuntime, "upkeep", upkeep)
         monkeypatch.setattr(PartitionRuntime, "apply_retention", apply_retention)
+        monkeypatch.setattr(PartitionRuntime, "is_retention_due", is_retention_due)
         await asyncio.sleep(2.5)
         assert seen == logs * 2
         await owner.manager.apply_retention()
         assert seen == logs * 3
+        monkeypatch.setattr(PartitionRuntime, "expire_producers", upkeep)
+        await owner.manager.apply_retention()
         events = [line["event"] for line in log_lines if line["log_level"] == "error"]
-        assert events == ["partition_upkeep_failed"] * 4 + ["partition_retention_failed"] * 2
+        assert events == ["partition_upkeep_failed"] * 4 + ["partition_retention_failed"] * 4
 
     virtual(main)
 

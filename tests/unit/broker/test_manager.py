@@ -10,8 +10,10 @@ from uuid import UUID
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from bmq.broker import manager as manager_module
 from bmq.broker.manager import PartitionManager
 from bmq.broker.partition_states import Fenced, Released
+from bmq.broker.runtime import PartitionRuntime
 from bmq.log.partition_log import TopicPartition
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
@@ -378,6 +380,33 @@ def test_metrics_tell_what_happened() -> None:
             "bmq_append_in_flight_bytes 0.0",
         ):
             assert line in text.splitlines(), line
+        await owner.manager.close()
+
+    virtual(main)
+
+
+def test_upkeep_of_many_partitions_leaves_turns_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manager_module, "UPKEEP_PER_TURN_MAX", 2)
+
+    async def main() -> None:
+        world = World()
+        owner = world.owner()
+        five = [TopicPartition(KEY.topic_id, number) for number in range(5)]
+        for key in five[1:]:
+            owner.manager.assign(key, 1, "topic", CONFIG)
+        seen: list[int | None] = []
+
+        def upkeep(self: PartitionRuntime, now_s: float, now_ms: int) -> None:
+            seen.append(self.topic_partition.partition)
+            if len(seen) % 2:
+                asyncio.get_running_loop().call_soon(seen.append, None)  # somebody else's turn
+
+        for key in five:
+            await owner.manager.leader_of(key)
+        monkeypatch.setattr(PartitionRuntime, "upkeep", upkeep)
+        await asyncio.sleep(1.5)
+        assert [number for number in seen if number is not None] == [0, 1, 2, 3, 4]
+        assert seen.index(None) == 2
         await owner.manager.close()
 
     virtual(main)

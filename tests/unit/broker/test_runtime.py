@@ -175,6 +175,9 @@ def test_a_refused_batch_leaves_nothing() -> None:
         transactional = batch_of(b"a", producer_id=9, producer_epoch=0, base_sequence=0, is_transactional=True)
         claim = TransactionClaim("tx")
         assert (await append(log, transactional, claim=claim)).error_code is ErrorCode.INVALID_TXN_STATE
+        # What the log itself refuses comes with its start, as in Kafka; what is no batch at all does not.
+        starts = [(await append(log, data)).log_start_offset for data in (broken, marker, batch_of(b"a") * 2)]
+        assert starts == [-1, 0, -1]
         assert log.log_end_offset == 0 and owner.manager.budget.bytes_used == 0
         await owner.manager.close()
 

@@ -600,11 +600,11 @@ async def test_a_producer_with_an_open_transaction_is_never_forgotten(
     await send(log, 0)
     await append(log, batch_of(b"i", producer_id=4, producer_epoch=0, base_sequence=0))
     world.clock.advance(2_000)
-    await log.apply_retention(world.clock.now_ms())
+    log.expire_producers(world.clock.now_ms())
     assert [one.producer_id for one in await log.active_producers()] == [P]
     await log.write_marker(marker(1, version=2))
-    await log.apply_retention(world.clock.now_ms())
+    log.expire_producers(world.clock.now_ms())
     assert [one.producer_epoch for one in await log.active_producers()] == [1]
     world.clock.advance(2_000)
-    await log.apply_retention(world.clock.now_ms())
+    log.expire_producers(world.clock.now_ms())
     assert await log.active_producers() == []

@@ -12,7 +12,7 @@ import pytest
 from bmq.local import file_part
 from bmq.local.file_part import LocalFilePart
 from bmq.local.store import LocalStore
-from bmq.log.store import Durability
+from bmq.log.store import Durability, FencedWriter
 
 pytestmark = pytest.mark.unit
 
@@ -93,6 +93,24 @@ async def test_a_deleted_file_is_let_go_of_once_it_is_sent(tmp_path: Path) -> No
     assert len(store._open_files) == 0
     assert sent_of(part, 0) == DATA[:100]  # the answer that has it is sent whole
     assert store.file_part("p/0.log", file_id=file_id, position=0, length_bytes=1) is None
+    await store.close()
+
+
+async def test_a_file_that_is_deleted_leaves_the_others_alone(tmp_path: Path) -> None:
+    """Retention may delete thousands one after the other, beside readers and writers of other files."""
+    store = LocalStore(tmp_path)
+    kept_id = await written(store)
+    doomed = await store.create_segment("p/1.log", holder="a", durability=Durability.HFLUSH, segment_bytes=1000)
+    await doomed.append([DATA])
+    other = await store.create_segment("p/2.log", holder="a", durability=Durability.HFLUSH, segment_bytes=1000)
+    part = part_of(store, kept_id, 0, 100)
+    assert await store.delete("p/1.log")
+    assert len(store._open_files) == 1
+    with pytest.raises(FencedWriter):
+        await doomed.append([DATA])
+    await other.append([DATA])
+    assert sent_of(part, 0) == DATA[:100]
+    await other.close()
     await store.close()
 
 

@@ -94,3 +94,11 @@ def test_the_directories_it_needs() -> None:
     assert GOOD.epochs_named() == {0, 1, 2}
     assert cuts_by_segment([Cut(1, 2, 3), Cut(1, 4, 0)]) == {(1, 2): 3, (1, 4): 0}
     assert FIRST.valid_bytes == 90
+
+
+@pytest.mark.parametrize("offset", [0, 7])
+def test_only_a_compacted_log_says_how_far(offset: int) -> None:
+    """Nodes of a release without compaction refuse what they do not know."""
+    encoded = Manifest(3, 0, 0, 0, first_dirty_offset=offset).encode()
+    assert (b"first_dirty_offset" in encoded) is (offset > 0)
+    assert Manifest.decode(encoded).first_dirty_offset == offset

@@ -24,7 +24,7 @@ from bmq.protocol.record_batch import (
     rewrite_log_append_time,
 )
 from bmq.records import kernels
-from bmq.records.batch_headers import markers
+from bmq.records.batch_headers import markers, scan
 from bmq.records.bodies import Scratch
 from bmq.records.decoder import OFFSET_MAX, Decoded, decode
 from bmq.records.layout import COLUMNS, Layout
@@ -69,6 +69,23 @@ def test_columns_are_what_the_plain_decoder_reads(log: bytes) -> None:
     assert (decoded.end, decoded.missing_bytes) == (len(log), 0)
     found = batches_in(log)
     assert decoded.next_offset == (BatchHeader.parse(found[-1]).end_offset if found else None)
+
+
+def test_a_scan_finds_more_batches_than_there_is_room_for_at_once() -> None:
+    batch = bytes(encode_batch([Record(None, None, (), 5)]))
+    room = 65_536
+    count = 2 * room + 5
+    log = np.tile(np.frombuffer(batch, np.uint8), (count, 1))
+    log[:, :8] = np.arange(count, dtype=">i8").view(np.uint8).reshape(count, 8)
+    data = kernels.read_only(log.tobytes())
+    limits = {"rows_max": OFFSET_MAX, "bytes_max": OFFSET_MAX, "batch_bytes_max": BATCH_BYTES_MAX}
+    found = scan(data, ORIGIN, 0, **limits)
+    assert (len(found.places), found.end, found.missing_bytes) == (count, len(data), 0)
+    for limit in (room, room + 7):
+        assert len(scan(data, ORIGIN, 0, **limits | {"rows_max": limit}).places) == limit
+        assert len(scan(data, ORIGIN, 0, **limits | {"bytes_max": limit * len(batch)}).places) == limit
+    cut = scan(data[:-1], ORIGIN, 0, **limits)
+    assert (len(cut.places), cut.end, cut.missing_bytes) == (count - 1, len(data) - len(batch), 1)
 
 
 @given(log=logs(), layout=LAYOUTS, view=st.booleans(), rows_max=st.integers(1, 20), bytes_max=st.integers(1, 500))

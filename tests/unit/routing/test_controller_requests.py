@@ -12,6 +12,7 @@ from uuid import UUID
 import pytest
 
 from bmq.controller.config import ControllerConfig
+from bmq.controller.decision import Decision
 from bmq.controller.runtime import Controller
 from bmq.election.election import ControllerClaim
 from bmq.internal.local_roles import HereController
@@ -24,12 +25,14 @@ from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.alter_partition_reassignments_request import AlterPartitionReassignmentsRequest
 from bmq.protocol.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
 from bmq.protocol.messages.list_partition_reassignments_request import ListPartitionReassignmentsRequest
+from bmq.protocol.messages.unregister_broker_request import UnregisterBrokerRequest
 from bmq.protocol.request_context import RequestContext
 from bmq.routing.controller_requests import RemoteController, RemoteControllerConfig
 from tests.fakes.clock import FakeClock
 from tests.fakes.partition_log import FakePartitionLog, FakePartitions
 from tests.fakes.store import FakeStore
 from tests.support.asking import ask
+from tests.unit.controller.cluster_support import registered
 from tests.unit.controller.support import NODE, create, delete, describe, full, grow, incremental, topic
 from tests.unit.peers.looped_links import LoopedLinks, internal_services
 from tests.unit.proxy.harness import services_over
@@ -417,6 +420,19 @@ def test_partitions_whose_creation_was_repeated_are_created() -> None:
             world.links.lose_answers(1)
             useless = await ask(world.remote, grow("a", count))
             assert useless.results[0].error_code == ErrorCode.INVALID_PARTITIONS
+
+    told(story)
+
+
+def test_a_node_that_an_earlier_try_forgot_is_forgotten() -> None:
+    async def story(world: World) -> None:
+        record = registered(5, fenced=True)
+        await world.controller._decisions.decide(lambda image, broker: Decision(None, (record,)), 5_000)
+        world.links.lose_answers(1)
+        request = UnregisterBrokerRequest(broker_id=5)
+        assert (await ask(world.remote, request)).error_code == 0
+        again = await ask(world.remote, request)
+        assert again.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
 
     told(story)
 

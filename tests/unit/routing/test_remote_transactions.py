@@ -7,12 +7,16 @@ from unittest.mock import patch
 
 import pytest
 
+from bmq.broker.tail_cache import TailCache
 from bmq.internal import tail_feed
 from bmq.log.partition_log import AbortedTransaction, AppendResult, PartitionLog
 from bmq.log.transactions import ActiveProducer, TransactionClaim, TransactionMarker
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.internal_messages import TailPart
+from bmq.protocol.record_batch import Record, encode_batch, rewrite
 from bmq.routing.remote_log import RemoteLog
+from bmq.routing.remote_state import RemoteState
 from tests.fakes.transaction_verifier import FakeVerifier
 from tests.unit.routing.owner_nodes import Cluster, append, batch_of, key, until
 from tests.unit.routing.test_remote_log import on_cluster, opened, refusal
@@ -155,3 +159,51 @@ async def test_a_log_that_has_moved_does_not_say_that_nothing_was_aborted(cluste
     log.retire()
     assert log.aborted_transactions(0, end_offset) is None
     assert await refusal(log.find_aborted_transactions(0, end_offset)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_batches_are_dropped_when_it_is_not_known_any_more_what_was_aborted_in_them() -> None:
+    """The owner has to be asked for that, and its answer goes with its files, which may have been compacted since."""
+    state = RemoteState(TailCache(10_000).partition())
+    batch = encode_batch([Record(None, b"v")])
+    for offset in range(4):
+        rewrite(batch, 0, offset, 1)
+        state.take(TailPart(log_start_offset=0, high_watermark=offset + 1, last_stable_offset=offset + 1,
+                            log_end_offset=offset + 1, records=bytes(batch)))  # fmt: skip
+    assert state.tail_read(0, 10_000, 4)
+    state.learn_aborted(b"", 6)  # those with a marker below were too many to be told
+    assert not state.tail_read(3, 10_000, 4)
+
+
+@on_cluster()
+async def test_the_owner_does_not_say_what_was_aborted_below_the_start_of_the_log(cluster: Cluster) -> None:
+    """It has forgotten that, and whoever asks has read what is deleted by now."""
+    use_verifier(cluster)
+    owned = await cluster.nodes[2].log()
+    await send(owned)
+    await owned.write_marker(marker())
+    log = await opened(cluster)
+    await owned.delete_records(2)
+    assert await refusal(log.find_aborted_transactions(0, 2)) is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert await log.find_aborted_transactions(2, 2) == []
+    await log.prove_ownership()
+    assert log.aborted_transactions(0, 2) is None
+
+
+@on_cluster()
+async def test_behind_a_compaction_a_follower_asks_the_owner_what_was_aborted(cluster: Cluster) -> None:
+    """Compaction drops a marker when nothing of its transaction is left: who still told a reader of that transaction
+    would hide what its producer committed since."""
+    use_verifier(cluster)
+    owned = await cluster.nodes[2].log()
+    await send(owned)
+    await owned.write_marker(marker())
+    log = await opened(cluster)
+    assert log.aborted_transactions(0, 2) == [AbortedTransaction(P, 0)]
+    files = owned.inspect().files
+    assert files is not None
+    files.compacted_offset = 2  # as after a swap, which also forgets the transaction
+    owned.aborted.remove(1)
+    await log.locate(0)
+    assert log.aborted_transactions(0, 2) is None
+    assert await log.find_aborted_transactions(0, 2) == []
+    assert log.aborted_transactions(2, 2) == []

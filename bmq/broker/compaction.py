@@ -1,0 +1,205 @@
+"""Compacts one partition of this process: has its segments cleaned, writes what is left, and swaps it in.
+
+The log stays as it was until a manifest names the new segment, group by group; readers find the old files until these are
+deleted, after file.delete.delay.ms. Whatever ends a compaction in the middle leaves a whole log, and at worst an unnamed
+file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any, Final, Protocol
+
+import structlog
+
+from bmq.broker.surroundings import Surroundings
+from bmq.log.compaction import (
+    Cleanable,
+    CleanedBytes,
+    CleanedGroup,
+    CleaningEnd,
+    CleaningInterrupted,
+    CleaningPlan,
+    LogCleaning,
+    groups,
+)
+from bmq.log.config import LogConfig
+from bmq.log.manifest import Extent
+from bmq.log.names import PartitionPaths
+from bmq.log.partition_files import CleanedSegment, ExtentsChanged, PartitionFiles
+from bmq.log.partition_log import TopicPartition
+from bmq.log.producer_state import ProducerStates
+from bmq.log.segment_index import SegmentIndex
+from bmq.log.store import Durability, SegmentWriter, StoreError
+from bmq.protocol.errors import KafkaError
+
+GROWTH_MAX: Final = 3
+"""How much longer than its group a new segment may be: a delete horizon makes each record's time delta longer."""
+
+_log = structlog.get_logger("bmq.broker")
+
+
+class CompactedLog(Protocol):
+    """A partition that this process owns."""
+
+    topic_partition: TopicPartition
+    topic_name: str
+    config: LogConfig
+
+    @property
+    def is_owning(self) -> bool: ...
+
+    async def change_past(self, change: Callable[[PartitionFiles], Coroutine[Any, Any, tuple[str, ...]]]) -> None:
+        """Write a newer manifest, and delete later what it no longer names. Raises KafkaError."""
+
+    def compacted_below(self, offset: int) -> None:
+        """Forget what memory has of the log below: readers find less there now."""
+
+
+class Compaction:
+    """One compaction. `pace` is awaited after each append, with its bytes: it may take its time."""
+
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        paths: PartitionPaths,
+        log: CompactedLog,
+        files: PartitionFiles,
+        producers: ProducerStates,
+        pace: Callable[[int], Awaitable[None]],
+    ) -> None:
+        self._surroundings = surroundings
+        self._paths = paths
+        self._log = log
+        self._files = files
+        self._producers = producers
+        self._pace = pace
+        self._file: _CleanedFile | None = None
+
+    def plan(self, found: Cleanable, now_ms: int) -> CleaningPlan:
+        config, files = self._log.config, self._files
+        of_groups = groups(found.extents, config.segment_bytes)
+        end_offset = found.end_offset
+        return CleaningPlan(
+            topic=self._log.topic_name,
+            partition=self._log.topic_partition.partition,
+            groups=tuple(of_groups),
+            paths=tuple(
+                tuple(self._paths.segment(extent.leader_epoch, extent.roll) for extent in group) for group in of_groups
+            ),
+            first_dirty_offset=found.first_dirty_offset,
+            now_ms=now_ms,
+            delete_retention_ms=config.delete_retention_ms,
+            # As long as somebody may read a file that has the transaction's records, it has to hear that it was aborted.
+            marker_retention_ms=max(
+                config.delete_retention_ms,
+                config.file_delete_delay_ms,
+                self._surroundings.settings.compaction_marker_retention_ms,
+            ),
+            aborted=tuple(entry for entry in self._producers.aborted if entry.first_offset < end_offset),
+            last_records=tuple(
+                (producer_id, entry.batches[-1].last_offset if entry.batches else None, entry.epoch)
+                for producer_id, entry in self._producers.entries()
+            ),
+            map_bytes=self._surroundings.compaction.map_bytes,
+            index_interval_bytes=files.index_interval_bytes,
+        )
+
+    async def run(self, plan: CleaningPlan, cleaning: LogCleaning) -> CleaningEnd:
+        """Raises CleaningInterrupted, Uncleanable, KafkaError, StoreError: then the log is whole, compacted in part."""
+        coming = iter(plan.groups)
+        group = next(coming, ())
+        try:
+            async with aclosing(cleaning.clean(plan)) as events:
+                async for event in events:
+                    match event:
+                        case CleanedBytes(data):
+                            self._require_owning()
+                            if self._file is None:
+                                self._file = await self._open(group)
+                            await self._file.writer.append([data])
+                            await self._pace(len(data))
+                        case CleanedGroup(count, index, dropped_aborts):
+                            self._require_owning()
+                            await self._swap(group[:count], index, dropped_aborts)
+                            group = next(coming, ())
+                        case CleaningEnd(first_dirty_offset):
+                            await self._log.change_past(lambda files: files.compacted_to(first_dirty_offset))
+                            return event
+        finally:
+            if self._file is not None:
+                await self._file.discard()
+        raise CleaningInterrupted("the cleaning ended before its end")
+
+    def _require_owning(self) -> None:
+        if not self._log.is_owning:
+            raise CleaningInterrupted("the partition is not owned here any more")
+
+    async def _open(self, group: Iterable[Extent]) -> _CleanedFile:
+        store, roll = self._surroundings.store, self._files.next_cleaned_roll()
+        writer = await store.create_segment(
+            self._paths.segment(self._paths.leader_epoch, roll),
+            holder=self._surroundings.holder,
+            # Where the topic asks for more, all of it is synced at once when it is closed.
+            durability=Durability.HFLUSH,
+            segment_bytes=sum(extent.length for extent in group) * GROWTH_MAX + 1024 * 1024,
+        )
+        return _CleanedFile(self._surroundings, writer, roll)
+
+    async def _swap(self, replaced: tuple[Extent, ...], index: SegmentIndex, dropped_aborts: tuple[int, ...]) -> None:
+        file = self._file
+        assert file is not None  # a group has one batch at least
+        closed_bytes = await file.close(self._log.config.durability)
+        summary = replace(
+            index.summary,
+            leader_epoch=self._paths.leader_epoch,
+            roll=file.roll,
+            file_id=file.writer.file_id,
+            closed_bytes=closed_bytes,
+            epoch_starts=((self._paths.leader_epoch, index.summary.base_offset),),
+        )
+        cleaned = CleanedSegment(replace(index, summary=summary), dropped_aborts)
+        # From here on a manifest may name it, even one whose writing seems to have failed: it is not ours to remove.
+        self._file = None
+        try:
+            await self._log.change_past(lambda files: files.replace_extents(replaced, cleaned))
+        except KafkaError as error:
+            if isinstance(error.__cause__, ExtentsChanged):
+                self._file = file
+            raise
+        self._log.compacted_below(replaced[-1].end_offset)
+
+
+class _CleanedFile:
+    """The file of one group, until a manifest names it."""
+
+    def __init__(self, surroundings: Surroundings, writer: SegmentWriter, roll: int) -> None:
+        self.writer = writer
+        self.roll = roll
+        self._surroundings = surroundings
+        self._is_closed = False
+
+    async def close(self, durability: Durability) -> int:
+        """Close it, on disk if the topic asks for that; its length. Raises StoreError."""
+        closed_bytes = await self.writer.close()
+        self._is_closed = True
+        if durability is Durability.HSYNC:
+            closed_bytes = await self._surroundings.store.take_over(
+                self.writer.path, previous_holder=self._surroundings.holder, durability=durability
+            )
+        return closed_bytes
+
+    async def discard(self) -> None:
+        """It is not part of the log: remove it."""
+        try:
+            if not self._is_closed:
+                await self.writer.close()
+        except StoreError:
+            self.writer.abandon()
+        try:
+            await self._surroundings.store.delete(self.writer.path)
+        except StoreError as error:
+            # It counts for nothing: the directory goes when no manifest names a file in it.
+            _log.info("compacted_segment_not_removed", path=self.writer.path, reason=str(error))

@@ -1,0 +1,139 @@
+"""Compacts the partitions of this process, one at a time, the dirtiest first.
+
+Source: Kafka's LogCleaner and LogCleanerManager.grabFilthiestCompactedLog. It runs beside producers and gives way to them:
+after each append it waits for as long again as the event loop kept it waiting, many times over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Final
+
+import structlog
+
+from bmq.broker.runtime import PartitionRuntime
+from bmq.broker.surroundings import Surroundings
+from bmq.log.compaction import Cleanable, LogCleaning, Uncleanable, is_due
+from bmq.protocol.errors import BmqError
+
+LAG_FACTOR: Final = 4
+PAUSE_MAX_S: Final = 0.5
+_PROBE_S: Final = 0.001
+
+_log = structlog.get_logger("bmq.broker")
+
+
+class Compactor:
+    """`runtimes`: those of this process, whatever they do."""
+
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        cleaning: LogCleaning,
+        runtimes: Callable[[], Iterable[PartitionRuntime]],
+    ) -> None:
+        self._surroundings = surroundings
+        self._cleaning = cleaning
+        self._runtimes = runtimes
+        self._refused: set[PartitionRuntime] = set()  # their logs cannot be decoded
+        self._changed = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def close(self) -> None:
+        """Stop; a compaction under way is given up."""
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task
+        await self._cleaning.close()
+
+    async def _run(self) -> None:
+        while True:
+            await self._rest()
+            tried: set[PartitionRuntime] = set()
+            while (runtime := await self._next(tried)) is not None:
+                tried.add(runtime)
+                await self.compact(runtime)
+
+    def pace_changed(self) -> None:
+        """A shorter interval takes effect at once."""
+        self._changed.set()
+
+    async def _rest(self) -> None:
+        """Until the next look is due."""
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        while (left_s := began_s + self._surroundings.compaction.check_interval_ms / 1000 - loop.time()) > 0:
+            self._changed.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left_s):
+                    await self._changed.wait()
+        await asyncio.sleep(0)  # others have their turn even without an interval
+
+    async def _next(self, tried: set[PartitionRuntime]) -> PartitionRuntime | None:
+        """The partition to compact now: the one with the greatest share of dirty bytes; None when none is due."""
+        now_ms = self._surroundings.clock.now_ms()
+        runtimes = tuple(self._runtimes())
+        self._refused &= set(runtimes)
+        found: list[tuple[float, PartitionRuntime]] = []
+        for runtime in runtimes:
+            if runtime in tried or runtime in self._refused:
+                continue
+            cleanable = runtime.cleanable(now_ms)
+            if cleanable is not None and await self._is_due(runtime, cleanable, now_ms):
+                found.append((cleanable.dirty_ratio, runtime))
+        return max(found, key=lambda pair: pair[0])[1] if found else None
+
+    async def _is_due(self, runtime: PartitionRuntime, cleanable: Cleanable, now_ms: int) -> bool:
+        if is_due(cleanable, runtime.config, now_ms=now_ms, first_dirty_timestamp_ms=None):
+            return True
+        try:
+            timestamp_ms = await runtime.first_dirty_timestamp_ms(cleanable)
+        except BmqError:
+            return False  # the store is away, or the partition moved: another time
+        return is_due(cleanable, runtime.config, now_ms=now_ms, first_dirty_timestamp_ms=timestamp_ms)
+
+    async def compact(self, runtime: PartitionRuntime) -> None:
+        """One compaction, whatever becomes of it."""
+        now_ms, counts = self._surroundings.clock.now_ms(), self._surroundings.counts
+        began_s = asyncio.get_running_loop().time()
+        names = {"topic": runtime.topic_name, "partition": runtime.topic_partition.partition}
+        try:
+            end = await runtime.compact(self._cleaning, now_ms, self._pace)
+        except Uncleanable as error:
+            self._refused.add(runtime)
+            counts.uncleanable += 1
+            _log.error("compaction_refused", **names, reason=str(error))
+        except BmqError as error:
+            _log.warning("compaction_interrupted", **names, reason=str(error))
+        except Exception:
+            # The log is whole; what is wrong here must not end the compaction of others.
+            self._refused.add(runtime)
+            counts.uncleanable += 1
+            _log.exception("compaction_failed", **names)
+        else:
+            if end is None:
+                return
+            counts.compactions += 1
+            counts.compacted_bytes += end.bytes_read
+            _log.info(
+                "compacted",
+                **names,
+                first_dirty_offset=end.first_dirty_offset,
+                records_read=end.records_read,
+                records_kept=end.records_kept,
+                bytes_read=end.bytes_read,
+                bytes_kept=end.bytes_kept,
+                seconds=round(asyncio.get_running_loop().time() - began_s, 3),
+            )
+
+    async def _pace(self, size_bytes: int) -> None:
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        await asyncio.sleep(_PROBE_S)
+        lag_s = loop.time() - began_s - _PROBE_S
+        rate_s = size_bytes / self._surroundings.compaction.bytes_per_s_max
+        pause_s = max(min(PAUSE_MAX_S, lag_s * LAG_FACTOR), rate_s)
+        if pause_s > _PROBE_S:
+            await asyncio.sleep(pause_s)

@@ -1,0 +1,200 @@
+"""Carries out a plan of compaction: reads the segments, and gives what is left of them, group by group.
+
+It only reads the store. What it gives is written by the partition's owner, into its own directory (rule 2).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from typing import Final
+
+from bmq.log.compaction import (
+    CleanedBytes,
+    CleanedGroup,
+    CleaningEnd,
+    CleaningEvent,
+    CleaningInterrupted,
+    CleaningPlan,
+    Uncleanable,
+)
+from bmq.log.manifest import Extent
+from bmq.log.segment_index import IndexBuilder, SegmentIndex
+from bmq.log.store import Buffer, SegmentStore, StoreError
+from bmq.protocol.record_batch import NO_TIMESTAMP_MS
+from bmq.records.key_map import KeyMap, bytes_for
+from bmq.records.log_cleaner import CleanedBatch, LastRecord, LogCleaner, Step
+from bmq.records.origin import DamagedBatch, Origin
+
+CHUNK_BYTES: Final = 4 * 1024 * 1024
+OUT_BYTES: Final = 1024 * 1024
+
+
+async def clean(
+    store: SegmentStore, plan: CleaningPlan, seed: bytes, *, chunk_bytes: int = CHUNK_BYTES
+) -> AsyncIterator[CleaningEvent]:
+    """The events of one cleaning, the last one a CleaningEnd. `seed`: 16 secret bytes for the map of keys.
+
+    Raises DamagedBatch, StoreError.
+    """
+    # No more keys than offsets: a map larger than that would only spread them over more memory.
+    offsets = max((extent.end_offset for group in plan.groups for extent in group), default=0) - plan.first_dirty_offset
+    map_bytes = min(plan.map_bytes, bytes_for(max(0, offsets)))
+    cleaner = LogCleaner(
+        KeyMap(map_bytes, plan.first_dirty_offset, seed),
+        plan.first_dirty_offset,
+        plan.now_ms,
+        plan.delete_retention_ms,
+        plan.marker_retention_ms,
+        plan.aborted,
+        {producer_id: LastRecord(offset, epoch) for producer_id, offset, epoch in plan.last_records},
+    )
+    segments = _Segments(store, plan, chunk_bytes)
+    for extent, path in segments.all():
+        if extent.end_offset > plan.first_dirty_offset and not cleaner.is_full:
+            await segments.go_through(extent, path, cleaner.note, stops=lambda: cleaner.is_full)
+    bytes_kept = bytes_read = 0
+    for group, paths in zip(plan.groups, plan.paths, strict=True):
+        reached = [extent for extent in group if extent.base_offset < cleaner.noted_offset]
+        if not reached:
+            break
+        output = _Output(reached, plan.index_interval_bytes)
+        dropped_before = len(cleaner.dropped_aborts)
+        for extent, path in zip(reached, paths, strict=False):
+            batches: list[CleanedBatch] = []
+
+            def take(
+                data: Buffer,
+                origin: Origin,
+                out: list[CleanedBatch] = batches,
+                end_offset: int = reached[-1].end_offset,
+            ) -> Step:
+                return cleaner.clean(data, origin, end_offset, out)
+
+            async for _ in segments.steps(extent, path, take):
+                output.add(batches)
+                batches.clear()
+                if output.size_bytes >= OUT_BYTES:
+                    yield CleanedBytes(output.take())
+                # Let the one who reads the events stop us between two steps.
+                await asyncio.sleep(0)
+            bytes_read += extent.length
+        if output.size_bytes:
+            yield CleanedBytes(output.take())
+        bytes_kept += output.position
+        yield CleanedGroup(len(reached), output.index(), tuple(cleaner.dropped_aborts[dropped_before:]))
+    counts = cleaner.counts
+    yield CleaningEnd(cleaner.noted_offset, counts.records_read, counts.records_kept, bytes_read, bytes_kept)
+
+
+class _Segments:
+    """The plan's files, read chunk by chunk, the next chunk while the present one is worked on."""
+
+    def __init__(self, store: SegmentStore, plan: CleaningPlan, chunk_bytes: int) -> None:
+        self._store = store
+        self._plan = plan
+        self._chunk_bytes = chunk_bytes
+
+    def all(self) -> list[tuple[Extent, str]]:
+        return [
+            (extent, path)
+            for group, paths in zip(self._plan.groups, self._plan.paths, strict=True)
+            for extent, path in zip(group, paths, strict=True)
+        ]
+
+    async def go_through(
+        self, extent: Extent, path: str, take: Callable[[Buffer, Origin], Step], *, stops: Callable[[], bool]
+    ) -> None:
+        async for _ in self.steps(extent, path, take):
+            if stops():
+                return
+            await asyncio.sleep(0)
+
+    async def steps(self, extent: Extent, path: str, take: Callable[[Buffer, Origin], Step]) -> AsyncIterator[Step]:
+        """Call `take` with the extent's bytes, from batch boundary to batch boundary, until all are taken."""
+        position, stop = extent.position, extent.valid_bytes
+        buffer: Buffer = b""
+        wanted_bytes = self._chunk_bytes
+        following = asyncio.ensure_future(self._read(extent, path, position, min(wanted_bytes, stop - position)))
+        read_to = position + min(wanted_bytes, stop - position)
+        try:
+            while position < stop:
+                fresh = await following
+                buffer = b"".join((buffer, fresh)) if buffer else fresh
+                size = min(self._chunk_bytes, stop - read_to)
+                following = asyncio.ensure_future(self._read(extent, path, read_to, size))
+                read_to += size
+                missing_bytes = 0
+                while buffer:
+                    step = take(buffer, Origin(self._plan.topic, self._plan.partition, path, position))
+                    yield step
+                    missing_bytes = step.missing_bytes
+                    if not step.end:
+                        break
+                    position += step.end
+                    buffer = memoryview(buffer)[step.end :]
+                if position < stop and not fresh:
+                    raise DamagedBatch(
+                        Origin(self._plan.topic, self._plan.partition, path, position),
+                        0,
+                        None,
+                        f"a record batch runs {missing_bytes} bytes past the end of the segment's valid bytes",
+                    )
+        finally:
+            following.cancel()
+
+    async def _read(self, extent: Extent, path: str, position: int, length_bytes: int) -> Buffer:
+        if length_bytes <= 0:
+            return b""
+        return await self._store.read(path, file_id=extent.file_id, position=position, length_bytes=length_bytes)
+
+
+class _Output:
+    """The new segment of a group, as far as it is made."""
+
+    def __init__(self, extents: Sequence[Extent], index_interval_bytes: int) -> None:
+        self._builder = IndexBuilder(0, 0, 0, extents[0].base_offset, interval_bytes=index_interval_bytes)
+        self._parts: list[Buffer] = []
+        self.size_bytes = 0
+        """Bytes that were not taken yet."""
+        self.position = 0
+
+    def add(self, batches: Sequence[CleanedBatch]) -> None:
+        for header, data in batches:
+            # Who looks for a time finds nothing in a batch without records.
+            told = header if header.record_count else header._replace(max_timestamp_ms=NO_TIMESTAMP_MS)
+            self._builder.add(told, header.base_offset, self.position)
+            self._parts.append(data)
+            self.position += len(data)
+            self.size_bytes += len(data)
+
+    def take(self) -> bytes:
+        data = b"".join(self._parts)
+        self._parts.clear()
+        self.size_bytes = 0
+        return data
+
+    def index(self) -> SegmentIndex:
+        return self._builder.build(self.position)
+
+
+class CleaningHere:
+    """Implements bmq.log.compaction.LogCleaning in this process. `new_seed`: 16 secret bytes, others each time."""
+
+    def __init__(self, store: SegmentStore, new_seed: Callable[[], bytes], *, chunk_bytes: int = CHUNK_BYTES) -> None:
+        self._store = store
+        self._new_seed = new_seed
+        self._chunk_bytes = chunk_bytes
+
+    async def clean(self, plan: CleaningPlan) -> AsyncGenerator[CleaningEvent]:
+        """As LogCleaning.clean."""
+        try:
+            async for event in clean(self._store, plan, self._new_seed(), chunk_bytes=self._chunk_bytes):
+                yield event
+        except DamagedBatch as error:
+            raise Uncleanable(str(error)) from error
+        except StoreError as error:
+            raise CleaningInterrupted(str(error)) from error
+
+    async def close(self) -> None:
+        """As LogCleaning.close."""

@@ -1,0 +1,184 @@
+"""Decides when a log is compacted, and how far. Times in milliseconds. Pure.
+
+Source: Kafka's LogCleanerManager (cleanableOffsets, maxCompactionDelay) and Cleaner.groupSegmentsBySize.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final, Protocol
+
+from bmq.log.aborted_transactions import AbortedEntry
+from bmq.log.config import LogConfig
+from bmq.log.manifest import Extent
+from bmq.log.segment_index import SegmentIndex
+from bmq.log.store import Buffer
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError
+
+COMPACT_POLICY: Final = "compact"
+
+
+@dataclass(frozen=True, slots=True)
+class Cleanable:
+    """What a compaction of a log would go through: its extents, of which those from `dirty` on were not compacted yet.
+
+    `first_dirty_offset`: where the last one had come to. `dirty_ratio`: the share of the bytes that is dirty.
+    """
+
+    extents: tuple[Extent, ...]
+    dirty: int
+    first_dirty_offset: int
+
+    @property
+    def dirty_bytes(self) -> int:
+        return sum(extent.length for extent in self.extents[self.dirty :])
+
+    @property
+    def dirty_ratio(self) -> float:
+        total_bytes = sum(extent.length for extent in self.extents)
+        return self.dirty_bytes / total_bytes if total_bytes else 0.0
+
+    @property
+    def end_offset(self) -> int:
+        return self.extents[-1].end_offset if self.extents else self.first_dirty_offset
+
+
+def cleanable(
+    extents: Sequence[Extent],
+    config: LogConfig,
+    *,
+    now_ms: int,
+    first_dirty_offset: int,
+    log_start_offset: int,
+    last_stable_offset: int,
+) -> Cleanable:
+    """The closed segments that may be compacted: whole below the last stable offset, older than min.compaction.lag.ms."""
+    first_dirty_offset = max(first_dirty_offset, log_start_offset)
+    taken: list[Extent] = []
+    dirty = 0
+    for extent in extents:
+        is_dirty = extent.end_offset > first_dirty_offset
+        is_young = (
+            is_dirty
+            and config.min_compaction_lag_ms > 0
+            and extent.max_timestamp_ms > now_ms - config.min_compaction_lag_ms
+        )
+        if extent.end_offset > last_stable_offset or is_young:
+            break
+        taken.append(extent)
+        dirty += not is_dirty
+    return Cleanable(tuple(taken), dirty, first_dirty_offset)
+
+
+def is_due(found: Cleanable, config: LogConfig, *, now_ms: int, first_dirty_timestamp_ms: int | None) -> bool:
+    """Whether to compact now: enough is dirty, or a record has waited for max.compaction.lag.ms.
+
+    `first_dirty_timestamp_ms`: of the first batch of the first dirty segment; None when it is not known.
+    """
+    if COMPACT_POLICY not in config.cleanup_policy or not found.dirty_bytes:
+        return False
+    if found.dirty_ratio > config.min_cleanable_dirty_ratio:
+        return True
+    return (
+        first_dirty_timestamp_ms is not None and 0 <= first_dirty_timestamp_ms < now_ms - config.max_compaction_lag_ms
+    )
+
+
+def groups(extents: Sequence[Extent], segment_bytes: int) -> list[tuple[Extent, ...]]:
+    """Neighbours that become one segment: together no longer than `segment_bytes`, each group at least one."""
+    found: list[tuple[Extent, ...]] = []
+    group: list[Extent] = []
+    size = 0
+    for extent in extents:
+        if group and size + extent.length > segment_bytes:
+            found.append(tuple(group))
+            group, size = [], 0
+        group.append(extent)
+        size += extent.length
+    if group:
+        found.append(tuple(group))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningPlan:
+    """One compaction of a partition, in a form that another process can be sent.
+
+    `groups`: each becomes one segment, in the order of the log, from its start; `paths`: of their extents' files.
+    `marker_retention_ms`: as `delete_retention_ms`, for markers.
+    `last_records`: producer id, offset of its last record (None: its last batch was a marker), epoch.
+    """
+
+    topic: str
+    partition: int
+    groups: tuple[tuple[Extent, ...], ...]
+    paths: tuple[tuple[str, ...], ...]
+    first_dirty_offset: int
+    now_ms: int
+    delete_retention_ms: int
+    marker_retention_ms: int
+    aborted: tuple[AbortedEntry, ...]
+    last_records: tuple[tuple[int, int | None, int], ...]
+    map_bytes: int
+    index_interval_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CleanedBytes:
+    """Bytes to append to the present group's new segment: whole batches."""
+
+    data: Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class CleanedGroup:
+    """The present group is done. `index`: of its new segment, whose place only the owner knows: it names none.
+
+    `count`: how many extents of the group it replaces; the rest was not reached. `dropped_aborts`: offsets of markers of
+    aborted transactions that are gone.
+    """
+
+    count: int
+    index: SegmentIndex
+    dropped_aborts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningEnd:
+    """The compaction is done, up to `first_dirty_offset`: below the end of the plan when the map of keys was full."""
+
+    first_dirty_offset: int
+    records_read: int
+    records_kept: int
+    bytes_read: int
+    bytes_kept: int
+
+
+CleaningEvent = CleanedBytes | CleanedGroup | CleaningEnd
+
+
+class CleaningInterrupted(BmqError):
+    """The store did not answer, or whoever cleans ended; worth another try."""
+
+    code: ClassVar[ErrorCode] = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+class Uncleanable(BmqError):
+    """The log holds bytes that cannot be decoded; trying again does not help."""
+
+    code: ClassVar[ErrorCode] = ErrorCode.CORRUPT_MESSAGE
+
+
+class LogCleaning(Protocol):
+    """Carries out plans, outside of this process's event loop if it can: reads the store, and never writes it."""
+
+    def clean(self, plan: CleaningPlan) -> AsyncGenerator[CleaningEvent]:
+        """The events of one cleaning, the last one a CleaningEnd. Close it to give up.
+
+        Raises CleaningInterrupted, Uncleanable.
+        """
+
+    async def close(self) -> None:
+        """Nothing more will be cleaned."""

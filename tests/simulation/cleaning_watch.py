@@ -1,0 +1,92 @@
+"""The cleaning of logs in the simulation: slow, interrupted, and seen by whoever wants to hurt a node in the middle of it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+from bmq.log.compaction import CleanedGroup, CleaningEnd, CleaningEvent, CleaningInterrupted, CleaningPlan, LogCleaning
+from bmq.protocol.record_batch import Record, encode_batch
+from tests.simulation.cluster_node import NodeProcess
+from tests.simulation.outcome import Outcome
+
+
+def clean_once() -> None:
+    """Have everything compiled that cleaning a log takes."""
+    # numba takes a second to import, and no other kind of history needs it.
+    from bmq.records.key_map import KeyMap
+    from bmq.records.log_cleaner import CleanedBatch, LogCleaner
+    from bmq.records.origin import Origin
+
+    batch = bytes(encode_batch([Record(b"key", b"value"), Record(b"key", None), Record(b"a key of some length", None)]))
+    out: list[CleanedBatch] = []
+    cleaner = LogCleaner(KeyMap(100, 0, bytes(16)), 0, 0, 0, 0, (), {})
+    cleaner.note(batch, Origin("", 0, "", 0))
+    cleaner.clean(batch, Origin("", 0, "", 0), 3, out)
+    assert len(out) == 1
+
+
+@dataclass(slots=True)
+class CleaningHabits:
+    """Chances per event of a cleaning; `pause_s`: the longest."""
+
+    interrupted_rate: float
+    pause_rate: float
+    pause_s: float
+    is_calm: bool = False
+
+    @classmethod
+    def of(cls, dice: random.Random) -> CleaningHabits:
+        return cls(dice.choice((0.0, 0.02, 0.1)), dice.choice((0.0, 0.1, 0.4)), dice.choice((0.05, 0.5, 2.0)))
+
+
+@dataclass(slots=True)
+class CleaningWatch:
+    """`moved` is set with each event of any cleaning; `node`: where the last one was."""
+
+    outcome: Outcome
+    moved: asyncio.Event = field(default_factory=asyncio.Event)
+    node: NodeProcess | None = None
+
+    def saw(self, node: NodeProcess, event: CleaningEvent) -> None:
+        self.node = node
+        self.moved.set()
+        match event:
+            case CleanedGroup(dropped_aborts=dropped):
+                self.outcome.groups_cleaned += 1
+                self.outcome.markers_dropped += len(dropped)
+            case CleaningEnd():
+                self.outcome.cleanings += 1
+
+
+class WatchedCleaning:
+    """Implements bmq.log.compaction.LogCleaning around another one."""
+
+    def __init__(
+        self, inner: LogCleaning, node: NodeProcess, watch: CleaningWatch, habits: CleaningHabits, dice: random.Random
+    ) -> None:
+        self._inner = inner
+        self._node = node
+        self._watch = watch
+        self._habits = habits
+        self._dice = dice
+
+    async def clean(self, plan: CleaningPlan) -> AsyncGenerator[CleaningEvent]:
+        """As LogCleaning.clean."""
+        habits, dice = self._habits, self._dice
+        async with aclosing(self._inner.clean(plan)) as events:
+            async for event in events:
+                if not habits.is_calm and dice.random() < habits.interrupted_rate:
+                    self._watch.outcome.cleanings_interrupted += 1
+                    raise CleaningInterrupted("the process that cleans has ended")
+                self._watch.saw(self._node, event)
+                if not habits.is_calm and dice.random() < habits.pause_rate:
+                    await asyncio.sleep(dice.uniform(0.0, habits.pause_s))
+                yield event
+
+    async def close(self) -> None:
+        """As LogCleaning.close."""
+        await self._inner.close()

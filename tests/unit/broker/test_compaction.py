@@ -1,0 +1,499 @@
+"""A partition is compacted by its owner: what is left is swapped in, and whatever happens meanwhile the log is whole."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bmq.broker.runtime import PartitionRuntime
+from bmq.broker.surroundings import CompactionPace
+from bmq.compaction.cleaning import CleaningHere
+from bmq.log.compaction import (
+    CleaningEnd,
+    CleaningEvent,
+    CleaningInterrupted,
+    CleaningPlan,
+    LogCleaning,
+    Uncleanable,
+)
+from bmq.log.config import LogConfig
+from bmq.log.names import CLEANED_ROLL_MIN
+from bmq.log.segment_reader import read_whole_batches
+from bmq.log.store import Durability, FileStatus
+from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
+from bmq.protocol.errors import BmqError, KafkaError
+from bmq.protocol.record_batch import Record, batches, decode_records, encode_batch
+from tests.fakes.clock import FakeClock
+from tests.unit.broker.world import CONFIG, Owner, World, append, virtual
+
+pytestmark = pytest.mark.unit
+
+COMPACT = replace(
+    CONFIG,
+    cleanup_policy=frozenset({"compact"}),
+    segment_bytes=1_000,
+    min_cleanable_dirty_ratio=0.01,
+    delete_retention_ms=1_000,
+    file_delete_delay_ms=1_000,
+)
+SEED = bytes(range(16))
+
+
+async def at_once(_: int) -> None:
+    return
+
+
+def cleaning_of(owner: Owner) -> CleaningHere:
+    return CleaningHere(owner.client, lambda: SEED, chunk_bytes=700)
+
+
+async def put(log: PartitionRuntime, key: bytes, value: bytes | None, **fields: Any) -> None:
+    result = await append(log, encode_batch([Record(key, value, timestamp_ms=FakeClock().now_ms())], **fields))
+    assert not result.error_code, result
+
+
+async def filled(owner: Owner, rounds: int = 20) -> PartitionRuntime:
+    """Ten keys, each written `rounds` times, in several segments."""
+    log = await owner.log()
+    for number in range(rounds):
+        for key in range(10):
+            await put(log, b"%d" % key, b"%d of %d" % (number, key))
+    await settled(log)
+    return log
+
+
+async def settled(log: PartitionRuntime) -> None:
+    """Until every closed segment has its index."""
+    files = log.inspect().files
+    assert files is not None
+    for _ in range(200):
+        if len(files.own_segments()) <= 1:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("segments are not indexed")
+
+
+async def compact(owner: Owner, log: PartitionRuntime, cleaning: LogCleaning | None = None) -> CleaningEnd:
+    end = await log.compact(cleaning or cleaning_of(owner), owner.manager.surroundings.clock.now_ms(), at_once)
+    assert end is not None
+    return end
+
+
+async def read(log: PartitionRuntime) -> list[tuple[int, bytes | None, bytes | None]]:
+    """(offset, key, value) of every record in the files."""
+    files = log.inspect().files
+    assert files is not None
+    found: list[tuple[int, bytes | None, bytes | None]] = []
+    offset = log.log_start_offset
+    while offset < log.high_watermark:
+        location = await log.locate(offset)
+        whole = await read_whole_batches(files.store, location, offset, 2_000, log.high_watermark)
+        assert whole is not None, f"nothing at {offset}"
+        for position, header in batches(whole[1]):
+            assert header.end_offset > offset
+            offset = header.end_offset
+            if not header.is_control:
+                found += [(each.offset, each.key, each.value) for each in decode_records(whole[1], position)]
+    assert [offset for offset, _, _ in found] == sorted({offset for offset, _, _ in found})
+    return found
+
+
+def newest(found: list[tuple[int, bytes | None, bytes | None]]) -> dict[bytes | None, tuple[int, bytes | None]]:
+    return {key: (offset, value) for offset, key, value in found}
+
+
+def test_of_each_key_the_newest_record_is_left() -> None:
+    async def main() -> None:
+        owner = World().owner(COMPACT)
+        log = await filled(owner)
+        before = await read(log)
+        end = await compact(owner, log)
+        after = await read(log)
+        assert newest(after) == newest(before)
+        files = log.inspect().files
+        assert files is not None and files.first_dirty_offset == end.first_dirty_offset
+        below = [offset for offset, _, _ in after if offset < end.first_dirty_offset]
+        assert len(below) == 10 == end.records_kept < end.records_read
+        assert log.tail_read(0, 10_000, log.high_watermark) is None, "readers find less there now"
+        assert {extent.roll >= CLEANED_ROLL_MIN for extent in files.extents} == {True}
+        await put(log, b"1", b"again")
+        assert newest(await read(log)) == newest(before) | {b"1": (200, b"again")}
+        await owner.manager.close()
+
+    virtual(main)
+
+
+def test_compaction_goes_on_where_it_had_come_to_and_merges_what_is_small() -> None:
+    async def main() -> None:
+        owner = World().owner(COMPACT)
+        log = await filled(owner)
+        files = log.inspect().files
+        assert files is not None
+        await compact(owner, log)
+        count = len(files.extents)
+        for number in range(20):
+            await put(log, b"%d" % (number % 3), b"x" * 90)
+        await settled(log)
+        before = await read(log)
+        await compact(owner, log)
+        assert newest(await read(log)) == newest(before)
+        assert len(files.extents) < count
+        await owner.manager.close()
+
+    virtual(main)
+
+
+def test_the_next_owner_has_the_compacted_log() -> None:
+    async def main() -> None:
+        world = World()
+        first = world.owner(COMPACT)
+        log = await filled(first)
+        await compact(first, log)
+        expected = await read(log)
+        first.kill()
+        second = world.owner(COMPACT)
+        again = await second.log()
+        assert await read(again) == expected
+        files = again.inspect().files
+        assert files is not None and files.first_dirty_offset > 0
+        found = again.cleanable(world.clock.now_ms())
+        assert found is not None and found.first_dirty_offset == files.first_dirty_offset
+        await compact(second, again)
+        assert newest(await read(again)) == newest(expected)
+        await second.manager.close()
+
+    virtual(main)
+
+
+def test_replaced_files_are_deleted_after_a_while() -> None:
+    async def main() -> None:
+        world = World()
+        owner = world.owner(COMPACT)
+        log = await filled(owner)
+        paths = log.inspect().paths
+        before = {entry.name for entry in await owner.client.list_directory(paths.own)}
+        await compact(owner, log)
+        assert before <= {entry.name for entry in await owner.client.list_directory(paths.own)} | {"manifest.00000000"}
+        await asyncio.sleep(2)
+        left = {entry.name for entry in await owner.client.list_directory(paths.own) if entry.name.endswith(".log")}
+        assert "00000000.log" not in left
+        await owner.manager.close()
+
+    virtual(main)
+
+
+def test_tombstones_go_when_their_time_is_over() -> None:
+    async def main() -> None:
+        world = World()
+        owner = world.owner(COMPACT)
+        log = await filled(owner, rounds=5)
+        await put(log, b"3", None)
+        for number in range(30):
+            await put(log, b"other", b"x" * 60 + b"%d" % number)
+        await settled(log)
+        await compact(owner, log)
+        assert newest(await read(log))[b"3"] == (50, None)
+        world.clock.advance(2_000)
+        for number in range(30):
+            await put(log, b"other", b"x" * 60 + b"%d" % number)
+        await settled(log)
+        await compact(owner, log)
+        assert b"3" not in newest(await read(log))
+        await owner.manager.close()
+
+    virtual(main)
+
+
+def test_the_greatest_timestamp_is_that_of_a_record_that_is_left() -> None:
+    async def main() -> None:
+        owner = World().owner(replace(COMPACT, message_timestamp_before_max_ms=2**60))
+        log = await owner.log()
+        now_ms = FakeClock().now_ms()
+        for number in range(40):
+            # The oldest record has the greatest timestamp, until a newer one of its key comes.
+            record = Record(b"k%d" % (number % 20), b"x" * 60, timestamp_ms=now_ms - number)
+            assert not (await append(log, encode_batch([record]))).error_code
+        await settled(log)
+        assert await log.max_timestamp() == (0, now_ms)
+        await compact(owner, log)
+        left = [offset for offset, _, _ in await read(log)]
+        assert await log.max_timestamp() == (left[0], now_ms - left[0])
+        files = log.inspect().files
+        assert files is not None and all(extent.max_timestamp_ms > 0 for extent in files.extents)
+        await owner.manager.close()
+
+    virtual(main)
+
+
+@pytest.mark.parametrize("least_ms", [0, 60_000])
+def test_records_of_aborted_transactions_go_and_their_marker_later(least_ms: int) -> None:
+    async def main() -> None:
+        world = World(compaction_marker_retention_ms=least_ms)
+        owner = world.owner(COMPACT)
+        log = await owner.log()
+        await put(log, b"k", b"kept")
+        transactional = encode_batch(
+            [Record(b"k", b"aborted")], is_transactional=True, base_sequence=0, producer_id=7, producer_epoch=0
+        )
+        await append(log, transactional, is_internal=True)
+        # With an epoch of its own: a producer's last batch of its present epoch would stay, and keep the marker.
+        marker = encode_end_transaction_marker(
+            EndTransactionMarker(ControlType.ABORT, 1), timestamp_ms=1, producer_id=7, producer_epoch=1
+        )
+        await append(log, marker, is_internal=True)
+        assert [entry.last_offset for entry in log.aborted] == [2]
+        for number in range(40):
+            await put(log, b"other", b"x" * 60 + b"%d" % number)
+        await settled(log)
+        await compact(owner, log)
+        assert newest(await read(log))[b"k"] == (0, b"kept")
+        assert [entry.last_offset for entry in log.aborted] == [2], "its marker is still there"
+        for _ in range(2):  # once to set its time, once to let it go
+            world.clock.advance(2_000)
+            for number in range(40):
+                await put(log, b"other", b"x" * 60 + b"%d" % number)
+            await settled(log)
+            await compact(owner, log)
+        assert bool(log.aborted) == (least_ms > 0)
+        await owner.manager.close()
+
+    virtual(main)
+
+
+def test_nothing_past_the_last_stable_offset_is_compacted() -> None:
+    async def main() -> None:
+        owner = World().owner(COMPACT)
+        log = await owner.log()
+        transactional = encode_batch(
+            [Record(b"k", b"open")], is_transactional=True, base_sequence=0, producer_id=7, producer_epoch=0
+        )
+        await append(log, transactional, is_internal=True)
+        for number in range(40):
+            await put(log, b"other", b"x" * 60 + b"%d" % number)
+        await settled(log)
+        found = log.cleanable(owner.manager.surroundings.clock.now_ms())
+        assert found is not None and not found.dirty_bytes
+        assert await log.compact(cleaning_of(owner), 0, at_once) is None
+        await owner.manager.close()
+
+    virtual(main)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [replace(COMPACT, cleanup_policy=frozenset({"delete"})), replace(COMPACT, is_state_log=True)],
+)
+def test_other_logs_are_not_compacted(config: LogConfig) -> None:
+    async def main() -> None:
+        owner = World().owner(config)
+        log = await filled(owner, rounds=5)
+        assert log.cleanable(0) is None
+        await owner.manager.close()
+
+    virtual(main)
+
+
+class Interrupted:
+    """Gives so many events and then fails; `then` is called before."""
+
+    def __init__(self, inner: LogCleaning, count: int, error: Exception, then: Any = None) -> None:
+        self.inner, self.count, self.error, self.then = inner, count, error, then
+
+    async def clean(self, plan: CleaningPlan) -> AsyncGenerator[CleaningEvent]:
+        number = 0
+        async for event in self.inner.clean(plan):
+            if number == self.count:
+                if self.then is not None:
+                    await self.then()
+                if self.error is not None:
+                    raise self.error
+            yield event
+            number += 1
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+
+@pytest.mark.parametrize("count", range(9))
+def test_an_interrupted_compaction_leaves_the_log_whole(count: int) -> None:
+    async def main() -> None:
+        world = World()
+        owner = world.owner(COMPACT)
+        log = await filled(owner)
+        before = newest(await read(log))
+        with pytest.raises(CleaningInterrupted):
+            await compact(owner, log, Interrupted(cleaning_of(owner), count, CleaningInterrupted("away")))
+        assert newest(await read(log)) == before
+        files = log.inspect().files
+        assert files is not None
+        named = {extent.roll for extent in files.extents}
+        for name in cleaned_files(await owner.client.list_directory(log.inspect().paths.own)):
+            assert int(name.removesuffix(".log")) in named, "a file that nobody names is removed"
+        owner.kill()
+        second = world.owner(COMPACT)
+        assert newest(await read(await second.log())) == before
+        await second.manager.close()
+
+    virtual(main)
+
+
+def test_what_is_deleted_meanwhile_is_not_brought_back() -> None:
+    async def main() -> None:
+        owner = World().owner(COMPACT)
+        log = await filled(owner)
+        deleting = Interrupted(cleaning_of(owner), 0, None, lambda: log.delete_records(150))  # type: ignore[arg-type]
+        with pytest.raises(KafkaError):
+            await compact(owner, log, deleting)
+        assert log.log_start_offset == 150
+        assert [offset for offset, _, _ in await read(log) if offset >= 150] == list(range(150, 200))
+        await owner.manager.close()
+
+    virtual(main)
+
+
+def test_a_fenced_owner_swaps_nothing() -> None:
+    async def main() -> None:
+        world = World()
+        first = world.owner(COMPACT)
+        log = await filled(first)
+        before = await read(log)
+        successors: list[Owner] = []
+
+        async def take_over() -> None:
+            successors.append(world.owner(COMPACT))
+            await successors[0].log()
+
+        with pytest.raises(BmqError):
+            await compact(first, log, Interrupted(cleaning_of(first), 1, None, take_over))  # type: ignore[arg-type]
+        second = await successors[0].log()
+        assert await read(second) == before
+        files = second.inspect().files
+        assert files is not None and all(extent.roll < CLEANED_ROLL_MIN for extent in files.extents)
+        await successors[0].manager.close()
+        first.kill()
+
+    virtual(main)
+
+
+def test_a_topic_on_disk_has_its_compacted_segments_on_disk() -> None:
+    async def main() -> None:
+        world = World()
+        owner = world.owner(replace(COMPACT, durability=Durability.HSYNC))
+        log = await filled(owner)
+        await compact(owner, log)
+        expected = await read(log)
+        world.store.crash_machine()
+        second = world.owner(replace(COMPACT, durability=Durability.HSYNC))
+        assert await read(await second.log()) == expected
+        await second.manager.close()
+
+    virtual(main)
+
+
+# --- the compactor
+
+
+class Counting:
+    def __init__(self, inner: LogCleaning) -> None:
+        self.inner, self.plans, self.is_closed = inner, 0, False
+
+    def clean(self, plan: CleaningPlan) -> AsyncGenerator[CleaningEvent]:
+        self.plans += 1
+        return self.inner.clean(plan)
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+def test_the_compactor_compacts_what_is_due_and_then_rests() -> None:
+    async def main() -> None:
+        owner = World(compaction_check_interval_ms=1_000).owner(COMPACT)
+        log = await filled(owner)
+        before = newest(await read(log))
+        cleaning = Counting(cleaning_of(owner))
+        owner.manager.use_cleaning(cleaning)
+        await asyncio.sleep(10)
+        assert owner.manager.counts.compactions == 1 == cleaning.plans
+        assert newest(await read(log)) == before
+        assert not cleaning.is_closed
+        await owner.manager.close()
+        assert cleaning.is_closed
+
+    virtual(main)
+
+
+def test_a_little_dirt_waits_for_the_longest_lag() -> None:
+    async def main() -> None:
+        world = World(compaction_check_interval_ms=1_000)
+        owner = world.owner(replace(COMPACT, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=60_000))
+        log = await filled(owner)
+        owner.manager.use_cleaning(cleaning_of(owner))
+        await asyncio.sleep(10)
+        assert owner.manager.counts.compactions == 0
+        world.clock.advance(120_000)
+        await asyncio.sleep(10)
+        assert owner.manager.counts.compactions == 2, "the open segment is closed for it, and compacted, too"
+        assert log.log_end_offset == log.inspect().files.first_dirty_offset  # type: ignore[union-attr]
+        await owner.manager.close()
+
+    virtual(main)
+
+
+def test_a_pace_that_is_altered_takes_effect_at_once() -> None:
+    async def main() -> None:
+        owner = World(compaction_check_interval_ms=10**9).owner(COMPACT)
+        await filled(owner)
+        owner.manager.use_cleaning(cleaning_of(owner))
+        await asyncio.sleep(1)
+        owner.manager.pace_compaction(CompactionPace(1_000, 4_096, 500.0))
+        await asyncio.sleep(2)
+        assert not owner.manager.counts.compactions, "ten records are left; at 500 bytes a second that takes its time"
+        await asyncio.sleep(8)
+        assert owner.manager.counts.compactions == 1
+        await owner.manager.close()
+
+    virtual(main)
+
+
+def test_a_log_that_cannot_be_decoded_is_left_alone() -> None:
+    async def main() -> None:
+        owner = World(compaction_check_interval_ms=1_000).owner(COMPACT)
+        log = await filled(owner)
+        before = await read(log)
+        cleaning = Counting(Interrupted(cleaning_of(owner), 2, Uncleanable("a damaged batch")))
+        owner.manager.use_cleaning(cleaning)
+        await asyncio.sleep(10)
+        assert (owner.manager.counts.uncleanable, cleaning.plans) == (1, 1)
+        assert newest(await read(log)) == newest(before)
+        await owner.manager.close()
+
+    virtual(main)
+
+
+def test_closing_gives_a_compaction_up() -> None:
+    async def main() -> None:
+        owner = World(compaction_check_interval_ms=1_000).owner(COMPACT)
+        log = await filled(owner)
+
+        async def for_ever() -> None:
+            await asyncio.Event().wait()
+
+        owner.manager.use_cleaning(Interrupted(cleaning_of(owner), 1, None, for_ever))  # type: ignore[arg-type]
+        await asyncio.sleep(5)
+        assert cleaned_files(await owner.client.list_directory(log.inspect().paths.own))
+        await owner.manager.close()
+        assert not cleaned_files(await owner.client.list_directory(log.inspect().paths.own_sealed))
+
+    virtual(main)
+
+
+def cleaned_files(entries: Sequence[FileStatus]) -> list[str]:
+    return [
+        entry.name
+        for entry in entries
+        if entry.name.endswith(".log") and int(entry.name.removesuffix(".log")) >= CLEANED_ROLL_MIN
+    ]
