@@ -27,8 +27,10 @@ from bmq.controller.leader_election import decide_elect_leaders
 from bmq.controller.metadata_quorum import MetadataFollowers, MetadataLogState, describe_quorum
 from bmq.controller.partition_counts import decide_create_partitions
 from bmq.controller.partition_reports import PartitionReports
+from bmq.controller.raft_voters import refuse_add_voter, refuse_remove_voter
 from bmq.controller.reassignment import decide_alter_partition_reassignments, list_partition_reassignments
 from bmq.controller.topics import NO_VALUE, decide_create_topics, decide_delete_topics
+from bmq.controller.unregistration import decide_unregister_broker, decide_unregister_controller
 from bmq.log.clock import Clock
 from bmq.metadata.broker_configs import BrokerConfigs, static_configs
 from bmq.metadata.image import (
@@ -44,6 +46,8 @@ from bmq.protocol.apis import ApiKey
 from bmq.protocol.delete_topics_versions import as_version_knows, with_topic_states
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
+from bmq.protocol.messages.add_raft_voter_request import AddRaftVoterRequest
+from bmq.protocol.messages.add_raft_voter_response import AddRaftVoterResponse
 from bmq.protocol.messages.alter_configs_request import AlterConfigsRequest
 from bmq.protocol.messages.alter_configs_response import AlterConfigsResponse
 from bmq.protocol.messages.alter_partition_reassignments_request import AlterPartitionReassignmentsRequest
@@ -66,14 +70,23 @@ from bmq.protocol.messages.list_config_resources_request import ListConfigResour
 from bmq.protocol.messages.list_config_resources_response import ListConfigResourcesResponse
 from bmq.protocol.messages.list_partition_reassignments_request import ListPartitionReassignmentsRequest
 from bmq.protocol.messages.list_partition_reassignments_response import ListPartitionReassignmentsResponse
+from bmq.protocol.messages.remove_raft_voter_request import RemoveRaftVoterRequest
+from bmq.protocol.messages.remove_raft_voter_response import RemoveRaftVoterResponse
+from bmq.protocol.messages.unregister_broker_request import UnregisterBrokerRequest
+from bmq.protocol.messages.unregister_broker_response import UnregisterBrokerResponse
+from bmq.protocol.messages.unregister_controller_request import UnregisterControllerRequest
+from bmq.protocol.messages.unregister_controller_response import UnregisterControllerResponse
 from bmq.protocol.messages.update_features_request import UpdateFeaturesRequest
 from bmq.protocol.messages.update_features_response import UpdateFeaturesResponse
 from bmq.protocol.metadata_records import ProducerIdsRecord
+from bmq.protocol.refusals import refused
 from bmq.protocol.request_context import RequestContext, RequestMethod, by_itself
 
 _log = structlog.get_logger("bmq.controller")
 
 PRODUCER_IDS_PER_BLOCK: Final = 1_000
+_KAFKAS_LEVELS: Final = {"warning": "WARN"}
+"""By the name of the setting log_level, where Kafka's is another one."""
 _RESERVED_IDS: Final = frozenset({UUID(int=0), METADATA_TOPIC_ID})
 
 
@@ -109,6 +122,10 @@ class ClientRequests:
             ApiKey.LIST_PARTITION_REASSIGNMENTS: self.list_partition_reassignments,
             ApiKey.DESCRIBE_QUORUM: self.describe_quorum,
             ApiKey.UPDATE_FEATURES: self.update_features,
+            ApiKey.UNREGISTER_BROKER: self.unregister_broker,
+            ApiKey.UNREGISTER_CONTROLLER: self.unregister_controller,
+            ApiKey.ADD_RAFT_VOTER: self.add_raft_voter,
+            ApiKey.REMOVE_RAFT_VOTER: self.remove_raft_voter,
         }
 
     async def handle(self, api_key: ApiKey, request: Any, context: RequestContext) -> Any:
@@ -199,7 +216,7 @@ class ClientRequests:
             request,
             self.broker_configs,
             self._node.node_id,
-            {"root": self._config.log_level.upper()},
+            {"root": _KAFKAS_LEVELS.get(self._config.log_level, self._config.log_level.upper())},
             self._other_brokers(),
         )
 
@@ -232,7 +249,7 @@ class ClientRequests:
         )
 
     async def elect_leaders(self, request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
-        """ElectLeaders 0-2 (KIP-460): an error for the whole request is in its error code, which versions from 1 on have."""
+        """ElectLeaders 0-2 (KIP-460): an error for the whole request is in its error code and in every partition's."""
         try:
             return await self._decisions.answer(
                 lambda image, broker: decide_elect_leaders(self._decision_context(), request, self._reports.is_offline),
@@ -242,7 +259,8 @@ class ClientRequests:
         except ControllerGone:
             raise
         except KafkaError as error:
-            return ElectLeadersResponse(error_code=error.code)
+            response: ElectLeadersResponse = refused(ApiKey.ELECT_LEADERS, request, error.code, str(error))
+            return response
 
     async def alter_partition_reassignments(
         self, request: AlterPartitionReassignmentsRequest, context: RequestContext
@@ -280,6 +298,48 @@ class ClientRequests:
                 levels={update.feature: update.max_version_level for update in request.feature_updates},
             )  # fmt: skip
         return response
+
+    async def unregister_broker(
+        self, request: UnregisterBrokerRequest, context: RequestContext
+    ) -> UnregisterBrokerResponse:
+        """UnregisterBroker 0."""
+        response = await self._decisions.decide(
+            lambda image, broker: decide_unregister_broker(self._decision_context(), request.broker_id),
+            self._config.internal_request_wait_max_ms,
+        )
+        if not response.error_code:
+            self._note_unregistered(request.broker_id, context)
+        return response
+
+    async def unregister_controller(
+        self, request: UnregisterControllerRequest, context: RequestContext
+    ) -> UnregisterControllerResponse:
+        """UnregisterController 0."""
+        response = await self._decisions.decide(
+            lambda image, broker: decide_unregister_controller(
+                self._decision_context(), request.controller_id, self._node.node_id
+            ),
+            self._config.internal_request_wait_max_ms,
+        )
+        if not response.error_code:
+            self._note_unregistered(request.controller_id, context)
+        return response
+
+    @staticmethod
+    def _note_unregistered(node_id: int, context: RequestContext) -> None:
+        _log.info(
+            "node_unregistered", node_id=node_id, principal=context.principal, client_host=context.client_host
+        )  # fmt: skip
+
+    async def add_raft_voter(self, request: AddRaftVoterRequest, context: RequestContext) -> AddRaftVoterResponse:
+        """AddRaftVoter 0-1: refused."""
+        return refuse_add_voter(request, self.image.cluster_id)
+
+    async def remove_raft_voter(
+        self, request: RemoveRaftVoterRequest, context: RequestContext
+    ) -> RemoveRaftVoterResponse:
+        """RemoveRaftVoter 0: refused."""
+        return refuse_remove_voter(request, self.image.cluster_id)
 
     async def auto_create_topic(self, name: str) -> None:
         """Create a topic with the server's defaults; fine when it is there. Internal topics get their own settings.

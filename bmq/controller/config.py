@@ -66,6 +66,9 @@ class ControllerConfig:
 
     topic_deletion_delay_ms: int = 1_000
     """From a topic's deletion to that of its files: lets owners stop and readers finish."""
+    topic_deletion_again_ms: int = 20_000
+    """From the deletion of its files to a second look: an owner that was just starting may have made its directory anew,
+    by a call to the store that took long, or because it heard of the deletion late."""
     topic_deletion_retry_ms: int = 1_000
     topic_deletion_retry_max_ms: int = 60_000
     topic_deletions_parallel_max: int = 2

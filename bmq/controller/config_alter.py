@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from enum import IntEnum
 from typing import Protocol
 
 from bmq.controller.config_describe import NO_OTHERS, require_node
 from bmq.controller.decision import Decision
-from bmq.metadata.broker_configs import BROKER_CONFIGS, BrokerConfigs
-from bmq.metadata.config_keys import ConfigKey, ConfigType, InvalidConfig, ResourceType, split_list
+from bmq.metadata.broker_configs import BROKER_CONFIGS, BrokerConfigs, require_bounds
+from bmq.metadata.client_metrics_configs import CLIENT_METRICS_CONFIGS, validate_client_metrics
+from bmq.metadata.config_keys import ConfigKey, ConfigType, InvalidConfig, Operation, ResourceType, split_list
 from bmq.metadata.group_configs import GROUP_CONFIGS, validate_group
 from bmq.metadata.image import MetadataImage
 from bmq.metadata.topic_configs import (
@@ -39,15 +39,8 @@ from bmq.protocol.metadata_records import ConfigRecord, MetadataRecord
 from bmq.protocol.topic_names import validate_name
 
 RECORDS_PER_REQUEST_MAX = 10_000
-
-
-class Operation(IntEnum):
-    """Numbers of AlterableConfig.config_operation (KIP-339)."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
+CLIENT_METRICS_MAX = 1_000
+"""Subscriptions to clients' metrics: every node compares each client with each of them."""
 
 
 class _Resource(Protocol):
@@ -84,8 +77,6 @@ def decide_incremental_alter_configs(
         try:
             current, broker_of = _current(image, resource, counts, broker, node_id, others)
             _require_unique(resource.configs)
-            if resource.resource_type == ResourceType.BROKER_LOGGER:
-                _refuse_logger(resource.configs)
             key_of = _keys(resource.resource_type)
             target = dict(current)
             for config in resource.configs:
@@ -152,15 +143,30 @@ def _current(
         case ResourceType.BROKER if not name:
             return image.broker_configs.get(name, {}), broker
         case ResourceType.BROKER | ResourceType.BROKER_LOGGER:
-            unexpected = "expected {}, but received {}"
+            is_logger = resource_type == ResourceType.BROKER_LOGGER
+            unexpected = "Unexpected broker id, expected {}, but received {}"
+            if is_logger:
+                unexpected = "Unexpected node id. Expected {}, but received {}"
             given = require_node(name, node_id, "Node id must be an integer", unexpected, others)
-            if resource_type == ResourceType.BROKER_LOGGER:
-                return {}, broker
+            if is_logger:
+                # Loggers are a process's own: a node answers for its own ones, and Kafka's clients ask there.
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, f"The levels of loggers are altered at their node: ask node {given}"
+                )
             return image.broker_configs.get(str(given), {}), broker if given == node_id else others[given]
         case ResourceType.GROUP:
             if not name:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
             return image.group_configs.get(name, {}), broker
+        case ResourceType.CLIENT_METRICS:
+            if not name:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+            if name not in image.client_metrics and len(image.client_metrics) >= CLIENT_METRICS_MAX:
+                raise KafkaError(
+                    ErrorCode.POLICY_VIOLATION,
+                    f"there are {len(image.client_metrics)} subscriptions, {CLIENT_METRICS_MAX} are allowed",
+                )
+            return image.client_metrics.get(name, {}), broker
     raise _unknown_type(resource)
 
 
@@ -178,24 +184,12 @@ def _require_unique(configs: Sequence[_NamedConfig]) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
 
 
-def _refuse_logger(configs: Sequence[AlterableConfig]) -> None:
-    """Levels come from the server's settings; there is one logger, and it cannot be changed from here."""
-    for config in configs:
-        if config.config_operation not in (Operation.SET, Operation.DELETE):
-            operation = _operation(config).name
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST, f"{operation} operation is not allowed for the BROKER_LOGGER resource"
-            )
-        if config.name == "root":
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST,
-                "The log level of the root logger is a setting of the server (log_level) and cannot be altered",
-            )
-        raise InvalidConfig(f"Logger {config.name} does not exist!")
-
-
 def _keys(resource_type: int) -> Callable[[str], ConfigKey | None]:
-    tables = {ResourceType.TOPIC: TOPIC_CONFIGS, ResourceType.GROUP: GROUP_CONFIGS}
+    tables = {
+        ResourceType.TOPIC: TOPIC_CONFIGS,
+        ResourceType.GROUP: GROUP_CONFIGS,
+        ResourceType.CLIENT_METRICS: CLIENT_METRICS_CONFIGS,
+    }
     return tables.get(ResourceType(resource_type), BROKER_CONFIGS).get
 
 
@@ -229,6 +223,9 @@ def _apply(
         target[config.name] = text
         return
     if key is None or key.type is not ConfigType.LIST:
+        if resource_type == ResourceType.BROKER:
+            # Kafka's brokers look at these before its controller does.
+            raise InvalidConfig(f"Config value {operation.name.lower()} is not allowed for config key: {config.name}")
         raise InvalidConfig(f"Can't {operation.name} to key {config.name} because its type is not LIST.")
     # A list change starts from the value in force, not only from the one that was set.
     start = target.get(config.name)
@@ -257,6 +254,8 @@ def _changes(
         validate(target, broker.topic_defaults)
     elif resource.resource_type == ResourceType.GROUP:
         validate_group(target, broker)
+    elif resource.resource_type == ResourceType.CLIENT_METRICS:
+        validate_client_metrics(target)
     else:
         _validate_broker(resource.resource_name, changed, target, broker)
     if records_before + len(changed) > RECORDS_PER_REQUEST_MAX:
@@ -298,6 +297,8 @@ def _validate_broker(
                 BROKER_CONFIGS[name].parse(text)
         # A value that topics inherit has to be valid as a topic config, wherever it is set.
         dynamic, default = (target, broker.dynamic_default) if resource_name else (broker.dynamic, target)
-        effective_values({}, BrokerConfigs(dynamic, default, broker.static).topic_defaults)
+        wanted = BrokerConfigs(dynamic, default, broker.static)
+        effective_values({}, wanted.topic_defaults)
+        require_bounds(wanted)
     except InvalidConfig as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error

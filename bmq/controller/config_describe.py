@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from bmq.metadata.broker_configs import BROKER_CONFIGS, BROKER_SYNONYMS, HIDDEN_BY_DEFAULT, BrokerConfigs
+from bmq.metadata.client_metrics_configs import CLIENT_METRICS_CONFIGS
 from bmq.metadata.config_keys import ConfigKey, ConfigSource, ConfigType, ResourceType, text_of
 from bmq.metadata.group_configs import GROUP_CONFIGS, broker_name
 from bmq.metadata.image import MetadataImage
@@ -80,7 +81,7 @@ def _describe(
             ]
             return [_broker_config(n, places) for n, places in sorted(given)]
         case ResourceType.BROKER:
-            unexpected = "expected {} or empty string, but received {}"
+            unexpected = "Unexpected broker id, expected {} or empty string, but received {}"
             given_id = require_node(name, node_id, "Broker id must be an integer", unexpected, others)
             broker = broker if given_id == node_id else others[given_id]
             names = dict.fromkeys((*BROKER_CONFIGS, *broker.dynamic, *broker.dynamic_default))
@@ -88,13 +89,19 @@ def _describe(
         case ResourceType.BROKER_LOGGER:
             if not name:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
-            require_node(name, node_id, "Broker id must be an integer", "expected {} but received {}", others)
+            unexpected = "Unexpected broker id, expected {} but received {}"
+            require_node(name, node_id, "Broker id must be an integer", unexpected, others)
             return [
                 DescribeConfigsResourceResult(
                     name=logger, value=level, config_source=ConfigSource.DYNAMIC_BROKER_LOGGER, documentation=""
                 )
                 for logger, level in loggers.items()
             ]
+        case ResourceType.CLIENT_METRICS:
+            if not name:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+            configs = image.client_metrics.get(name, {})
+            return [_client_metrics_config(key, configs) for key in CLIENT_METRICS_CONFIGS.values()]
         case ResourceType.GROUP:
             if not name:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
@@ -112,7 +119,7 @@ def require_node(name: str, node_id: int, not_integer: str, unexpected: str, oth
     if given is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{not_integer}, but it is: {name}")
     if given != node_id and given not in others:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Unexpected broker id, " + unexpected.format(node_id, given))
+        raise KafkaError(ErrorCode.INVALID_REQUEST, unexpected.format(node_id, given))
     return given
 
 
@@ -145,6 +152,20 @@ def _group_config(key: ConfigKey, configs: Mapping[str, str], broker: BrokerConf
         name=key.name,
         value=text_of(key.parse(text)),
         config_source=source,
+        synonyms=[_synonym(place, key) for place in places],
+        config_type=key.type,
+        documentation=key.documentation,
+    )
+
+
+def _client_metrics_config(key: ConfigKey, configs: Mapping[str, str]) -> DescribeConfigsResourceResult:
+    own = configs.get(key.name)
+    # As in Kafka, a default is shown without synonyms.
+    places = [] if own is None else [(key.name, own, ConfigSource.DYNAMIC_CLIENT_METRICS)]
+    return DescribeConfigsResourceResult(
+        name=key.name,
+        value=text_of(key.parse((key.default or "") if own is None else own)),
+        config_source=places[0][2] if places else ConfigSource.DEFAULT,
         synonyms=[_synonym(place, key) for place in places],
         config_type=key.type,
         documentation=key.documentation,

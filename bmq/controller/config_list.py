@@ -19,7 +19,7 @@ def list_config_resources(
     """Without types, every type the version knows; a type it does not know is UNSUPPORTED_VERSION, as in Kafka."""
     names = {
         ResourceType.GROUP: tuple(image.group_configs),
-        ResourceType.CLIENT_METRICS: (),
+        ResourceType.CLIENT_METRICS: tuple(image.client_metrics),
         ResourceType.BROKER_LOGGER: tuple(map(str, sorted(image.nodes))),
         ResourceType.BROKER: tuple(map(str, sorted(image.nodes))),
         ResourceType.TOPIC: tuple(image.topics),

@@ -22,6 +22,8 @@ from bmq.protocol.metadata_records import FeatureLevelRecord
 
 _RESULTS_UNTIL_VERSION: Final = 1
 _UPGRADE_TYPES_FROM_VERSION: Final = 1
+_NO_ERROR: Final = "NONE"
+"""What Kafka writes beside a feature that was updated."""
 _OWN_RANGES: Final = {
     **CLIENT_FEATURES,
     **{one.name: (one.min_supported_version, one.max_supported_version) for one in SUPPORTED_FEATURES},
@@ -52,7 +54,11 @@ def decide_update_features(
     except KafkaError as error:
         message = f"The update failed for all features since the following feature had an error: {error}"
         return Decision(UpdateFeaturesResponse(error_code=error.code, error_message=message))
-    results = [UpdatableFeatureResult(feature=name) for name in names] if api_version <= _RESULTS_UNTIL_VERSION else ()
+    results = (
+        [UpdatableFeatureResult(feature=name, error_message=_NO_ERROR) for name in names]
+        if api_version <= _RESULTS_UNTIL_VERSION
+        else ()
+    )
     return Decision(UpdateFeaturesResponse(results=results), () if request.validate_only else records)
 
 

@@ -38,7 +38,7 @@ class ElectionType(IntEnum):
 def decide_elect_leaders(
     context: DecisionContext, request: ElectLeadersRequest, is_offline: Callable[[UUID, PartitionImage], bool]
 ) -> Decision[ElectLeadersResponse]:
-    """Each partition by itself. With no topics named: all partitions, and the answer has only elected and failed ones.
+    """Each partition by itself. With no topics named: all, and the answer has only elected and failed partitions.
 
     `is_offline`: whether the owner refuses to serve. Raises KafkaError INVALID_REQUEST for an unknown type of election.
     """
@@ -52,8 +52,7 @@ def decide_elect_leaders(
         for topic in context.image.topics.values():
             done = [elections.elect(topic.name, partition.partition) for partition in topic.partitions]
             done = [result for result in done if result.error_code != ErrorCode.ELECTION_NOT_NEEDED]
-            if done:
-                results.append(ReplicaElectionResult(topic=topic.name, partition_result=done))
+            results.append(ReplicaElectionResult(topic=topic.name, partition_result=done))
     else:
         for wanted in request.topic_partitions:
             done = [elections.elect(wanted.topic, number) for number in wanted.partitions]

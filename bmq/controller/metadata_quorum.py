@@ -25,6 +25,7 @@ from bmq.protocol.messages.describe_quorum_response import (
 )
 
 _MESSAGES_FROM_VERSION: Final = 2
+_UNKNOWN_PARTITION: Final = "This server does not host this topic-partition."
 _UNKNOWN: Final = -1
 
 
@@ -69,7 +70,10 @@ def describe_quorum(
     request: DescribeQuorumRequest,
     api_version: int,
 ) -> DescribeQuorumResponse:
-    """Only partition 0 of the metadata log is known; anything else is UNKNOWN_TOPIC_OR_PARTITION, as in Kafka."""
+    """Only partition 0 of the metadata log is known; anything else is UNKNOWN_TOPIC_OR_PARTITION, as in Kafka.
+
+    The nodes are told with the metadata log's own state alone.
+    """
     nodes: Mapping[int, ClusterNode] = image.nodes
     voters = [node for node in nodes.values() if ROLE_CONTROLLER in node.roles or node.node_id == image.controller_id]
     observers = [node for node in nodes.values() if node not in voters]
@@ -88,25 +92,32 @@ def describe_quorum(
     def answer(topic: str, wanted: WantedPartition) -> PartitionData:
         if topic != METADATA_TOPIC_NAME or wanted.partition_index != 0:
             return PartitionData(
-                partition_index=wanted.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                partition_index=wanted.partition_index,
+                error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                error_message=_UNKNOWN_PARTITION,
             )
         return PartitionData(
             partition_index=0,
             leader_id=image.controller_id,
             leader_epoch=log.leader_epoch,
             high_watermark=log.high_watermark,
+            error_message="",
             current_voters=[state(node) for node in voters],
             observers=[state(node) for node in observers],
         )
 
+    is_known = [(topic.topic_name, [one.partition_index for one in topic.partitions]) for topic in request.topics] == [
+        (METADATA_TOPIC_NAME, [0])
+    ]
     return DescribeQuorumResponse(
+        error_message="",
         topics=[
             TopicData(
                 topic_name=topic.topic_name, partitions=[answer(topic.topic_name, one) for one in topic.partitions]
             )
             for topic in request.topics
         ],
-        nodes=[_node(node) for node in voters] if api_version >= _MESSAGES_FROM_VERSION else (),
+        nodes=[_node(node) for node in voters] if is_known and api_version >= _MESSAGES_FROM_VERSION else (),
     )
 
 

@@ -60,7 +60,10 @@ def decide_alter_partition_reassignments(
             results.append(result)
         topics.append(ReassignableTopicResponse(name=topic.name, partitions=results))
     response = AlterPartitionReassignmentsResponse(
-        allow_replication_factor_change=request.allow_replication_factor_change, responses=topics
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        responses=topics,
+        # As Kafka, which answers a request for nothing by itself.
+        error_message=None if request.topics else "",
     )
     return Decision(response, records)
 

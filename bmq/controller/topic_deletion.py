@@ -22,7 +22,7 @@ _log = structlog.get_logger("bmq.controller")
 
 
 class TopicDeletions:
-    """One task for each deleted topic; `topic_deletions_parallel_max` of them run, the others wait.
+    """One task for each deleted topic; `topic_deletions_parallel_max` of them delete, the others wait.
 
     `forget(topic_id)` records that the files are gone; it may fail with BmqError and is then called again.
     """
@@ -54,19 +54,28 @@ class TopicDeletions:
 
     async def _remove(self, topic_id: UUID) -> None:
         await asyncio.sleep(self._config.topic_deletion_delay_ms / 1000)
+        await self._until_done(topic_id, self._delete_files)
+        _log.info("topic_files_deleted", topic_id=str(topic_id))
+        # What is made again after this is taken for the files of a topic that the metadata lost (unknown_topics).
+        await asyncio.sleep(self._config.topic_deletion_again_ms / 1000)
+        await self._until_done(topic_id, self._delete_and_forget)
+
+    async def _until_done(self, topic_id: UUID, work: Callable[[UUID], Awaitable[None]]) -> None:
         retry_ms = self._config.topic_deletion_retry_ms
         while True:
             try:
                 async with self._slots:
-                    await self._delete_files(topic_id)
-                    await self._forget(topic_id)
+                    await work(topic_id)
             except BmqError as error:
                 _log.warning("topic_files_not_deleted", topic_id=str(topic_id), error=str(error), retry_ms=retry_ms)
             else:
-                _log.info("topic_files_deleted", topic_id=str(topic_id))
                 return
             await asyncio.sleep(retry_ms / 1000)
             retry_ms = min(retry_ms * 2, self._config.topic_deletion_retry_max_ms)
+
+    async def _delete_and_forget(self, topic_id: UUID) -> None:
+        await self._delete_files(topic_id)
+        await self._forget(topic_id)
 
     async def _delete_files(self, topic_id: UUID) -> None:
         """Partition by partition: one request for a topic of ten thousand would hold up a NameNode."""

@@ -243,9 +243,13 @@ def decide_delete_topics(
     """Topics by name or id, all in `request.topics`. Their files are removed later: `image.deleted_topics`."""
     names = Counter(state.name for state in request.topics)
     ids = Counter(state.topic_id for state in request.topics)
+    ids_of_named = {
+        image.topics[state.name or ""].topic_id
+        for state in request.topics
+        if state.topic_id is None and state.name in image.topics and names[state.name] == 1
+    }
     results, records = [], list[MetadataRecord]()
     answered = set[str | UUID]()
-    removed = set[UUID]()
     for state in request.topics:
         result = DeletableTopicResult(name=state.name, topic_id=state.topic_id)
         is_valid_form = (state.name is None) != (state.topic_id is None)
@@ -269,14 +273,15 @@ def decide_delete_topics(
             if not is_enabled:
                 raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
             result.name, result.topic_id = _find(image, state)
-            if result.topic_id in removed:
+            if ids[result.topic_id] and result.topic_id in ids_of_named:
+                if state.name is None:
+                    continue  # answered by its name
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied."
                 )
         except BmqError as error:
             result.error_code, result.error_message = error.code, str(error)
         else:
-            removed.add(result.topic_id)
             records.append(RemoveTopicRecord(topic_id=result.topic_id))
         results.append(result)
     return Decision(DeleteTopicsResponse(responses=results), records)

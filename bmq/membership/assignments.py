@@ -13,6 +13,7 @@ from typing import Any, Final
 import structlog
 
 from bmq.broker.manager import PartitionManager
+from bmq.log.config import LogConfig
 from bmq.log.partition_log import TopicPartition
 from bmq.membership.settings import ClusterSettings
 from bmq.metadata.image import MetadataImage, TopicImage
@@ -31,6 +32,7 @@ class Assignments:
     """`on_shard_lost`: by state machine's topic, called with the number of a partition that is no longer ours.
 
     `changed()`: assignments changed after the image did, so callers that wait for a partition may look again.
+    `log_config`: makes of a topic's config the one its logs get here.
     """
 
     def __init__(
@@ -41,6 +43,8 @@ class Assignments:
         on_shard_lost: Mapping[str, Callable[[int], None]],
         changed: Callable[[], None],
         settings: ClusterSettings,
+        *,
+        log_config: Callable[[LogConfig], LogConfig] = lambda config: config,
     ) -> None:
         self._node_id = node_id
         self._manager = manager
@@ -48,6 +52,7 @@ class Assignments:
         self._on_shard_lost = on_shard_lost
         self._changed = changed
         self._settings = settings
+        self._log_config = log_config
         self._loop = asyncio.get_running_loop()
         self._wanted: dict[TopicPartition, int] = {}
         """Leader epochs the image gives us.
@@ -118,7 +123,7 @@ class Assignments:
                 else:
                     self._assign(key, partition.leader_epoch, is_taken_over=owner not in (-1, self._node_id))
             if is_new_config:
-                self._manager.update_config(key, topic.log_config)
+                self._manager.update_config(key, self._log_config(topic.log_config))
 
     def _assign(self, key: TopicPartition, epoch: int, *, is_taken_over: bool = False) -> None:
         """Assign with the newest image's settings: it may have changed while the old owner was asked."""
@@ -127,7 +132,8 @@ class Assignments:
         topic = self._image.topics_by_id[key.topic_id]
         partition = topic.partitions[key.partition]
         self._released.pop(key, None)
-        self._manager.assign(key, epoch, topic.name, topic.log_config, partition.high_watermark_floor)
+        config = self._log_config(topic.log_config)
+        self._manager.assign(key, epoch, topic.name, config, partition.high_watermark_floor)
         if is_taken_over:
             self._spawn(self._start_behind(key, 0 if partition.was_in_use else self._settings.takeover_delay_ms))
 

@@ -1,7 +1,7 @@
 """The broker configs of this server, with Kafka 4.3's names, types and defaults, and whether they may be altered live.
 
 A value is looked up as in Kafka: set for this node, set for all nodes, from the server's own settings, the default.
-Configs of parts that bmq does not have (ZooKeeper migration, quorum, tiered storage, replica fetchers) are left out.
+Those of parts that bmq does not have are in configs_without_effect.py.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Final
 
 from bmq.metadata.config_keys import (
+    NO_EFFECT,
     Check,
     ConfigKey,
     ConfigSource,
@@ -22,6 +23,8 @@ from bmq.metadata.config_keys import (
     one_of,
     table_of,
 )
+from bmq.metadata.configs_without_effect import CONFIGS_WITHOUT_EFFECT, SECURITY_CONFIGS
+from bmq.metadata.connection_limits import valid_overrides
 from bmq.metadata.image import Node
 from bmq.metadata.topic_configs import TOPIC_CONFIGS, effective_values
 
@@ -101,7 +104,22 @@ _TOPICS: Final = (
     _static("default.replication.factor", _INT, "1", "Replication factor of topics that do not ask for one."),
     _static("delete.topic.enable", _BOOLEAN, "true", "Whether topics can be deleted."),
     _static("num.partitions", _INT, "1", "Partitions of topics that do not ask for a number.", at_least(1)),
+    _dynamic("log.cleaner.backoff.ms", _LONG, "15000", "How often is looked for logs to compact.", at_least(0)),
+    _dynamic(
+        "log.cleaner.dedupe.buffer.size",
+        _LONG,
+        "134217728",
+        "Memory for the map of keys of a compaction; what does not fit is left for the next one.",
+        at_least(1),
+    ),
     _static("log.cleaner.enable", _BOOLEAN, "true", "Whether compaction runs at all."),
+    _dynamic(
+        "log.cleaner.io.max.bytes.per.second",
+        _DOUBLE,
+        "1.7976931348623157E308",
+        "How fast a node writes compacted segments.",
+        at_least(1),
+    ),
     _static(
         "log.retention.check.interval.ms", _LONG, "300000", "How often retention looks at a partition.", at_least(1)
     ),
@@ -114,7 +132,6 @@ _TOPICS: Final = (
         at_least(1),
     ),
     _static("offsets.topic.segment.bytes", _INT, "104857600", "segment.bytes of __consumer_offsets.", at_least(1)),
-    _static("offsets.topic.compression.codec", _INT, "0", "Codec of the records of __consumer_offsets; 0: none."),
 )
 
 _GROUPS: Final = (
@@ -136,7 +153,14 @@ _GROUPS: Final = (
         at_least(10_000),
     ),
     *(
-        _static(f"group.{kind}.{bound}{name}", _INT, default, f"{what} of a {kind} group's members.", at_least(low))
+        ConfigKey(
+            f"group.{kind}.{bound}{name}",
+            _INT,
+            default,
+            f"{what} of a {kind} group's members.",
+            at_least(low),
+            is_dynamic=f"{bound}{name}" == "assignment.interval.ms",
+        )
         for kind in ("consumer", "streams")
         for name, low, defaults in (
             ("session.timeout.ms", 1, ("45000", "45000", "60000")),
@@ -171,8 +195,6 @@ _GROUPS: Final = (
     _static("group.max.size", _INT, _INT_MAX, "Most members of a group.", at_least(1)),
     _static("group.min.session.timeout.ms", _INT, "6000", "Smallest session timeout a member may ask for."),
     _static("offset.metadata.max.bytes", _INT, "4096", "Longest metadata of a committed offset."),
-    _static("offsets.commit.timeout.ms", _INT, "5000", "How long a commit may wait to become durable.", at_least(1)),
-    _static("offsets.load.buffer.size", _INT, "5242880", "Bytes read at once while a coordinator loads.", at_least(1)),
     _static(
         "offsets.retention.check.interval.ms", _LONG, "600000", "How often expired offsets are looked for.", at_least(1)
     ),
@@ -180,7 +202,7 @@ _GROUPS: Final = (
 )
 
 _PRODUCERS: Final = (
-    _static("producer.id.expiration.ms", _INT, "86400000", "How long an idle producer's state is kept.", at_least(1)),
+    _dynamic("producer.id.expiration.ms", _INT, "86400000", "How long an idle producer's state is kept.", at_least(1)),
     _static("transaction.max.timeout.ms", _INT, "900000", "Longest transaction timeout.", at_least(1)),
     _static(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
@@ -213,20 +235,13 @@ _PRODUCERS: Final = (
         "add.partitions.to.txn.retry.backoff.max.ms",
         _INT,
         "100",
-        "How long it does so while the coordinator ends the last transaction.",
+        "How long a partition's owner goes on asking while the coordinator ends the last transaction.",
         at_least(0),
     ),
     _static("transaction.state.log.num.partitions", _INT, "50", "Partitions of __transaction_state.", at_least(1)),
     _static("transaction.state.log.min.isr", _INT, "2", "min.insync.replicas of __transaction_state.", at_least(1)),
     _static(
         "transaction.state.log.segment.bytes", _INT, "104857600", "segment.bytes of __transaction_state.", at_least(1)
-    ),
-    _static(
-        "transaction.state.log.load.buffer.size",
-        _INT,
-        "5242880",
-        "Bytes read at once while a coordinator loads.",
-        at_least(1),
     ),
     _static(
         "transaction.state.log.replication.factor",
@@ -247,55 +262,52 @@ _NETWORK: Final = (
     _static("connections.max.idle.ms", _LONG, "600000", "An idle connection is closed after this time."),
     _static("fetch.max.bytes", _INT, "57671680", "Most bytes of one fetch response.", at_least(1024)),
     _static("listeners", _LIST, "PLAINTEXT://:9092", "Addresses this node listens on."),
-    _static(
-        "listener.security.protocol.map",
+    _dynamic("max.connections", _INT, _INT_MAX, "Most connections of this node.", at_least(0)),
+    _dynamic("max.connections.per.ip", _INT, _INT_MAX, "Most connections from one address.", at_least(0)),
+    _dynamic(
+        "max.connections.per.ip.overrides",
         _STRING,
-        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-        "Security protocol of each listener name.",
+        "",
+        "Most connections from each of these addresses, as ADDRESS:NUMBER,…; instead of max.connections.per.ip.",
+        valid_overrides,
     ),
-    _static("inter.broker.listener.name", _STRING, None, "Listener that nodes use among themselves."),
-    _static("security.inter.broker.protocol", _STRING, "PLAINTEXT", "Security protocol among nodes."),
-    _static("max.connections", _INT, _INT_MAX, "Most connections of this node.", at_least(0)),
-    _static("max.connections.per.ip", _INT, _INT_MAX, "Most connections from one address.", at_least(0)),
     _static(
         "max.incremental.fetch.session.cache.slots", _INT, "1000", "Most fetch sessions of this node.", at_least(0)
     ),
     _static("max.request.partition.size.limit", _INT, "2000", "Most partitions of one describe response.", at_least(1)),
     _static("node.id", _INT, None, "This node's id.", at_least(0)),
     _static("process.roles", _LIST, None, "Roles of this process.", one_of("broker", "controller")),
-    _static("queued.max.request.bytes", _LONG, "-1", "Bytes of requests waiting; -1: the server's own budget."),
-    _static("queued.max.requests", _INT, "500", "Requests waiting.", at_least(1)),
-    _static("request.timeout.ms", _INT, "30000", "How long the server waits for an answer of another role."),
     _static("socket.request.max.bytes", _INT, "104857600", "Longest request.", at_least(1)),
-    _static("log.dir", _LIST, "/tmp/kafka-logs", "Where data is kept if log.dirs does not say."),
     _static("log.dirs", _LIST, None, "Where data is kept."),
-    _static("sasl.enabled.mechanisms", _LIST, "GSSAPI", "SASL mechanisms that clients may use."),
-    _static("authorizer.class.name", _STRING, "", "Authorizer; empty: everybody may do everything."),
-    _static("metrics.recording.level", _STRING, "INFO", "Level of detail of Kafka's own metrics."),
+    _static(
+        "telemetry.max.bytes", _INT, "1048576", "Most bytes of one push of a client's metrics, compressed.", at_least(1)
+    ),
     _dynamic(
         "follower.replication.throttled.rate",
         _LONG,
         _LONG_MAX,
-        "Accepted for reassignment tools; no data moves.",
+        f"{NO_EFFECT}Accepted for reassignment tools: no data moves.",
         at_least(0),
     ),
     _dynamic(
         "leader.replication.throttled.rate",
         _LONG,
         _LONG_MAX,
-        "Accepted for reassignment tools; no data moves.",
+        f"{NO_EFFECT}Accepted for reassignment tools: no data moves.",
         at_least(0),
     ),
     _dynamic(
         "replica.alter.log.dirs.io.max.bytes.per.second",
         _DOUBLE,
         "1.7976931348623157E308",
-        "Accepted for reassignment tools; no data moves.",
+        f"{NO_EFFECT}Accepted for reassignment tools: no data moves.",
         at_least(0),
     ),
 )
 
-BROKER_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(*_TOPIC_DEFAULTS, *_TOPICS, *_GROUPS, *_PRODUCERS, *_NETWORK)
+BROKER_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
+    *_TOPIC_DEFAULTS, *_TOPICS, *_GROUPS, *_PRODUCERS, *_NETWORK, *CONFIGS_WITHOUT_EFFECT
+)
 
 HIDDEN_BY_DEFAULT: Final = frozenset(
     {
@@ -346,20 +358,23 @@ def static_configs(node: Node, settings: Mapping[str, str]) -> dict[str, str]:
     for name, text in configs.items():
         if name not in BROKER_CONFIGS:
             raise InvalidConfig(f"Unknown broker config name: {name}")
+        if name in SECURITY_CONFIGS and text != BROKER_CONFIGS[name].default:
+            raise InvalidConfig(f"{name} is set: TLS, SASL, authorizers and delegation tokens are not served")
         BROKER_CONFIGS[name].parse(text)
     effective_values({}, BrokerConfigs(static=configs).topic_defaults)
-    _require_bounds(BrokerConfigs(static=configs))
+    require_bounds(BrokerConfigs(static=configs))
     return configs
 
 
-def _require_bounds(configs: BrokerConfigs) -> None:
-    """Raises InvalidConfig when a group's default is outside of a group's allowed range."""
+def require_bounds(configs: BrokerConfigs) -> None:
+    """Raises InvalidConfig when a group's default is outside of a group's allowed range. Words of GroupCoordinatorConfig."""
     for kind in ("consumer", "streams"):
         for name in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
-            value = configs.number(f"group.{kind}.{name}")
-            low, high = configs.number(f"group.{kind}.min.{name}"), configs.number(f"group.{kind}.max.{name}")
-            if not low <= value <= high:
-                raise InvalidConfig(f"group.{kind}.{name} is {value}, and must be between {low} and {high}")
+            own, low, high = f"group.{kind}.{name}", f"group.{kind}.min.{name}", f"group.{kind}.max.{name}"
+            if configs.number(own) < configs.number(low):
+                raise InvalidConfig(f"{own} must be greater than or equal to {low}")
+            if configs.number(own) > configs.number(high):
+                raise InvalidConfig(f"{own} must be less than or equal to {high}")
     copies, most = configs.number("group.streams.num.standby.replicas"), configs.number(_STANDBY_MAX)
     if copies > most:
         raise InvalidConfig(f"group.streams.num.standby.replicas is {copies}, and must be at most {most}")

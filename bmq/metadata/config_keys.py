@@ -9,11 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import IntEnum
 from typing import ClassVar, Final
 
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
+
+NO_EFFECT: Final = "No effect. "
+"""How the documentation of a config begins that is only shown."""
 
 Value = bool | int | float | str | tuple[str, ...]
 Check = Callable[[str, Value], None]
@@ -42,13 +46,22 @@ class ConfigType(IntEnum):
 
 
 class ResourceType(IntEnum):
-    """Kinds of resources with configs. Those of client metrics cannot be set here yet, so there are none."""
+    """Kinds of resources with configs."""
 
     TOPIC = 2
     BROKER = 4
     BROKER_LOGGER = 8
     CLIENT_METRICS = 16
     GROUP = 32
+
+
+class Operation(IntEnum):
+    """Numbers of AlterableConfig.config_operation (KIP-339)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
 
 
 class ConfigSource(IntEnum):
@@ -61,6 +74,7 @@ class ConfigSource(IntEnum):
     STATIC_BROKER = 4
     DEFAULT = 5
     DYNAMIC_BROKER_LOGGER = 6
+    DYNAMIC_CLIENT_METRICS = 7
     DYNAMIC_GROUP = 8
 
 
@@ -112,7 +126,21 @@ def text_of(value: Value) -> str:
     """A value as Kafka writes it."""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, float):
+        return _java_text(value)
     return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+def _java_text(value: float) -> str:
+    """As Java's Double.toString: the same digits, with an exponent below a thousandth and from ten million on."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return str(value)
+    if value in (float("inf"), -float("inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    first, rest = str(digits[0]), "".join(map(str, digits[1:])) or "0"
+    return f"{'-' if sign else ''}{first}.{rest}E{exponent + len(digits) - 1}"
 
 
 def split_list(text: str) -> tuple[str, ...]:
@@ -217,6 +245,21 @@ def assignors(name: str, value: Value) -> None:
     one_of("uniform", "range")(name, value)
     if value == ():
         raise _refuse(name, "[]", "Configuration must not be empty")
+
+
+GROUPS_NAMED_MAX: Final = 16
+"""Groups that one topic config may name: each costs a question to its coordinator."""
+
+
+def group_ids(name: str, value: Value) -> None:
+    """Group ids, each once, at most GROUPS_NAMED_MAX."""
+    assert isinstance(value, tuple)
+    if "" in value:
+        raise _refuse(name, text_of(value), "Group ids must not be empty")
+    if len(set(value)) != len(value):
+        raise _refuse(name, text_of(value), "Each group may be named once")
+    if len(value) > GROUPS_NAMED_MAX:
+        raise _refuse(name, text_of(value), f"At most {GROUPS_NAMED_MAX} groups may be named, not {len(value)}")
 
 
 _THROTTLED_REPLICA: Final = re.compile(r"[0-9]+:[0-9]+")

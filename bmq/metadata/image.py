@@ -88,8 +88,9 @@ class TopicImage:
 class MetadataImage:
     """Topics by name and by id, live nodes by id, at metadata-log offset `offset` (exclusive).
 
+    `fenced_nodes`: registered ones that do not take part, by id: they died, are being started, or are gone for good.
     `broker_configs`: dynamic configs, by node id as text; "" is for all nodes. `group_configs`: configs set for groups,
-    by group id. `tables`: made of topics, by name, as bmq.tables.stored writes them. `deleted_topics`: ids of deleted
+    by group id. `client_metrics`: configs of subscriptions to clients' metrics, by name. `tables`: made of topics, by name, as bmq.tables.stored writes them. `deleted_topics`: ids of deleted
     topics whose files are still being removed.
     `features`: finalized levels.
     """
@@ -98,10 +99,12 @@ class MetadataImage:
     cluster_id: str = ""
     controller_id: int = NO_LEADER
     nodes: Mapping[int, Node] = field(default_factory=dict)
+    fenced_nodes: Mapping[int, Node] = field(default_factory=dict)
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
     topics_by_id: Mapping[UUID, TopicImage] = field(default_factory=dict)
     broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    client_metrics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     tables: Mapping[str, str] = field(default_factory=dict)
     features: Mapping[str, int] = field(default_factory=dict)
     deleted_topics: frozenset[UUID] = frozenset()

@@ -24,6 +24,7 @@ from bmq.protocol.metadata_records import (
     FLOOR_UNCHANGED,
     LEADER_UNCHANGED,
     RESOURCE_TYPE_BROKER,
+    RESOURCE_TYPE_CLIENT_METRICS,
     RESOURCE_TYPE_GROUP,
     RESOURCE_TYPE_TABLE,
     RESOURCE_TYPE_TOPIC,
@@ -92,6 +93,7 @@ class MetadataState:
         self._are_nodes_changed = False
         self._are_broker_configs_changed = False
         self._are_group_configs_changed = False
+        self._are_client_metrics_changed = False
         self._are_tables_changed = False
         self._is_changed = False
 
@@ -215,6 +217,8 @@ class MetadataState:
             self._are_broker_configs_changed = True
         elif record.resource_type == RESOURCE_TYPE_GROUP:
             self._are_group_configs_changed = True
+        elif record.resource_type == RESOURCE_TYPE_CLIENT_METRICS:
+            self._are_client_metrics_changed = True
         elif record.resource_type == RESOURCE_TYPE_TABLE:
             self._are_tables_changed = True
         elif record.resource_name in self._ids:
@@ -243,21 +247,16 @@ class MetadataState:
         old = self._image
         broker_configs = old.broker_configs
         if self._are_broker_configs_changed:
-            broker_configs = {
-                name: dict(configs)
-                for (resource_type, name), configs in self._configs.items()
-                if resource_type == RESOURCE_TYPE_BROKER
-            }
+            broker_configs = self._configs_of(RESOURCE_TYPE_BROKER)
             # Broker configs are the defaults of every topic's configs.
             self._changed_topics = dict.fromkeys((*self._topics, *self._changed_topics))
             self._reconfigured_topics = set(self._topics)
         group_configs = old.group_configs
         if self._are_group_configs_changed:
-            group_configs = {
-                name: dict(configs)
-                for (resource_type, name), configs in self._configs.items()
-                if resource_type == RESOURCE_TYPE_GROUP
-            }
+            group_configs = self._configs_of(RESOURCE_TYPE_GROUP)
+        client_metrics = old.client_metrics
+        if self._are_client_metrics_changed:
+            client_metrics = self._configs_of(RESOURCE_TYPE_CLIENT_METRICS)
         tables = old.tables
         if self._are_tables_changed:
             tables = {
@@ -271,11 +270,13 @@ class MetadataState:
             offset=offset,
             cluster_id=old.cluster_id,
             controller_id=self._controller_id,
-            nodes=self._live_nodes() if self._are_nodes_changed else old.nodes,
+            nodes=self._nodes(fenced=False) if self._are_nodes_changed else old.nodes,
+            fenced_nodes=self._nodes(fenced=True) if self._are_nodes_changed else old.fenced_nodes,
             topics=topics,
             topics_by_id=topics_by_id,
             broker_configs=broker_configs,
             group_configs=group_configs,
+            client_metrics=client_metrics,
             tables=tables,
             features=told if told != old.features else old.features,
             deleted_topics=frozenset(self._deleted) if self._deleted != old.deleted_topics else old.deleted_topics,
@@ -285,8 +286,13 @@ class MetadataState:
         self._changed_topics.clear()
         self._reconfigured_topics.clear()
         self._are_nodes_changed = self._are_broker_configs_changed = self._are_group_configs_changed = False
-        self._are_tables_changed = self._is_changed = False
+        self._are_client_metrics_changed = self._are_tables_changed = self._is_changed = False
         return self._image
+
+    def _configs_of(self, kind: int) -> dict[str, Mapping[str, str]]:
+        return {
+            name: dict(configs) for (resource_type, name), configs in self._configs.items() if resource_type == kind
+        }
 
     def broker_configs_of(self, broker_configs: Mapping[str, Mapping[str, str]]) -> BrokerConfigs:
         """This node's broker configs, given the dynamic ones."""
@@ -331,20 +337,21 @@ class MetadataState:
         key = tuple(configs.items())
         if key not in known:
             known[key] = log_config(configs, defaults)
+        is_internal = topic.name in INTERNAL_TOPICS
         return TopicImage(
             name=topic.name,
             topic_id=topic.topic_id,
             partitions=partitions,
             configs=configs,
-            log_config=known[key],
-            is_internal=topic.name in INTERNAL_TOPICS,
+            log_config=replace(known[key], is_state_log=True) if is_internal else known[key],
+            is_internal=is_internal,
         )
 
-    def _live_nodes(self) -> dict[int, Node]:
+    def _nodes(self, *, fenced: bool) -> dict[int, Node]:
         return {
             node_id: node_of(record)
             for node_id, record in sorted(self._registrations.items())
-            if not record.fenced and record.end_points
+            if record.fenced == fenced and record.end_points
         }
 
     # --- snapshots

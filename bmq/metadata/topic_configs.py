@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, cast
 
-from bmq.log.config import LogConfig
+from bmq.log.config import BacklogPolicy, LogConfig
 from bmq.log.store import Durability
 from bmq.metadata.config_keys import (
+    NO_EFFECT,
     BrokerSynonym,
     Check,
     ConfigKey,
@@ -22,6 +23,7 @@ from bmq.metadata.config_keys import (
     at_least,
     between,
     between_or,
+    group_ids,
     one_of,
     table_of,
     throttled_replicas,
@@ -33,6 +35,7 @@ CONFIGS_PER_RESOURCE_MAX: Final = 1_000
 _LONG_MAX: Final = str(2**63 - 1)
 _HOUR_MS: Final = 3_600_000
 _MINUTE_MS: Final = 60_000
+_GZIPS_DEFAULT: Final = -1
 _BOOLEAN, _STRING, _INT, _LONG, _DOUBLE, _LIST = (
     ConfigType.BOOLEAN,
     ConfigType.STRING,
@@ -57,6 +60,30 @@ def _key(
 
 TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
     _key(
+        "bmq.backlog.quota.bytes",
+        _LONG,
+        "-1",
+        "Bytes of a partition that the slowest of bmq.retention.groups may have left to consume; bmq.backlog.quota.policy "
+        "says what happens beyond it. -1: no limit.",
+        between_or(1, 2**63 - 1, -1),
+    ),
+    _key(
+        "bmq.backlog.quota.ms",
+        _LONG,
+        "-1",
+        "Age that the oldest record may have which the slowest of bmq.retention.groups has left to consume. -1: no limit.",
+        between_or(1, 2**63 - 1, -1),
+    ),
+    _key(
+        "bmq.backlog.quota.policy",
+        _STRING,
+        BacklogPolicy.PRODUCER_REQUEST_HOLD.value,
+        "While bmq.backlog.quota.bytes or .ms is exceeded: 'producer_request_hold' refuses records with a retriable error, so "
+        "that producers wait; 'producer_exception' with POLICY_VIOLATION, so that they fail at once; "
+        "'consumer_backlog_eviction' deletes the oldest segments.",
+        one_of(*(policy.value for policy in BacklogPolicy)),
+    ),
+    _key(
         "bmq.durability",
         _STRING,
         "hflush",
@@ -64,6 +91,21 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
         "disks. flush.messages=1 asks for hsync too, unless this is set.",
         one_of(*(mode.value for mode in Durability)),
         "bmq.durability",
+    ),
+    _key(
+        "bmq.retention.groups",
+        _LIST,
+        "",
+        "Consumer groups for which retention.ms and retention.bytes keep what they have not consumed, by their committed "
+        "offsets; a group without a committed offset has consumed nothing.",
+        group_ids,
+    ),
+    _key(
+        "bmq.retention.groups.max.ms",
+        _LONG,
+        "1209600000",
+        "Age above which a segment is kept for bmq.retention.groups no longer; -1: no limit.",
+        at_least(-1),
     ),
     _key(
         "bmq.segment.idle.close.ms",
@@ -143,7 +185,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
         "flush.ms",
         _LONG,
         _LONG_MAX,
-        "Time after which Kafka forces data to disk. Accepted; see bmq.durability.",
+        f"{NO_EFFECT}bmq.durability says when data is on disk.",
         at_least(0),
         "log.flush.interval.ms",
         "log.flush.scheduler.interval.ms",
@@ -152,7 +194,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
         "follower.replication.throttled.replicas",
         _LIST,
         "",
-        "Replicas with throttled replication on the follower's side. Accepted; replicas hold no data here.",
+        f"{NO_EFFECT}Accepted for reassignment tools: no data moves.",
         throttled_replicas,
     ),
     _key(
@@ -167,14 +209,14 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
         "leader.replication.throttled.replicas",
         _LIST,
         "",
-        "Replicas with throttled replication on the leader's side. Accepted; replicas hold no data here.",
+        f"{NO_EFFECT}Accepted for reassignment tools: no data moves.",
         throttled_replicas,
     ),
     _key(
         "local.retention.bytes",
         _LONG,
         "-2",
-        "Bytes kept locally with tiered storage; -2 follows retention.bytes.",
+        f"{NO_EFFECT}There is no tiered storage: every byte is in the shared store already.",
         at_least(-2),
         "log.local.retention.bytes",
     ),
@@ -182,7 +224,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
         "local.retention.ms",
         _LONG,
         "-2",
-        "Time kept locally with tiered storage; -2 follows retention.ms.",
+        f"{NO_EFFECT}There is no tiered storage: every byte is in the shared store already.",
         at_least(-2),
         "log.local.retention.ms",
     ),
@@ -254,24 +296,27 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
         "preallocate",
         _BOOLEAN,
         "false",
-        "Whether segment files are allocated ahead. Accepted; the store decides.",
+        f"{NO_EFFECT}The store decides how files are allocated.",
         None,
         "log.preallocate",
     ),
     _key(
-        "remote.log.copy.disable", _BOOLEAN, "false", "Tiered storage only: whether copying to the remote tier stops."
+        "remote.log.copy.disable",
+        _BOOLEAN,
+        "false",
+        f"{NO_EFFECT}There is no tiered storage: every byte is in the shared store already.",
     ),
     _key(
         "remote.log.delete.on.disable",
         _BOOLEAN,
         "false",
-        "Tiered storage only: whether remote data is deleted when it is switched off.",
+        f"{NO_EFFECT}There is no tiered storage: every byte is in the shared store already.",
     ),
     _key(
         "remote.storage.enable",
         _BOOLEAN,
         "false",
-        "Tiered storage. Cannot be switched on: every byte is in the shared store already.",
+        f"{NO_EFFECT}There is no tiered storage, so true is refused.",
     ),
     _key(
         "retention.bytes",
@@ -303,7 +348,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
         "segment.index.bytes",
         _INT,
         "10485760",
-        "Size of the offset index at which a segment is closed.",
+        f"{NO_EFFECT}An index has a fixed limit of entries, at which its segment is closed.",
         at_least(4),
         "log.index.size.max.bytes",
     ),
@@ -311,7 +356,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
         "segment.jitter.ms",
         _LONG,
         "0",
-        "Largest random amount by which a segment is closed before segment.ms.",
+        f"{NO_EFFECT}Segments of idle partitions are closed after bmq.segment.idle.close.ms, so they do not all end at once.",
         at_least(0),
         "log.roll.jitter.ms",
         BrokerSynonym("log.roll.jitter.hours", _HOUR_MS),
@@ -329,7 +374,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
         "unclean.leader.election.enable",
         _BOOLEAN,
         "false",
-        "Whether a partition may go on from a log that lost acknowledged records. Accepted; an operator decides by name.",
+        f"{NO_EFFECT}Whether a partition may go on from a log that lost acknowledged records is decided by an operator, by name.",
         None,
         "unclean.leader.election.enable",
     ),
@@ -355,9 +400,24 @@ def validate(configs: Mapping[str, str], broker: Mapping[str, str]) -> None:
         raise InvalidConfig(
             f"conflict topic config setting min.compaction.lag.ms ({least}) > max.compaction.lag.ms ({most})"
         )
+    for name in ("bmq.backlog.quota.bytes", "bmq.backlog.quota.ms"):
+        if values[name] != -1:
+            _check_backlog_quota(name, values)
     if values["remote.storage.enable"]:
         raise InvalidConfig(
             "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
+        )
+
+
+def _check_backlog_quota(name: str, values: Mapping[str, Value]) -> None:
+    if not values["bmq.retention.groups"]:
+        raise InvalidConfig(
+            f"{name} is about what groups have not consumed: bmq.retention.groups must name at least one"
+        )
+    is_evicting = values["bmq.backlog.quota.policy"] == BacklogPolicy.CONSUMER_BACKLOG_EVICTION
+    if is_evicting and "delete" not in cast(tuple[str, ...], values["cleanup.policy"]):
+        raise InvalidConfig(
+            "bmq.backlog.quota.policy consumer_backlog_eviction deletes segments: cleanup.policy must include delete"
         )
 
 
@@ -397,6 +457,7 @@ def _log_config(configs: tuple[tuple[str, str], ...], broker: tuple[tuple[str, s
     durability = Durability(cast(str, values["bmq.durability"]))
     if "bmq.durability" not in own and number("flush.messages") == 1:
         durability = Durability.HSYNC
+    compression_type = cast(str, values["compression.type"])
     return LogConfig(
         segment_bytes=number("segment.bytes"),
         segment_ms=number("segment.ms"),
@@ -404,13 +465,29 @@ def _log_config(configs: tuple[tuple[str, str], ...], broker: tuple[tuple[str, s
         segment_idle_close_ms=number("bmq.segment.idle.close.ms"),
         retention_ms=number("retention.ms"),
         retention_bytes=number("retention.bytes"),
+        retention_groups=cast(tuple[str, ...], values["bmq.retention.groups"]),
+        retention_groups_max_ms=number("bmq.retention.groups.max.ms"),
+        backlog_quota_bytes=number("bmq.backlog.quota.bytes"),
+        backlog_quota_ms=number("bmq.backlog.quota.ms"),
+        backlog_quota_policy=BacklogPolicy(cast(str, values["bmq.backlog.quota.policy"])),
         file_delete_delay_ms=number("file.delete.delay.ms"),
         max_message_bytes=number("max.message.bytes"),
         message_timestamp_type_is_append_time=values["message.timestamp.type"] == "LogAppendTime",
         message_timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
         message_timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
-        compression_type=cast(str, values["compression.type"]),
+        compression_type=compression_type,
+        compression_level=_compression_level(compression_type, values),
         cleanup_policy=frozenset(cast(tuple[str, ...], values["cleanup.policy"])),
+        delete_retention_ms=number("delete.retention.ms"),
+        min_cleanable_dirty_ratio=cast(float, values["min.cleanable.dirty.ratio"]),
+        min_compaction_lag_ms=number("min.compaction.lag.ms"),
+        max_compaction_lag_ms=number("max.compaction.lag.ms"),
         min_insync_replicas=number("min.insync.replicas"),
         durability=durability,
     )
+
+
+def _compression_level(compression_type: str, values: Mapping[str, Value]) -> int | None:
+    level = values.get(f"compression.{compression_type}.level")
+    is_default = compression_type == "gzip" and level == _GZIPS_DEFAULT
+    return None if level is None or is_default else cast(int, level)

@@ -54,16 +54,22 @@ class ApiKey(IntEnum):
     DESCRIBE_PRODUCERS = 61
     BROKER_REGISTRATION = 62
     BROKER_HEARTBEAT = 63
+    UNREGISTER_BROKER = 64
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
     ALLOCATE_PRODUCER_IDS = 67
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
+    GET_TELEMETRY_SUBSCRIPTIONS = 71
+    PUSH_TELEMETRY = 72
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
+    ADD_RAFT_VOTER = 80
+    REMOVE_RAFT_VOTER = 81
     STREAMS_GROUP_HEARTBEAT = 88
     STREAMS_GROUP_DESCRIBE = 89
     STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = 93
+    UNREGISTER_CONTROLLER = 94
     # Our own, between nodes; see internal_messages.py.
     METADATA_FETCH = 20_001
     REPORT_PARTITIONS = 20_002
@@ -162,15 +168,21 @@ APIS: dict[ApiKey, Api] = {
     ApiKey.UPDATE_FEATURES: _api(0, 2, 0, route=Route.CONTROLLER),
     ApiKey.DESCRIBE_CLUSTER: _api(0, 2, 0),
     ApiKey.DESCRIBE_PRODUCERS: _api(0, 0, 0),
+    ApiKey.UNREGISTER_BROKER: _api(0, 0, 0, route=Route.CONTROLLER),
     ApiKey.DESCRIBE_TRANSACTIONS: _api(0, 0, 0, route=Route.TRANSACTION),
     ApiKey.LIST_TRANSACTIONS: _api(0, 2, 0, route=Route.TRANSACTION),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: _api(0, 1, 0, route=Route.GROUP),
     ApiKey.CONSUMER_GROUP_DESCRIBE: _api(0, 1, 0, route=Route.GROUP),
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: _api(0, 0, 0),
+    ApiKey.PUSH_TELEMETRY: _api(0, 0, 0),
     ApiKey.LIST_CONFIG_RESOURCES: _api(0, 1, 0, route=Route.CONTROLLER),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _api(0, 0, 0),
+    ApiKey.ADD_RAFT_VOTER: _api(0, 1, 0, route=Route.CONTROLLER),
+    ApiKey.REMOVE_RAFT_VOTER: _api(0, 0, 0, route=Route.CONTROLLER),
     ApiKey.STREAMS_GROUP_HEARTBEAT: _api(0, 1, 0, schema_max=0, route=Route.GROUP),
     ApiKey.STREAMS_GROUP_DESCRIBE: _api(0, 1, 0, schema_max=0, route=Route.GROUP),
     ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: _api(0, 0, 0, schema_max=-1, route=Route.GROUP),
+    ApiKey.UNREGISTER_CONTROLLER: _api(0, 0, 0, schema_max=-1, route=Route.CONTROLLER),
 }
 
 _BETWEEN_NODES: dict[ApiKey, Api] = {

@@ -50,22 +50,24 @@ class UnknownCompression(BmqError):
     code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
-def compress(codec: Compression, data: Buffer) -> bytes:
-    """`data` compressed at Kafka's default levels (gzip 6, LZ4 9, zstd 3)."""
+def compress(codec: Compression, data: Buffer, level: int | None = None) -> bytes:
+    """`data` compressed; without a level at Kafka's default ones (gzip 6, LZ4 9, zstd 3)."""
     match codec:
         case Compression.NONE:
             return bytes(data)
         case Compression.GZIP:
-            return bytes(cramjam.gzip.compress(data, level=6))
+            return bytes(cramjam.gzip.compress(data, level=6 if level is None else level))
         case Compression.SNAPPY:
             return _compress_xerial(memoryview(data))
         case Compression.LZ4:
             # Kafka's Java reader refuses linked blocks, which are this library's default.
-            compressor = cramjam.lz4.Compressor(level=9, content_checksum=False, block_linked=False)
+            compressor = cramjam.lz4.Compressor(
+                level=9 if level is None else level, content_checksum=False, block_linked=False
+            )
             compressor.compress(bytes(data))
             return bytes(compressor.finish())
         case Compression.ZSTD:
-            return bytes(cramjam.zstd.compress(data, level=3))
+            return bytes(cramjam.zstd.compress(data, level=3 if level is None else level))
 
 
 def decompress(codec: Compression, data: Buffer, length_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Buffer:

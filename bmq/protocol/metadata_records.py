@@ -28,6 +28,7 @@ FLOOR_UNCHANGED: Final = -1
 NO_TIMESTAMP_MS: Final = -1
 RESOURCE_TYPE_TOPIC: Final = 2
 RESOURCE_TYPE_BROKER: Final = 4
+RESOURCE_TYPE_CLIENT_METRICS: Final = 16
 RESOURCE_TYPE_GROUP: Final = 32
 RESOURCE_TYPE_TABLE: Final = 127
 """Our own type: a table made of a topic.

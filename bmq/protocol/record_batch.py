@@ -227,6 +227,11 @@ def rewrite(buffer: bytearray | memoryview, position: int, base_offset: int, lea
     _INT32.pack_into(buffer, position + _LEADER_EPOCH_POSITION, leader_epoch)
 
 
+def is_zstd(buffer: Buffer) -> bool:
+    """Whether the header at the buffer's start says so; False when there is no room for one."""
+    return len(buffer) >= HEADER_BYTES and buffer[_ATTRIBUTES_POSITION + 1] & _COMPRESSION_MASK == Compression.ZSTD
+
+
 def leader_epoch_in(buffer: Buffer) -> int:
     """The leader epoch in the header at the buffer's start; -1 when there is no room for one."""
     if len(buffer) < _MAGIC_POSITION:
@@ -305,6 +310,7 @@ def encode_batch(
     base_offset: int = 0,
     leader_epoch: int = NO_LEADER_EPOCH,
     compression: Compression = Compression.NONE,
+    compression_level: int | None = None,
     producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = NO_PRODUCER_EPOCH,
     base_sequence: int = NO_SEQUENCE,
@@ -313,7 +319,7 @@ def encode_batch(
     timestamp_type: TimestampType = TimestampType.CREATE_TIME,
     last_offset: int | None = None,
 ) -> bytearray:
-    """One whole batch, checksum included.
+    """One whole batch, checksum included. `compression_level`: None for the codec's default one.
 
     Offsets count up from `base_offset`. With `last_offset` given, each record keeps its own offset instead and the batch
     reaches to `last_offset` (compaction; the records may then be few or none).
@@ -331,7 +337,7 @@ def encode_batch(
         | (_CONTROL if is_control else 0)
     )
     return _framed(
-        body if compression is Compression.NONE else compress(compression, body),
+        body if compression is Compression.NONE else compress(compression, body, compression_level),
         base_offset,
         leader_epoch,
         attributes,

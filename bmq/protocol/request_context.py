@@ -38,6 +38,7 @@ class RequestContext:
     `apis`: the APIs served by the listener. `received_s` (the loop's time): the request was not received before that;
     None: it was received just now. `received`: kept for requests that another node may have to answer. `leader_epoch`:
     of the group's shard, as known to the node that forwarded the request; -1: not forwarded, or the request names many.
+    `client_port`: -1 if the request did not come over its own connection.
     """
 
     api_version: int
@@ -51,6 +52,7 @@ class RequestContext:
     received_s: float | None = None
     received: Received | None = None
     leader_epoch: int = -1
+    client_port: int = -1
 
 
 RequestMethod = Callable[[Any, RequestContext], Coroutine[Any, Any, Any]]

@@ -1,15 +1,15 @@
 """Catch-up reads: whole record batches from the store's chunks to the response, as views, without copies.
 
 `ExtentWalk` decides from batch headers alone where a read begins and ends and which chunk it needs next; `CatchUp`
-fetches the chunks. The end of each read is remembered, so that a consumer's next read begins there without an index
-look-up, and counts as sequential: then the following chunks are read ahead.
+fetches the chunks. The end of each read is remembered for a while, so that a consumer's next read begins there without an
+index look-up, and counts as sequential: then the following chunks are read ahead.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -30,6 +30,13 @@ _LENGTH_POSITION: Final = 8
 _STEPS_MAX: Final = 64  # most batches between two index entries: of 64 bytes in the default interval of 4 KiB
 
 CursorKey = tuple[TopicPartition, int, int]  # partition, leader epoch, offset
+
+
+class _Cursor(NamedTuple):
+    """Where a read may begin. `asked_s`: when the log was last asked for the file."""
+
+    location: Location
+    asked_s: float
 
 
 class CaughtUp(NamedTuple):
@@ -186,14 +193,16 @@ class ExtentWalk:
 
 
 class CatchUp:
-    """Reads that the tail cache can no longer serve."""
+    """Reads that the tail cache can no longer serve. `now_s`: the loop's time."""
 
-    def __init__(self, cache: ReadCache, config: FetchSettings) -> None:
+    def __init__(self, cache: ReadCache, config: FetchSettings, now_s: Callable[[], float]) -> None:
         self._cache = cache
+        self._now_s = now_s
+        self._cursor_age_s = config.read_cursor_age_ms / 1000
         self._read_ahead_chunks_max = config.read_ahead_chunks_max
         self._cursors_max = config.read_cursors_max
         self._attempts_max = config.read_attempts_max
-        self._cursors: OrderedDict[CursorKey, Location] = OrderedDict()
+        self._cursors: OrderedDict[CursorKey, _Cursor] = OrderedDict()
 
     def read_in_file(self, log: PartitionLog, offset: int, length_bytes_max: int, bound_offset: int) -> CaughtUp | None:
         """Read without waiting, as part of a file that the kernel sends from its page cache; None when that is not
@@ -213,10 +222,10 @@ class CatchUp:
 
     def read_cached(self, log: PartitionLog, offset: int, length_bytes_max: int, bound_offset: int) -> CaughtUp | None:
         """Read without waiting if the position is known and all is in memory; else None. May raise CorruptRecords."""
-        location = self._cursors.get((log.topic_partition, log.leader_epoch, offset))
-        if location is None:
+        cursor = self._cursor((log.topic_partition, log.leader_epoch, offset))
+        if cursor is None:
             return None
-        cache = self._cache
+        location, cache = cursor.location, self._cache
         walk = ExtentWalk(location, offset, length_bytes_max, bound_offset, cache.chunk_bytes)
         chunks: dict[int, memoryview] = {}
         for number in walk.expected_chunks():
@@ -231,7 +240,7 @@ class CatchUp:
             chunks[missing] = chunk
         if walk.start == walk.position:
             return None
-        return self._finish(log, location, walk, chunks, is_sequential=True)
+        return self._finish(log, cursor, walk, chunks, is_sequential=True)
 
     async def read(self, log: PartitionLog, offset: int, length_bytes_max: int, bound_offset: int) -> CaughtUp:
         """Whole batches of one file, from the one that holds `offset`; none ends past `bound_offset`.
@@ -241,12 +250,13 @@ class CatchUp:
         """
         key = (log.topic_partition, log.leader_epoch, offset)
         for _ in range(self._attempts_max):
-            location = self._cursors.get(key)
-            is_sequential = location is not None
+            cursor = self._cursor(key)
+            is_sequential = cursor is not None
             try:
-                if location is None:
-                    location = await log.locate(offset)
-                done = await self._read_at(log, location, offset, length_bytes_max, bound_offset, is_sequential)
+                if cursor is None:
+                    asked_s = self._now_s()
+                    cursor = _Cursor(await log.locate(offset), asked_s)
+                done = await self._read_at(log, cursor, offset, length_bytes_max, bound_offset, is_sequential)
             except FileMissing:
                 # Retention, or the rename of a sealed directory: the owner knows the new place (rule 13).
                 self._cursors.pop(key, None)
@@ -260,13 +270,13 @@ class CatchUp:
     async def _read_at(
         self,
         log: PartitionLog,
-        location: Location,
+        cursor: _Cursor,
         offset: int,
         length_bytes_max: int,
         bound_offset: int,
         is_sequential: bool,
     ) -> CaughtUp:
-        cache = self._cache
+        location, cache = cursor.location, self._cache
         walk = ExtentWalk(location, offset, length_bytes_max, bound_offset, cache.chunk_bytes)
         chunks: dict[int, memoryview] = {}
         missing: list[int] = []
@@ -282,20 +292,20 @@ class CatchUp:
             chunks.update(zip(missing, await asyncio.gather(*(cache.chunk(location, n) for n in missing)), strict=True))
         while (needed := walk.advance(chunks)) is not None:
             chunks[needed] = await cache.chunk(location, needed)
-        return self._finish(log, location, walk, chunks, is_sequential=is_sequential)
+        return self._finish(log, cursor, walk, chunks, is_sequential=is_sequential)
 
     def _finish(
         self,
         log: PartitionLog,
-        location: Location,
+        cursor: _Cursor,
         walk: ExtentWalk,
         chunks: Mapping[int, memoryview],
         *,
         is_sequential: bool,
     ) -> CaughtUp:
-        views = walk.views(chunks)
+        views, location = walk.views(chunks), cursor.location
         if views and walk.position < location.valid_bytes:
-            self._remember(log, walk, location)
+            self._remember(log, walk, cursor)
             if is_sequential:
                 following = (walk.position - 1) // self._cache.chunk_bytes + 1
                 # Read ahead as much as the reader just read, so that a slow one takes no memory from the others.
@@ -303,10 +313,18 @@ class CatchUp:
                 self._cache.read_ahead(location, following, count)
         return CaughtUp(views, walk.next_offset)
 
-    def _remember(self, log: PartitionLog, walk: ExtentWalk, location: Location) -> None:
-        cursors = self._cursors
+    def _cursor(self, key: CursorKey) -> _Cursor | None:
+        """Where a reader ended, unless that is too long ago: compaction may have replaced the file since."""
+        cursor = self._cursors.get(key)
+        if cursor is not None and self._now_s() - cursor.asked_s > self._cursor_age_s:
+            del self._cursors[key]
+            return None
+        return cursor
+
+    def _remember(self, log: PartitionLog, walk: ExtentWalk, cursor: _Cursor) -> None:
+        cursors, location = self._cursors, cursor.location
         key = (log.topic_partition, log.leader_epoch, walk.next_offset)
-        cursors[key] = Location(
+        following = Location(
             location.path,
             location.file_id,
             walk.position,
@@ -315,6 +333,7 @@ class CatchUp:
             location.end_offset,
             location.is_closed,
         )
+        cursors[key] = _Cursor(following, cursor.asked_s)
         cursors.move_to_end(key)
         if len(cursors) > self._cursors_max:
             cursors.popitem(last=False)

@@ -142,6 +142,7 @@ class Connection(asyncio.BufferedProtocol):
         self._when_lost: dict[Callable[[], None], None] = {}
         self._is_lost = False
         self.host = ""
+        self._port = -1
         self.active_at_s = 0.0
         self._received_s = 0.0  # of the oldest of `_frames`, or the last value
 
@@ -151,6 +152,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=self._limits.unsent_bytes_max)
         peer = transport.get_extra_info("peername")
         self.host = str(peer[0]) if peer else "unknown"
+        self._port = peer[1] if peer else -1
         self.active_at_s = self._loop.time()
         # A host that lost power closes nothing; and an answer may be awaited for longer than any idle limit.
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -379,6 +381,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._software[1],
                 peer=self,
                 apis=self._listener.apis,
+                client_port=self._port,
             )
         return context
 

@@ -17,7 +17,7 @@ from bmq.log.partition_log import AbortedTransaction, PartitionLog, TopicPartiti
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import RequestHeader
 from bmq.protocol.error_codes import OTHER_LEADER, ErrorCode
-from bmq.protocol.errors import BmqError
+from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.hot_fetch import FetchResult, FetchTopicResult, encode_fetch_response
 from bmq.protocol.hot_parts import LeaderHint, NodeEndpoint
 from bmq.protocol.messages.fetch_request import FetchRequest
@@ -37,6 +37,7 @@ _READ_COMMITTED: Final = 1
 _TOPIC_IDS_FROM: Final = 13
 _REPLICA_STATE_FROM: Final = 15
 _LEADER_HINTS_FROM: Final = 16
+_UNKNOWN: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 _LOOKS_MAX: Final = 3  # looks that a task may start without another wait
 # A woken fetch of many partitions gathers before it looks: a consumer of hundreds uses at most a third of a processor.
 GATHER_S_PER_PARTITION: Final = 40e-6
@@ -380,7 +381,9 @@ class FetchJob:
             if partition is not None:
                 leader = client_leader(image, interest.topic_partition, partition)
                 hint = LeaderHint(leader, partition.leader_epoch)
-        return FetchResult(interest.partition, code, current_leader=hint)
+        # Kafka's answer for what it does not know has an empty array, that of its log has none.
+        aborted = () if code in _UNKNOWN else None
+        return FetchResult(interest.partition, code, current_leader=hint, aborted_transactions=aborted)
 
     def _none_aborted(self) -> Sequence[tuple[int, int]] | None:
         return () if self._read_committed else None
@@ -498,6 +501,7 @@ class FetchJob:
                     return False
                 self._put_error(place, interest, ErrorCode.OFFSET_OUT_OF_RANGE)
                 return True
+            began_s = self._shared.loop.time()
             caught_up = slow.found or await self._shared.catch_up.read(log, offset, limit, bound_offset)
             aborted = self._none_aborted()
             if self._read_committed and caught_up.views:
@@ -505,6 +509,11 @@ class FetchJob:
                 aborted = self._aborted(log, offset, end_offset)
                 if aborted is None:
                     aborted = _in_order(await log.find_aborted_transactions(offset, end_offset))
+                if self._shared.loop.time() - began_s > self._shared.config.read_cursor_age_ms / 1000:
+                    return False  # the file may have been replaced, and what was aborted in it be forgotten
+                if offset < log.log_start_offset:
+                    # Deleted since we looked, and with the records the log forgot which transactions were aborted.
+                    raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} was deleted while it was read")
         except BmqError as error:
             return await self._settle_error(slow, error)
         self._put_records(slow, caught_up, aborted)

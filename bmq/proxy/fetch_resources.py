@@ -44,7 +44,7 @@ class FetchResources:
         self.deadlines: Deadlines[Wake] = Deadlines(self.loop, lambda expire: expire())
         self.budget = ResponseBudget(config.fetch_response_bytes_max)
         self.read_cache = ReadCache(store, config, self.counts)
-        self.catch_up = CatchUp(self.read_cache, config)
+        self.catch_up = CatchUp(self.read_cache, config, self.loop.time)
         self.throttle = CatchUpThrottle(
             ratio_max=config.catch_up_slowdown_max,
             bytes_per_s_min=config.catch_up_bytes_per_s_min,

@@ -24,6 +24,7 @@ class FetchSettings:
     read_ahead_chunks_max: int = 2  # beyond a sequential reader's last read
     read_ahead_bytes_max: int = 16 * 1024 * 1024  # reads ahead in flight, for all readers
     read_cursors_max: int = 10_000
+    read_cursor_age_ms: int = 15_000  # of a remembered position: compaction may have replaced the file since
     catch_up_slowdown_max: float = 1.5  # of the 99th percentile of produces by catch-up reads; 0: no limit on these
     catch_up_bytes_per_s_min: int = 4 * 1024 * 1024  # always allowed, however slow produces are
     catch_up_behind_bytes: int = 2 * 1024 * 1024  # readers closer to the end than this have no limit

@@ -7,11 +7,13 @@ ready.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
 import structlog
 
+from bmq.metadata.connection_limits import ConnectionLimits
 from bmq.protocol.apis import APIS, Api, ApiKey
 from bmq.protocol.frames import ReceiveBuffer
 from bmq.proxy import handlers
@@ -59,7 +61,9 @@ class KafkaServer:
         self.stalls = stalls or StallWatch()
         self.stalls.on_stall(self._drop_all)
         self.receive_buffer = ReceiveBuffer(limits.receive_buffer_bytes)
+        self._is_serving = False
         self._connections: dict[Connection, None] = {}  # ordered, so that runs are reproducible
+        self._by_host: Counter[str] = Counter()
         self._waiting: dict[Connection, None] = {}
         self._overdrawing: Connection | None = None
         self._overdrawn_s = 0.0  # when that began
@@ -83,6 +87,7 @@ class KafkaServer:
         """Accept connections. Raises OSError when the port is already taken."""
         assert self._server is not None
         self.services = services
+        self._is_serving = True
         await self._server.start_serving()
         self._timer = self.loop.call_later(_HOUSEKEEPING_S, self._housekeeping)
 
@@ -112,14 +117,22 @@ class KafkaServer:
 
     def admit(self, connection: Connection) -> bool:
         """Whether a new connection may stay."""
-        if self._is_stopping or len(self._connections) >= self.limits.connections_max:
+        in_force = self.services.connection_limits if self._is_serving else None
+        limits = ConnectionLimits(self.limits.connections_max) if in_force is None else in_force()
+        total, host = len(self._connections), connection.host
+        if self._is_stopping or total >= limits.total:
             self.stats.connections_refused += 1
             if not self._is_stopping:
-                self.note_bad(connection, f"there are {len(self._connections)} connections already")
+                self.note_bad(connection, f"there are {total} connections already")
+            return False
+        if self._by_host[host] >= limits.of_host(host):
+            self.stats.connections_refused += 1
+            self.note_bad(connection, f"there are {self._by_host[host]} connections from its address already")
             return False
         if self.stalls.is_settling:
             return False  # made during a stall: its requests may be as old
         self._connections[connection] = None
+        self._by_host[host] += 1
         self.stats.connections = len(self._connections)
         return True
 
@@ -130,7 +143,11 @@ class KafkaServer:
             connection.drop()
 
     def forget(self, connection: Connection) -> None:
-        self._connections.pop(connection, None)
+        if connection in self._connections:
+            del self._connections[connection]
+            self._by_host[connection.host] -= 1
+            if not self._by_host[connection.host]:
+                del self._by_host[connection.host]
         self._waiting.pop(connection, None)
         self.stats.connections = len(self._connections)
         if self._is_stopping and not self._connections:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from bmq.log.clock import Clock
 from bmq.log.partition_log import TopicPartition
 from bmq.log.refused_sequences import RefusedSequences
 from bmq.log.store import Buffer, SegmentStore
 from bmq.log.transactions import TransactionMarker
+from bmq.metadata.connection_limits import ConnectionLimits
 from bmq.metadata.image import MetadataImage, Node
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import RequestHeader
@@ -19,10 +20,15 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.hot_commit import PlainCommit, PlainCommits
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy.appender import Appender, Partitions
+from bmq.proxy.client_telemetry import ClientTelemetry
+from bmq.proxy.log_levels import LogLevels
 from bmq.proxy.produce_deadlines import ProduceDeadlines
 from bmq.proxy.producer_ids import ProducerIds
 from bmq.proxy.reply import Reply
 from bmq.proxy.stats import ProxyStats
+
+DESCRIBED_PARTITIONS_MAX: Final = 2_000
+"""Of one DescribeTopicPartitions response: the default of max.request.partition.size.limit."""
 
 
 class RequestHandler(Protocol):
@@ -121,7 +127,7 @@ class Services:
 
     `departed`: nodes that were in the image until a moment ago; the same object while nothing changes.
     `refused_unknown`: refused batches for partitions that this process does not know yet, by (topic name or id,
-    partition) as the client names them.
+    partition) as the client names them. `connection_limits`: those in force now; None: the listener's own ones.
     """
 
     node: Node
@@ -142,5 +148,9 @@ class Services:
     produce_deadlines: ProduceDeadlines = field(default_factory=ProduceDeadlines)
     refused_unknown: RefusedSequences = field(default_factory=RefusedSequences)
     own_log: OwnLog = field(default_factory=NoLog)
+    telemetry: ClientTelemetry = field(default_factory=ClientTelemetry)
+    connection_limits: Callable[[], ConnectionLimits] | None = None
+    log_levels: LogLevels = field(default_factory=LogLevels)
+    described_partitions_max: int = DESCRIBED_PARTITIONS_MAX
     plain_commits: PlainCommits = field(default_factory=PlainCommits)
     is_between_nodes: bool = False  # the listener for other nodes: clients' rights were checked at their node

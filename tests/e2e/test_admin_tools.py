@@ -146,6 +146,27 @@ def test_what_has_configs_is_listed(server: Server, make_topic: TopicMaker) -> N
     assert (described.code, topic in described.out) == (0, False)
 
 
+def test_subscriptions_to_clients_metrics_are_made_described_and_deleted(server: Server) -> None:
+    def tool(*arguments: str, check: bool = True) -> ToolResult:
+        return run_tool(CLIENT_METRICS, "--bootstrap-server", server.bootstrap, *arguments, check=check)
+
+    name = unique_name("subscription")
+    # Nobody matches it: clients of other tests are not to be asked.
+    made = tool("--alter", "--name", name, "--metrics", "a.,b.", "--interval", "5000", "--match", "client_id=nobody")
+    assert f"Altered client metrics config for {name}." in made.out
+    described = tool("--describe", "--name", name).out
+    assert [line.strip() for line in described.strip().splitlines()] == [
+        f"Client metrics configs for {name} are:",
+        "interval.ms=5000",
+        "match=client_id=nobody",
+        "metrics=a.,b.",
+    ]
+    refused = tool("--alter", "--name", name, "--match", "nonsense", check=False)
+    assert (refused.code, "Illegal client matching pattern: nonsense" in refused.text) == (1, True)
+    assert f"Deleted client metrics config for {name}." in tool("--delete", "--name", name).out
+    assert name not in tool("--list").out
+
+
 def test_broker_configs_are_described_and_altered(server: Server) -> None:
     entity = ("--entity-type", "brokers", "--entity-name", "1")
     everything = configs(server, "--describe", "--all", *entity).out

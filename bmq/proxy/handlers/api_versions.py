@@ -28,6 +28,8 @@ _SOFTWARE_FROM_VERSION: Final = 3
 _LEVEL_ZERO_FROM_VERSION: Final = 4
 _SERVER_FROM_VERSION: Final = 5
 _NO_NODE: Final = -1
+_TELEMETRY: Final = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
+"""Named only while somebody wants clients' metrics: every client that sees these asks, and some log that they did."""
 _FEATURE_LEVEL_MIN: Final = 1
 _SOFTWARE_PATTERN: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -52,7 +54,8 @@ async def api_versions(request: ApiVersionsRequest, context: RequestContext, ser
         api_keys=[
             ApiVersion(api_key=key, min_version=api.advertised_min, max_version=api.version_max)
             for key, api in sorted(context.apis.items())
-            if key in HANDLERS or key in HOT_HANDLERS
+            if (key in HANDLERS or key in HOT_HANDLERS)
+            and (key not in _TELEMETRY or services.telemetry.is_wanted(image))
         ],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=lowest, max_version=level)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from bmq.metadata.image import ROLE_PROXY
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.describe_cluster_request import DescribeClusterRequest
@@ -22,7 +23,7 @@ _CONTROLLERS: Final = 2
 async def describe_cluster(
     request: DescribeClusterRequest, context: RequestContext, services: Services
 ) -> DescribeClusterResponse:
-    """DescribeCluster 0-2. The image holds live nodes only, so there are no fenced ones to include."""
+    """DescribeCluster 0-2. Nodes without a proxy are not clients' business, fenced or not."""
     if request.endpoint_type == _CONTROLLERS:
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
@@ -41,6 +42,13 @@ async def describe_cluster(
         brokers=[
             DescribeClusterBroker(broker_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
             for node in client_nodes(image)
+        ]
+        + [
+            DescribeClusterBroker(
+                broker_id=node.node_id, host=node.host, port=node.port, rack=node.rack, is_fenced=True
+            )
+            for node in (image.fenced_nodes.values() if request.include_fenced_brokers else ())
+            if ROLE_PROXY in node.roles
         ],
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED_FOR

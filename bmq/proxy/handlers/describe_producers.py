@@ -15,6 +15,7 @@ from bmq.protocol.messages.describe_producers_response import (
     TopicResponse,
 )
 from bmq.protocol.request_context import RequestContext
+from bmq.protocol.topic_names import validate_name
 from bmq.proxy.dispatch import handles
 from bmq.proxy.partition_access import for_each, leader_log, topic_named
 from bmq.proxy.services import Services
@@ -29,6 +30,7 @@ async def describe_producers(
     async def one(pair: tuple[str, int]) -> PartitionResponse:
         name, partition = pair
         try:
+            validate_name(name)
             log = await leader_log(services, topic_named(services, name), partition)
             producers = await log.active_producers()
         except BmqError as error:

@@ -7,7 +7,6 @@ next page.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
 from bmq.log.partition_log import TopicPartition
 from bmq.metadata.image import MetadataImage, PartitionImage, TopicImage
@@ -23,11 +22,8 @@ from bmq.protocol.messages.describe_topic_partitions_response import (
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy.authorized_operations import TOPIC_OPERATIONS
 from bmq.proxy.dispatch import handles
-from bmq.proxy.services import Services
+from bmq.proxy.services import DESCRIBED_PARTITIONS_MAX, Services
 from bmq.proxy.topic_views import client_leader, is_valid_name, leader_error, offline_replicas
-
-PARTITIONS_PER_PAGE_MAX: Final = 2000
-"""Kafka's max.request.partition.size.limit."""
 
 
 @handles(ApiKey.DESCRIBE_TOPIC_PARTITIONS)
@@ -35,16 +31,25 @@ async def describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, context: RequestContext, services: Services
 ) -> DescribeTopicPartitionsResponse:
     """DescribeTopicPartitions 0. A request without topics means all of them; then unknown ones cannot occur."""
-    return page_of(services.controller.image, request)
+    return page_of(services.controller.image, request, services.described_partitions_max)
 
 
-def page_of(image: MetadataImage, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
-    """One page. At least one partition, whatever the requested limit."""
+def page_of(
+    image: MetadataImage, request: DescribeTopicPartitionsRequest, partitions_max: int = DESCRIBED_PARTITIONS_MAX
+) -> DescribeTopicPartitionsResponse:
+    """One page. At least one partition, whatever the requested limit. INVALID_REQUEST for a cursor below 0."""
     names: Iterable[str] = {topic.name for topic in request.topics} or image.topics
     first_name, first_partition = "", 0
     if request.cursor is not None:
-        first_name, first_partition = request.cursor.topic_name, max(request.cursor.partition_index, 0)
-    left = max(min(PARTITIONS_PER_PAGE_MAX, request.response_partition_limit), 1)
+        first_name, first_partition = request.cursor.topic_name, request.cursor.partition_index
+        if first_partition < 0:
+            return DescribeTopicPartitionsResponse(
+                topics=[
+                    DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name)
+                    for topic in request.topics
+                ]
+            )
+    left = max(min(partitions_max, request.response_partition_limit), 1)
     described: list[DescribeTopicPartitionsResponseTopic] = []
     for name in sorted(name for name in names if name >= first_name):
         if left <= 0:

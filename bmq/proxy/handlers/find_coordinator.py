@@ -27,7 +27,8 @@ KEYS_PER_TURN_MAX: Final = 10
 """A long key takes milliseconds, and finding a loaded shard does not yield to the loop."""
 _KEY_TYPES: Final = {2: "share groups"}
 _BATCH_FROM_VERSION: Final = 4
-_WITHOUT_MESSAGE_VERSION: Final = 0
+_NO_ERROR: Final = "NONE"
+"""What Kafka calls the error of a single key that has none; versions that have no field for it leave it out."""
 
 
 @handles(ApiKey.FIND_COORDINATOR)
@@ -46,7 +47,7 @@ async def find_coordinator(
     one = await _find(request.key_type, request.key, services)
     return FindCoordinatorResponse(
         error_code=one.error_code,
-        error_message=one.error_message if context.api_version > _WITHOUT_MESSAGE_VERSION else None,
+        error_message=one.error_message or _NO_ERROR,
         node_id=one.node_id,
         host=one.host,
         port=one.port,
@@ -65,7 +66,7 @@ async def _find(key_type: int, key: str, services: Services) -> Coordinator:
             return _nowhere(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))
         # The shard is here and loading; the client's next request waits for it.
     node = node or services.node
-    return Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port)
+    return Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port, error_message="")
 
 
 def _nowhere(key: str, error: ErrorCode, message: str) -> Coordinator:

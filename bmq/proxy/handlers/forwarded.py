@@ -11,6 +11,8 @@ from bmq.protocol.apis import APIS, ApiKey, Route
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.refusals import refused
 from bmq.protocol.request_context import RequestContext
+from bmq.proxy import broker_loggers
+from bmq.proxy.broker_loggers import APIS_WITH_LOGGERS
 from bmq.proxy.dispatch import handles
 from bmq.proxy.services import RequestHandler, Services
 
@@ -35,7 +37,17 @@ async def forward(api_key: ApiKey, request: Any, context: RequestContext, servic
     feature = _FEATURE_OF.get(api_key)
     if feature is not None and not level_in_force(services.controller.image.features, feature):
         return refused(api_key, request, ErrorCode.UNSUPPORTED_VERSION, f"{feature} is 0: the protocol is switched off")
-    return await _HANDLERS[APIS[api_key].route](services).handle(api_key, request, context)
+    handler = _HANDLERS[APIS[api_key].route](services)
+    if api_key in APIS_WITH_LOGGERS:
+        return await broker_loggers.answer(
+            api_key,
+            request,
+            context,
+            services.log_levels,
+            services.node.node_id,
+            lambda rest: handler.handle(api_key, rest, context),
+        )
+    return await handler.handle(api_key, request, context)
 
 
 for _api_key, _api in APIS.items():

@@ -44,7 +44,7 @@ _NONE: Final = -1
 
 @handles(ApiKey.LIST_OFFSETS)
 async def list_offsets(request: ListOffsetsRequest, context: RequestContext, services: Services) -> ListOffsetsResponse:
-    """ListOffsets 1-11. A partition named twice is INVALID_REQUEST; an unknown special timestamp UNSUPPORTED_VERSION."""
+    """ListOffsets 1-11. A partition named twice is INVALID_REQUEST, once; an unknown special timestamp UNSUPPORTED_VERSION."""
     named = Counter((topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions)
 
     async def one(pair: tuple[str, ListOffsetsPartition]) -> ListOffsetsPartitionResponse:
@@ -64,13 +64,15 @@ async def list_offsets(request: ListOffsetsRequest, context: RequestContext, ser
             partition_index=wanted.partition_index, timestamp=timestamp_ms, offset=offset, leader_epoch=epoch
         )
 
-    results = iter(
-        await for_each([(topic.name, wanted) for topic in request.topics for wanted in topic.partitions], one)
-    )
+    # Kafka answers for a partition once, however often a topic names it.
+    asked = [
+        (topic.name, list({one.partition_index: one for one in topic.partitions}.values())) for topic in request.topics
+    ]
+    results = iter(await for_each([(name, wanted) for name, partitions in asked for wanted in partitions], one))
     return ListOffsetsResponse(
         topics=[
-            ListOffsetsTopicResponse(name=topic.name, partitions=[next(results) for _ in topic.partitions])
-            for topic in request.topics
+            ListOffsetsTopicResponse(name=name, partitions=[next(results) for _ in partitions])
+            for name, partitions in asked
         ]
     )
 

@@ -20,13 +20,18 @@ from bmq.protocol.hot_produce import (
     encode_produce_response,
     parse_produce,
 )
-from bmq.protocol.record_batch import leader_epoch_in, transactional_producer_of
+from bmq.protocol.record_batch import is_zstd, leader_epoch_in, transactional_producer_of
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy.dispatch import handles_hot
 from bmq.proxy.reply import Reply
 from bmq.proxy.services import Services
 from bmq.proxy.topic_views import client_leader
 
+_ZSTD_FROM: Final = 7
+"""The version since which clients may use zstd (KIP-110)."""
+_UNSUPPORTED_ZSTD: Final = AppendResult(
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message=f"zstd is not for Produce requests before version {_ZSTD_FROM}"
+)
 _SENT_WITHIN: Final = 0.8
 _ADMIN_CLIENT_ID: Final = "__admin_client"
 _TIMED_OUT: Final = AppendResult(
@@ -45,6 +50,7 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
     pending = _PendingProduce(header, request, services, reply)
     image = services.controller.image
     is_acks_all = request.acks == -1
+    is_before_zstd = header.api_version < _ZSTD_FROM
     now_s, unknown = services.loop.time(), services.refused_unknown
     # Produces forwarded by another node were checked there.
     may_write_internal = services.is_between_nodes or context.client_id == _ADMIN_CLIENT_ID
@@ -62,6 +68,8 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
                 done(AppendResult(code))
             elif not records:
                 done(AppendResult(ErrorCode.INVALID_RECORD, message="no records"))
+            elif is_before_zstd and is_zstd(records):
+                done(_UNSUPPORTED_ZSTD)
             elif unknown.entries and unknown.is_passed_by(
                 (produced.name or produced.topic_id, partition), records, now_s
             ):

@@ -701,9 +701,14 @@ async def test_owners_are_elected_and_reassigned() -> None:
         elected = await ask(controller, everything)
         assert [len(each.partition_result) for each in elected.replica_election_results] == [2]
         assert lab.leaders("t") == preferred
-        assert not (await ask(controller, everything)).replica_election_results
-        unknown = await ask(controller, ElectLeadersRequest(election_type=9))
+        again = (await ask(controller, everything)).replica_election_results
+        assert [list(each.partition_result) for each in again] == [[]], (
+            "the topic is named, its partitions need nothing"
+        )
+        named = [TopicPartitions(topic="t", partitions=[0])]
+        unknown = await ask(controller, ElectLeadersRequest(election_type=9, topic_partitions=named))
         assert unknown.error_code == ErrorCode.INVALID_REQUEST
+        assert unknown.replica_election_results[0].partition_result[0].error_code == ErrorCode.INVALID_REQUEST
         wanted = [ReassignablePartition(partition_index=0, replicas=(2,))]
         request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="t", partitions=wanted)])
         altered = await ask(controller, request)

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from bmq.controller.config_alter import decide_alter_configs, decide_incremental_alter_configs
+from bmq.controller.config_alter import CLIENT_METRICS_MAX, decide_alter_configs, decide_incremental_alter_configs
 from bmq.controller.config_describe import describe_configs
 from bmq.controller.config_list import list_config_resources
 from bmq.controller.topics import TopicLimits, decide_create_topics
@@ -19,6 +19,7 @@ from bmq.protocol.messages.describe_configs_request import DescribeConfigsReques
 from bmq.protocol.messages.describe_configs_response import DescribeConfigsResourceResult, DescribeConfigsResult
 from bmq.protocol.messages.incremental_alter_configs_request import IncrementalAlterConfigsRequest
 from bmq.protocol.messages.list_config_resources_request import ListConfigResourcesRequest
+from bmq.protocol.metadata_records import ConfigRecord
 from tests.unit.controller.support import Cluster, create, describe, full, incremental, topic
 
 pytestmark = pytest.mark.unit
@@ -145,7 +146,7 @@ def test_loggers_are_described(cluster: Cluster) -> None:
         (BROKER, "١", ErrorCode.INVALID_REQUEST, "Broker id must be an integer, but it is: ١"),
         (LOGGER, "", ErrorCode.INVALID_REQUEST, "Broker id must not be empty"),
         (LOGGER, "2", ErrorCode.INVALID_REQUEST, "Unexpected broker id, expected 1 but received 2"),
-        (16, "x", ErrorCode.INVALID_REQUEST, "Unsupported resource type: 16"),
+        (3, "x", ErrorCode.INVALID_REQUEST, "Unsupported resource type: 3"),
         (-1, "x", ErrorCode.INVALID_REQUEST, "Unsupported resource type: -1"),
     ],
 )
@@ -289,23 +290,31 @@ def test_validate_only_changes_nothing_and_one_bad_config_spoils_the_others(clus
         (
             LOGGER,
             "1",
-            ("kafka.server.KafkaApis", SET, "DEBUG"),
-            ErrorCode.INVALID_CONFIG,
-            "Logger kafka.server.KafkaApis does not exist!",
-        ),
-        (
-            LOGGER,
-            "1",
-            ("root", APPEND, "DEBUG"),
+            ("root", SET, "DEBUG"),
             ErrorCode.INVALID_REQUEST,
-            "APPEND operation is not allowed for the BROKER_LOGGER resource",
+            "The levels of loggers are altered at their node: ask node 1",
         ),
         (
             LOGGER,
             "2",
             ("root", SET, "DEBUG"),
             ErrorCode.INVALID_REQUEST,
-            "Unexpected broker id, expected 1, but received 2",
+            "Unexpected node id. Expected 1, but received 2",
+        ),
+        (
+            BROKER,
+            "1",
+            ("log.retention.ms", APPEND, "5"),
+            ErrorCode.INVALID_CONFIG,
+            "Config value append is not allowed for config key: log.retention.ms",
+        ),
+        (
+            BROKER,
+            "",
+            ("group.consumer.assignment.interval.ms", SET, "500000"),
+            ErrorCode.INVALID_REQUEST,
+            "group.consumer.assignment.interval.ms must be less than or equal to "
+            "group.consumer.max.assignment.interval.ms",
         ),
         (99, "x", ("retention.ms", SET, "1"), ErrorCode.INVALID_REQUEST, "Unknown resource type 99"),
     ],
@@ -442,3 +451,76 @@ def test_groups_that_have_configs_are_listed(cluster: Cluster) -> None:
         assert names <= {resource.resource_name for resource in answer.config_resources}
         assert {r.resource_name for r in answer.config_resources if r.resource_type == GROUP} == {"g"}
     assert list_config_resources(cluster.image, ListConfigResourcesRequest(resource_types=(GROUP,)), 0).error_code == 35
+
+
+# --- client metrics
+
+CLIENT_METRICS = 16
+
+
+def test_a_subscription_is_what_was_set_and_gone_with_its_last_config(cluster: Cluster) -> None:
+    before = configs_of(cluster, CLIENT_METRICS, "s")
+    assert {name: config.value for name, config in before.items()} == {
+        "interval.ms": "300000",
+        "match": "",
+        "metrics": "",
+    }
+    assert {config.config_source for config in before.values()} == {ConfigSource.DEFAULT}
+    assert not any(config.synonyms for config in before.values())
+    request = incremental(CLIENT_METRICS, "s", ("metrics", SET, "a., b."), ("match", APPEND, "client_id=x.*"))
+    assert alter(cluster, request) == (0, None)
+    after = configs_of(cluster, CLIENT_METRICS, "s")
+    assert (after["metrics"].value, after["metrics"].config_type) == ("a.,b.", 7)
+    assert synonyms_of(after["match"]) == [("match", "client_id=x.*", ConfigSource.DYNAMIC_CLIENT_METRICS)]
+    assert after["match"].config_source == ConfigSource.DYNAMIC_CLIENT_METRICS and not after["match"].read_only
+    assert cluster.image.client_metrics == {"s": {"metrics": "a., b.", "match": "client_id=x.*"}}
+    listed = list_config_resources(cluster.image, ListConfigResourcesRequest(), 0)
+    assert [(one.resource_type, one.resource_name) for one in listed.config_resources] == [(CLIENT_METRICS, "s")]
+
+    copy = Cluster()
+    copy.state.replay_snapshot(cluster.state.snapshot())
+    assert copy.state.image_at(1).client_metrics == cluster.image.client_metrics
+
+    alter(cluster, incremental(CLIENT_METRICS, "s", ("metrics", DELETE, None), ("match", DELETE, None)))
+    assert cluster.image.client_metrics == {}
+    decision = decide_alter_configs(cluster.image, full(CLIENT_METRICS, "s", ("interval.ms", "100")), cluster.broker, 1)
+    cluster.take(decision.records)
+    assert cluster.image.client_metrics == {"s": {"interval.ms": "100"}}
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "value", "code", "message"),
+    [
+        ("s", "random", "10", ErrorCode.INVALID_REQUEST, "Unknown client metrics configuration: random"),
+        ("s", "interval.ms", "99", ErrorCode.INVALID_REQUEST, "Invalid value 99 for interval.ms, interval must be between 100 and 3600000 (1 hour)"),
+        ("s", "interval.ms", "3600001", ErrorCode.INVALID_REQUEST, "Invalid value 3600001 for interval.ms, interval must be between 100 and 3600000 (1 hour)"),
+        ("s", "interval.ms", "soon", ErrorCode.INVALID_CONFIG, "Invalid value soon for configuration interval.ms: Not a number of type INT"),
+        ("s", "match", "10", ErrorCode.INVALID_CONFIG, "Illegal client matching pattern: 10"),
+        ("s", "match", "client_shoe_size=10", ErrorCode.INVALID_CONFIG, "Illegal client matching pattern: client_shoe_size=10"),
+        ("s", "match", "client_id=(", ErrorCode.INVALID_CONFIG, "Illegal client matching pattern: client_id=("),
+        ("s", "match", "client_id=" + "(a{1000}){1000}", ErrorCode.INVALID_CONFIG, "Illegal client matching pattern: client_id=(a{1000}){1000}"),
+        ("s", "metrics", "x" * 32_768, ErrorCode.INVALID_CONFIG, "The configuration value of metrics cannot be added because it exceeds the maximum value size of 32767 bytes."),
+        ("", "metrics", "x", ErrorCode.INVALID_REQUEST, "Subscription name can't be empty"),
+    ],
+)  # fmt: skip
+def test_subscriptions_that_are_refused(
+    cluster: Cluster, name: str, config: str, value: str, code: ErrorCode, message: str
+) -> None:
+    assert alter(cluster, incremental(CLIENT_METRICS, name, (config, SET, value))) == (code, message)
+    assert cluster.image.client_metrics == {}
+
+
+def test_a_subscription_has_to_have_a_name(cluster: Cluster) -> None:
+    (result,) = ask(cluster, describe((CLIENT_METRICS, "", None)))
+    assert (result.error_code, result.error_message) == (
+        ErrorCode.INVALID_REQUEST,
+        "Client metrics subscription name must not be empty",
+    )
+
+
+def test_there_is_a_limit_to_subscriptions(cluster: Cluster) -> None:
+    for number in range(CLIENT_METRICS_MAX):
+        cluster.take([ConfigRecord(resource_type=CLIENT_METRICS, resource_name=str(number), name="metrics", value="*")])
+    assert alter(cluster, incremental(CLIENT_METRICS, "0", ("metrics", SET, "x")))[0] == 0
+    code, message = alter(cluster, incremental(CLIENT_METRICS, "one more", ("metrics", SET, "x")))
+    assert (code, message) == (ErrorCode.POLICY_VIOLATION, "there are 1000 subscriptions, 1000 are allowed")

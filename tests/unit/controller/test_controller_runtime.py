@@ -14,6 +14,7 @@ from prometheus_client.registry import CollectorRegistry
 
 from bmq.controller.config import ControllerConfig
 from bmq.controller.runtime import Controller, ControllerGone
+from bmq.controller.unknown_topics import unknown_topics
 from bmq.log.partition_log import TopicPartition
 from bmq.log.state_log import StateLog
 from bmq.log.store import SegmentStore, StorageUnavailable
@@ -29,11 +30,16 @@ from tests.fakes.partition_log import FakePartitionLog
 from tests.fakes.store import FakeStore
 from tests.support.asking import ask
 from tests.unit.controller.support import NODE, create, delete, describe, full, grow, incremental, topic
+from tests.unit.routing.owner_nodes import until
 
 pytestmark = pytest.mark.unit
 
 CONFIG = ControllerConfig(
-    cluster_id="cluster", request_wait_min_ms=1, topic_deletion_delay_ms=0, topic_deletion_retry_ms=1
+    cluster_id="cluster",
+    request_wait_min_ms=1,
+    topic_deletion_delay_ms=0,
+    topic_deletion_again_ms=0,
+    topic_deletion_retry_ms=1,
 )
 
 
@@ -307,6 +313,22 @@ async def test_deletion_goes_on_after_a_restart_and_after_errors(lab: Lab) -> No
         assert next(failures, None) is None
     async with lab.controller(seed=3) as third:
         assert not third.image.deleted_topics
+
+
+async def test_a_directory_that_an_owner_made_anew_goes_too(lab: Lab) -> None:
+    """Left alone, it would be taken for a topic that the metadata lost."""
+    async with lab.controller(replace(CONFIG, topic_deletion_again_ms=100)) as controller:
+        await ask(controller, create(topic("a")))
+        topic_id = controller.image.topics["a"].topic_id
+        first = f"topics/{topic_id}/0/00000000.open/00000000.log"
+        lab.store.put_file(first, b"x", is_open=True)
+        await ask(controller, delete("a"))
+        await until(lambda: not lab.store.files())
+        assert controller.image.deleted_topics == {topic_id}
+        lab.store.put_file(first, b"", is_open=True)
+        await lab.until(lambda: not controller.image.deleted_topics)
+        assert not lab.store.files()
+        assert await unknown_topics(lab.store.client("look"), lambda: controller.image) == []
 
 
 # --- configs

@@ -115,7 +115,9 @@ def test_the_oldest_version_has_its_own_word_for_a_downgrade_and_a_result_for_ea
         feature_updates=[FeatureUpdateKey(feature="group.version", max_version_level=0, allow_downgrade=True)]
     )
     decision = decide_update_features(cluster.context, request, 0, 1)
-    assert [result.feature for result in decision.response.results] == ["group.version"]
+    assert [(result.feature, result.error_message) for result in decision.response.results] == [
+        ("group.version", "NONE")
+    ]
     assert len(decision.records) == 1
     request.feature_updates[0].allow_downgrade = False
     assert decide_update_features(cluster.context, request, 0, 1).response.error_code

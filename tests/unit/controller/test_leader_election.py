@@ -74,6 +74,14 @@ def test_all_partitions_without_those_that_need_nothing(cluster: ManyNodes) -> N
     }
 
 
+def test_all_topics_are_named_also_where_nothing_was_needed() -> None:
+    cluster = ManyNodes(registered(2))
+    cluster.topic("t", [(2,)], leaders=[2])
+    decision = decide_elect_leaders(cluster.context, ElectLeadersRequest(topic_partitions=None), lambda *_: False)
+    (topic,) = decision.response.replica_election_results
+    assert (topic.topic, list(topic.partition_result)) == ("t", [])
+
+
 def test_one_partition_twice_is_elected_once(cluster: ManyNodes) -> None:
     request = ElectLeadersRequest(
         topic_partitions=[TopicPartitions(topic="t", partitions=[1]), TopicPartitions(topic="t", partitions=[1])]

@@ -39,6 +39,7 @@ def test_owner_candidates_and_observers() -> None:
     assert voters == {1: (90, 4_500, 4_000), 2: (101, 5_000, 5_000)}
     assert [(one.replica_id, one.log_end_offset) for one in partition.observers] == [(3, -1)]
     assert {node.node_id: node.listeners[0].host for node in answer.nodes} == {1: "i1", 2: "i2"}
+    assert (answer.error_message, partition.error_message) == ("", "")
     assert not describe_quorum(IMAGE, LOG, followers, ask(0), 1).nodes
 
 
@@ -46,4 +47,5 @@ def test_owner_candidates_and_observers() -> None:
 def test_only_the_metadata_log_is_known(request_: DescribeQuorumRequest) -> None:
     answer = describe_quorum(IMAGE, LOG, MetadataFollowers(), request_, 2)
     (partition,) = answer.topics[0].partitions
-    assert partition.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (partition.error_code, bool(partition.error_message)) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True)
+    assert (answer.error_message, list(answer.nodes)) == ("", [])

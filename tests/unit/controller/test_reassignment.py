@@ -150,6 +150,11 @@ def test_one_partition_twice_is_refused_the_second_time(cluster: ManyNodes) -> N
     assert cluster.leaders("t")[0] == 3
 
 
+def test_a_request_for_nothing_has_kafkas_answer(cluster: ManyNodes) -> None:
+    decision = decide_alter_partition_reassignments(cluster.context, AlterPartitionReassignmentsRequest())
+    assert (decision.response.error_code, decision.response.error_message, list(decision.records)) == (0, "", [])
+
+
 @pytest.mark.parametrize("topics", [None, [ListPartitionReassignmentsTopics(name="t", partition_indexes=[0])]])
 def test_nothing_is_ever_in_progress(topics: list[ListPartitionReassignmentsTopics] | None) -> None:
     response = list_partition_reassignments(ListPartitionReassignmentsRequest(topics=topics))

@@ -257,9 +257,18 @@ def test_duplicate_deletions_are_refused_once() -> None:
         ("a", "Duplicate topic name."),
         (None, "Duplicate topic id."),
     ]
-    both = decide_delete_topics(image, delete("b", b))
-    assert [r.error_code for r in both.response.responses] == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
-    assert len(both.records) == 1
+
+
+@pytest.mark.parametrize("is_name_first", [True, False])
+def test_a_topic_by_name_and_by_id_is_refused_once_as_by_kafka(is_name_first: bool) -> None:
+    image = cluster_with(topic("a"), topic("b")).image
+    b = image.topics["b"].topic_id
+    decision = decide_delete_topics(image, delete("b", b, "a") if is_name_first else delete(b, "b", "a"))
+    assert [(r.name, r.error_code) for r in decision.response.responses] == [
+        ("b", ErrorCode.INVALID_REQUEST),
+        ("a", ErrorCode.NONE),
+    ]
+    assert len(decision.records) == 1
 
 
 def test_deletion_can_be_disabled() -> None:

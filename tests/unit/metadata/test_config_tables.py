@@ -11,16 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bmq.log.config import LogConfig
+from bmq.log.config import BacklogPolicy, LogConfig
 from bmq.log.store import Durability
 from bmq.metadata.broker_configs import BROKER_CONFIGS, HIDDEN_BY_DEFAULT, BrokerConfigs, static_configs
-from bmq.metadata.config_keys import ConfigType, InvalidConfig, text_of
+from bmq.metadata.client_metrics_configs import CLIENT_METRICS_CONFIGS
+from bmq.metadata.config_keys import GROUPS_NAMED_MAX, NO_EFFECT, ConfigType, InvalidConfig, text_of
+from bmq.metadata.configs_without_effect import SECURITY_CONFIGS
+from bmq.metadata.group_configs import GROUP_CONFIGS
 from bmq.metadata.image import Node
 from bmq.metadata.topic_configs import TOPIC_CONFIGS, effective_values, log_config, validate
 
 pytestmark = pytest.mark.unit
 
 DATA = Path(__file__).parent / "data"
+CONFIG_PAGE = Path(__file__).parents[3] / "docs" / "CONFIG.md"
 KAFKA_TOPIC: dict[str, dict[str, Any]] = json.loads((DATA / "kafka_4_3_topic_configs.json").read_text())
 KAFKA_BROKER: dict[str, dict[str, Any]] = json.loads((DATA / "kafka_4_3_broker_configs.json").read_text())
 EMPTY: dict[str, str] = {}
@@ -76,6 +80,55 @@ def test_broker_config_is_as_in_kafka(name: str) -> None:
     assert key.default == theirs["default"]
     assert theirs["dynamic"] or not key.is_dynamic
     assert key.documentation
+
+
+def test_the_documentation_knows_every_config_and_which_have_no_effect() -> None:
+    page = CONFIG_PAGE.read_text()
+    keys = [
+        *TOPIC_CONFIGS.values(),
+        *BROKER_CONFIGS.values(),
+        *GROUP_CONFIGS.values(),
+        *CLIENT_METRICS_CONFIGS.values(),
+    ]
+    assert [key.name for key in keys if f"`{key.name}`" not in page] == []
+    useless = page[page.index("No effect; accepted, and shown:") :]
+    for key in keys:
+        if key.documentation.startswith(NO_EFFECT):
+            reason = key.documentation.removeprefix(NO_EFFECT)
+            (row,) = (line for line in useless.splitlines() if line.startswith(f"| {reason} |"))
+            assert f"`{key.name}`" in row, f"{key.name}: {reason}"
+
+
+def test_every_broker_config_of_kafka_is_there() -> None:
+    assert set(KAFKA_BROKER) <= set(BROKER_CONFIGS)
+
+
+@pytest.mark.parametrize("name", sorted(SECURITY_CONFIGS))
+def test_what_would_protect_nothing_stops_the_start(name: str) -> None:
+    with pytest.raises(InvalidConfig, match="is set: TLS, SASL, authorizers and delegation tokens are not served"):
+        static_configs(Node(1, "h", 1), {name: "1"})
+    assert not BROKER_CONFIGS[name].is_dynamic
+    default = BROKER_CONFIGS[name].default
+    if default is not None:
+        static_configs(Node(1, "h", 1), {name: default})
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.5, "0.5"),
+        (1.0, "1.0"),
+        (0.0, "0.0"),
+        (0.001, "0.001"),
+        (9_999_999.0, "9999999.0"),
+        (0.00025, "2.5E-4"),
+        (10_000_000.0, "1.0E7"),
+        (-12_345_678.5, "-1.23456785E7"),
+        (1.7976931348623157e308, "1.7976931348623157E308"),
+    ],
+)
+def test_doubles_are_written_as_java_writes_them(value: float, text: str) -> None:
+    assert text_of(value) == text
 
 
 def test_every_broker_default_of_a_topic_config_is_shown() -> None:
@@ -147,6 +200,38 @@ def test_every_broker_default_of_a_topic_config_is_shown() -> None:
             "Invalid value maybe for configuration bmq.durability: String must be one of: hflush, hsync",
         ),
         ("bmq.unknown", "1", "Unknown topic config name: bmq.unknown"),
+        (
+            "bmq.retention.groups",
+            "a,,b",
+            "Invalid value a,,b for configuration bmq.retention.groups: Group ids must not be empty",
+        ),
+        (
+            "bmq.retention.groups",
+            "a,b,a",
+            "Invalid value a,b,a for configuration bmq.retention.groups: Each group may be named once",
+        ),
+        (
+            "bmq.backlog.quota.bytes",
+            "0",
+            "Invalid value 0 for configuration bmq.backlog.quota.bytes: Value must be between 1 and 9223372036854775807 "
+            "or equal to -1",
+        ),
+        (
+            "bmq.backlog.quota.bytes",
+            "1",
+            "bmq.backlog.quota.bytes is about what groups have not consumed: bmq.retention.groups must name at least one",
+        ),
+        (
+            "bmq.backlog.quota.ms",
+            "1",
+            "bmq.backlog.quota.ms is about what groups have not consumed: bmq.retention.groups must name at least one",
+        ),
+        (
+            "bmq.backlog.quota.policy",
+            "drop",
+            "Invalid value drop for configuration bmq.backlog.quota.policy: String must be one of: producer_request_hold, "
+            "producer_exception, consumer_backlog_eviction",
+        ),
     ],
 )
 def test_bad_value_is_refused_in_kafkas_words(name: str, text: str, message: str) -> None:
@@ -177,6 +262,27 @@ def test_contradicting_lags_and_endless_values_are_refused() -> None:
         validate({"min.compaction.lag.ms": "100", "max.compaction.lag.ms": "10"}, EMPTY)
     with pytest.raises(InvalidConfig, match="maximum value size of 32767 bytes"):
         validate({"leader.replication.throttled.replicas": "1:1," * 10_000 + "1:1"}, EMPTY)
+
+
+def test_groups_and_their_backlog() -> None:
+    configs = {
+        "bmq.retention.groups": " billing , audit",
+        "bmq.backlog.quota.bytes": "1000",
+        "bmq.backlog.quota.ms": "2000",
+        "bmq.backlog.quota.policy": "consumer_backlog_eviction",
+        "bmq.retention.groups.max.ms": "-1",
+    }
+    validate(configs, EMPTY)
+    config = log_config(configs, EMPTY)
+    assert config.retention_groups == ("billing", "audit") and config.retention_groups_max_ms == -1
+    assert (config.backlog_quota_bytes, config.backlog_quota_ms) == (1000, 2000)
+    assert config.has_backlog_quota and not LogConfig().has_backlog_quota
+    assert config.backlog_quota_policy is BacklogPolicy.CONSUMER_BACKLOG_EVICTION
+    with pytest.raises(InvalidConfig, match=r"cleanup\.policy must include delete"):
+        validate({**configs, "cleanup.policy": "compact"}, EMPTY)
+    many = ",".join(f"g{number}" for number in range(GROUPS_NAMED_MAX + 1))
+    with pytest.raises(InvalidConfig, match="At most 16 groups may be named, not 17"):
+        validate({"bmq.retention.groups": many}, EMPTY)
 
 
 @given(st.sampled_from(sorted(TOPIC_CONFIGS)), st.text(max_size=40))
@@ -219,6 +325,23 @@ def test_log_config_follows_topic_then_broker_in_any_unit() -> None:
 )
 def test_durability_is_asked_for_in_kafkas_way_or_ours(configs: dict[str, str], durability: Durability) -> None:
     assert log_config(configs, EMPTY).durability is durability
+
+
+@pytest.mark.parametrize(
+    ("configs", "level"),
+    [
+        ({}, None),
+        ({"compression.type": "producer", "compression.zstd.level": "7"}, None),
+        ({"compression.type": "uncompressed", "compression.zstd.level": "7"}, None),
+        ({"compression.type": "snappy"}, None),
+        ({"compression.type": "gzip"}, None),
+        ({"compression.type": "gzip", "compression.gzip.level": "1"}, 1),
+        ({"compression.type": "lz4"}, 9),
+        ({"compression.type": "zstd", "compression.zstd.level": "-1"}, -1),
+    ],
+)
+def test_only_the_level_of_the_topics_own_codec_counts(configs: dict[str, str], level: int | None) -> None:
+    assert log_config(configs, EMPTY).compression_level == level
 
 
 @pytest.mark.parametrize(

@@ -353,3 +353,20 @@ def test_other_control_batches() -> None:
     ):
         with pytest.raises(CorruptRecords):
             parse_end_transaction_marker(control(key, value))
+
+
+@pytest.mark.parametrize(
+    ("codec", "levels"),
+    [
+        (Compression.GZIP, (1, 6, 9)),
+        (Compression.LZ4, (1, 9, 12, 17)),
+        (Compression.ZSTD, (-131_072, -1, 0, 1, 22)),
+        (Compression.SNAPPY, (1,)),
+        (Compression.NONE, (1,)),
+    ],
+)
+def test_every_level_that_a_topic_may_ask_for_is_read_back(codec: Compression, levels: tuple[int, ...]) -> None:
+    data = b"".join(f"{number}, ".encode() for number in range(5_000))
+    made = [compress(codec, data, level) for level in levels]
+    assert all(bytes(decompress(codec, compressed)) == data for compressed in made)
+    assert (len(set(made)) > 1) == (codec in (Compression.GZIP, Compression.LZ4, Compression.ZSTD))

@@ -9,6 +9,7 @@ import struct
 import pytest
 import structlog
 
+from bmq.metadata.connection_limits import ConnectionLimits
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import encode_request
 from bmq.protocol.error_codes import ErrorCode
@@ -18,9 +19,12 @@ from bmq.protocol.messages.describe_cluster_request import DescribeClusterReques
 from bmq.protocol.messages.metadata_request import MetadataRequest
 from bmq.protocol.messages.metadata_response import MetadataResponse
 from bmq.protocol.request_context import RequestContext
+from bmq.proxy.connection import Connection
 from bmq.proxy.dispatch import HANDLERS
 from bmq.proxy.limits import ProxyLimits
+from bmq.proxy.server import KafkaServer
 from bmq.proxy.services import Services
+from bmq.proxy.stats import ProxyStats
 from tests.unit.proxy.conftest import StartProxy
 from tests.unit.proxy.harness import Client, Proxy, batch, produce_request, until
 
@@ -291,6 +295,38 @@ async def test_connections_beyond_the_limit_are_closed(start: StartProxy) -> Non
     assert (await kept[0].ask(ApiKey.API_VERSIONS, 3, KNOWN)).error_code == 0
     for client in (*kept, refused):
         await client.close()
+
+
+async def test_limits_in_force_count_for_each_new_connection(start: StartProxy) -> None:
+    """All connections of a test come from one address."""
+    proxy = await start(ProxyLimits(connections_max=1))
+    limits = ConnectionLimits(total=9, per_host=2)
+    proxy.services.connection_limits = lambda: limits
+    kept = [await proxy.connect() for _ in range(2)]
+    assert (await kept[0].ask(ApiKey.API_VERSIONS, 3, KNOWN)).error_code == 0
+    assert (await kept[1].ask(ApiKey.API_VERSIONS, 3, KNOWN)).error_code == 0
+    refused = [await proxy.connect()]
+    assert await refused[-1].is_closed_by_server()
+    limits = ConnectionLimits(total=9, per_host=0, by_host={proxy.host: 3})
+    kept.append(await proxy.connect())
+    assert (await kept[2].ask(ApiKey.API_VERSIONS, 3, KNOWN)).error_code == 0
+    limits = ConnectionLimits(total=3)
+    refused.append(await proxy.connect())
+    assert await refused[-1].is_closed_by_server()
+    assert proxy.stats.connections_refused == 2
+    await kept.pop().close()
+    limits = ConnectionLimits(total=9, per_host=3)
+    kept.append(await proxy.connect())
+    assert (await kept[2].ask(ApiKey.API_VERSIONS, 3, KNOWN)).error_code == 0, "a closed one counts no more"
+    for client in (*kept, *refused):
+        await client.close()
+
+
+async def test_before_a_listener_serves_its_own_limits_count() -> None:
+    """A simulated network has connections arrive as soon as the address is taken."""
+    listener = KafkaServer(ProxyLimits(connections_max=1), ProxyStats())
+    first, second = Connection(listener), Connection(listener)
+    assert [listener.admit(one) for one in (first, second)] == [True, False]
 
 
 async def test_a_silent_connection_is_closed_and_one_that_waits_for_an_answer_is_not(start: StartProxy) -> None:

@@ -22,10 +22,11 @@ async def test_every_partition_tells_of_its_producers(proxy: Proxy, client: Clie
         topics=[
             TopicRequest(name="t", partition_indexes=[1, 0, 2, 99, -1]),
             TopicRequest(name="nope", partition_indexes=[0]),
+            TopicRequest(name="no/name", partition_indexes=[0]),
         ]
     )
     response = await client.ask(ApiKey.DESCRIBE_PRODUCERS, 0, request)
-    known, unknown = response.topics
+    known, unknown, not_allowed = response.topics
     assert [(one.partition_index, one.error_code) for one in known.partitions] == [
         (1, 0),
         (0, 0),
@@ -34,6 +35,7 @@ async def test_every_partition_tells_of_its_producers(proxy: Proxy, client: Clie
         (-1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ]
     assert [one.error_code for one in unknown.partitions] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert [one.error_code for one in not_allowed.partitions] == [ErrorCode.INVALID_TOPIC_EXCEPTION]
     assert [
         (
             one.producer_id,

@@ -26,8 +26,11 @@ from bmq.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from bmq.protocol.messages.init_producer_id_response import InitProducerIdResponse
 from bmq.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from bmq.protocol.request_context import RequestContext
+from bmq.proxy.client_telemetry import ClientTelemetry
 from bmq.proxy.dispatch import HANDLERS, HOT_HANDLERS
-from bmq.proxy.handlers.describe_topic_partitions import PARTITIONS_PER_PAGE_MAX, page_of
+from bmq.proxy.handlers.describe_topic_partitions import page_of
+from bmq.proxy.services import DESCRIBED_PARTITIONS_MAX
+from bmq.proxy.telemetry_receiver import CountingReceiver, TelemetryStats
 from tests.unit.proxy.harness import CLUSTER_ID, NODE, TOPIC_ID, Client, Proxy, image_of, topic_image
 
 pytestmark = pytest.mark.unit
@@ -59,7 +62,8 @@ async def test_api_versions_names_what_has_a_handler_and_nothing_more(
     response = await client.ask(ApiKey.API_VERSIONS, version, known())
     assert response.error_code == 0
     ranges = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
-    assert set(ranges) == {*HANDLERS, *HOT_HANDLERS} & set(APIS)  # others are for nodes only
+    telemetry = {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY}
+    assert set(ranges) == ({*HANDLERS, *HOT_HANDLERS} & set(APIS)) - telemetry  # others are for nodes only
     assert ranges[ApiKey.PRODUCE] == (0, 13)  # KAFKA-18659
     assert all(ranges[key] == (APIS[key].advertised_min, APIS[key].version_max) for key in ranges)
     # Before version 4 a lowest level of 0 is more than clients can read.
@@ -284,6 +288,32 @@ async def test_describe_cluster(client: Client, version: int) -> None:
     assert response.cluster_authorized_operations == CLUSTER_OPERATIONS
 
 
+async def test_clients_are_to_ask_for_subscriptions_while_there_are_any_or_a_receiver(
+    proxy: Proxy, client: Client
+) -> None:
+    async def is_named() -> bool:
+        response = await client.ask(ApiKey.API_VERSIONS, 4, known())
+        return {71, 72} <= {api.api_key for api in response.api_keys}
+
+    assert not await is_named()
+    image = proxy.controller.image
+    proxy.controller.image = replace(image, client_metrics={"a": {"metrics": "*"}})
+    assert await is_named()
+    proxy.controller.image = image
+    assert not await is_named()
+    proxy.services.telemetry = ClientTelemetry(receiver=CountingReceiver(TelemetryStats()))
+    assert await is_named()
+
+
+async def test_fenced_nodes_are_described_if_they_are_asked_for(proxy: Proxy, client: Client) -> None:
+    fenced = {5: Node(5, "h5", 9092, "r"), 6: Node(6, "", -1, roles=frozenset({"broker"}))}
+    proxy.controller.image = replace(proxy.controller.image, fenced_nodes=fenced)
+    for is_asked, expected in ((False, [(1, False)]), (True, [(1, False), (5, True)])):
+        request = DescribeClusterRequest(include_fenced_brokers=is_asked)
+        response = await client.ask(ApiKey.DESCRIBE_CLUSTER, 2, request)
+        assert [(broker.broker_id, broker.is_fenced) for broker in response.brokers] == expected
+
+
 @pytest.mark.parametrize(
     ("endpoint_type", "code"), [(2, ErrorCode.MISMATCHED_ENDPOINT_TYPE), (3, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)]
 )
@@ -326,12 +356,12 @@ async def test_describe_topic_partitions_gives_at_least_one(client: Client, limi
 
 
 async def test_describe_topic_partitions_is_bounded_whatever_is_asked(proxy: Proxy, client: Client) -> None:
-    proxy.controller.image = image_of(topic_image("big", TOPIC_ID, PARTITIONS_PER_PAGE_MAX + 5))
+    proxy.controller.image = image_of(topic_image("big", TOPIC_ID, DESCRIBED_PARTITIONS_MAX + 5))
     response = await client.ask(
         ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, DescribeTopicPartitionsRequest(response_partition_limit=2**31 - 1)
     )
-    assert sum(len(topic.partitions) for topic in response.topics) == PARTITIONS_PER_PAGE_MAX
-    assert response.next_cursor.partition_index == PARTITIONS_PER_PAGE_MAX
+    assert sum(len(topic.partitions) for topic in response.topics) == DESCRIBED_PARTITIONS_MAX
+    assert response.next_cursor.partition_index == DESCRIBED_PARTITIONS_MAX
 
 
 async def test_describe_topic_partitions_by_name(client: Client) -> None:
@@ -352,6 +382,15 @@ async def test_describe_topic_partitions_from_a_cursor_that_no_longer_fits(clien
     response = await client.ask(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, DescribeTopicPartitionsRequest(cursor=cursor))
     assert [len(topic.partitions) for topic in response.topics] == [0]
     assert response.next_cursor is None
+
+
+async def test_describe_topic_partitions_from_a_cursor_below_0(client: Client) -> None:
+    cursor = Cursor(topic_name="t", partition_index=-1)
+    request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")], cursor=cursor)
+    response = await client.ask(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, request)
+    assert [(one.name, one.error_code, list(one.partitions)) for one in response.topics] == [
+        ("t", ErrorCode.INVALID_REQUEST, [])
+    ]
 
 
 # --- InitProducerId

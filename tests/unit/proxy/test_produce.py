@@ -17,7 +17,7 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.hot_produce import encode_produce_request
 from bmq.protocol.messages.api_versions_request import ApiVersionsRequest
 from bmq.protocol.messages.produce_request import ProduceRequest, TopicProduceData
-from bmq.protocol.record_batch import Record, encode_batch, put_leader_epoch
+from bmq.protocol.record_batch import Compression, Record, encode_batch, put_leader_epoch
 from tests.unit.proxy.harness import (
     NODE,
     TOPIC_ID,
@@ -50,6 +50,14 @@ async def test_every_version_appends_and_tells_the_offset(proxy: Proxy, client: 
         assert topic.partition_responses[0].base_offset == expected
     assert proxy.log(0).high_watermark == 4 and proxy.log(5).high_watermark == 2
     assert proxy.log(0).batches[1].data[61:] == batch(b"a", b"b")[61:]
+
+
+@pytest.mark.parametrize("version", [6, 7])
+async def test_zstd_is_for_clients_that_may_use_it(proxy: Proxy, client: Client, version: int) -> None:
+    zstd = encode_batch([Record(None, b"value")], compression=Compression.ZSTD)
+    lz4 = encode_batch([Record(None, b"value")], compression=Compression.LZ4)
+    response = await client.ask(PRODUCE, version, produce_request({0: bytes(zstd), 5: bytes(lz4)}))
+    assert codes(response) == {0: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE if version < 7 else 0, 5: 0}
 
 
 @pytest.mark.parametrize("acks", [0, 1, -1])

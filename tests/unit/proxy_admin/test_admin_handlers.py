@@ -17,11 +17,17 @@ from bmq.metadata.image import METADATA_TOPIC_ID
 from bmq.protocol.apis import APIS, ApiKey
 from bmq.protocol.codec import decode_request, decode_response, encode_request, encode_response, parse_request_header
 from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.messages.add_raft_voter_request import AddRaftVoterRequest
 from bmq.protocol.messages.delete_topics_request import DeleteTopicsRequest
+from bmq.protocol.messages.get_telemetry_subscriptions_request import GetTelemetrySubscriptionsRequest
 from bmq.protocol.messages.list_config_resources_request import ListConfigResourcesRequest
+from bmq.protocol.messages.push_telemetry_request import PushTelemetryRequest
+from bmq.protocol.messages.remove_raft_voter_request import RemoveRaftVoterRequest
+from bmq.protocol.messages.unregister_broker_request import UnregisterBrokerRequest
+from bmq.protocol.messages.unregister_controller_request import UnregisterControllerRequest
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy.dispatch import HANDLERS
-from bmq.proxy.handlers import forwarded  # noqa: F401  (register)
+from bmq.proxy.handlers import forwarded, get_telemetry_subscriptions, push_telemetry  # noqa: F401  (register)
 from bmq.proxy.producer_ids import ProducerIds
 from bmq.proxy.services import Services
 from bmq.proxy.starting_appender import StartingAppender
@@ -140,6 +146,10 @@ async def test_list_config_resources(server: Server) -> None:
         return [(one.resource_type, one.resource_name) for one in response.config_resources]
 
     assert await listed(0) == []  # client metrics alone
+    await server.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, incremental(16, "all", ("metrics", 0, "*")))
+    assert await listed(0) == [(16, "all")]
+    assert await listed(1, 16, 32, 4) == [(16, "all"), (4, "1")]
+    await server.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, incremental(16, "all", ("metrics", 1, None)))
     assert await listed(1) == [(8, "1"), (4, "1"), (2, "b"), (2, "a")]
     assert await listed(1, 2, 2) == [(2, "b"), (2, "a")]
     assert await listed(1, 16, 32, 4) == [(4, "1")]
@@ -170,7 +180,7 @@ async def test_describe_configs(server: Server, version: int) -> None:
     assert config.config_type == (5 if version >= 3 else 0)
     assert (config.documentation is not None) == (version >= 3)
     assert {"node.id", "log.retention.ms", "num.partitions"} <= {config.name for config in broker.configs}
-    assert [config.name for config in loggers.configs] == ["root"]
+    assert {"root", "bmq.proxy"} <= {config.name for config in loggers.configs}
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.INCREMENTAL_ALTER_CONFIGS))
@@ -200,3 +210,52 @@ async def test_requests_of_many_connections_at_once(server: Server) -> None:
     )
     codes = [answer.topics[0].error_code for answer in answers]
     assert codes.count(ErrorCode.NONE) == 10 and codes.count(ErrorCode.TOPIC_ALREADY_EXISTS) == 40
+
+
+async def test_nodes_and_voters_stay_what_they_are(server: Server) -> None:
+    """The only node lives, and nobody votes."""
+    only = await server.ask(ApiKey.UNREGISTER_BROKER, 0, UnregisterBrokerRequest(broker_id=1))
+    assert (only.error_code, only.error_message) == (
+        ErrorCode.INVALID_REQUEST,
+        "Broker ID 1 is alive: stop the node before it is unregistered",
+    )
+    unknown = await server.ask(ApiKey.UNREGISTER_BROKER, 0, UnregisterBrokerRequest(broker_id=7))
+    assert unknown.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
+    active = await server.ask(ApiKey.UNREGISTER_CONTROLLER, 0, UnregisterControllerRequest(controller_id=1))
+    assert active.error_code == ErrorCode.INVALID_REQUEST
+    other = await server.ask(ApiKey.UNREGISTER_CONTROLLER, 0, UnregisterControllerRequest(controller_id=7))
+    assert other.error_code == ErrorCode.CONTROLLER_ID_NOT_REGISTERED
+    for version in versions(ApiKey.ADD_RAFT_VOTER):
+        added = await server.ask(ApiKey.ADD_RAFT_VOTER, version, AddRaftVoterRequest(voter_id=2))
+        assert added.error_code == ErrorCode.INVALID_REQUEST
+    removed = await server.ask(
+        ApiKey.REMOVE_RAFT_VOTER, 0, RemoveRaftVoterRequest(voter_id=2, voter_directory_id=UUID(int=5))
+    )
+    assert removed.error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+async def test_a_client_learns_what_is_asked_for_and_sends_it(server: Server) -> None:
+    request = incremental(16, "all", ("metrics", 0, "*"), ("interval.ms", 0, "100"))
+    (done,) = (await server.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request)).responses
+    assert done.error_code == ErrorCode.NONE
+    asked = await server.ask(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, GetTelemetrySubscriptionsRequest())
+    assert (asked.error_code, list(asked.requested_metrics), asked.push_interval_ms) == (0, ["*"], 100)
+    assert asked.client_instance_id is not None and asked.client_instance_id.version == 4
+
+    async def push(metrics: bytes, subscription_id: int) -> int:
+        pushed = PushTelemetryRequest(
+            client_instance_id=asked.client_instance_id, subscription_id=subscription_id, metrics=metrics
+        )
+        return int((await server.ask(ApiKey.PUSH_TELEMETRY, 0, pushed)).error_code)
+
+    stats = server.services.telemetry.stats
+    assert await push(b"metrics", asked.subscription_id) == ErrorCode.NONE
+    assert (stats.pushes, stats.pushed_bytes, stats.dropped) == (1, 7, 1)
+    assert await push(b"metrics", asked.subscription_id) == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    again = GetTelemetrySubscriptionsRequest(client_instance_id=asked.client_instance_id)
+    early = await server.ask(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, again)
+    assert early.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    await server.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, incremental(16, "all", ("interval.ms", 0, "200")))
+    assert await push(b"metrics", asked.subscription_id) == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+    assert (await server.ask(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, again)).push_interval_ms == 200
+    assert stats.pushes == 1

@@ -57,8 +57,9 @@ class Reader:
         self.store = CountingStore(fake.client("reader"))
         self.fake = fake
         self.counts = FetchCounts()
+        self.now_s = 0.0
         self.cache = ReadCache(self.store, config, self.counts)  # type: ignore[arg-type]
-        self.catch_up = CatchUp(self.cache, config)
+        self.catch_up = CatchUp(self.cache, config, lambda: self.now_s)
 
     def append(self, count: int, value_bytes: int) -> None:
         data = encode_batch([Record(None, b"v" * value_bytes, (), 1000) for _ in range(count)])
@@ -196,6 +197,33 @@ def test_a_file_that_is_gone_is_looked_up_again() -> None:
         assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR and len(other.store.reads) == 3
         await reader.cache.close()
         await other.cache.close()
+
+    asyncio.run(run())
+
+
+def test_where_a_reader_ended_is_remembered_for_a_while() -> None:
+    """The file may have been replaced meanwhile, and nothing else would show that as long as its bytes are in the cache."""
+
+    async def run() -> None:
+        reader = Reader([(1, 100)] * 5, FetchSettings(read_cursor_age_ms=1_000))
+        located: list[int] = []
+        locate = reader.log.locate
+
+        async def noted(offset: int) -> Location:
+            located.append(offset)
+            return await locate(offset)
+
+        reader.log.locate = noted  # type: ignore[method-assign]
+        offset = 0
+        for passed_s, wanted in ((0.0, [0]), (0.6, [0]), (0.6, [0, 2]), (0.0, [0, 2]), (1.1, [0, 2, 4])):
+            reader.now_s += passed_s
+            done = await reader.catch_up.read(reader.log, offset, 1, 5)
+            offset = done.next_offset
+            assert located == wanted
+        assert offset == 5
+        reader.now_s += 1.1
+        assert reader.catch_up.read_cached(reader.log, 1, 1, 5) is None
+        await reader.cache.close()
 
     asyncio.run(run())
 

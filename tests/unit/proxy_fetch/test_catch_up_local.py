@@ -60,7 +60,7 @@ async def test_a_local_segment_is_read_as_it_was_written(tmp_path: Path, is_sent
     in_files = 0
     config = FetchSettings(read_chunk_bytes=4096, read_cache_bytes_max=20_000)
     cache = ReadCache(store, config, FetchCounts())
-    catch_up = CatchUp(cache, config)
+    catch_up = CatchUp(cache, config, lambda: 0.0)
 
     async def read_all() -> bytes:
         nonlocal in_files

@@ -389,7 +389,7 @@ async def test_unknown_topics_and_partitions(make: Make, version: int) -> None:
     cluster = make(2)
     code = ErrorCode.UNKNOWN_TOPIC_ID if version >= 13 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     unknown = await cluster.fetch(want({0: 0}, topic_id=OTHER_ID, name="other", max_wait_ms=NEVER_MS), version)
-    assert results(unknown)[0].error_code == code
+    assert (results(unknown)[0].error_code, results(unknown)[0].aborted_transactions) == (code, ())
     for partition in (2, -1):
         one = results(await cluster.fetch(want({partition: 0}, max_wait_ms=NEVER_MS), version))[partition]
         assert one.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

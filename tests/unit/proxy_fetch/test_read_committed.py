@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 from unittest.mock import patch
 
 import pytest
 
-from bmq.log.partition_log import AbortedTransaction
+from bmq.log.partition_log import AbortedTransaction, Location
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.proxy.fetch_job import FetchJob
@@ -79,6 +80,67 @@ async def test_without_the_owners_word_there_are_no_records(cluster: FetchCluste
     with patch.object(log, "find_aborted_transactions", lost):
         told = results(await cluster.fetch(want({0: 0}, isolation_level=1)))[0]
     assert told.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and not told.records
+
+
+@pytest.mark.parametrize("aborted_from_offset", [0, 100])
+async def test_records_that_are_deleted_while_they_are_read_are_not_given(
+    cluster: FetchCluster, aborted_from_offset: int
+) -> None:
+    """With them the log forgets which of their transactions were aborted, and the reader would take them for committed."""
+    for _ in range(6):
+        cluster.produce()
+    log = cluster.log()
+    log.tail_start_offset = 100
+    log.aborted = [(AbortedTransaction(9, 1), 3)]
+    log.aborted_from_offset = aborted_from_offset
+    locate = log.locate
+
+    async def locate_and_delete(offset: int) -> Location:
+        found = await locate(offset)
+        await log.delete_records(5)
+        log.aborted.clear()
+        return found
+
+    with patch.object(log, "locate", locate_and_delete):
+        told = results(await cluster.fetch(want({0: 2}, isolation_level=1)))[0]
+    assert told.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and not told.records
+
+
+class Late:
+    """The loop, at a later time."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.passed_s = 0.0
+        self._loop = loop
+
+    def time(self) -> float:
+        return self._loop.time() + self.passed_s
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loop, name)
+
+
+async def test_a_read_that_took_too_long_is_done_again(cluster: FetchCluster) -> None:
+    """Compaction may have replaced the file, and the log have forgotten which of its transactions were aborted."""
+    for _ in range(4):
+        cluster.produce()
+    log, loop = cluster.log(), Late(asyncio.get_running_loop())
+    log.tail_start_offset = 100
+    locate = log.locate
+    located: list[int] = []
+
+    async def locate_late(offset: int) -> Location:
+        found = await locate(offset)
+        if not located:
+            loop.passed_s += 16
+        located.append(offset)
+        return found
+
+    with patch.object(cluster.fetcher.shared, "loop", loop), patch.object(log, "locate", locate_late):
+        told = results(await cluster.fetch(want({0: 2}, isolation_level=1)))[0]
+        assert offsets_in(told.records) == [2, 3] and located == [2, 2]
+        every = results(await cluster.fetch(want({0: 0})))[0]
+    assert offsets_in(every.records) == [0, 1, 2, 3]
 
 
 async def test_a_reader_wakes_when_the_last_stable_offset_moves_and_not_before(cluster: FetchCluster) -> None:

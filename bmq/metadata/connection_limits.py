@@ -1,0 +1,71 @@
+"""How many connections a listener for clients accepts, in all and from one address: by broker configs, altered live."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import Final, Protocol
+
+from bmq.metadata.config_keys import InvalidConfig, Value
+
+OVERRIDES: Final = "max.connections.per.ip.overrides"
+_NO_LIMIT: Final = 2**31 - 1
+_LOCALHOST: Final = ("127.0.0.1", "::1")
+
+
+class Configs(Protocol):
+    """Broker configs in force; see broker_configs.py, which knows this module."""
+
+    def value_of(self, name: str) -> str | None: ...
+    def number(self, name: str) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """`by_host`: by address, instead of `per_host`."""
+
+    total: int = _NO_LIMIT
+    per_host: int = _NO_LIMIT
+    by_host: Mapping[str, int] = field(default_factory=dict)
+
+    def of_host(self, host: str) -> int:
+        return self.by_host.get(host, self.per_host)
+
+
+def connection_limits(configs: Configs) -> ConnectionLimits:
+    """The limits in force."""
+    return ConnectionLimits(
+        configs.number("max.connections"),
+        configs.number("max.connections.per.ip"),
+        parse_overrides(configs.value_of(OVERRIDES) or ""),
+    )
+
+
+def parse_overrides(text: str) -> dict[str, int]:
+    """Limits by address, of "127.0.0.1:100,::1:50,localhost:7". Raises InvalidConfig.
+
+    Names other than localhost are refused: what they stand for may change, and looking them up takes time.
+    """
+    found: dict[str, int] = {}
+    for entry in (part.strip() for part in text.split(",")):
+        if not entry:
+            continue
+        host, _, count = entry.rpartition(":")
+        if not count.isascii() or not count.isdigit() or int(count) > _NO_LIMIT:
+            raise _refused(text, f"{entry} is not ADDRESS:NUMBER")
+        try:
+            addresses = _LOCALHOST if host == "localhost" else (str(ip_address(host.strip("[]"))),)
+        except ValueError as error:
+            raise _refused(text, f"{host} is not an address") from error
+        found.update(dict.fromkeys(addresses, int(count)))
+    return found
+
+
+def valid_overrides(name: str, value: Value) -> None:
+    """The check of the config."""
+    parse_overrides(str(value))
+
+
+def _refused(text: str, why: str) -> InvalidConfig:
+    return InvalidConfig(f"Invalid value {text} for configuration {OVERRIDES}: {why}")

@@ -1,0 +1,16 @@
+"""Settings of what becomes of clients' metrics (KIP-714)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetrySettings:
+    """`otlp_endpoint`: where OTLP over HTTP is taken, http://HOST:PORT/v1/metrics; empty: metrics are dropped."""
+
+    otlp_endpoint: str = ""
+    otlp_timeout_s: float = 10.0  # of one request to it
+    otlp_retry_max_s: float = 60.0  # how long one push is tried again before it is dropped
+    otlp_queue_bytes_max: int = 16 * 1024 * 1024  # pushes that wait for it; beyond it they are dropped
+    decompressed_bytes_max: int = 4 * 1024 * 1024  # of one push; a longer one is refused

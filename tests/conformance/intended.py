@@ -1,0 +1,271 @@
+"""Differences that are meant, each with its reason: the reviewed list. An entry that nothing meets any more is an error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Final
+
+from tests.conformance.answers import SILENT
+from tests.conformance.compare import MISSING, Difference
+
+ANY: Final = object()
+TEXT: Final = "<text>"
+
+
+@dataclass(frozen=True, slots=True)
+class Intended:
+    """`api_keys`: empty for all. `cases`, `paths`: shell patterns. `bmq`, `kafka`: what each may say; ANY for anything."""
+
+    name: str
+    reason: str
+    api_keys: frozenset[int] = frozenset()
+    cases: tuple[str, ...] = ("*",)
+    paths: tuple[str, ...] = ("*",)
+    bmq: tuple[object, ...] = (ANY,)
+    kafka: tuple[object, ...] = (ANY,)
+
+    def meets(self, api_key: int, case: str, difference: Difference) -> bool:
+        return (
+            (not self.api_keys or api_key in self.api_keys)
+            and any(fnmatchcase(case, pattern) for pattern in self.cases)
+            and any(fnmatchcase(difference.path, pattern) for pattern in self.paths)
+            and (ANY in self.bmq or difference.bmq in self.bmq)
+            and (ANY in self.kafka or difference.kafka in self.kafka)
+        )
+
+
+PRODUCE, FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR, JOIN_GROUP, DESCRIBE_GROUPS, API_VERSIONS, LEADER_EPOCH = (
+    0,
+    1,
+    2,
+    3,
+    10,
+    11,
+    15,
+    18,
+    23,
+)
+CREATE_TOPICS, ADD_PARTITIONS, DESCRIBE_CONFIGS, ALTER_CONFIGS, LOG_DIRS, CREATE_PARTITIONS = 19, 24, 32, 33, 35, 37
+INCREMENTAL, FEATURES, CONSUMER_HEARTBEAT, TOPIC_PARTITIONS, STREAMS_HEARTBEAT, STREAMS_DESCRIBE = (
+    44,
+    57,
+    68,
+    75,
+    88,
+    89,
+)
+
+INTENDED: Final[tuple[Intended, ...]] = (
+    Intended(
+        "A reason in words",
+        "bmq says in the field for it why something was refused where Kafka leaves the field null or empty. Clients show the text and decide by the code.",
+        paths=("*error_message",),
+        bmq=(TEXT,),
+        kafka=(None, ""),
+    ),
+    Intended(
+        "Kafka 4.4",
+        "bmq speaks the versions and the APIs that Kafka 4.4 has added; the server beside it is 4.3.",
+        frozenset({API_VERSIONS}),
+        paths=(
+            "api_keys/18/max_version",
+            "api_keys/28/max_version",
+            "api_keys/42/max_version",
+            "api_keys/88/max_version",
+            "api_keys/89/max_version",
+            "api_keys/93",
+            "api_keys/94",
+        ),
+    ),
+    Intended(
+        "APIs that are not served",
+        "What bmq does not serve (`k` in the table, and what only Kafka's brokers send each other) it does not announce.",
+        frozenset({API_VERSIONS}),
+        paths=("api_keys/*",),
+        bmq=(MISSING,),
+    ),
+    Intended(
+        "Features of parts that bmq does not have",
+        "KRaft's metadata and quorum, eligible leader replicas and share groups: nothing that a client could use stands behind these levels, so they are not announced.",
+        frozenset({API_VERSIONS}),
+        paths=tuple(
+            f"{kind}_features/{name}"
+            for kind in ("supported", "finalized")
+            for name in ("metadata.version", "kraft.version", "eligible.leader.replicas.version", "share.version")
+        ),
+        bmq=(MISSING,),
+    ),
+    Intended(
+        "Kafka does not answer",
+        "An exception of its own leaves the client of Apache Kafka waiting. bmq says what is wrong with the request, or that nothing was asked.",
+        frozenset({PRODUCE, JOIN_GROUP, ADD_PARTITIONS, ALTER_CONFIGS}),
+        kafka=(SILENT,),
+    ),
+    Intended(
+        "Kafka's UNKNOWN_SERVER_ERROR",
+        "An exception of its own is all that Apache Kafka tells. bmq answers with the code that says what is wrong, or serves what can be served.",
+        frozenset({PRODUCE, METADATA, JOIN_GROUP, CREATE_PARTITIONS, INCREMENTAL, TOPIC_PARTITIONS}),
+        (
+            "a codec that does not exist",
+            "neither name nor id",
+            "a group of the newer protocol",
+            "far too many partitions",
+            "an operation that does not exist",
+            "names that are not allowed",
+        ),
+    ),
+    Intended(
+        "Numbers that mean nothing in a read",
+        "Kafka answers UNKNOWN_SERVER_ERROR, as its code throws. bmq takes a negative number of bytes for none (and still returns one batch, KIP-74), and an isolation "
+        "level that is not read_committed for read_uncommitted.",
+        frozenset({FETCH, LIST_OFFSETS}),
+        ("a negative number of bytes", "an isolation level that does not exist"),
+    ),
+    Intended(
+        "Batches stay closed",
+        "bmq does not decompress what it is given unless the topic asks for it: a batch with a right checksum is stored, whatever is compressed in it. Its producer has made both.",
+        frozenset({PRODUCE}),
+        ("compressed by gzip, but not so",),
+    ),
+    Intended(
+        "Named twice in a produce",
+        "bmq appends both batches and answers for both. Kafka drops the first one and answers once. No client names a partition twice.",
+        frozenset({PRODUCE}),
+        ("a partition twice", "a topic twice"),
+    ),
+    Intended(
+        "Bytes behind a batch",
+        "bmq refuses records that are not whole batches. Kafka cuts off what is behind the last whole one and tells nobody.",
+        frozenset({PRODUCE}),
+        ("bytes behind a batch",),
+    ),
+    Intended(
+        "A produced batch's base offset",
+        "The owner writes the offset itself, whatever stands there; and what stands there may be a former owner's, as a node passes batches on again when a partition moves. "
+        "Kafka refuses anything but 0. Every client writes 0.",
+        frozenset({PRODUCE}),
+        ("a base offset of its own",),
+    ),
+    Intended(
+        "The time of a repeated batch",
+        "Kafka gives the batch's last timestamp as the time of its append, though the topic's times are the producers'. bmq answers as it did the first time.",
+        frozenset({PRODUCE}),
+        ("the same batch again",),
+        ("*/log_append_time_ms",),
+    ),
+    Intended(
+        "The marker behind the last record",
+        "A fetch may end behind any batch: bmq's answer has the marker that ends the transaction as well, Kafka leaves it to the next fetch.",
+        frozenset({FETCH}),
+        ("read committed: an aborted transaction", "read uncommitted: an aborted transaction"),
+        ("responses/*/partitions/0/records/1",),
+        kafka=(MISSING,),
+    ),
+    Intended(
+        "A topic that is made on its first use",
+        "bmq makes it before it answers. Kafka answers UNKNOWN_TOPIC_OR_PARTITION, makes it meanwhile, and the client asks again.",
+        frozenset({METADATA}),
+        ("a topic that may be made",),
+    ),
+    Intended(
+        "The cluster beside a refusal",
+        "Where a topic's id or name cannot be served Kafka leaves brokers, cluster and controller out of the answer; bmq refuses the topic alone.",
+        frozenset({METADATA}),
+        ("a topic by its id", "an unknown id", "neither name nor id", "a topic by name and id"),
+        ("brokers/*", "cluster_id", "controller_id"),
+    ),
+    Intended(
+        "Settings of bmq",
+        "`bmq.durability` and `bmq.segment.idle.close.ms` are settings of every topic here, shown where clients list settings.",
+        frozenset({CREATE_TOPICS, DESCRIBE_CONFIGS}),
+        paths=("*/configs/bmq.*",),
+        kafka=(MISSING,),
+    ),
+    Intended(
+        "segment.bytes",
+        "128 MiB by default in place of 1 GiB, as a static setting of the brokers: on HDFS an open block reserves its whole size.",
+        frozenset({CREATE_TOPICS, DESCRIBE_CONFIGS}),
+        paths=("*/configs/segment.bytes/*",),
+    ),
+    Intended(
+        "min.insync.replicas as a cluster's default",
+        "Kafka's feature for eligible leader replicas fixes it in the cluster's dynamic settings. There are no such replicas here, so it is a plain default.",
+        frozenset({CREATE_TOPICS, DESCRIBE_CONFIGS}),
+        paths=("*/configs/min.insync.replicas", "*/configs/min.insync.replicas/config_source"),
+    ),
+    Intended(
+        "Room of a log directory",
+        "The store is shared by all nodes and others; its room is no node's own, so none tells it.",
+        frozenset({LOG_DIRS}),
+        paths=("results/*/total_bytes", "results/*/usable_bytes"),
+        bmq=(-1,),
+    ),
+    Intended(
+        "Heartbeats of a group that is not settled",
+        "A member whose group has a new assignment is told to come back after 1 s in place of 5, so that groups settle sooner.",
+        frozenset({CONSUMER_HEARTBEAT}),
+        paths=("heartbeat_interval_ms",),
+        bmq=(1_000,),
+        kafka=(5_000,),
+    ),
+    Intended(
+        "The type of a group of another protocol",
+        "DescribeGroups below version 6 has no code for a group that is there but not a classic one: it is Dead. bmq says its type beside that, as its own nodes ask in this form "
+        "whether a group is gone.",
+        frozenset({DESCRIBE_GROUPS}),
+        ("a group of the newer protocol",),
+        ("groups/*/protocol_type",),
+        kafka=("",),
+    ),
+    Intended(
+        "The first assignment of a streams group",
+        "While a new group waits for more members Kafka's answer says assignment epoch 1, as if its empty assignment had been computed. bmq says 0: none has been.",
+        frozenset({STREAMS_DESCRIBE}),
+        paths=("groups/*/assignment_epoch",),
+        bmq=(0,),
+        kafka=(1,),
+    ),
+    Intended(
+        "The leader's address for replicas",
+        "Kafka tells it to consumers alone. bmq has no followers among its clients, and tells it whoever asks at the wrong place.",
+        frozenset({FETCH}),
+        ("of a follower that does not exist",),
+        ("node_endpoints/*",),
+        kafka=(MISSING,),
+    ),
+    Intended(
+        "An epoch below 0",
+        "Kafka answers with the log's start for an epoch that no leader can have had. bmq knows of none, as both say for -1.",
+        frozenset({LEADER_EPOCH}),
+        ("epochs that never were, and an unknown partition",),
+        ("topics/*/partitions/1/*",),
+    ),
+    Intended(
+        "Share groups",
+        "They are not served, so neither are their coordinators.",
+        frozenset({FIND_COORDINATOR}),
+        ("of a share partition",),
+    ),
+    Intended(
+        "A feature named twice",
+        "bmq refuses the request; Kafka lets the last of them win.",
+        frozenset({FEATURES}),
+        ("a feature twice",),
+    ),
+    Intended(
+        "Settings of streams that no broker of Kafka 4.3 fills in",
+        "bmq tells the defaults of KIP-1071 for the acceptable lag and the interval of task offsets, Kafka 4.3 leaves both 0.",
+        frozenset({STREAMS_HEARTBEAT}),
+        paths=("acceptable_recovery_lag", "task_offset_interval_ms"),
+        kafka=(0,),
+    ),
+)
+
+
+def reason_for(
+    api_key: int, case: str, difference: Difference, entries: Iterable[Intended] = INTENDED
+) -> Intended | None:
+    """The first entry that this difference meets; None: it is not meant."""
+    return next((entry for entry in entries if entry.meets(api_key, case, difference)), None)
