@@ -6,12 +6,17 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Final
 
-from bmq.broker.surroundings import VerificationRetry
+import structlog
+
+from bmq.broker.surroundings import CompactionPace, VerificationRetry
+from bmq.cli.kafka_names import SETTING_OF
 from bmq.cli.settings import Settings
 from bmq.coordinator.config import ConsumerConfig, CoordinatorConfig, NewGroupConfig, StreamsConfig
 from bmq.coordinator.transactions.config import TransactionConfig
-from bmq.metadata.broker_configs import BrokerConfigs
-from bmq.metadata.config_keys import split_list
+from bmq.metadata.broker_configs import BROKER_CONFIGS, BrokerConfigs
+from bmq.metadata.config_keys import NO_EFFECT, split_list
+
+_log = structlog.get_logger("bmq.cli")
 
 STANDALONE_DEFAULTS: Final = {
     # As in Kafka's own server.properties for one node: a developer's group need not wait for further members.
@@ -24,13 +29,28 @@ STANDALONE_DEFAULTS: Final = {
 
 def kafka_configs(settings: Settings, defaults: Mapping[str, str] | None = None) -> dict[str, str]:
     """The settings under Kafka's names; `defaults`: defaults that differ from Kafka's."""
-    own = {
-        "log.dirs": settings.store or str(settings.data),
-        "socket.request.max.bytes": str(settings.proxy.request_bytes_max),
-        "connections.max.idle.ms": str(settings.proxy.connections_max_idle_ms),
-        "max.connections": str(settings.proxy.connections_max),
-    }
-    return {**(defaults or {}), **own, **settings.kafka}
+    own = {"log.dirs": settings.store or str(settings.data)}
+    for name, (table, setting) in SETTING_OF.items():
+        value = _text(getattr(getattr(settings, table), setting))
+        if value != BROKER_CONFIGS[name].default or name in settings.kafka:
+            own[name] = value
+    return {**(defaults or {}), **settings.kafka, **own}
+
+
+def _text(value: float | str) -> str:
+    """Whole numbers without a fraction, large ones as Java writes them."""
+    return f"{value:.17g}".replace("e+", "E") if isinstance(value, float) else str(value)
+
+
+def warn_without_effect(settings: Settings) -> None:
+    """A line about configs under Kafka's names that change nothing here: somebody may rely on them."""
+    names = [
+        name
+        for name in sorted(settings.kafka)
+        if name in BROKER_CONFIGS and BROKER_CONFIGS[name].documentation.startswith(NO_EFFECT)
+    ]
+    if names:
+        _log.warning("broker_configs_without_effect", names=",".join(names), see="docs/CONFIG.md")
 
 
 def coordinator_config(configs: BrokerConfigs) -> CoordinatorConfig:
@@ -82,6 +102,20 @@ def verification_retry(configs: BrokerConfigs) -> VerificationRetry:
     return VerificationRetry(
         configs.number("add.partitions.to.txn.retry.backoff.ms"),
         configs.number("add.partitions.to.txn.retry.backoff.max.ms"),
+    )
+
+
+def is_compacting(configs: BrokerConfigs) -> bool:
+    """Whether logs are compacted at all."""
+    return configs.value_of("log.cleaner.enable") == "true"
+
+
+def compaction_pace(configs: BrokerConfigs) -> CompactionPace:
+    """Kafka's `log.cleaner.*` settings in the broker's terms."""
+    return CompactionPace(
+        check_interval_ms=configs.number("log.cleaner.backoff.ms"),
+        map_bytes=configs.number("log.cleaner.dedupe.buffer.size"),
+        bytes_per_s_max=float(configs.value_of("log.cleaner.io.max.bytes.per.second") or "inf"),
     )
 
 

@@ -13,21 +13,18 @@ from rich.table import Table
 
 from bmq.cli.cluster_client import ClusterClient, ClusterUnreachable
 from bmq.cli.cluster_output import (
-    add_row,
     follow,
     history_table,
     ids_text,
-    is_terminal,
     owner_text,
-    print_json,
     print_plan,
     print_steps,
-    print_table,
     quoted,
     rate_text,
     state_text,
     when_text,
 )
+from bmq.cli.terminal import add_row, is_terminal, print_json, print_table
 from bmq.election.zookeeper import ZooKeeperElection
 
 cluster_app = typer.Typer(no_args_is_help=True, help="Look at a running cluster, and drain, move, scale, rebalance.")
@@ -242,7 +239,7 @@ def tasks(
     rest: Rest = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """What was ordered, newest first, as the active controller knows it."""
+    """List tasks (moves, drains, …) and how far they are, newest first."""
     with ClusterClient(rest) as client:
         found = client.get("/v1/tasks", limit=limit)
     if as_json:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -10,15 +9,13 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import quote
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
-from rich.text import Text
 
 from bmq.cli.cluster_client import ClusterClient, TaskFailed
+from bmq.cli.terminal import add_row, console, is_terminal, print_json, print_table
 from bmq.metadata.image import NO_LEADER
 
-_LINE_CHARACTERS_MAX: Final = 250
 _MOVES_SHOWN_MAX: Final = 20
 
 
@@ -124,28 +121,6 @@ def rate_text(bytes_s: float | None) -> str:
             return f"{bytes_s:.0f} {unit}"
         bytes_s /= 1_000
     return f"{bytes_s:.1f} GB"
-
-
-def add_row(table: Table, *cells: str) -> None:
-    """Add cells as plain text: content from elsewhere may look like markup."""
-    table.add_row(*(Text(cell) for cell in cells))
-
-
-def print_json(document: Any) -> None:
-    sys.stdout.write(f"{json.dumps(document, indent=2)}\n")
-
-
-def print_table(table: Table) -> None:
-    console().print(table)
-
-
-def console() -> Console:
-    # Each node or file keeps its own line, however narrow the terminal is; a pipe has no width at all.
-    return Console(soft_wrap=True) if is_terminal() else Console(width=_LINE_CHARACTERS_MAX, soft_wrap=True)
-
-
-def is_terminal() -> bool:
-    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def quoted(name: str) -> str:

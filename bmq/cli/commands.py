@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from bmq.cli.late_groups import WithLateGroups
-from bmq.cli.settings import LoadedSettings, load_settings
+from bmq.cli.setting_options import ConfigFile, Data, Listen, Rest, StoreUrl, load
+from bmq.cli.shell_completion import Shell, script
 
 app = typer.Typer(
     cls=WithLateGroups,
@@ -17,18 +18,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="A Kafka-compatible message queue on HDFS.",
 )
-config_app = typer.Typer(no_args_is_help=True, help="Look at the settings.")
-app.add_typer(config_app, name="config")
-
-Listen = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Address for Kafka clients [127.0.0.1:9092]")]
-Rest = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Address of REST and /metrics [127.0.0.1:8080]")]
-Data = Annotated[Path | None, typer.Option(metavar="DIR", help="Directory of the embedded store [./data]")]
-StoreUrl = Annotated[str | None, typer.Option(metavar="URL", help="Where the log lives; default: the embedded store")]
-ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="TOML file [./bmq.toml if there]")]
-
-
-def _load(config: Path | None, **given: Any) -> LoadedSettings:
-    return load_settings({name: value for name, value in given.items() if value is not None}, config)
 
 
 @app.command()
@@ -43,7 +32,7 @@ def standalone(
     # Imported late so that `bmq --help` and `bmq config show` stay quick.
     from bmq.cli.process import run_standalone
 
-    loaded = _load(config, listen=listen, rest=rest, data=data, store=store)
+    loaded = load(config, listen=listen, rest=rest, data=data, store=store)
     run_standalone(loaded.settings)
 
 
@@ -74,7 +63,7 @@ def node(
     """Run one node of a cluster: any roles, over HDFS, found through ZooKeeper."""
     from bmq.cli.node_process import run_node
 
-    loaded = _load(
+    loaded = load(
         config,
         roles=roles,
         node_id=node_id,
@@ -89,20 +78,37 @@ def node(
     run_node(loaded.settings)
 
 
-@config_app.command("show")
-def config_show(
-    listen: Listen = None,
-    rest: Rest = None,
+@app.command()
+def verify(
+    topics: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC…]", help="Names of topics; none: all")] = None,
+    replicas: Annotated[bool, typer.Option(help="Compare the replicas of each block on HDFS")] = True,
+    parallel: Annotated[
+        int | None, typer.Option("--parallel", min=1, metavar="N", help="Segments at once [one for each processor]")
+    ] = None,
+    state: Annotated[
+        Path | None, typer.Option("--state", metavar="DIR", help="Keep what is done there: run again, it goes on")
+    ] = None,
+    is_dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be read")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of tables")] = False,
     data: Data = None,
     store: StoreUrl = None,
     config: ConfigFile = None,
 ) -> None:
-    """Print the effective settings and where each came from."""
-    from rich.console import Console
-    from rich.table import Table
+    """Read every stored segment: checksums, records, offsets, indexes, replicas. Needs no server. Exit code 3: damage."""
+    from bmq.cli.verify import run_verify
 
-    loaded = _load(config, listen=listen, rest=rest, data=data, store=store)
-    table = Table("setting", "value", "from", box=None, pad_edge=False)
-    for origin in loaded.origins:
-        table.add_row(origin.name, "" if origin.value is None else str(origin.value), origin.source)
-    Console(soft_wrap=True).print(table)
+    run_verify(
+        load(config, data=data, store=store).settings,
+        topics or (),
+        has_replicas=replicas,
+        thread_count=parallel,
+        state=state,
+        is_dry_run=is_dry_run,
+        as_json=as_json,
+    )
+
+
+@app.command()
+def completion(shell: Annotated[Shell, typer.Argument(help="Which one the script is for")]) -> None:
+    """Print a script that completes commands, options, topics and groups: source <(bmq completion bash)."""
+    typer.echo(script(shell))

@@ -11,6 +11,9 @@ from typer.main import get_group
 
 LATE_GROUPS: Final = {
     "cluster": ("bmq.cli.cluster", "cluster_app"),
+    "topic": ("bmq.cli.topic", "topic_app"),
+    "group": ("bmq.cli.group", "group_app"),
+    "config": ("bmq.cli.config", "config_app"),
     "log": ("bmq.cli.log", "log_app"),
     "table": ("bmq.cli.table", "table_app"),
     "dev": ("bmq.cli.dev", "dev_app"),

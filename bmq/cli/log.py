@@ -6,8 +6,6 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
@@ -16,28 +14,24 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from bmq.cli.log_dump import dump
+from bmq.cli.log_files import stored_partitions
 from bmq.cli.logs import configure_logs
 from bmq.cli.loss import describe_loss
 from bmq.cli.settings import Settings, load_settings
-from bmq.cli.stores import open_store_beside
+from bmq.cli.stores import opened_beside
 from bmq.log.damage import accept
-from bmq.log.names import partition_directory
-from bmq.log.partition_log import TopicPartition
 from bmq.log.partition_view import SegmentView, locate_segments, view_partition
 from bmq.log.store import FileMissing, SegmentStore
-from bmq.metadata.stored_image import stored_image
-from bmq.protocol.errors import BmqError
 
 log_app = typer.Typer(
     no_args_is_help=True,
     help="Look at the log in the store, with or without a server; accept the loss of damaged files.",
 )
 
+log_app.command("dump")(dump)
+
 _LINE_CHARACTERS_MAX = 200  # each segment keeps its own line, however narrow the terminal is
-
-
-class UnknownTopic(BmqError):
-    """A topic or partition that the metadata in the store does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +89,7 @@ def accept_loss(
 
 
 async def _accept_loss(settings: Settings, partition: str, end_offset: int | None, *, is_dry_run: bool) -> list[str]:
-    async with _opened(settings) as store:
+    async with opened_beside(settings) as store:
         report = await describe_loss(store, partition, end_offset)
         if is_dry_run or not report.damages:
             return report.lines
@@ -111,32 +105,15 @@ async def _accept_loss(settings: Settings, partition: str, end_offset: int | Non
     ]
 
 
-@asynccontextmanager
-async def _opened(settings: Settings) -> AsyncIterator[SegmentStore]:
-    store = await open_store_beside(settings, random.Random())
-    try:
-        yield store
-    finally:
-        await store.close()
-
-
 async def _segments(settings: Settings, name: str, partition: int | None) -> list[SegmentRow]:
-    async with _opened(settings) as store:
-        image = await stored_image(store)
-        topic = image.topics.get(name)
-        if topic is None:
-            raise UnknownTopic(f"there is no topic {name!r} in the store; it has {len(image.topics)} topics")
-        numbers = [image.partition for image in topic.partitions]
-        if partition is not None and partition not in numbers:
-            raise UnknownTopic(f"topic {name!r} has no partition {partition}; it has {len(numbers)}")
+    async with opened_beside(settings) as store:
         rows: list[SegmentRow] = []
-        for number in numbers if partition is None else [partition]:
-            directory = partition_directory(TopicPartition(topic.topic_id, number))
+        for stored in await stored_partitions(store, name, partition):
             try:
-                view = await view_partition(store, directory)
+                view = await view_partition(store, stored.directory)
             except FileMissing:
                 continue  # assigned but never written
-            rows += await _rows(store, number, view.segments)
+            rows += await _rows(store, stored.partition, view.segments)
         return rows
 
 

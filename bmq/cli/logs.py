@@ -4,12 +4,32 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import MutableMapping
+from typing import Any, TextIO
 
 import structlog
 
+from bmq.proxy.log_levels import LogLevels
 
-def configure_logs(level: str, form: str) -> None:
-    """`level`: debug … error. `form`: auto, text or json."""
+
+class NamedLogger(structlog.WriteLogger):
+    """Writes lines, and knows its name."""
+
+    def __init__(self, file: TextIO, name: str) -> None:
+        super().__init__(file)
+        self.name = name
+
+
+def configure_logs(level: str, form: str) -> LogLevels:
+    """`level`: debug … error. `form`: auto, text or json. Returns the levels of the loggers, to be altered live."""
+    levels = LogLevels(level)
+
+    def drop_hidden(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        number = logging.getLevelNamesMapping().get(method.upper(), logging.CRITICAL)
+        if not levels.is_shown(getattr(logger, "name", ""), number):
+            raise structlog.DropEvent
+        return event
+
     as_text = form == "text" or (form == "auto" and sys.stderr.isatty())
     renderer: structlog.typing.Processor = (
         structlog.dev.ConsoleRenderer() if as_text else structlog.processors.JSONRenderer()
@@ -17,6 +37,7 @@ def configure_logs(level: str, form: str) -> None:
     threshold = logging.getLevelNamesMapping()[level.upper()]
     structlog.configure(
         processors=[
+            drop_hidden,
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -24,11 +45,12 @@ def configure_logs(level: str, form: str) -> None:
             *([] if as_text else [structlog.processors.format_exc_info]),
             renderer,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(threshold),
-        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
+        logger_factory=lambda *names: NamedLogger(sys.stderr, names[0] if names else ""),
         cache_logger_on_first_use=True,
     )
     # Libraries (asyncio, uvicorn) log through the standard module: show only what an operator should see.
     logging.basicConfig(
         stream=sys.stderr, level=max(threshold, logging.WARNING), format="%(levelname)s %(name)s: %(message)s"
     )
+    return levels

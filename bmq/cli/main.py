@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import sys
 
 
@@ -13,9 +14,17 @@ def main() -> None:
     # start.
     gc.set_threshold(100_000, 20, 100)
 
+    # What others wrote is shown whatever the terminal's encoding is.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+    from bmq.cli import shell_completion
     from bmq.cli.commands import app
     from bmq.protocol.errors import BmqError
 
+    if shell_completion.is_asked():
+        shell_completion.prepare()
     try:
         app(standalone_mode=True)
     except BmqError as error:

@@ -14,6 +14,7 @@ from typing import Any
 import structlog
 from prometheus_client import CollectorRegistry
 
+from bmq.cli.broker_configs import warn_without_effect
 from bmq.cli.live_summary import Summary
 from bmq.cli.node_roles import NodeGround, NodeHooks, NodeRoles
 from bmq.cli.own_root import new_holder, open_own_root
@@ -29,6 +30,7 @@ from bmq.metadata.history import StateChangeHistory
 from bmq.metadata.image import ROLE_CONTROLLER, ROLE_PROXY, MetadataImage
 from bmq.protocol.apis import INTERNAL_APIS
 from bmq.proxy.limits import BETWEEN_NODES
+from bmq.proxy.log_levels import LogLevels
 from bmq.proxy.server import KafkaServer
 from bmq.proxy.stall_watch import StallWatch
 
@@ -52,11 +54,15 @@ class NodeServer:
         *,
         rest: tuple[str, int],
         elapsed_s: Callable[[], float] | None = None,
+        log_levels: LogLevels | None = None,
         hooks: NodeHooks | None = None,
     ) -> None:
         stalls = StallWatch(settings.loop_stall_max_ms, elapsed_s)
         stalls.on_stall(self._stood_still)  # before connections are dropped
-        ground = NodeGround(settings, store, election, clock, rng, stalls, rest, hooks or NodeHooks())
+        levels = log_levels or LogLevels(settings.log_level)
+        ground = NodeGround(
+            settings, store, election, clock, rng, stalls, rest, hooks or NodeHooks(), log_levels=levels
+        )
         is_debug = settings.log_level == "debug"
         self._ground = ground
         self._settings = settings
@@ -129,6 +135,7 @@ class NodeServer:
         """
         settings, ground = self._settings, self._ground
         load_all()
+        warn_without_effect(settings)
         address = None
         if self._proxy is not None:
             address = await self._proxy.bind(*split_address(settings.listen))

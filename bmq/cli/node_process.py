@@ -15,6 +15,7 @@ import structlog
 import uvloop
 from prometheus_client import REGISTRY
 
+from bmq.cli.compaction_process import CompactionProcess
 from bmq.cli.heartbeat import Heartbeat
 from bmq.cli.live_summary import live_summary
 from bmq.cli.node import NodeServer
@@ -39,6 +40,7 @@ from bmq.hdfs.location import is_hdfs
 from bmq.internal.handlers import load_all
 from bmq.metadata.image import ROLE_BROKER, ROLE_COORDINATOR
 from bmq.protocol.errors import BmqError
+from bmq.proxy.log_levels import LogLevels
 
 _STOP_GRACE_S: Final = 1.0
 log = structlog.get_logger("bmq.cli")
@@ -62,8 +64,7 @@ def run_node(settings: Settings) -> None:
 
 
 def _run(settings: Settings, supervisor: Connection | None = None) -> None:
-    prepare_process(settings)
-    uvloop.run(_serve(settings, supervisor))
+    uvloop.run(_serve(settings, supervisor, prepare_process(settings)))
 
 
 def _check(settings: Settings) -> None:
@@ -81,7 +82,7 @@ def _check(settings: Settings) -> None:
         )
 
 
-async def _serve(settings: Settings, supervisor: Connection | None) -> None:
+async def _serve(settings: Settings, supervisor: Connection | None, levels: LogLevels) -> None:
     asked = stop_on_signals()
     stop = asyncio.ensure_future(asked.wait())
     heartbeat = None if supervisor is None else Heartbeat(supervisor, on_alone=asked.set)
@@ -107,7 +108,10 @@ async def _serve(settings: Settings, supervisor: Connection | None) -> None:
         rng,
         rest=rest_address,
         elapsed_s=elapsed_s,
-        hooks=NodeHooks(on_controller_ended=lambda: node_rest.operations.controller_lost()),
+        log_levels=levels,
+        hooks=NodeHooks(
+            on_controller_ended=lambda: node_rest.operations.controller_lost(), cleaning=CompactionProcess(settings)
+        ),
     )
     node_rest = NodeRest(server, settings, store, clock, rng, REGISTRY)
     try:

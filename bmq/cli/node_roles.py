@@ -18,15 +18,19 @@ from prometheus_client import CollectorRegistry
 from bmq.broker.manager import PartitionManager
 from bmq.cli.broker_configs import (
     coordinator_config,
+    is_compacting,
     is_verifying,
     kafka_configs,
     transaction_config,
     verification_retry,
 )
+from bmq.cli.dynamic_configs import follow
+from bmq.cli.otlp_endpoint import client_telemetry
 from bmq.cli.own_log import ManagedLog
 from bmq.cli.settings import Settings, split_address, split_roles
 from bmq.controller.config import ControllerConfig
 from bmq.controller.runtime import Controller
+from bmq.coordinator.committed_offsets import FetchedOffsets
 from bmq.coordinator.config import CoordinatorConfig
 from bmq.coordinator.coordinator import GroupCoordinator
 from bmq.coordinator.transactions.config import TransactionConfig
@@ -37,6 +41,8 @@ from bmq.internal.local_markers import LocalMarkers
 from bmq.internal.local_roles import HereController, LocalShards, NodeReleases
 from bmq.internal.services import InternalServices
 from bmq.log.clock import Clock
+from bmq.log.compaction import LogCleaning
+from bmq.log.config import LogConfig
 from bmq.log.partition_log import ReplayableLog
 from bmq.log.root import ClusterRoot
 from bmq.log.store import SegmentStore
@@ -49,6 +55,7 @@ from bmq.membership.metadata_seen import MetadataWitnesses
 from bmq.membership.peer_watch import PeerWatch
 from bmq.membership.registration import Registration, Reports
 from bmq.metadata.broker_configs import static_configs
+from bmq.metadata.connection_limits import connection_limits
 from bmq.metadata.features import SUPPORTED_FEATURES
 from bmq.metadata.image import (
     OFFSETS_TOPIC_NAME,
@@ -61,6 +68,7 @@ from bmq.peers.links import Links
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.messages.broker_registration_request import BrokerRegistrationRequest, Feature, Listener
 from bmq.proxy.fetcher import Fetcher
+from bmq.proxy.log_levels import LogLevels
 from bmq.proxy.producer_ids import ProducerIds
 from bmq.proxy.retrying_appender import RetryingAppender
 from bmq.proxy.services import Services
@@ -90,7 +98,7 @@ class NodeHooks:
 
     `on_image(old, new)`: the node has acted on a new image. `on_controller_image`: the same for the active controller
     here, before its answers leave. `on_elected`: a controller was made here. `on_controller_ended`: it is no longer
-    here.
+    here. `cleaning`: None if nothing is to be compacted. `log_config`: of each topic's logs here.
     """
 
     on_image: ImageChanged = _nothing
@@ -100,6 +108,8 @@ class NodeHooks:
     controller_config: Callable[[ControllerConfig], ControllerConfig] = lambda config: config
     coordinator_config: Callable[[CoordinatorConfig], CoordinatorConfig] = lambda config: config
     transaction_config: Callable[[TransactionConfig], TransactionConfig] = lambda config: config
+    log_config: Callable[[LogConfig], LogConfig] = lambda config: config
+    cleaning: LogCleaning | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +130,7 @@ class NodeGround:
     hooks: NodeHooks
     stats: ProxyStats = field(default_factory=ProxyStats)
     internal_stats: ProxyStats = field(default_factory=ProxyStats)
+    log_levels: LogLevels = field(default_factory=LogLevels)
 
     @property
     def roles(self) -> frozenset[str]:
@@ -218,6 +229,9 @@ class NodeRoles:
         )
         manager.use_transactions(self.routed_transactions, verification_retry(replica.broker_configs))
         self.groups.use_transactions(self.routed_transactions)
+        if ground.hooks.cleaning is not None and is_compacting(replica.broker_configs):
+            manager.use_cleaning(ground.hooks.cleaning)
+        manager.use_committed_offsets(FetchedOffsets(self.routed_groups))
         self.assignments = Assignments(
             settings.node_id,
             manager,
@@ -225,6 +239,7 @@ class NodeRoles:
             {OFFSETS_TOPIC_NAME: self.groups.resign, TRANSACTIONS_TOPIC_NAME: self.transactions.resign},
             self._assignments_changed,
             settings.cluster,
+            log_config=ground.hooks.log_config,
         )
         self.fetcher = Fetcher(
             ground.store,
@@ -255,6 +270,7 @@ class NodeRoles:
             rng,
         )
         manager.on_owned(self.registration.report_soon)
+        follow(replica.broker_configs, manager, self.groups, ground.hooks.coordinator_config)
         self.client_services = self._client_services()
         self.internal_services = self._internal_services()
 
@@ -268,6 +284,7 @@ class NodeRoles:
         registry.register(self._ground.stats)
         registry.register(self.manager.collector)
         registry.register(self.fetcher.collector)
+        registry.register(self.client_services.telemetry.stats)
         registry.register(self.router.collector)
         self.groups.metrics.register(registry)
         self.transactions.metrics.register(registry)
@@ -291,6 +308,10 @@ class NodeRoles:
             is_auto_create_enabled=self.replica.broker_configs.value_of("auto.create.topics.enable") == "true",
             departed=self.peers.departed,
             own_log=ManagedLog(self._settings, self.manager),
+            telemetry=client_telemetry(self._settings.telemetry, self.replica.broker_configs, ground.rng),
+            log_levels=ground.log_levels,
+            connection_limits=lambda: connection_limits(self.replica.broker_configs),
+            described_partitions_max=self.replica.broker_configs.number("max.request.partition.size.limit"),
         )
 
     def _internal_services(self) -> InternalServices:
@@ -322,6 +343,7 @@ class NodeRoles:
         config = ControllerConfig(
             cluster_id=self._cluster_id,
             broker_configs=self._configs,
+            log_level=self._settings.log_level,
             failovers_at_first=self._settings.cluster.failovers_at_first,
             idle_failover_delay_ms=self._settings.cluster.idle_failover_delay_ms,
         )
@@ -420,6 +442,8 @@ class NodeRoles:
         gone = [topic.name for topic_id, topic in old.topics_by_id.items() if topic_id not in new.topics_by_id]
         if gone:
             self.groups.topics_deleted([name for name in gone if name not in new.topics])
+        if new.broker_configs is not old.broker_configs:
+            follow(self.replica.broker_configs, self.manager, self.groups, self._ground.hooks.coordinator_config)
         self.groups.image_changed(old, new)
         if not self.registration.is_unfenced:
             self.registration.hurry()
@@ -457,6 +481,7 @@ class NodeRoles:
             services.appender.stop()
         await self.peers.close()
         await self.fetcher.close()
+        await self.client_services.telemetry.close()
         await self.transactions.close()
         await self.groups.close()
         await self.router.close()

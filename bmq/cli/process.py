@@ -20,6 +20,7 @@ import structlog
 import uvloop
 from prometheus_client import REGISTRY
 
+from bmq.cli.compaction_process import CompactionProcess
 from bmq.cli.live_summary import live_summary
 from bmq.cli.logs import configure_logs
 from bmq.cli.rest_pages import Application, RestPages
@@ -32,6 +33,7 @@ from bmq.hdfs.location import is_hdfs
 from bmq.local.root import raise_open_files_limit
 from bmq.operations.rest.sources import RestSources
 from bmq.protocol.errors import BmqError
+from bmq.proxy.log_levels import LogLevels
 
 T = TypeVar("T")
 
@@ -71,23 +73,23 @@ def _reuse_memory() -> None:
         libc.mallopt(_M_TRIM_THRESHOLD, 64 * 1024 * 1024)
 
 
-def prepare_process(settings: Settings) -> None:
+def prepare_process(settings: Settings) -> LogLevels:
     """Set up logs, limits, memory and scheduling, as for all our servers; call before the process has threads."""
-    configure_logs(settings.log_level, settings.log_format)
+    levels = configure_logs(settings.log_level, settings.log_format)
     if settings.scheduling == "batch" or (settings.scheduling == "auto" and is_hdfs(settings.store)):
         run_in_batches()
     # Each open segment and each connection needs a descriptor, so raise the limit to the maximum.
     raise_open_files_limit()
     _reuse_memory()
+    return levels
 
 
 def run_standalone(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT. Raises BmqError with one sentence when it cannot start, or cannot go on."""
-    prepare_process(settings)
-    uvloop.run(_serve(settings))
+    uvloop.run(_serve(settings, prepare_process(settings)))
 
 
-async def _serve(settings: Settings) -> None:
+async def _serve(settings: Settings, levels: LogLevels) -> None:
     stop = asyncio.ensure_future(stop_on_signals().wait())
     rest = RestServer()
     rest_host, rest_port = bind_rest(rest, settings.rest)
@@ -95,7 +97,15 @@ async def _serve(settings: Settings) -> None:
     store = await unless_stopped(open_store(settings, rng), stop)
     if store is None:
         return
-    server = StandaloneServer(settings, store, SystemClock(), rng, elapsed_s=elapsed_s)
+    server = StandaloneServer(
+        settings,
+        store,
+        SystemClock(),
+        rng,
+        elapsed_s=elapsed_s,
+        cleaning=CompactionProcess(settings),
+        log_levels=levels,
+    )
     is_ready = False
     sources = RestSources(
         lambda: is_ready,

@@ -23,6 +23,7 @@ from pydantic_settings import (
 )
 
 from bmq.broker.surroundings import BrokerSettings
+from bmq.cli.kafka_names import own_settings, why_not_here
 from bmq.cli.machine_memory import CACHE_SHARE, cache_bytes, memory_bytes
 from bmq.hdfs.config import HdfsSettings
 from bmq.hdfs.location import is_hdfs
@@ -33,6 +34,7 @@ from bmq.protocol.errors import BmqError
 from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.limits import ProxyLimits
 from bmq.proxy.stall_watch import LOOP_STALL_MAX_MS
+from bmq.proxy.telemetry_settings import TelemetrySettings
 from bmq.routing.settings import RouterSettings
 
 DEFAULT_FILE: Final = Path("bmq.toml")
@@ -118,6 +120,7 @@ class Settings(BaseSettings):
     proxy: ProxyLimits = ProxyLimits()
     fetch: FetchSettings = FetchSettings()
     router: RouterSettings = RouterSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
     broker: BrokerSettings = BrokerSettings()
     hdfs: HdfsSettings = HdfsSettings()
     cluster: ClusterSettings = ClusterSettings()
@@ -164,6 +167,13 @@ def load_settings(command_line: dict[str, Any], file: Path | None) -> LoadedSett
     merged: dict[str, Any] = {}
     for _, layer in reversed(layers):
         merged = _merge(merged, layer)
+    kafka = merged.get("kafka")
+    if isinstance(kafka, dict):
+        if (why := why_not_here(kafka)) is not None:
+            raise BadSettings(why)
+        # Behind the settings' own names, which say it more clearly; and in front of the defaults.
+        layers.append(("broker config of the same meaning", own_settings(kafka)))
+        merged = _merge(own_settings(kafka), merged)
     if is_hdfs(str(merged.get("store", ""))):
         # A store in local files already has the page cache.
         share_bytes = cache_bytes(memory_bytes())

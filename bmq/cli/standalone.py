@@ -21,12 +21,16 @@ from bmq.broker.partition_states import Offline
 from bmq.cli.broker_configs import (
     STANDALONE_DEFAULTS,
     coordinator_config,
+    is_compacting,
     is_verifying,
     kafka_configs,
     transaction_config,
     verification_retry,
+    warn_without_effect,
 )
+from bmq.cli.dynamic_configs import follow
 from bmq.cli.live_summary import Summary
+from bmq.cli.otlp_endpoint import client_telemetry
 from bmq.cli.own_log import ManagedLog
 from bmq.cli.own_root import new_holder, open_own_root
 from bmq.cli.patience import Patience, is_log_silent, is_store_silent
@@ -34,16 +38,19 @@ from bmq.cli.settings import Settings, split_address
 from bmq.cli.state_topic import StateTopic
 from bmq.controller.config import ControllerConfig
 from bmq.controller.runtime import Controller
+from bmq.coordinator.committed_offsets import FetchedOffsets
 from bmq.coordinator.coordinator import GroupCoordinator
 from bmq.coordinator.transactions.coordinator import TransactionCoordinator
 from bmq.coordinator.transactions.group_partitions import GroupPartitions
 from bmq.coordinator.transactions.verifications import Verifications
 from bmq.internal.local_markers import LocalMarkers
 from bmq.log.clock import Clock
+from bmq.log.compaction import LogCleaning
 from bmq.log.names import EpochListing, partition_directory
 from bmq.log.partition_log import PartitionStarting, ReplayableLog, TopicPartition
 from bmq.log.store import SegmentStore
 from bmq.membership.controller_leadership import METADATA, METADATA_LOG
+from bmq.metadata.connection_limits import connection_limits
 from bmq.metadata.history import StateChangeHistory
 from bmq.metadata.image import (
     METADATA_TOPIC_NAME,
@@ -57,6 +64,7 @@ from bmq.protocol.apis import ApiKey
 from bmq.protocol.errors import BmqError
 from bmq.protocol.request_context import by_itself
 from bmq.proxy.fetcher import Fetcher
+from bmq.proxy.log_levels import LogLevels
 from bmq.proxy.producer_ids import ProducerIds
 from bmq.proxy.server import KafkaServer
 from bmq.proxy.services import Services
@@ -87,6 +95,7 @@ class StandaloneRoles:
         """Save snapshots if they are worth it, and send nothing more to the partitions."""
         self.services.appender.stop()
         await self.fetcher.close()
+        await self.services.telemetry.close()
         await self.transactions.close()
         await self.groups.close()
         await self.controller.close()
@@ -95,7 +104,8 @@ class StandaloneRoles:
 class StandaloneServer:
     """`start` takes everything over and serves, `stop` hands everything back. One event loop.
 
-    `elapsed_s`: a clock for durations that includes time asleep; the event loop's if there is none.
+    `elapsed_s`: a clock for durations that includes time asleep; the event loop's if there is none. `cleaning`: None if
+    nothing is to be compacted.
     """
 
     def __init__(
@@ -106,11 +116,15 @@ class StandaloneServer:
         rng: random.Random,
         *,
         elapsed_s: Callable[[], float] | None = None,
+        cleaning: LogCleaning | None = None,
+        log_levels: LogLevels | None = None,
     ) -> None:
         self._settings = settings
+        self._cleaning = cleaning
         self._store = store
         self._clock = clock
         self._rng = rng
+        self._log_levels = log_levels or LogLevels(settings.log_level)
         self._stats = ProxyStats()
         self._stalls = StallWatch(settings.loop_stall_max_ms, elapsed_s)
         self._stalls.on_stall(self._stood_still)
@@ -172,6 +186,7 @@ class StandaloneServer:
         registry.register(self._stats)
         registry.register(self._manager.collector)
         registry.register(self._roles.fetcher.collector)
+        registry.register(self._roles.services.telemetry.stats)
         self._roles.controller.metrics.register(registry)
         self._roles.groups.metrics.register(registry)
         self._roles.transactions.metrics.register(registry)
@@ -180,6 +195,7 @@ class StandaloneServer:
     async def start(self) -> tuple[str, int]:
         """Serve; the address clients reach. Raises OSError (the port), RootError, StoreError, KafkaError."""
         settings, loop = self._settings, asyncio.get_running_loop()
+        warn_without_effect(settings)
         holder = new_holder(settings.node_id, self._rng)
         host, port = await self._proxy.bind(*split_address(settings.listen))
         node = Node(settings.node_id, *self._advertised(host, port), settings.rack)
@@ -195,6 +211,7 @@ class StandaloneServer:
             lambda: self._started_controller(manager, metadata_log, node, root.cluster_id), may_pass=is_log_silent
         )
         roles = self._roles = self._build(node, manager, controller)
+        follow(controller.broker_configs, manager, roles.groups)
         self._stalls.start()
         await self._proxy.serve(roles.services)
         roles.transactions.shards_changed()
@@ -235,6 +252,9 @@ class StandaloneServer:
         )
         manager.use_transactions(verifier, verification_retry(controller.broker_configs))
         groups.use_transactions(verifier)
+        if self._cleaning is not None and is_compacting(controller.broker_configs):
+            manager.use_cleaning(self._cleaning)
+        manager.use_committed_offsets(FetchedOffsets(groups))
         fetcher = Fetcher(
             self._store, self._settings.fetch, random=self._rng, produce_times=(self._stats.produce_times,)
         )
@@ -254,6 +274,10 @@ class StandaloneServer:
             loop=asyncio.get_running_loop(),
             is_auto_create_enabled=controller.broker_configs.value_of("auto.create.topics.enable") == "true",
             own_log=ManagedLog(self._settings, manager),
+            telemetry=client_telemetry(self._settings.telemetry, controller.broker_configs, self._rng),
+            log_levels=self._log_levels,
+            connection_limits=lambda: connection_limits(controller.broker_configs),
+            described_partitions_max=controller.broker_configs.number("max.request.partition.size.limit"),
         )
         return StandaloneRoles(controller, groups, transactions, fetcher, services)
 
@@ -301,7 +325,11 @@ class StandaloneServer:
             node,
             self._clock,
             self._rng,
-            ControllerConfig(cluster_id=cluster_id, broker_configs=kafka_configs(self._settings, STANDALONE_DEFAULTS)),
+            ControllerConfig(
+                cluster_id=cluster_id,
+                broker_configs=kafka_configs(self._settings, STANDALONE_DEFAULTS),
+                log_level=self._settings.log_level,
+            ),
             partial(self._image_changed, manager),
         )
         try:
@@ -332,6 +360,8 @@ class StandaloneServer:
         if gone and self._roles is not None:
             self._roles.groups.topics_deleted([topic.name for topic in gone if topic.name not in new.topics])
         if self._roles is not None:
+            if new.broker_configs is not old.broker_configs:
+                follow(self._roles.controller.broker_configs, manager, self._roles.groups)
             self._roles.groups.image_changed(old, new)
 
     def _topic_changed(self, manager: PartitionManager, before: TopicImage | None, topic: TopicImage) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
 from typing import Protocol, runtime_checkable
@@ -57,6 +59,16 @@ async def open_store_beside(settings: Settings, random: Random) -> SegmentStore:
             f"the embedded store {path} does not exist; name one with --data, or an hdfs:// one with --store"
         )
     return _local_store(path, is_root_locked=False)
+
+
+@asynccontextmanager
+async def opened_beside(settings: Settings) -> AsyncIterator[SegmentStore]:
+    """`open_store_beside`, closed at the end."""
+    store = await open_store_beside(settings, Random())
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
 def register_metrics(store: SegmentStore, registry: CollectorRegistry) -> None:

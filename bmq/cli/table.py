@@ -14,8 +14,9 @@ from rich.table import Table
 
 from bmq.cli.cluster import DEFAULT_URL, AsJson, DryRun, Rest, Yes
 from bmq.cli.cluster_client import ClusterClient, ClusterRefused
-from bmq.cli.cluster_output import add_row, is_terminal, print_json, print_table, quoted, when_text
+from bmq.cli.cluster_output import quoted, when_text
 from bmq.cli.table_file import read_definition
+from bmq.cli.terminal import add_row, is_terminal, print_json, print_table
 
 table_app = typer.Typer(no_args_is_help=True, help="Define tables made of topics, and see how far they are.")
 

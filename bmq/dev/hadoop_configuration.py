@@ -13,6 +13,7 @@ from bmq.hdfs.config import Address
 
 NAMESERVICE: Final = "bmq-dev"
 SHARED_EDITS: Final = "shared-edits"
+TEMPORARY: Final = "tmp"
 
 # A DataNode that is up before its NameNode tries again after this long, not after the default of 1 s.
 _DATANODE_RETRY_MS: Final = 100
@@ -151,7 +152,7 @@ def daemon_properties(
     own = directory / node.name
     found = {
         **client_properties(plan),
-        "hadoop.tmp.dir": str(own / "tmp"),
+        "hadoop.tmp.dir": str(own / TEMPORARY),
         "dfs.replication": str(min(3, max(1, len(plan.datanodes)))),
         # Without this, the web interfaces look in the home directory for a secret to sign cookies with.
         "hadoop.http.filter.initializers": "org.apache.hadoop.http.lib.StaticUserWebFilter",

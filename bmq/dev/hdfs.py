@@ -32,6 +32,7 @@ from bmq.dev.hadoop_configuration import (
     LOGGING,
     METRICS,
     SHARED_EDITS,
+    TEMPORARY,
     ClusterPlan,
     DataNodePlan,
     NameNodePlan,
@@ -301,6 +302,8 @@ class HdfsCluster:
             options += self._archive.options()
         elif name in self._listing and not arguments:
             options += self._archive.listing_options(self._class_list(name))
+        # A daemon that is killed leaves what its web server unpacked.
+        options += (f"-Djava.io.tmpdir={self._temporary_of(name)}",)
         return self._java(main_class, arguments, configuration=self._configuration_of(name), options=options)
 
     def _class_list(self, name: str) -> Path:
@@ -308,6 +311,9 @@ class HdfsCluster:
 
     def _configuration_of(self, name: str) -> Path:
         return self.directory / name / "conf"
+
+    def _temporary_of(self, name: str) -> Path:
+        return self.directory / name / TEMPORARY
 
     def _log_file(self, name: str) -> Path:
         return self.directory / "log" / f"{name}.log"
@@ -318,6 +324,7 @@ class HdfsCluster:
             # The web servers insist on a directory of pages, though they serve their status without any.
             (directory / "webapps" / "hdfs").mkdir(parents=True, exist_ok=True)
             (directory / "webapps" / "datanode").mkdir(parents=True, exist_ok=True)
+            self._temporary_of(node.name).mkdir(exist_ok=True)
             found = daemon_properties(self.plan, node, self.directory, self._properties)
             (directory / "hdfs-site.xml").write_text(configuration_xml(found))
             (directory / "core-site.xml").write_text(configuration_xml(found))

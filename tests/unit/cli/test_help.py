@@ -30,7 +30,7 @@ def commands(group: typer.Typer) -> Iterator[list[str]]:
 
 
 def test_the_groups_that_are_imported_late_are_among_them() -> None:
-    assert {("cluster",), ("log",), ("table", "status"), ("dev", "hdfs", "up")} <= {
+    assert {("cluster",), ("log",), ("topic", "list"), ("table", "status"), ("dev", "hdfs", "up")} <= {
         tuple(words) for words in commands(app)
     }
 

@@ -19,6 +19,8 @@ from tests.fakes.store import FakeStore
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.loop import VirtualTimeLoop
 from tests.simulation.network import Network
+from tests.support.asking import ask
+from tests.unit.controller.support import describe, incremental
 
 pytestmark = pytest.mark.unit
 
@@ -38,10 +40,10 @@ class Ground:
         finally:
             self.loop.discard()
 
-    async def start(self) -> StandaloneServer:
+    async def start(self, **settings: str) -> StandaloneServer:
         self._count += 1
         host = f"server-{self._count}"
-        loaded = load_settings({"listen": f"{host}:9092"}, None)
+        loaded = load_settings({"listen": f"{host}:9092", **settings}, None)
         server = StandaloneServer(
             loaded.settings, self.store.client(host), SimulatedClock(self.loop), Random(self._count)
         )
@@ -113,5 +115,53 @@ def test_a_server_that_was_replaced_has_not_failed() -> None:
         assert not old.failed.done() and not new.replaced.done()
         await old.stop()
         await new.stop()
+
+    ground.run(main)
+
+
+def test_altered_broker_configs_are_followed_at_once() -> None:
+    ground = Ground()
+
+    async def main() -> None:
+        server = await ground.start()
+        roles = server.inspect()
+        assert roles is not None and server.manager is not None
+        await ask(
+            roles.controller,
+            incremental(
+                4,
+                "",
+                ("producer.id.expiration.ms", 0, "1234"),
+                ("max.connections", 0, "11"),
+                ("max.connections.per.ip", 0, "7"),
+                ("group.consumer.assignment.interval.ms", 0, "77"),
+                ("group.streams.assignment.interval.ms", 0, "88"),
+            ),
+        )
+        assert server.manager.surroundings.producer_id_expiration_ms == 1234
+        assert roles.groups.config.consumer.assignment_interval_ms == 77
+        assert roles.groups.config.streams.assignment_interval_ms == 88
+        limits = roles.services.connection_limits
+        assert limits is not None and (limits().total, limits().per_host) == (11, 7)
+        await server.stop()
+        again = await ground.start()
+        roles = again.inspect()
+        assert roles is not None and roles.groups.config.consumer.assignment_interval_ms == 77
+        assert again.manager is not None and again.manager.surroundings.producer_id_expiration_ms == 1234
+        await again.stop()
+
+    ground.run(main)
+
+
+def test_the_level_of_the_log_is_shown_as_it_is() -> None:
+    ground = Ground()
+
+    async def main() -> None:
+        server = await ground.start(log_level="warning")
+        roles = server.inspect()
+        assert roles is not None
+        (found,) = (await ask(roles.controller, describe((8, "1", None)))).results
+        assert [(config.name, config.value) for config in found.configs] == [("root", "WARN")]
+        await server.stop()
 
     ground.run(main)

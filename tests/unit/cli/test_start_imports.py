@@ -17,6 +17,7 @@ print(*sorted({name for name in sys.modules}))
 NOT_NEEDED = (
     ("fastapi", "the REST pages are built behind the start"),
     ("httpx", "only `bmq cluster` asks others"),
+    ("confluent_kafka", "only commands that are clients of a cluster need it"),
     ("kazoo", "a server of one process needs no election"),
     ("rich.live", "there may be no terminal"),
     ("bmq.dev", "a Hadoop cluster is for development"),

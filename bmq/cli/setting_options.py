@@ -1,0 +1,21 @@
+"""Options that stand for settings of a server's process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bmq.cli.settings import LoadedSettings, load_settings
+
+Listen = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Address for Kafka clients [127.0.0.1:9092]")]
+Rest = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Address of REST and /metrics [127.0.0.1:8080]")]
+Data = Annotated[Path | None, typer.Option(metavar="DIR", help="Directory of the embedded store [./data]")]
+StoreUrl = Annotated[str | None, typer.Option(metavar="URL", help="Where the log lives; default: the embedded store")]
+ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="TOML file [./bmq.toml if there]")]
+
+
+def load(config: Path | None, **given: Any) -> LoadedSettings:
+    """The settings with these options in them; None: not given. Raises BmqError."""
+    return load_settings({name: value for name, value in given.items() if value is not None}, config)
