@@ -11,7 +11,7 @@ SEEDS ?= 1000
 # What the installed package is made of besides its Python modules, which an editable install reads in place.
 PACKAGE := pyproject.toml setup.py $(wildcard bmq/hdfs/proto/*.proto)
 
-.PHONY: help run install tools jars check test test-bare bench bench-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-all soak soak-cluster etl plot simulate mutants clean
+.PHONY: help run install tools jars check test test-bare bench bench-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-topics bench-all conformance soak soak-cluster compaction etl plot simulate mutants clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; do \
@@ -26,7 +26,7 @@ tools: ## install what the tests need besides Python: Java, Maven, kcat, libfake
 	@deploy/dev/install-tools.sh java javac mvn kcat faketime ip mkfs.ext4 cc librdkafka
 
 # Java and Maven are looked for only when something has to be fetched.
-jars: $(JARS)/kafka/.fetched $(JARS)/kafka-streams/.fetched $(JARS)/spark/.fetched $(JARS)/hadoop/.fetched $(JARS)/zookeeper/.fetched ## fetch jars
+jars: $(JARS)/kafka/.fetched $(JARS)/kafka-streams/.fetched $(JARS)/spark/.fetched $(JARS)/hadoop/.fetched $(JARS)/yarn/.fetched $(JARS)/zookeeper/.fetched ## fetch jars
 
 check: $(VENV)/.installed-dev ## lint, types, import contracts and unit tests; STAGES="lint unit" for these alone
 	@$(BIN)/python tools/stages.py check $(STAGES)
@@ -75,7 +75,15 @@ bench-spark: $(VENV)/.installed-spark $(VENV)/.installed-bench $(VENV)/.compiled
 	@$(BIN)/python -m bench.plot spark
 	@$(BIN)/python -m bench.readme
 
-bench-all: bench bench-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark ## all of them, one after the other: five hours
+bench-topics: $(VENV)/.installed-bench $(VENV)/.compiled tools $(JARS)/kafka/.fetched ## compaction beside Apache Kafka's: rate, processor, memory, producers meanwhile -> bench/results/topics.json
+	@$(BIN)/python -m bench.topics
+	@$(BIN)/python -m bench.plot topics
+	@$(BIN)/python -m bench.readme
+
+bench-all: bench bench-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-topics ## all of them, one after the other: five hours
+
+conformance: $(VENV)/.installed-dev tools $(JARS)/kafka/.fetched ## every API at every version beside Apache Kafka -> docs/CONFORMANCE.md
+	@$(BIN)/python -m tests.conformance
 
 soak: SOAK_MINUTES ?= 20
 soak: $(VENV)/.installed-dev tools $(JARS)/hadoop/.fetched ## random faults under load on a real HDFS for SOAK_MINUTES; HAZARDS=all for worse ones, as root
@@ -84,6 +92,9 @@ soak: $(VENV)/.installed-dev tools $(JARS)/hadoop/.fetched ## random faults unde
 soak-cluster: SOAK_MINUTES ?= 30
 soak-cluster: $(VENV)/.installed-dev tools $(JARS)/hadoop/.fetched $(JARS)/zookeeper/.fetched ## the same for nodes on hosts of their own, as root
 	@$(BIN)/python -m tests.soak.cluster --minutes $(SOAK_MINUTES) --hazards $(HAZARDS)
+
+compaction: $(VENV)/.installed-dev tools $(JARS)/kafka/.fetched ## does compaction leave what Apache Kafka's leaves: compaction_differences of 1,000 histories
+	@$(BIN)/python -m tests.soak.compaction
 
 etl: SOAK_MINUTES ?= 10
 etl: $(VENV)/.installed-dev tools $(JARS)/kafka/.fetched $(JARS)/hadoop/.fetched $(JARS)/zookeeper/.fetched ## copiers by transactions, killed as often as the nodes: etl_lost_or_doubled

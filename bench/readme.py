@@ -70,6 +70,12 @@ CHAPTERS: Final[Mapping[str, tuple[str, str, str]]] = {
         "after kills of their jobs and of brokers. `make bench-spark` repeats all of it.",
         "Spark's pipeline on bmq beside Spark's Kafka connector",
     ),
+    "topics": (
+        "Compaction",
+        "One bmq node beside one Apache Kafka node on the same machine. A log is written whole and then allowed to be compacted; "
+        "processor time is that of the server and of the process that cleans beside it. `make bench-topics` repeats all of it.",
+        "compaction by bmq beside Apache Kafka's",
+    ),
     "core": (
         "One core",
         "One bmq node on one core beside one Apache Kafka node on one core, under a client in C on the other core that sends frames made "

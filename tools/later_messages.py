@@ -1,6 +1,6 @@
 """Messages of Kafka 4.4 that kio's schemas (Kafka 4.3) do not have, in the form that kio's classes have.
 
-Source: StreamsGroupTopologyDescriptionUpdate (93), KIP-1331.
+Sources: StreamsGroupTopologyDescriptionUpdate (93), KIP-1331; UnregisterController (94), KIP-1312.
 """
 
 from dataclasses import dataclass, field
@@ -55,6 +55,18 @@ class StreamsGroupTopologyDescriptionUpdateResponse:
     error_message: str | None = field(metadata=_STRING)
 
 
+@dataclass
+class UnregisterControllerRequest:
+    controller_id: int = field(metadata=_INT32)
+
+
+@dataclass
+class UnregisterControllerResponse:
+    throttle_time: Any = field(metadata={"kafka_type": "timedelta_i32"})
+    error_code: int = field(metadata={"kafka_type": "error_code"})
+    error_message: str | None = field(metadata=_STRING)
+
+
 LATER_MESSAGES: dict[int, tuple[str, dict[str, type]]] = {
     93: (
         "streams_group_topology_description_update",
@@ -62,6 +74,10 @@ LATER_MESSAGES: dict[int, tuple[str, dict[str, type]]] = {
             "request": StreamsGroupTopologyDescriptionUpdateRequest,
             "response": StreamsGroupTopologyDescriptionUpdateResponse,
         },
+    ),
+    94: (
+        "unregister_controller",
+        {"request": UnregisterControllerRequest, "response": UnregisterControllerResponse},
     ),
 }
 """By API key: the name of the message's modules, and its newest version's classes."""

@@ -67,6 +67,7 @@ class TestSingleNameNode:
         cluster = new_cluster(directory)
         with running(cluster):
             assert len(processes_in(directory)) == 4
+            assert [*(directory / "dn0" / "tmp").glob("jetty-*")], "its web server unpacks in the cluster's directory"
             outside_any_loop(self.daemons_keep_ports_and_files_over_a_restart(cluster))
             outside_any_loop(self.a_paused_datanode_is_found_dead_and_comes_back(cluster))
             self.a_second_cluster_on_the_same_ports_is_refused(cluster)

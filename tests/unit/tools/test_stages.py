@@ -49,6 +49,44 @@ def test_the_test_that_runs_is_known_after_a_kill(tmp_path: Path, arguments: lis
     assert running_tests(notes) == ["test_story.py::test_hangs"]
 
 
+KEEPS_THE_INTERPRETER = """
+import ctypes
+import pytest
+
+@pytest.mark.timeout(0.1)
+def test_hangs_in_c():
+    mutex = ctypes.create_string_buffer(64)
+    ctypes.PyDLL(None).pthread_mutex_lock(mutex)
+    ctypes.PyDLL(None).pthread_mutex_lock(mutex)
+"""
+
+
+def test_a_test_that_keeps_the_interpreter_is_ended(tmp_path: Path) -> None:
+    """As a client library does that deadlocks in C: no Python runs any more, so no time limit of pytest-timeout."""
+    story, notes, plugin = tmp_path / "test_story.py", tmp_path / "notes", tmp_path / "soon.py"
+    story.write_text(KEEPS_THE_INTERPRETER)
+    plugin.write_text("from tests.support import running_test\nrunning_test.GRACE_S = 0.1\n")
+    notes.mkdir()
+    plugins = ["-p", "pytest_timeout", "-p", "tests.support.running_test", "-p", "soon"]
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *plugins, "--rootdir", str(tmp_path), str(story)],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            VARIABLE: str(notes),
+            "PYTHONPATH": f"{REPOSITORY}{os.pathsep}{tmp_path}",
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        },
+        capture_output=True,
+        text=True,
+        timeout=40,
+        check=False,
+    )
+    assert ended.returncode == 1, ended.stdout
+    assert "in test_hangs_in_c" in ended.stderr
+    assert running_tests(notes) == ["test_story.py::test_hangs_in_c"]
+
+
 def test_nothing_runs_after_the_last_test(tmp_path: Path) -> None:
     (tmp_path / "one").write_text("")
     assert running_tests(tmp_path) == []
