@@ -55,7 +55,7 @@ class CompactedLog(Protocol):
         """Write a newer manifest, and delete later what it no longer names. Raises KafkaError."""
 
     def compacted_below(self, offset: int) -> None:
-        """Forget what memory has of the log below: readers find less there now."""
+        """Forget what memory has of the log below, and tell readers elsewhere: they find less there now."""
 
 
 class Compaction:

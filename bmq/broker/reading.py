@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
+from bmq.broker.acknowledgement import Waiters
 from bmq.broker.compaction import Compaction
 from bmq.broker.group_backlog import Backlog
 from bmq.broker.own_segment import OwnSegment
@@ -60,7 +61,7 @@ class LogReader(ABC):
     _tail: PartitionTail
     _files: PartitionFiles | None
     _producers: ProducerStates
-    _is_wake_due: bool
+    _waiters: Waiters
     topic_partition: TopicPartition
     topic_name: str
     _first_dirty: tuple[tuple[int, int], int] | None = None
@@ -298,7 +299,7 @@ class LogReader(ABC):
 
     @property
     def compacted_offset(self) -> int:
-        """Below it segments were made by compaction; -1: nowhere."""
+        """As PartitionLog.compacted_offset."""
         return -1 if self._files is None else self._files.compacted_offset
 
     def cleanable(self, now_ms: int) -> Cleanable | None:
@@ -350,6 +351,8 @@ class LogReader(ABC):
     def compacted_below(self, offset: int) -> None:
         """As CompactedLog.compacted_below."""
         self._tail.drop_below(offset)
+        # No offset moves, but readers on other nodes have to hear of it.
+        self._waiters.wake_all()
 
     async def _change_past(self, change: Callable[[PartitionFiles], Coroutine[Any, Any, tuple[str, ...]]]) -> None:
         """Write a newer manifest; what it no longer names is deleted after file.delete.delay.ms (rule 2)."""

@@ -44,6 +44,8 @@ class OwnedLog(Protocol):
     @property
     def log_end_offset(self) -> int: ...
     @property
+    def compacted_offset(self) -> int: ...
+    @property
     def epoch_starts(self) -> Sequence[tuple[int, int]]: ...
     @property
     def aborted(self) -> AbortedTransactions: ...
@@ -72,7 +74,7 @@ class _Followed:
     def __init__(self, leader_epoch: int, next_offset: int) -> None:
         self.leader_epoch = leader_epoch
         self.next_offset = next_offset
-        self.told: tuple[int, int, int, int] | None = None
+        self.told: tuple[int, int, int, int, int] | None = None
 
 
 class TailFeed:
@@ -159,7 +161,7 @@ class TailFeed:
         if log.aborted:
             stable_offset = log.aborted.undecided_from(visible, stable_offset)
             aborted, aborted_from_offset = aborted_between(log, told_offset, visible)
-        offsets = (log.log_start_offset, visible, stable_offset, log.log_end_offset)
+        offsets = (log.log_start_offset, visible, stable_offset, log.log_end_offset, log.compacted_offset)
         is_first = followed.told is None
         if offsets == followed.told and not records:
             return None, False
@@ -176,6 +178,7 @@ class TailFeed:
             epochs=epoch_starts_of(log) if is_first else (),
             aborted=aborted,
             aborted_from_offset=aborted_from_offset,
+            compacted_offset=offsets[4],
         )
         return Told(part, records), visible < high_watermark
 

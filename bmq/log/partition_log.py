@@ -114,6 +114,10 @@ class PartitionLog(Protocol):
     @property
     def log_end_offset(self) -> int: ...
 
+    @property
+    def compacted_offset(self) -> int:
+        """Below it segments were made by compaction, as far as that is known here; -1: nowhere."""
+
     def append(
         self,
         records: memoryview,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from struct import Struct
 from struct import error as struct_error
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from bmq.protocol.codec import RESPONSE_ELEMENTS_MAX
@@ -29,7 +29,19 @@ _EPOCH: Final = Struct(">iqB")  # and no tagged fields
 _NONE_BUT_TAGS: Final = b"\1\0"  # neither epochs nor tagged fields
 _ABORTED_TAG: Final = 0
 _ABORTED_FROM_TAG: Final = 1
-_ABORTED_FROM: Final = Struct(">BBq")  # tag, size, offset
+_COMPACTED_TAG: Final = 2
+_TAGGED_OFFSET: Final = Struct(">BBq")  # tag, size, offset
+
+
+class _Tags(NamedTuple):
+    """The tagged fields of a part that are known here; those of newer releases are skipped."""
+
+    aborted: Buffer = b""
+    aborted_from_offset: int = -1
+    compacted_offset: int = -1
+
+
+_NO_TAGS: Final = _Tags()
 
 
 def encode_tail_response(correlation_id: int, parts: Sequence[tuple[TailPart, Sequence[Buffer]]]) -> list[Buffer]:
@@ -59,7 +71,7 @@ def encode_tail_response(correlation_id: int, parts: Sequence[tuple[TailPart, Se
             out = bytearray()
         else:
             out.append(1)
-        if part.epochs or part.aborted or part.aborted_from_offset != -1:
+        if part.epochs or part.aborted or part.aborted_from_offset != -1 or part.compacted_offset != -1:
             out += unsigned_varint(len(part.epochs) + 1)
             for epoch in part.epochs:
                 out += _EPOCH.pack(epoch.leader_epoch, epoch.start_offset, 0)
@@ -72,14 +84,19 @@ def encode_tail_response(correlation_id: int, parts: Sequence[tuple[TailPart, Se
 
 
 def _append_tags(out: bytearray, part: TailPart) -> None:
-    out.append(bool(part.aborted) + (part.aborted_from_offset != -1))
+    offsets = [
+        (tag, offset)
+        for tag, offset in ((_ABORTED_FROM_TAG, part.aborted_from_offset), (_COMPACTED_TAG, part.compacted_offset))
+        if offset != -1
+    ]
+    out.append(bool(part.aborted) + len(offsets))
     if part.aborted:
         length = unsigned_varint(len(part.aborted) + 1)
         out.append(_ABORTED_TAG)
         out += unsigned_varint(len(length) + len(part.aborted)) + length
         out += part.aborted
-    if part.aborted_from_offset != -1:
-        out += _ABORTED_FROM.pack(_ABORTED_FROM_TAG, 8, part.aborted_from_offset)
+    for tag, offset in offsets:
+        out += _TAGGED_OFFSET.pack(tag, _OFFSET.size, offset)
 
 
 def parse_tail_response(frame: Buffer) -> TailFetchResponse:
@@ -116,13 +133,10 @@ def _parse(view: memoryview, at: int) -> TailFetchResponse:
         epoch_count, at = _count(view, stop)
         epochs = []
         for _ in range(epoch_count):
-            epoch, start_offset, tags = _EPOCH.unpack_from(view, at)
-            at = at + _EPOCH.size if not tags else skip_tagged_fields(view, at + _EPOCH.size - 1)
+            epoch, start_offset, others = _EPOCH.unpack_from(view, at)
+            at = at + _EPOCH.size if not others else skip_tagged_fields(view, at + _EPOCH.size - 1)
             epochs.append(EpochStart(leader_epoch=epoch, start_offset=start_offset))
-        aborted: Buffer = b""
-        aborted_from_offset = -1
-        if view[at]:
-            aborted, aborted_from_offset = _tags(view, at)
+        tags = _tags(view, at) if view[at] else _NO_TAGS
         at = skip_tagged_fields(view, at)
         parts.append(
             TailPart(
@@ -137,19 +151,19 @@ def _parse(view: memoryview, at: int) -> TailFetchResponse:
                 base_offset=base_offset,
                 records=records,
                 epochs=tuple(epochs),
-                aborted=aborted,
-                aborted_from_offset=aborted_from_offset,
+                aborted=tags.aborted,
+                aborted_from_offset=tags.aborted_from_offset,
+                compacted_offset=tags.compacted_offset,
             )
         )
     skip_tagged_fields(view, at)
     return TailFetchResponse(error_code=error_code, error_message=error_message, partitions=tuple(parts))
 
 
-def _tags(view: memoryview, at: int) -> tuple[Buffer, int]:
-    """The tagged fields of a part that are known here."""
+def _tags(view: memoryview, at: int) -> _Tags:
     skip_tagged_fields(view, at)  # checks that the section is whole
     aborted: Buffer = b""
-    aborted_from_offset = -1
+    offsets = {_ABORTED_FROM_TAG: -1, _COMPACTED_TAG: -1}
     count, at = read_unsigned_varint(view, at)
     for _ in range(count):
         tag, at = read_unsigned_varint(view, at)
@@ -159,12 +173,12 @@ def _tags(view: memoryview, at: int) -> tuple[Buffer, int]:
             if not length or start + length - 1 != at + size:
                 raise MalformedMessage("aborted transactions of the TailFetch response run past their field")
             aborted = bytes(view[start : at + size])
-        elif tag == _ABORTED_FROM_TAG:
+        elif tag in offsets:
             if size != _OFFSET.size:
                 raise MalformedMessage(f"an offset of {size} bytes in the TailFetch response")
-            (aborted_from_offset,) = _OFFSET.unpack_from(view, at)
+            (offsets[tag],) = _OFFSET.unpack_from(view, at)
         at += size
-    return aborted, aborted_from_offset
+    return _Tags(aborted, offsets[_ABORTED_FROM_TAG], offsets[_COMPACTED_TAG])
 
 
 def _count(view: memoryview, at: int) -> tuple[int, int]:

@@ -145,6 +145,7 @@ class TailPart:
     store. `epochs` is set when the partition was added. A partition with an error code is no longer followed.
     `aborted`: the transactions (bmq.log.aborted_transactions) whose abort marker lies below the high watermark and was
     not sent before; those with a marker below `aborted_from_offset` were too many and are left out (-1: none was).
+    `compacted_offset`: below it the log was compacted; -1: nowhere, or an older release does not say.
     """
 
     topic_id: UUID = NO_UUID
@@ -160,6 +161,7 @@ class TailPart:
     epochs: Sequence[EpochStart] = ()
     aborted: Buffer = b""
     aborted_from_offset: int = -1
+    compacted_offset: int = -1
 
 
 @dataclass(slots=True, kw_only=True)
@@ -377,6 +379,7 @@ FORMATS: Final[dict[ApiKey, dict[str, Format]]] = {
                     FormatField("records", "bytes"),
                     _many("epochs", _EPOCH_START),
                     *_ABORTED,
+                    FormatField("compacted_offset", "int64", tag=2, default=-1),
                 ),
             ),
         ),

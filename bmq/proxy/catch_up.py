@@ -33,10 +33,12 @@ CursorKey = tuple[TopicPartition, int, int]  # partition, leader epoch, offset
 
 
 class _Cursor(NamedTuple):
-    """Where a read may begin. `asked_s`: when the log was last asked for the file."""
+    """Where a read may begin. `asked_s`, `compacted_offset`: when the log was last asked for the file, and how far it was
+    compacted then."""
 
     location: Location
     asked_s: float
+    compacted_offset: int
 
 
 class CaughtUp(NamedTuple):
@@ -222,7 +224,7 @@ class CatchUp:
 
     def read_cached(self, log: PartitionLog, offset: int, length_bytes_max: int, bound_offset: int) -> CaughtUp | None:
         """Read without waiting if the position is known and all is in memory; else None. May raise CorruptRecords."""
-        cursor = self._cursor((log.topic_partition, log.leader_epoch, offset))
+        cursor = self._cursor(log, (log.topic_partition, log.leader_epoch, offset))
         if cursor is None:
             return None
         location, cache = cursor.location, self._cache
@@ -250,12 +252,12 @@ class CatchUp:
         """
         key = (log.topic_partition, log.leader_epoch, offset)
         for _ in range(self._attempts_max):
-            cursor = self._cursor(key)
+            cursor = self._cursor(log, key)
             is_sequential = cursor is not None
             try:
                 if cursor is None:
-                    asked_s = self._now_s()
-                    cursor = _Cursor(await log.locate(offset), asked_s)
+                    asked_s, compacted_offset = self._now_s(), log.compacted_offset
+                    cursor = _Cursor(await log.locate(offset), asked_s, compacted_offset)
                 done = await self._read_at(log, cursor, offset, length_bytes_max, bound_offset, is_sequential)
             except FileMissing:
                 # Retention, or the rename of a sealed directory: the owner knows the new place (rule 13).
@@ -313,10 +315,16 @@ class CatchUp:
                 self._cache.read_ahead(location, following, count)
         return CaughtUp(views, walk.next_offset)
 
-    def _cursor(self, key: CursorKey) -> _Cursor | None:
-        """Where a reader ended, unless that is too long ago: compaction may have replaced the file since."""
+    def _cursor(self, log: PartitionLog, key: CursorKey) -> _Cursor | None:
+        """Where a reader ended, unless compaction has replaced the file since, or may have: if that is too long ago.
+
+        What is compacted for a second time does not move the offset that compaction has come to.
+        """
         cursor = self._cursors.get(key)
-        if cursor is not None and self._now_s() - cursor.asked_s > self._cursor_age_s:
+        if cursor is None:
+            return None
+        is_replaced = cursor.location.base_offset < log.compacted_offset != cursor.compacted_offset
+        if is_replaced or self._now_s() - cursor.asked_s > self._cursor_age_s:
             del self._cursors[key]
             return None
         return cursor
@@ -333,7 +341,7 @@ class CatchUp:
             location.end_offset,
             location.is_closed,
         )
-        cursors[key] = _Cursor(following, cursor.asked_s)
+        cursors[key] = _Cursor(following, cursor.asked_s, cursor.compacted_offset)
         cursors.move_to_end(key)
         if len(cursors) > self._cursors_max:
             cursors.popitem(last=False)

@@ -138,6 +138,10 @@ class RemoteLog:
         self._want()
         return self._remote_state.log_end_offset
 
+    @property
+    def compacted_offset(self) -> int:
+        return self._remote_state.compacted_offset
+
     def epoch_end_offset(self, leader_epoch: int) -> tuple[int, int]:
         """Like PartitionLog.epoch_end_offset, from our copy: call prove_ownership first for a current answer."""
         return self._remote_state.epoch_end_offset(leader_epoch)

@@ -31,6 +31,7 @@ class RemoteState:
         "_tail",
         "_tail_end_offset",
         "aborted_from_offset",
+        "compacted_offset",
         "high_watermark",
         "last_stable_offset",
         "log_end_offset",
@@ -43,6 +44,7 @@ class RemoteState:
         self._epochs = EpochHistory()
         self._aborted = AbortedTransactions()
         self.aborted_from_offset = 0
+        self.compacted_offset = -1
         self.log_start_offset = 0
         self.high_watermark = 0
         self.last_stable_offset = 0
@@ -83,6 +85,7 @@ class RemoteState:
     def learn_compacted(self, offset: int) -> None:
         """Compaction has rewritten the log below: it drops markers, and what is told here of their transactions is wrong
         then. So readers below ask the owner, and find no older batches here."""
+        self.compacted_offset = max(self.compacted_offset, offset)
         if offset > self.aborted_from_offset:
             self._know_aborted_from(offset)
 
@@ -120,6 +123,9 @@ class RemoteState:
                         header.base_offset, end_offset, records[position : position + header.size_bytes], position
                     )
                     self._tail_end_offset = end_offset
+            # An answer of another connection, or this part itself, may tell of a compaction that these batches precede.
+            self._tail.drop_below(self.aborted_from_offset)
+        self.learn_compacted(part.compacted_offset)
         self.learn_aborted(part.aborted, part.aborted_from_offset)
         return self.learn(
             log_start_offset=part.log_start_offset,

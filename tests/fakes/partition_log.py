@@ -90,6 +90,7 @@ class FakePartitionLog:
         self._first_offset = first_offset
         self._log_start_offset = first_offset
         self._high_watermark = first_offset
+        self.compacted_offset = -1
         self._log_end_offset = first_offset
         self._length_bytes = 0
         self._pending: deque[tuple[int, int, AppendDone, bool]] = deque()

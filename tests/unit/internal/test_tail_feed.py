@@ -35,6 +35,7 @@ class Log:
     log_start_offset: int = 0
     high_watermark: int = 0
     log_end_offset: int = 0
+    compacted_offset: int = -1
     epoch_starts: Sequence[tuple[int, int]] = ((2, 0), (EPOCH, 0))
     aborted: AbortedTransactions = field(default_factory=AbortedTransactions)
     batches: list[tuple[int, int, memoryview]] = field(default_factory=list)
@@ -139,6 +140,40 @@ def test_the_first_answer_has_the_epochs_and_the_later_ones_what_is_new() -> Non
     (part,) = one.told().values()
     assert part.log_start_offset == 4 and not part.records
     assert one.remote_states[key(0)].log_start_offset == 4
+
+
+def test_a_compaction_is_told_though_no_offset_moves() -> None:
+    """What the follower has of the log below is gone from the owner's files."""
+    one = Feed()
+    log, state = one.logs[key(0)], one.remote_states[key(0)]
+    log.produce(2)
+    log.produce(2)
+    one.follow(0)
+    assert one.told()[0].compacted_offset == -1
+    assert state.tail_read(0, 10**6, 4) and state.aborted_transactions(0, 4) == []
+    log.compacted_offset = 2
+    log.evict(2)
+    one.moved()
+    (part,) = one.told().values()
+    assert part.compacted_offset == state.compacted_offset == 2 and not part.records
+    assert not state.tail_read(0, 10**6, 4) and state.tail_read(2, 10**6, 4)
+    assert state.aborted_transactions(0, 4) is None and state.aborted_transactions(2, 4) == []
+    one.moved()
+    assert one.tell() == []
+
+
+def test_batches_that_come_behind_the_news_of_a_compaction_are_not_kept() -> None:
+    """A position's answer may overtake them: it comes over another connection."""
+    one = Feed()
+    log, state = one.logs[key(0)], one.remote_states[key(0)]
+    log.produce(2)
+    log.produce(2)
+    one.follow(0)
+    state.learn_compacted(2)
+    one.told()
+    assert not state.tail_read(0, 10**6, 4) and state.tail_read(2, 10**6, 4)
+    state.learn_compacted(-1)  # from an older answer, or of a node that does not tell it
+    assert state.compacted_offset == 2
 
 
 def test_following_may_begin_at_the_end() -> None:

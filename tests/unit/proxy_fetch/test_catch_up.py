@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from random import Random
 from uuid import UUID
 
@@ -223,6 +224,30 @@ def test_where_a_reader_ended_is_remembered_for_a_while() -> None:
         assert offset == 5
         reader.now_s += 1.1
         assert reader.catch_up.read_cached(reader.log, 1, 1, 5) is None
+        await reader.cache.close()
+
+    asyncio.run(run())
+
+
+def test_a_reader_leaves_a_file_that_compaction_has_replaced() -> None:
+    """It asks for a position below what has been compacted since it asked; above, its file is still the log's."""
+
+    async def run() -> None:
+        reader = Reader([(1, 100)] * 5, FetchSettings())
+        located: list[int] = []
+        locate = reader.log.locate
+
+        async def noted(offset: int) -> Location:
+            located.append(offset)
+            return replace(await locate(offset), base_offset=2)
+
+        reader.log.locate = noted  # type: ignore[method-assign]
+        offset = 2
+        for compacted_offset, wanted in ((-1, [2]), (2, [2]), (3, [2, 4])):
+            reader.log.compacted_offset = compacted_offset
+            done = await reader.catch_up.read(reader.log, offset, 1, 5)
+            offset = done.next_offset
+            assert located == wanted
         await reader.cache.close()
 
     asyncio.run(run())

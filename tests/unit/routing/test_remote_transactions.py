@@ -207,3 +207,28 @@ async def test_behind_a_compaction_a_follower_asks_the_owner_what_was_aborted(cl
     assert log.aborted_transactions(0, 2) is None
     assert await log.find_aborted_transactions(0, 2) == []
     assert log.aborted_transactions(2, 2) == []
+
+
+@on_cluster()
+async def test_a_compaction_is_heard_of_where_nobody_asks_for_a_position(cluster: Cluster) -> None:
+    """By the tail stream alone: nothing moves, and who reads at the end asks for no file."""
+    use_verifier(cluster)
+    owned = await cluster.nodes[2].log()
+    log = await opened(cluster)
+    forget = log.on_advance(lambda: None)  # somebody waits at the end, so the log is followed
+    await until(lambda: log.is_followed)
+    await send(owned)
+    await owned.write_marker(marker())
+    await until(lambda: log.tail_read(0, 10_000, 2))
+    assert log.compacted_offset == -1
+    assert log.aborted_transactions(0, 2) == [AbortedTransaction(P, 0)]
+    files = owned.inspect().files
+    assert files is not None
+    files.compacted_offset = 2  # as after a swap, which also forgets the transaction
+    owned.aborted.remove(1)
+    owned.compacted_below(2)
+    await until(lambda: log.compacted_offset == 2)
+    assert not log.tail_read(0, 10_000, 2)
+    assert log.aborted_transactions(0, 2) is None
+    assert cluster.nodes[2].requests(ApiKey.LOCATE_OFFSET) == 0
+    forget()
