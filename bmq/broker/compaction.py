@@ -58,6 +58,10 @@ class CompactedLog(Protocol):
         """Forget what memory has of the log below, and tell readers elsewhere: they find less there now."""
 
 
+    def left_behind(self, paths: Iterable[str]) -> None:
+        """Delete these files once there is a newer manifest than any that may name them."""
+
+
 class Compaction:
     """One compaction. `pace` is awaited after each append, with its bytes: it may take its time."""
 
@@ -129,8 +133,8 @@ class Compaction:
                             await self._log.change_past(lambda files: files.compacted_to(first_dirty_offset))
                             return event
         finally:
-            if self._file is not None:
-                await self._file.discard()
+            if self._file is not None and not await self._file.discard():
+                self._log.left_behind((self._file.writer.path,))
         raise CleaningInterrupted("the cleaning ended before its end")
 
     def _require_owning(self) -> None:
@@ -165,9 +169,12 @@ class Compaction:
         self._file = None
         try:
             await self._log.change_past(lambda files: files.replace_extents(replaced, cleaned))
-        except KafkaError as error:
+        except BaseException as error:
             if isinstance(error.__cause__, ExtentsChanged):
                 self._file = file
+            else:
+                epoch = self._paths.leader_epoch
+                self._log.left_behind((file.writer.path, self._paths.index(epoch, file.roll, epoch)))
             raise
         self._log.compacted_below(replaced[-1].end_offset)
 
@@ -191,8 +198,8 @@ class _CleanedFile:
             )
         return closed_bytes
 
-    async def discard(self) -> None:
-        """It is not part of the log: remove it."""
+    async def discard(self) -> bool:
+        """It is not part of the log: remove it. Whether that is done."""
         try:
             if not self._is_closed:
                 await self.writer.close()
@@ -201,5 +208,6 @@ class _CleanedFile:
         try:
             await self._surroundings.store.delete(self.writer.path)
         except StoreError as error:
-            # It counts for nothing: the directory goes when no manifest names a file in it.
             _log.info("compacted_segment_not_removed", path=self.writer.path, reason=str(error))
+            return False
+        return True

@@ -36,6 +36,7 @@ from bmq.log.retention import retained_from
 from bmq.log.segment_reader import read_whole_batches
 from bmq.log.store import CorruptFile, FencedWriter, FileMissing, StoreError, WriterBroken
 from bmq.log.timestamp_lookup import find_max_timestamp, find_offset
+from bmq.log.unnamed_files import find_unnamed
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.record_batch import HEADER_BYTES, BatchHeader
@@ -66,6 +67,9 @@ class LogReader(ABC):
     topic_name: str
     _first_dirty: tuple[tuple[int, int], int] | None = None
     """(leader epoch, roll) of the first dirty segment when it was last looked at, and its first timestamp."""
+    _left_behind: tuple[tuple[int, str], ...] = ()
+    """Files of compactions that failed, each with the newest manifest then; a newer one does not name it."""
+    _is_searched = False  # for what compactions of older owners left behind
 
     @property
     @abstractmethod
@@ -302,10 +306,14 @@ class LogReader(ABC):
         """As PartitionLog.compacted_offset."""
         return -1 if self._files is None else self._files.compacted_offset
 
+    @property
+    def _may_be_compacted(self) -> bool:
+        return COMPACT_POLICY in self.config.cleanup_policy and not self.config.is_state_log
+
     def cleanable(self, now_ms: int) -> Cleanable | None:
         """What a compaction would go through; None if the log is not to be compacted, or is not owned here."""
         files, config = self._files, self.config
-        if files is None or not self.is_owning or COMPACT_POLICY not in config.cleanup_policy or config.is_state_log:
+        if files is None or not self.is_owning or not self._may_be_compacted:
             return None
         return cleanable(
             files.extents,
@@ -341,8 +349,31 @@ class LogReader(ABC):
         found, files = self.cleanable(now_ms), self._files
         if found is None or not found.dirty_bytes or files is None:
             return None
+        await self.remove_unnamed()
         compaction = Compaction(self._surroundings, files.paths, self, files, self._producers, pace)
         return await compaction.run(compaction.plan(found, now_ms), cleaning)
+
+    async def remove_unnamed(self) -> None:
+        """Delete, after file.delete.delay.ms, what compactions of older owners never swapped in. Never raises a StoreError:
+        it is tried again before the next compaction."""
+        files = self._files
+        if self._is_searched or files is None or not self.is_owning:
+            return
+        try:
+            found = await find_unnamed(files.store, files.paths, files.manifest())
+        except StoreError as error:
+            _log.info("unnamed_files_not_found", **self._names(), reason=str(error))
+            return
+        self._is_searched = True
+        if found:
+            _log.info("unnamed_files_removed", **self._names(), paths=found)
+            self._remove_later(found)
+
+    def left_behind(self, paths: Iterable[str]) -> None:
+        """As CompactedLog.left_behind."""
+        if self._files is not None:
+            newest = self._files.newest_manifest
+            self._left_behind = (*self._left_behind, *((newest, path) for path in paths))
 
     async def change_past(self, change: Callable[[PartitionFiles], Coroutine[Any, Any, tuple[str, ...]]]) -> None:
         """As CompactedLog.change_past."""
@@ -358,6 +389,10 @@ class LogReader(ABC):
         """Write a newer manifest; what it no longer names is deleted after file.delete.delay.ms (rule 2)."""
         paths = await self._reading(change)
         self._remove_later(paths)
+        if self._left_behind and self._files is not None:
+            newest = self._files.newest_manifest
+            self._remove_later(path for number, path in self._left_behind if number < newest)
+            self._left_behind = tuple(entry for entry in self._left_behind if entry[0] >= newest)
         self._tail.drop_below(self.log_start_offset)
 
     def _remove_later(self, paths: Iterable[str]) -> None:

@@ -505,6 +505,8 @@ class PartitionRuntime(TransactionWriter):
                 self.started.set_result(None)
             self._on_change(self)
             self._report_started()
+            if self._may_be_compacted:
+                self._spawn(self.remove_unnamed())
 
     def _tell(self) -> None:
         if self._is_telling:

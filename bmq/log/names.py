@@ -99,6 +99,14 @@ def parse_segment(name: str) -> int | None:
     return None if roll is None or is_cleaned(roll) else roll
 
 
+def parse_cleaned(name: str) -> int | None:
+    """The roll of a segment that compaction wrote, or of the index beside it; None for any other name."""
+    roll = _single_number(_SEGMENT_FILE, name)
+    if roll is None:
+        roll = parse_index(name)
+    return roll if roll is not None and is_cleaned(roll) else None
+
+
 def is_cleaned(roll: int) -> bool:
     """Whether compaction wrote this segment: offsets may be missing in it, and it has batches of many leader epochs."""
     return roll >= CLEANED_ROLL_MIN

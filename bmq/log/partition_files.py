@@ -398,6 +398,11 @@ class PartitionFiles:
             replaced = [extent.end_offset for extent in self.extents if extent.end_offset <= snapshot.next_offset]
             return await self._advance(max(replaced, default=self.log_start_offset), (reference,))
 
+    @property
+    def newest_manifest(self) -> int:
+        """The number of the newest manifest that is known to be durable; those that are written later have higher ones."""
+        return self._newest_manifest
+
     def next_cleaned_roll(self) -> int:
         """The number of the next segment that compaction writes; each is given once (rule 21)."""
         return next(self._cleaned_rolls)

@@ -32,6 +32,7 @@ from tests.simulation.history import Violation
 from tests.simulation.topic_life import TopicLife
 from tests.simulation.transaction_crowd import TIMEOUTS_S, Habits, Succession, World, Writing
 from tests.simulation.transaction_history import Place
+from tests.simulation.unnamed_check import unnamed_files
 from tests.simulation.until_done import until_done
 
 PLACES: tuple[Place, ...] = tuple((TOPIC, number) for number in range(3))
@@ -40,6 +41,7 @@ CURSOR_AGE_MS = 200
 LARGE_MAP_BYTES = 1 << 16
 ROUNDS = 12
 SETTLE_S = max(TIMEOUTS_S) + 20.0
+REMOVAL_S = 20.0
 CLEANUP_INTERVAL_S = 0.5
 Records = dict[Place, list[tuple[int, bytes]]]
 
@@ -270,6 +272,16 @@ class Compaction(Cluster):
                 if not _is_part_of(after[place], kept):
                     raise Violation(f"{place} has {after[place]} after a restart, it had {kept}")
         self.check_now()
+        if self.rules.is_looking_inside:
+            await self._check_nothing_left_behind()
+
+    async def _check_nothing_left_behind(self) -> None:
+        """Owners that started when all faults were over have removed what others had not swapped in, after the delay."""
+        deadline_s = self.loop.time() + self.compaction_kind.file_delete_delay_ms / 1000 + REMOVAL_S
+        while left := [path for runtime in self._owners() for path in unnamed_files(self.store.namespace, runtime)]:
+            if self.loop.time() > deadline_s:
+                raise Violation(f"no manifest names {', '.join(left)}, and nobody removes them")
+            await asyncio.sleep(0.5)
 
     async def _check_compacted(self, admin: Client, deadline_s: float) -> tuple[Records, Records]:
         """What is in the logs, read while they were at rest."""

@@ -21,9 +21,9 @@ from bmq.log.compaction import (
     Uncleanable,
 )
 from bmq.log.config import LogConfig
-from bmq.log.names import CLEANED_ROLL_MIN
+from bmq.log.names import CLEANED_ROLL_MIN, parse_cleaned
 from bmq.log.segment_reader import read_whole_batches
-from bmq.log.store import Durability, FileStatus
+from bmq.log.store import Durability, FileMissing, FileStatus, StorageUnavailable
 from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
 from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.record_batch import Record, batches, decode_records, encode_batch
@@ -337,6 +337,198 @@ def test_an_interrupted_compaction_leaves_the_log_whole(count: int) -> None:
         second = world.owner(COMPACT)
         assert newest(await read(await second.log())) == before
         await second.manager.close()
+
+    virtual(main)
+
+
+async def stopped_in_the_middle(owner: Owner, log: PartitionRuntime, count: int) -> None:
+    """A compaction that has given so many events and gives no more."""
+    reached = asyncio.Event()
+
+    async def for_ever() -> None:
+        reached.set()
+        await asyncio.Event().wait()
+
+    cleaning = Interrupted(cleaning_of(owner), count, None, for_ever)  # type: ignore[arg-type]
+    owner.compacting = asyncio.create_task(compact(owner, log, cleaning))  # type: ignore[attr-defined]
+    await reached.wait()
+
+
+async def unnamed(owner: Owner, log: PartitionRuntime) -> list[str]:
+    """Files of compactions, and indexes of such files, that the log's manifest does not name."""
+    parts = log.inspect()
+    assert parts.files is not None
+    named = {(extent.leader_epoch, extent.roll) for extent in parts.files.extents}
+    found: list[str] = []
+    for epoch in range(1, parts.paths.leader_epoch + 1):
+        try:
+            entries = await owner.client.list_directory(parts.paths.epoch(epoch))
+        except FileMissing:
+            continue
+        found += [
+            parts.paths.file(epoch, entry.name)
+            for entry in entries
+            if (roll := parse_cleaned(entry.name)) is not None and (epoch, roll) not in named
+        ]
+    return found
+
+
+@pytest.mark.parametrize("is_indexed", [False, True])
+def test_what_a_dead_owner_has_not_swapped_in_is_removed_by_the_next_one(is_indexed: bool) -> None:
+    async def main() -> None:
+        world = World()
+        first = world.owner(COMPACT)
+        log = await filled(first)
+        await compact(first, log)  # its files are named, and lie in the same directory
+        for number in range(40):
+            await put(log, b"%d" % (number % 3), b"x" * 90)
+        await settled(log)
+        before = await read(log)
+        if is_indexed:
+            write_file = first.client.write_file
+
+            async def dies(path: str, *args: Any, **more: Any) -> Any:
+                if "manifest" in path:
+                    first.kill()
+                return await write_file(path, *args, **more)
+
+            first.client.write_file = dies  # type: ignore[method-assign]
+            first.compacting = asyncio.create_task(compact(first, log))  # type: ignore[attr-defined]
+            await asyncio.sleep(5)
+        else:
+            await stopped_in_the_middle(first, log, 1)
+            first.kill()
+        second = world.owner(COMPACT)
+        again = await second.log()
+        orphans = await unnamed(second, again)
+        assert len(orphans) == 1 + is_indexed, orphans
+        await asyncio.sleep(0.5)
+        assert await unnamed(second, again) == orphans, "somebody may read by an older manifest for a while"
+        await asyncio.sleep(2)
+        assert not await unnamed(second, again)
+        assert await read(again) == before
+        await compact(second, again)
+        assert newest(await read(again)) == newest(before)
+        await second.manager.close()
+
+    virtual(main)
+
+
+def test_what_is_not_compacted_is_not_searched() -> None:
+    """Each start would list directories that it need not look at."""
+
+    async def main() -> None:
+        world = World()
+        first = world.owner(replace(COMPACT, cleanup_policy=frozenset({"delete"})))
+        await filled(first)
+        first.kill()
+        second = world.owner(replace(COMPACT, cleanup_policy=frozenset({"delete"})))
+        listed: list[str] = []
+        list_directory = second.client.list_directory
+
+        async def noted(path: str) -> tuple[FileStatus, ...]:
+            listed.append(path)
+            return await list_directory(path)
+
+        second.client.list_directory = noted  # type: ignore[method-assign]
+        log = await second.log()
+        count = len(listed)
+        await asyncio.sleep(2)
+        assert len(listed) == count
+        assert (await log.compact(cleaning_of(second), 0, at_once)) is None
+        await second.manager.close()
+
+    virtual(main)
+
+
+def test_a_search_that_failed_is_made_again() -> None:
+    async def main() -> None:
+        world = World()
+        first = world.owner(COMPACT)
+        log = await filled(first)
+        await stopped_in_the_middle(first, log, 1)
+        first.kill()
+        second = world.owner(COMPACT)
+        again = await second.log()
+        search, fails = second.client.list_directory, True
+
+        async def list_directory(path: str) -> tuple[FileStatus, ...]:
+            if fails:
+                raise StorageUnavailable("away")
+            return await search(path)
+
+        second.client.list_directory = list_directory  # type: ignore[method-assign]
+        await asyncio.sleep(0.01)
+        fails = False
+        await compact(second, again)
+        await asyncio.sleep(2)
+        assert not await unnamed(second, again)
+        await second.manager.close()
+
+    virtual(main)
+
+
+def test_a_file_that_could_not_be_removed_is_removed_with_the_next_change() -> None:
+    async def main() -> None:
+        owner = World().owner(COMPACT)
+        log = await filled(owner)
+        delete, fails = owner.client.delete, True
+
+        async def away(path: str, *, recursive: bool = False) -> bool:
+            if fails:
+                raise StorageUnavailable("away")
+            return await delete(path, recursive=recursive)
+
+        owner.client.delete = away  # type: ignore[method-assign]
+        with pytest.raises(CleaningInterrupted):
+            await compact(owner, log, Interrupted(cleaning_of(owner), 1, CleaningInterrupted("away")))
+        fails = False
+        await asyncio.sleep(5)
+        assert len(await unnamed(owner, log)) == 1
+        await compact(owner, log)
+        await asyncio.sleep(2)
+        assert not await unnamed(owner, log)
+        await owner.manager.close()
+
+    virtual(main)
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+@pytest.mark.parametrize("is_next_owner", [False, True])
+def test_a_swap_of_unknown_outcome_keeps_the_file_until_a_newer_manifest(is_written: bool, is_next_owner: bool) -> None:
+    """Its manifest may be there, or come later. Once a newer one does not name the file, nobody finds it any more."""
+
+    async def main() -> None:
+        world = World()
+        owner = world.owner(COMPACT)
+        log = await filled(owner)
+        before = newest(await read(log))
+        write_file, fails = owner.client.write_file, True
+
+        async def write(path: str, data: bytes, **more: Any) -> Any:
+            if fails and "manifest" in path:
+                if is_written:
+                    await write_file(path, data, **more)
+                raise StorageUnavailable("no answer")
+            return await write_file(path, data, **more)
+
+        owner.client.write_file = write  # type: ignore[method-assign]
+        with pytest.raises(KafkaError):
+            await compact(owner, log)
+        fails = False
+        await asyncio.sleep(5)
+        assert len(await unnamed(owner, log)) == 2, "it and its index"
+        if is_next_owner:
+            owner.kill()
+            owner = world.owner(COMPACT)
+            log = await owner.log()
+            assert bool(await unnamed(owner, log)) != is_written
+        assert newest(await read(log)) == before
+        await compact(owner, log)
+        await asyncio.sleep(2)
+        assert not await unnamed(owner, log)
+        assert newest(await read(log)) == before
+        await owner.manager.close()
 
     virtual(main)
 

@@ -1,0 +1,41 @@
+"""Files of compactions that no manifest names: their owner ended, or lost its store, between writing and swapping.
+
+An owner makes files in its own directory alone, and may name there what it finds in sealed ones only if the manifest that
+it began with does. So what this does not name of a sealed directory nobody ever names again: neither this owner, nor a
+later one, which begins with its manifest; and who was fenced writes no manifest any more.
+"""
+
+from __future__ import annotations
+
+from bmq.log.manifest import Manifest
+from bmq.log.names import PartitionPaths, is_cleaned, parse_cleaned, parse_rebuilt_index
+from bmq.log.store import FileMissing, SegmentStore
+
+
+async def find_unnamed(store: SegmentStore, paths: PartitionPaths, manifest: Manifest) -> tuple[str, ...]:
+    """Compacted segments, and indexes of such, in sealed directories of which `manifest` names something.
+
+    `manifest`: a durable one of the owner of `paths`, or what the next one will say. The others are deleted whole.
+    Raises StorageUnavailable.
+    """
+    found: list[str] = []
+    named = {(extent.leader_epoch, extent.roll) for extent in manifest.extents}
+    for epoch in sorted(manifest.epochs_named() - {paths.leader_epoch}):
+        try:
+            entries = await store.list_directory(paths.epoch(epoch))
+        except FileMissing:
+            continue  # nothing in it is named any more
+        for entry in entries:
+            segment = _segment_of(epoch, entry.name)
+            if segment is not None and segment not in named:
+                found.append(paths.file(epoch, entry.name))
+    return tuple(found)
+
+
+def _segment_of(epoch: int, name: str) -> tuple[int, int] | None:
+    """The compacted segment that a file is, or that it is an index of; None for any other file."""
+    roll = parse_cleaned(name)
+    if roll is not None:
+        return epoch, roll
+    rebuilt = parse_rebuilt_index(name)
+    return rebuilt if rebuilt is not None and is_cleaned(rebuilt[1]) else None
