@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from bmq.log.names import (
     EpochListing,
     PartitionPaths,
+    is_delegated,
     open_name,
     parse_index,
     parse_manifest,
@@ -38,6 +39,18 @@ class OpenFile:
 
     path: str
     holder: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Leftovers:
+    """What older owners left in directories that were looked at.
+
+    `delegated`: directories of compactions that somebody else was to carry out. No manifest names anything in them, so
+    files that are open there do not matter.
+    """
+
+    open_files: tuple[OpenFile, ...]
+    delegated: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +130,7 @@ async def find_open_files(
     just_sealed: frozenset[int],
     *,
     is_synced: bool = False,
-) -> tuple[OpenFile, ...]:
+) -> Leftovers:
     """Every file that an older owner left open: empty ones and half-written indexes too (rule 3).
 
     `older_epochs`: newest first. An owner begins its manifest only once every older file it found is closed, so epochs
@@ -130,6 +143,7 @@ async def find_open_files(
     only written for a segment that is on disk).
     """
     found: list[OpenFile] = []
+    orphans: list[str] = []
     is_rest_closed = False
     for epoch in older_epochs:
         if is_rest_closed and epoch not in just_sealed:
@@ -140,6 +154,7 @@ async def find_open_files(
         except FileMissing:
             continue  # a former owner's retention deleted it
         found += open_files_in(directory, entries)
+        orphans += (f"{directory}/{entry.name}" for entry in entries if is_delegated(entry))
         if is_synced:
             holder = _holder_in(entries)
             indexed = {parse_index(entry.name) for entry in entries if not entry.is_open}
@@ -152,7 +167,7 @@ async def find_open_files(
                 and roll not in indexed
             )
         is_rest_closed |= any(parse_manifest(entry.name) is not None for entry in entries)
-    return tuple(found)
+    return Leftovers(tuple(found), tuple(orphans))
 
 
 def open_files_in(directory: str, entries: Sequence[FileStatus]) -> list[OpenFile]:

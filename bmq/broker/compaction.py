@@ -82,7 +82,8 @@ class Compaction:
         self._pace = pace
         self._file: _CleanedFile | None = None
 
-    def plan(self, found: Cleanable, now_ms: int) -> CleaningPlan:
+    def plan(self, found: Cleanable, now_ms: int, *, later_ms: int = 0) -> CleaningPlan:
+        """`later_ms`: how much later than usual tombstones and markers may go."""
         config, files = self._log.config, self._files
         of_groups = groups(found.extents, config.segment_bytes)
         end_offset = found.end_offset
@@ -95,13 +96,14 @@ class Compaction:
             ),
             first_dirty_offset=found.first_dirty_offset,
             now_ms=now_ms,
-            delete_retention_ms=config.delete_retention_ms,
+            delete_retention_ms=config.delete_retention_ms + later_ms,
             # As long as somebody may read a file that has the transaction's records, it has to hear that it was aborted.
             marker_retention_ms=max(
                 config.delete_retention_ms,
                 config.file_delete_delay_ms,
                 self._surroundings.settings.compaction_marker_retention_ms,
-            ),
+            )
+            + later_ms,
             aborted=tuple(entry for entry in self._producers.aborted if entry.first_offset < end_offset),
             last_records=tuple(
                 (producer_id, entry.batches[-1].last_offset if entry.batches else None, entry.epoch)

@@ -36,6 +36,7 @@ class Compactor:
     ) -> None:
         self._surroundings = surroundings
         self._cleaning = cleaning
+        self._pacing = CompactionPacing(surroundings)
         self._runtimes = runtimes
         self._refused: set[PartitionRuntime] = set()  # their logs cannot be decoded
         self._changed = asyncio.Event()
@@ -78,7 +79,7 @@ class Compactor:
         self._refused &= set(runtimes)
         found: list[tuple[float, PartitionRuntime]] = []
         for runtime in runtimes:
-            if runtime in tried or runtime in self._refused:
+            if runtime in tried or runtime in self._refused or runtime.delegation.is_reserved:
                 continue
             cleanable = runtime.cleanable(now_ms)
             if cleanable is not None and await self._is_due(runtime, cleanable, now_ms):
@@ -100,7 +101,7 @@ class Compactor:
         began_s = asyncio.get_running_loop().time()
         names = {"topic": runtime.topic_name, "partition": runtime.topic_partition.partition}
         try:
-            end = await runtime.compact(self._cleaning, now_ms, self._pace)
+            end = await runtime.compact(self._cleaning, now_ms, self._pacing.pace)
         except Uncleanable as error:
             self._refused.add(runtime)
             counts.uncleanable += 1
@@ -128,7 +129,14 @@ class Compactor:
                 seconds=round(asyncio.get_running_loop().time() - began_s, 3),
             )
 
-    async def _pace(self, size_bytes: int) -> None:
+
+class CompactionPacing:
+    """Gives way to producers: waits after so many bytes as long as the event loop kept it waiting, several times over."""
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self._surroundings = surroundings
+
+    async def pace(self, size_bytes: int) -> None:
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         await asyncio.sleep(_PROBE_S)

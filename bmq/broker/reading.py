@@ -10,6 +10,7 @@ import structlog
 
 from bmq.broker.acknowledgement import Waiters
 from bmq.broker.compaction import Compaction
+from bmq.broker.delegated_compaction import DelegatedCompaction
 from bmq.broker.group_backlog import Backlog
 from bmq.broker.own_segment import OwnSegment
 from bmq.broker.partition_events import Event, OwnershipLost, RollDue
@@ -18,7 +19,7 @@ from bmq.broker.segment_lifecycle import SegmentLifecycle
 from bmq.broker.surroundings import Surroundings
 from bmq.broker.tail_cache import PartitionTail
 from bmq.log.aborted_transactions import AbortedTransactions
-from bmq.log.compaction import COMPACT_POLICY, Cleanable, CleaningEnd, LogCleaning, cleanable
+from bmq.log.compaction import COMPACT_POLICY, Cleanable, CleaningEnd, CleaningPlan, LogCleaning, cleanable
 from bmq.log.config import LogConfig
 from bmq.log.damage import StateDamaged
 from bmq.log.group_retention import BacklogSize, evicted_to, held_back
@@ -51,6 +52,10 @@ SNAPSHOT_ROLL_BYTES_MIN: Final = 2 * 1024 * 1024
 _log = structlog.get_logger("bmq.broker")
 
 
+async def _at_once(_: int) -> None:
+    """No pace."""
+
+
 class LogReader(ABC):
     """Base of PartitionRuntime, which provides the attributes declared here."""
 
@@ -65,6 +70,8 @@ class LogReader(ABC):
     _waiters: Waiters
     topic_partition: TopicPartition
     topic_name: str
+    delegation: DelegatedCompaction
+    is_being_compacted: bool = False
     _first_dirty: tuple[tuple[int, int], int] | None = None
     """(leader epoch, roll) of the first dirty segment when it was last looked at, and its first timestamp."""
     _left_behind: tuple[tuple[int, str], ...] = ()
@@ -346,12 +353,26 @@ class LogReader(ABC):
         self, cleaning: LogCleaning, now_ms: int, pace: Callable[[int], Awaitable[None]]
     ) -> CleaningEnd | None:
         """Compact what may be; None when there is nothing. Raises CleaningInterrupted, Uncleanable, BmqError."""
+        if self.delegation.is_reserved or self.is_being_compacted:
+            return None
         found, files = self.cleanable(now_ms), self._files
         if found is None or not found.dirty_bytes or files is None:
             return None
         await self.remove_unnamed()
         compaction = Compaction(self._surroundings, files.paths, self, files, self._producers, pace)
-        return await compaction.run(compaction.plan(found, now_ms), cleaning)
+        self.is_being_compacted = True
+        try:
+            return await compaction.run(compaction.plan(found, now_ms), cleaning)
+        finally:
+            self.is_being_compacted = False
+
+    def plan_compaction(self, now_ms: int, *, later_ms: int = 0) -> tuple[PartitionFiles, CleaningPlan] | None:
+        """As DelegatingLog.plan_compaction."""
+        found, files = self.cleanable(now_ms), self._files
+        if found is None or not found.dirty_bytes or files is None:
+            return None
+        compaction = Compaction(self._surroundings, files.paths, self, files, self._producers, _at_once)
+        return files, compaction.plan(found, now_ms, later_ms=later_ms)
 
     async def remove_unnamed(self) -> None:
         """Delete, after file.delete.delay.ms, what compactions of older owners never swapped in. Never raises a StoreError:

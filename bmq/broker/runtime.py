@@ -22,6 +22,7 @@ import structlog
 from bmq.broker import partition_events as ev
 from bmq.broker.acknowledgement import ENDS_THE_PROCESS, PendingBatch, Waiters, call
 from bmq.broker.admission import Admission
+from bmq.broker.delegated_compaction import DelegatedCompaction
 from bmq.broker.group_backlog import Backlog, lift_refusal
 from bmq.broker.min_insync_tracker import MinInsyncTracker, replicas_min
 from bmq.broker.own_directory import OwnDirectory
@@ -155,6 +156,7 @@ class PartitionRuntime(TransactionWriter):
         self._waiters = Waiters()
         self._is_guarded = False  # acks=all may have to be refused for lack of replicas
         self._min_insync = MinInsyncTracker(surroundings)
+        self.delegation = DelegatedCompaction(surroundings, self)
         self._oldest_waiting: tuple[ev.Batch | None, float] = (None, 0.0)
         self._open_backoff = surroundings.backoff()
         self._started_s = 0.0
@@ -618,6 +620,7 @@ class PartitionRuntime(TransactionWriter):
         recovered = self._start.recovered
         if recovered is not None and recovered.unnamed_directories:
             self._remove_later(recovered.unnamed_directories)
+        self._remove_later(self._start.orphans)
         return event
 
     def _open_segment(self, effect: ev.OpenSegment) -> None:
@@ -718,6 +721,7 @@ class PartitionRuntime(TransactionWriter):
     def upkeep(self, now_s: float, now_ms: int) -> None:
         """Called every second or so: roll by age, close a segment that nobody writes to, look for lost replicas."""
         state = self._state
+        self.delegation.expire(now_ms)
         if self._min_insync.unconfirmed:
             self._min_insync.forget_expired(now_s)
         if type(state) is not Writing:

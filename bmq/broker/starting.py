@@ -29,7 +29,10 @@ from bmq.log.store import Durability, FileMissing
 
 @dataclass(slots=True)
 class Start:
-    """The findings of one start so far. `files` is set once the log was walked."""
+    """The findings of one start so far. `files` is set once the log was walked.
+
+    `orphans`: directories of compactions that somebody else was to carry out for an older owner.
+    """
 
     surroundings: Surroundings
     paths: PartitionPaths
@@ -38,6 +41,7 @@ class Start:
     has_claim_begun: bool = False
     listing: EpochListing = field(default_factory=lambda: EpochListing(frozenset(), frozenset()))
     open_files: dict[str, OpenFile] = field(default_factory=dict)
+    orphans: tuple[str, ...] = ()
     recovered: RecoveredLog | None = None
     files: PartitionFiles | None = None
     durability: Durability = Durability.HFLUSH
@@ -53,10 +57,11 @@ class Start:
         store, paths = self.surroundings.store, self.paths
         await seal_directories(store, paths, effect.epochs, effect.leftovers)
         older = self.listing.older_epochs(paths.leader_epoch)
-        found = await find_open_files(
+        left = await find_open_files(
             store, paths, older, frozenset(effect.epochs), is_synced=self.durability is Durability.HSYNC
         )
-        self.open_files = {file.path: file for file in found}
+        self.open_files = {file.path: file for file in left.open_files}
+        self.orphans = left.delegated
         return DirectoriesSealed(frozenset(self.open_files))
 
     async def close(self, effect: CloseFile) -> FileClosed:

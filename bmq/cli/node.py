@@ -14,6 +14,7 @@ from typing import Any
 import structlog
 from prometheus_client import CollectorRegistry
 
+from bmq.broker.manager import PartitionManager
 from bmq.cli.broker_configs import warn_without_effect
 from bmq.cli.live_summary import Summary
 from bmq.cli.node_roles import NodeGround, NodeHooks, NodeRoles
@@ -104,6 +105,11 @@ class NodeServer:
     def history(self) -> StateChangeHistory | None:
         """The partitions' leader history in this node's metadata."""
         return None if self._roles is None else self._roles.replica.history
+
+    @property
+    def manager(self) -> PartitionManager | None:
+        """The partitions owned here; None until the node has joined."""
+        return None if self._roles is None else self._roles.manager
 
     def high_watermark(self, topic_partition: TopicPartition) -> int | None:
         """The high watermark of a partition owned or followed here; None for others."""

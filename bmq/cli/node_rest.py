@@ -54,6 +54,7 @@ class NodeRest:
             high_watermark=server.high_watermark,
             operations=lambda: self.operations,
             table_controller=lambda: server.controller,
+            partitions=lambda: server.manager,
         )
         self.pages = RestPages(lambda: build_pages(sources), sources.is_ready)
 

@@ -117,6 +117,7 @@ async def _serve(settings: Settings, levels: LogLevels) -> None:
         history=lambda: server.history,
         high_watermark=server.high_watermark,
         table_controller=lambda: server.controller,
+        partitions=lambda: server.manager,
     )
     pages = RestPages(lambda: build_pages(sources), sources.is_ready)
     try:

@@ -403,6 +403,62 @@ def mirror_command(
             sys.stdout.write(f"{copied} offsets copied\n")
 
 
+@spark_app.command("compact")
+def compact_command(
+    topic: TopicName,
+    partitions: Annotated[
+        list[int] | None, typer.Option("--partition", min=0, metavar="N", help="Only this one; more than once for more")
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    rest: Annotated[
+        str,
+        typer.Option("--rest", envvar="BMQ_REST_URL", metavar="URL", help="REST address of any node of the cluster"),
+    ] = "http://127.0.0.1:8080",
+    store: Store = "",
+    name: Annotated[
+        str, typer.Option("--name", metavar="NAME", help="Of this job: under the same name it goes on where it was")
+    ] = "spark",
+    time_limit_s: Annotated[
+        float,
+        typer.Option(
+            "--time-limit", min=1, max=86_400, metavar="SECONDS", help="How long brokers leave a partition to it"
+        ),
+    ] = 7200,
+    is_dry_run: DryRun = False,
+    as_json: AsJson = False,
+    master: Master = "",
+    conf: Conf = None,
+) -> None:
+    """Compact partitions that are too big for their brokers, which check what is written and swap it in. Run again, it goes on."""
+    with job():
+        from contextlib import closing
+        from dataclasses import asdict
+
+        from bmq.cli.spark_output import print_compacted, print_compaction_plan
+        from bmq.spark.jobs.compact import compact, plan_compact
+        from bmq.spark.jobs.partition_owner import PartitionOwner
+
+        with closing(PartitionOwner(rest)) as owner:
+            if is_dry_run:
+                planned = plan_compact(owner, topic, partitions or ())
+                print_json(planned) if as_json else print_compaction_plan(planned)
+                return
+            address = _store(store, bootstrap)
+            with JobProgress("compact", has_document=as_json) as progress:
+                done = compact(
+                    _session("bmq compact", master, conf),
+                    address,
+                    owner,
+                    topic,
+                    partitions or (),
+                    job=name,
+                    time_limit_s=time_limit_s,
+                    progress=progress,
+                )
+        results = [asdict(each) for each in done]
+        print_json(results) if as_json else print_compacted(results)
+
+
 # -- What they have in common ------------------------------------------------------------------------------------------
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.table import Table
 
@@ -135,3 +135,32 @@ def _content(value: bytes | None) -> str:
         return "-"
     text = value.decode("utf-8", "backslashreplace")
     return text if len(text) <= _CONTENT_CHARACTERS_MAX else f"{text[: _CONTENT_CHARACTERS_MAX - 1]}…"
+
+
+def print_compaction_plan(planned: list[dict[str, Any]]) -> None:
+    table = Table("partition", "segments", "bytes", "from offset", "dirty from", "to offset", box=None, pad_edge=False)
+    for each in planned:
+        add_row(
+            table,
+            f"{each['topic']}-{each['partition']}",
+            str(each["segments"]),
+            bytes_text(each["bytes"]),
+            *(
+                "-" if each[name] is None else str(each[name])
+                for name in ("from_offset", "first_dirty_offset", "end_offset")
+            ),
+        )
+    print_table(table)
+
+
+def print_compacted(done: list[dict[str, Any]]) -> None:
+    table = Table("partition", "records", "left", "bytes", "left", "clean up to", box=None, pad_edge=False)
+    for each in done:
+        add_row(
+            table,
+            f"{each['topic']}-{each['partition']}",
+            *(str(each[name]) for name in ("records_read", "records_kept")),
+            *(bytes_text(each[name]) for name in ("bytes_read", "bytes_kept")),
+            str(each["first_dirty_offset"]) if each["groups"] else "nothing to do",
+        )
+    print_table(table)

@@ -49,7 +49,7 @@ async def clean(
         plan.aborted,
         {producer_id: LastRecord(offset, epoch) for producer_id, offset, epoch in plan.last_records},
     )
-    segments = _Segments(store, plan, chunk_bytes)
+    segments = Segments(store, plan, chunk_bytes)
     for extent, path in segments.all():
         if extent.end_offset > plan.first_dirty_offset and not cleaner.is_full:
             await segments.go_through(extent, path, cleaner.note, stops=lambda: cleaner.is_full)
@@ -58,36 +58,44 @@ async def clean(
         reached = [extent for extent in group if extent.base_offset < cleaner.noted_offset]
         if not reached:
             break
-        output = _Output(reached, plan.index_interval_bytes)
-        dropped_before = len(cleaner.dropped_aborts)
-        for extent, path in zip(reached, paths, strict=False):
-            batches: list[CleanedBatch] = []
-
-            def take(
-                data: Buffer,
-                origin: Origin,
-                out: list[CleanedBatch] = batches,
-                end_offset: int = reached[-1].end_offset,
-            ) -> Step:
-                return cleaner.clean(data, origin, end_offset, out)
-
-            async for _ in segments.steps(extent, path, take):
-                output.add(batches)
-                batches.clear()
-                if output.size_bytes >= OUT_BYTES:
-                    yield CleanedBytes(output.take())
-                # Let the one who reads the events stop us between two steps.
-                await asyncio.sleep(0)
-            bytes_read += extent.length
-        if output.size_bytes:
-            yield CleanedBytes(output.take())
+        output = Output(reached, plan.index_interval_bytes)
+        async for event in clean_group(segments, cleaner, reached, paths, output):
+            yield event
+        bytes_read += sum(extent.length for extent in reached)
         bytes_kept += output.position
-        yield CleanedGroup(len(reached), output.index(), tuple(cleaner.dropped_aborts[dropped_before:]))
     counts = cleaner.counts
     yield CleaningEnd(cleaner.noted_offset, counts.records_read, counts.records_kept, bytes_read, bytes_kept)
 
 
-class _Segments:
+async def clean_group(
+    segments: Segments, cleaner: LogCleaner, extents: Sequence[Extent], paths: Sequence[str], output: Output
+) -> AsyncIterator[CleanedBytes | CleanedGroup]:
+    """What is left of one group; the keys have been noted. `output`: a new one. Raises DamagedBatch, StoreError."""
+    dropped_before = len(cleaner.dropped_aborts)
+    for extent, path in zip(extents, paths, strict=False):
+        batches: list[CleanedBatch] = []
+
+        def take(
+            data: Buffer,
+            origin: Origin,
+            out: list[CleanedBatch] = batches,
+            end_offset: int = extents[-1].end_offset,
+        ) -> Step:
+            return cleaner.clean(data, origin, end_offset, out)
+
+        async for _ in segments.steps(extent, path, take):
+            output.add(batches)
+            batches.clear()
+            if output.size_bytes >= OUT_BYTES:
+                yield CleanedBytes(output.take())
+            # Let the one who reads the events stop us between two steps.
+            await asyncio.sleep(0)
+    if output.size_bytes:
+        yield CleanedBytes(output.take())
+    yield CleanedGroup(len(extents), output.index(), tuple(cleaner.dropped_aborts[dropped_before:]))
+
+
+class Segments:
     """The plan's files, read chunk by chunk, the next chunk while the present one is worked on."""
 
     def __init__(self, store: SegmentStore, plan: CleaningPlan, chunk_bytes: int) -> None:
@@ -149,7 +157,7 @@ class _Segments:
         return await self._store.read(path, file_id=extent.file_id, position=position, length_bytes=length_bytes)
 
 
-class _Output:
+class Output:
     """The new segment of a group, as far as it is made."""
 
     def __init__(self, extents: Sequence[Extent], index_interval_bytes: int) -> None:
@@ -158,6 +166,7 @@ class _Output:
         self.size_bytes = 0
         """Bytes that were not taken yet."""
         self.position = 0
+        self.batch_count = self.record_count = 0
 
     def add(self, batches: Sequence[CleanedBatch]) -> None:
         for header, data in batches:
@@ -165,6 +174,8 @@ class _Output:
             told = header if header.record_count else header._replace(max_timestamp_ms=NO_TIMESTAMP_MS)
             self._builder.add(told, header.base_offset, self.position)
             self._parts.append(data)
+            self.batch_count += 1
+            self.record_count += header.record_count
             self.position += len(data)
             self.size_bytes += len(data)
 

@@ -10,6 +10,7 @@ topics/<topic id>/<partition>/00000008.open     the epoch that writes; `N` and `
     1000000000.log              a segment that compaction made of others; only a manifest names it
     00000000.index.3            a draft of an index; once whole it is renamed to the final name (rule 21)
     snapshot.00000000           a state machine's snapshot, named by a manifest
+    delegated.<reservation>     a directory for a compaction that somebody else carries out; no manifest names it
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ TOPICS_DIRECTORY: Final = "topics"
 CLEANED_ROLL_MIN: Final = 1_000_000_000
 """Segments that compaction wrote are numbered from here on: no walk of a directory takes them for what follows."""
 _OWNER_PREFIX: Final = "owner."
+_DELEGATED_PREFIX: Final = "delegated."
 _OPEN_SUFFIX: Final = ".open"
 _NUMBER: Final = r"(\d{8}|[1-9]\d{8,9})"
 _EPOCH_DIRECTORY: Final = re.compile(_NUMBER + r"(\.open)?", re.ASCII)
@@ -72,6 +74,15 @@ def rebuilt_index_name(segment_epoch: int, roll: int) -> str:
 def draft_name(name: str, attempt: int) -> str:
     """The name a file is written under before it is renamed to `name`. Nothing parses it, so leftovers are ignored."""
     return f"{name}.{attempt}"
+
+
+def delegated_name(reservation: str) -> str:
+    """The directory, inside an epoch's, of a compaction that somebody else carries out."""
+    return f"{_DELEGATED_PREFIX}{reservation}"
+
+
+def is_delegated(entry: FileStatus) -> bool:
+    return entry.is_directory and entry.name.startswith(_DELEGATED_PREFIX)
 
 
 def manifest_name(number: int) -> str:

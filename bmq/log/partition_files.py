@@ -82,6 +82,15 @@ class CleanedSegment:
     dropped_aborts: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """A segment whose index is durable, and the extents that it is to replace. `dropped_aborts`: as in CleanedSegment."""
+
+    replaced: tuple[Extent, ...]
+    extent: Extent
+    dropped_aborts: tuple[int, ...]
+
+
 class PartitionFiles:
     """See the module's head. All calls come from one event loop; `producers` and `epochs` are the live state.
 
@@ -420,38 +429,60 @@ class PartitionFiles:
 
         Raises ExtentsChanged when they are not all there any more, FencedWriter, StoreError: then nothing was changed here.
         """
+        return await self.swap_in((await self.prepare_replacement(replaced, cleaned),))
+
+    async def prepare_replacement(self, replaced: Sequence[Extent], cleaned: CleanedSegment) -> Replacement:
+        """Write the index of a segment that is to replace these extents. Raises as `replace_extents`."""
         producers = await self._producers_at(replaced[-1])
+        self._place_of(replaced)
+        index = self._index_of_cleaned(cleaned, replaced, producers)
+        await self._write_index(index)
+        extent = Extent.of(index, self.paths.leader_epoch)
+        if extent.max_timestamp_ms < 0:  # no record is left; retention goes by those that were there
+            newest_ms = max(one.max_timestamp_ms for one in replaced)
+            extent = replace(extent, max_timestamp_ms=newest_ms)
+        self._indexes.put(self._key(extent), index)
+        return Replacement(tuple(replaced), extent, cleaned.dropped_aborts)
+
+    async def swap_in(
+        self, replacements: Sequence[Replacement], *, first_dirty_offset: int | None = None
+    ) -> tuple[str, ...]:
+        """Put all of them in their places with one manifest; the paths that may now be deleted. They are in order.
+
+        `first_dirty_offset`: how far compaction has come with that. Raises as `replace_extents`.
+        """
         async with self._writing:
-            place = self._place_of(replaced)
+            places = [self._place_of(one.replaced) for one in replacements]
             before = self.manifest()
-            index = self._index_of_cleaned(cleaned, replaced, producers)
-            await self._write_index(index)
-            extent = Extent.of(index, self.paths.leader_epoch)
-            if extent.max_timestamp_ms < 0:  # no record is left; retention goes by those that were there
-                newest_ms = max(one.max_timestamp_ms for one in replaced)
-                extent = replace(extent, max_timestamp_ms=newest_ms)
-            gone = {(one.leader_epoch, one.roll) for one in replaced}
+            gone = {_name(extent) for one in replacements for extent in one.replaced}
             # Not what is known by now: other segments may have become extents meanwhile, and their indexes tell theirs.
             aborted = before.aborted.between(0, before.end_offset)
-            for offset in cleaned.dropped_aborts:
+            dropped_aborts = [offset for one in replacements for offset in one.dropped_aborts]
+            for offset in dropped_aborts:
                 aborted.remove(offset)
-            stop = place + len(replaced)
+            first_dirty_offset = max(self.first_dirty_offset, first_dirty_offset or 0)
             after = replace(
                 before,
-                extents=(*before.extents[:place], extent, *before.extents[stop:]),
+                extents=_replaced(before.extents, replacements, places),
                 cuts=tuple(cut for cut in before.cuts if (cut.leader_epoch, cut.roll) not in gone),
                 aborted=aborted,
+                first_dirty_offset=first_dirty_offset,
             )
             await self._write(after)
-            dropped = self.extents[place:stop]
-            self.extents[place:stop] = [extent]  # more may have been appended meanwhile, none removed
-            self.compacted_offset = max(self.compacted_offset, extent.end_offset)
+            dropped = [
+                extent
+                for one, place in zip(replacements, places, strict=True)
+                for extent in self.extents[place : place + len(one.replaced)]
+            ]
+            # More may have been appended meanwhile, none removed.
+            self.extents[:] = _replaced(self.extents, replacements, places)
+            self.first_dirty_offset = first_dirty_offset
+            self.compacted_offset = max(self.compacted_offset, *(one.extent.end_offset for one in replacements))
             self.cuts = tuple(cut for cut in self.cuts if (cut.leader_epoch, cut.roll) not in gone)
-            for offset in cleaned.dropped_aborts:
+            for offset in dropped_aborts:
                 self.producers.aborted.remove(offset)
-            for one in dropped:
-                self._indexes.drop(self._key(one))
-            self._indexes.put(self._key(extent), index)
+            for extent in dropped:
+                self._indexes.drop(self._key(extent))
             return self._unnamed(before, after, dropped)
 
     async def _producers_at(self, extent: Extent) -> bytes:
@@ -463,10 +494,9 @@ class PartitionFiles:
 
     def _place_of(self, replaced: Sequence[Extent]) -> int:
         """Where these extents lie in the log now. Raises ExtentsChanged."""
-        names = [_name(extent) for extent in self.extents]
         wanted = [_name(extent) for extent in replaced]
-        place = names.index(wanted[0]) if wanted and wanted[0] in names else len(names)
-        if not wanted or names[place : place + len(wanted)] != wanted:
+        place = bisect_right(self.extents, replaced[0].base_offset, key=_end_offset) if replaced else 0
+        if not wanted or [_name(extent) for extent in self.extents[place : place + len(wanted)]] != wanted:
             raise ExtentsChanged(f"segments of {self.paths.partition} were deleted while they were compacted")
         return place
 
@@ -589,6 +619,17 @@ class PartitionFiles:
                 self._oldest_manifest += 1
         except StoreError as error:
             _log.info("old_manifest_not_deleted", partition=self.paths.partition, reason=str(error))
+
+
+def _replaced(
+    extents: Sequence[Extent], replacements: Sequence[Replacement], places: Sequence[int]
+) -> tuple[Extent, ...]:
+    found: list[Extent] = []
+    reached = 0
+    for one, place in zip(replacements, places, strict=True):
+        found += (*extents[reached:place], one.extent)
+        reached = place + len(one.replaced)
+    return (*found, *extents[reached:])
 
 
 def _end_offset(extent: Extent) -> int:

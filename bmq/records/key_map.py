@@ -135,6 +135,39 @@ def _put(
 
 
 @kernels.compiled
+def _put_hashes(first: Any, second: Any, marks: Any, hashes: Any, deltas: Any) -> None:
+    """Note slots' contents as they are; there has to be room. `marks`: offset - base_offset + 1."""
+    size = len(deltas)
+    for row in range(len(first)):
+        slot: Any = np.int64(first[row] % np.uint64(size))
+        while deltas[slot] != 0 and (hashes[slot, 0] != first[row] or hashes[slot, 1] != second[row]):
+            slot += 1
+            if slot == size:
+                slot = 0
+        hashes[slot, 0] = first[row]
+        hashes[slot, 1] = second[row]
+        deltas[slot] = marks[row]
+
+
+@kernels.compiled
+def _hash(data: kernels.Bytes, views: Any, takes: Any, key0: Any, key1: Any, first: Any, second: Any) -> Any:
+    """The hashes of the rows that `takes` names, one behind the other; how many."""
+    count = 0
+    for row in range(len(takes)):
+        if not takes[row]:
+            continue
+        length = _int32(views, row * _VIEW_BYTES)
+        if length <= _INLINE_BYTES_MAX:
+            one, other = siphash(views, row * _VIEW_BYTES + 4, length, key0, key1)
+        else:
+            one, other = siphash(data, _int32(views, row * _VIEW_BYTES + 12), length, key0, key1)
+        first[count] = one
+        second[count] = other
+        count += 1
+    return count
+
+
+@kernels.compiled
 def _find_newest(
     data: kernels.Bytes,
     views: Any,
@@ -156,6 +189,17 @@ def _find_newest(
 def bytes_for(keys: int) -> int:
     """The size of a map that is not full with so many keys."""
     return (int(keys / LOAD_MAX) + 2) * SLOT_BYTES
+
+
+def hashes_of(
+    data: kernels.Bytes, views: npt.NDArray[np.int32], takes: npt.NDArray[np.bool_], seed: bytes
+) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+    """Both words of the hashes of the rows that `takes` names."""
+    count = int(takes.sum())
+    first, second = np.empty(count, np.uint64), np.empty(count, np.uint64)
+    key0, key1 = np.frombuffer(seed, "<u8").astype(np.uint64)
+    _hash(data, views.reshape(-1).view(np.uint8), takes, key0, key1, first, second)
+    return first, second
 
 
 class KeyMap:
@@ -202,6 +246,21 @@ class KeyMap:
         )
         self._count += taken
         return int(rows)
+
+    def put_hashes(
+        self, first: npt.NDArray[np.uint64], second: npt.NDArray[np.uint64], offsets: npt.NDArray[np.int64]
+    ) -> None:
+        """Note the newest offsets of keys by their hashes (`hashes_of`, of the same seed), each key once.
+
+        Raises ValueError: there is no room, or an offset is out of reach.
+        """
+        marks = offsets - self._base_offset + 1
+        if len(first) > self._count_max - self._count:
+            raise ValueError(f"{len(first)} keys do not fit into a map of {self._count_max}")
+        if len(marks) and (marks.min() < 1 or marks.max() - 1 > _DELTA_MAX):
+            raise ValueError(f"offsets from {offsets.min()} to {offsets.max()} are out of reach of {self._base_offset}")
+        _put_hashes(first, second, marks.astype(np.uint32), self._hashes, self._deltas)
+        self._count += len(first)
 
     def newest(
         self,

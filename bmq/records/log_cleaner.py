@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,6 @@ from bmq.records import kernels
 from bmq.records.batch_headers import CONTROL, Headers, has, scan, transactional
 from bmq.records.bodies import Bodies, Rows, Scratch, open_bodies, walk
 from bmq.records.cleaner import with_some, without_records
-from bmq.records.key_map import KeyMap
 from bmq.records.origin import Origin
 
 ROWS_MAX: Final = 1 << 18
@@ -40,6 +39,26 @@ class LastRecord(NamedTuple):
 
     offset: int | None
     epoch: int
+
+
+class Keys(Protocol):
+    """Newest offsets of keys: bmq.records.key_map.KeyMap, or one that only takes them."""
+
+    def put(
+        self,
+        data: kernels.Bytes,
+        views: npt.NDArray[np.int32],
+        takes: npt.NDArray[np.bool_],
+        offsets: npt.NDArray[np.int64],
+    ) -> int: ...
+
+    def newest(
+        self,
+        data: kernels.Bytes,
+        views: npt.NDArray[np.int32],
+        takes: npt.NDArray[np.bool_],
+        offsets: npt.NDArray[np.int64],
+    ) -> npt.NDArray[np.bool_]: ...
 
 
 class Step(NamedTuple):
@@ -66,13 +85,63 @@ class CleaningCounts:
     bytes_kept: int = 0
 
 
-class Transactions:
-    """Follows the transactions of a log, batch by batch. `aborted`: all whose records may come."""
+class TransactionState(NamedTuple):
+    """Between two batches of a log. `seen`: producers with records of an aborted transaction before, whose marker follows.
 
-    def __init__(self, aborted: Iterable[AbortedEntry]) -> None:
-        self._coming = deque(sorted(aborted, key=lambda entry: entry.first_offset))
+    `committed`: producers with records of a transaction that was not aborted, whose marker was not met.
+    """
+
+    seen: frozenset[int] = frozenset()
+    committed: frozenset[int] = frozenset()
+
+
+NO_TRANSACTIONS: Final = TransactionState()
+
+
+class TransactionPart(NamedTuple):
+    """What a run of batches changes in a TransactionState. `ended`: producers with a marker of an aborted transaction.
+
+    `settled`: with another marker. `state`: at its end, if nothing was there at its start.
+    """
+
+    ended: frozenset[int]
+    settled: frozenset[int]
+    state: TransactionState
+
+    def after(self, before: TransactionState) -> TransactionState:
+        """The state behind the run."""
+        return TransactionState(
+            self.state.seen | (before.seen - self.ended), self.state.committed | (before.committed - self.settled)
+        )
+
+
+class Transactions:
+    """Follows the transactions of a log, batch by batch. `aborted`: all whose records may come.
+
+    To begin in the middle: the offset, and the state there.
+    """
+
+    def __init__(
+        self,
+        aborted: Iterable[AbortedEntry],
+        begin_offset: int = -1,
+        state: TransactionState = NO_TRANSACTIONS,
+    ) -> None:
+        coming = [entry for entry in aborted if entry.last_offset >= begin_offset]
+        self._coming = deque(sorted(coming, key=lambda entry: entry.first_offset))
         self._aborted: dict[int, bool] = {}  # producer id -> a batch of its transaction was seen
-        self._committed: set[int] = set()
+        self._committed: set[int] = set(state.committed)
+        self._ended: set[int] = set()
+        self._settled: set[int] = set()
+        if begin_offset >= 0:
+            self._begin(begin_offset - 1)
+            self._aborted = {producer_id: producer_id in state.seen for producer_id in self._aborted}
+
+    def part(self) -> TransactionPart:
+        """What all batches so far have changed."""
+        seen = frozenset(producer_id for producer_id, is_seen in self._aborted.items() if is_seen)
+        state = TransactionState(seen, frozenset(self._committed))
+        return TransactionPart(frozenset(self._ended), frozenset(self._settled), state)
 
     def discards(self, producer_id: int, last_offset: int) -> bool:
         """Whether a transactional batch, not a marker, belongs to an aborted transaction."""
@@ -89,7 +158,9 @@ class Transactions:
         if marker is None:
             return True
         if marker.control_type is ControlType.ABORT:
+            self._ended.add(producer_id)
             return not self._aborted.pop(producer_id, False)
+        self._settled.add(producer_id)
         is_last = producer_id not in self._committed
         self._committed.discard(producer_id)
         return is_last
@@ -125,7 +196,7 @@ class LogCleaner:
     `delete_retention_ms`: what a tombstone has from now on; `marker_retention_ms`: what a marker has.
     """
 
-    keys: KeyMap
+    keys: Keys
     dirty_offset: int
     now_ms: int
     delete_retention_ms: int
@@ -139,14 +210,18 @@ class LogCleaner:
     """The map knows the records below; newer ones stay as they are."""
     dropped_aborts: list[int] = field(default_factory=list)
     """Offsets of markers of aborted transactions that are not in the log any more."""
+    begin_offset: int = -1
+    """Where the cleaning begins, if that is in the middle of the log; `transactions`: the state there."""
+    transactions: TransactionState = NO_TRANSACTIONS
     _scratch: Scratch = field(default_factory=Scratch)
     _noted: Transactions = field(init=False)
     _cleaned: Transactions = field(init=False)
 
     def __post_init__(self) -> None:
         self.noted_offset = self.dirty_offset
-        self._noted = Transactions(entry for entry in self.aborted if entry.last_offset >= self.dirty_offset)
-        self._cleaned = Transactions(self.aborted)
+        noted = (entry for entry in self.aborted if entry.last_offset >= self.dirty_offset)
+        self._noted = Transactions(noted, self.begin_offset, self.transactions)
+        self._cleaned = Transactions(self.aborted, self.begin_offset, self.transactions)
 
     def note(self, buffer: Buffer, origin: Origin) -> Step:
         """Note the keys of the whole batches in the buffer. Call with all of the part that is to be noted, in order.
@@ -167,6 +242,11 @@ class LogCleaner:
         else:
             self.noted_offset = max(self.noted_offset, _end_offset(opened.headers))
         return Step(opened.end, opened.missing_bytes)
+
+    @property
+    def noted_part(self) -> TransactionPart:
+        """What the batches that `note` went through change in the state of transactions."""
+        return self._noted.part()
 
     def clean(self, buffer: Buffer, origin: Origin, end_offset: int, out: list[CleanedBatch]) -> Step:
         """Append what is left of the whole batches in the buffer to `out`. Call with the log from its start, in order.

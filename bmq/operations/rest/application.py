@@ -7,6 +7,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from bmq.operations.rest.body_limit import BodyLimit
 from bmq.operations.rest.cluster_pages import cluster_pages
+from bmq.operations.rest.compaction_pages import compaction_pages
 from bmq.operations.rest.order_pages import order_pages
 from bmq.operations.rest.problems import handle_problems
 from bmq.operations.rest.segment_pages import STORE_WAIT_S, segment_pages
@@ -39,6 +40,7 @@ def rest_application(sources: RestSources, *, store_wait_s: float = STORE_WAIT_S
     app.include_router(task_pages(sources))
     app.include_router(order_pages(sources))
     app.include_router(table_pages(sources))
+    app.include_router(compaction_pages(sources))
     app.add_middleware(BodyLimit)
     handle_problems(app)
     return app

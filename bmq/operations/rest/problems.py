@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from bmq.controller.tables import TableRefused, UnknownTable
+from bmq.log.delegated_compaction import DelegationRefused
 from bmq.log.store import StoreError
 from bmq.operations.drivers.driver import DriverFailed, DriverRefused
 from bmq.operations.idempotency import KeyReused
@@ -40,13 +41,19 @@ _STATUS: Final[dict[type[BmqError], int]] = {
     InvalidDefinition: 422,
     KeyReused: 409,
     TooBusy: 429,
+    DelegationRefused: 409,
     DriverRefused: 409,
     DriverFailed: 502,
     NotActiveController: 503,
     StoreError: 503,
 }
-_CODE_STATUS: Final = {ErrorCode.NOT_CONTROLLER: 503, ErrorCode.REQUEST_TIMED_OUT: 504}
-_REDIRECTION: Final = "The active controller is another node; the same request at `Location` is answered there."
+_CODE_STATUS: Final = {
+    ErrorCode.NOT_CONTROLLER: 503,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: 503,
+    ErrorCode.KAFKA_STORAGE_ERROR: 503,
+    ErrorCode.REQUEST_TIMED_OUT: 504,
+}
+_REDIRECTION: Final = "Another node has to answer; the same request at `Location` is answered there."
 _DESCRIPTIONS: Final = {
     400: "The body is not JSON.",
     404: "There is no such thing.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
 
@@ -12,6 +13,9 @@ from bmq.log.store import SegmentStore
 from bmq.metadata.image import MetadataImage
 from bmq.operations.operations import Operations
 from bmq.operations.ports import NodeLoad, StateChanges, TableController
+
+if TYPE_CHECKING:
+    from bmq.broker.manager import PartitionManager
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +26,8 @@ class RestSources:
     `store`: None while it is not open. `history`: past leaders of partitions; None while there is none yet. `loads`: by
     node id, on the active controller, where they are measured; None elsewhere. `high_watermark`: of a partition this
     process owns or follows, else None. `operations`: None in a process that is the whole cluster. `node_id`: of the
-    node that answers. `table_controller`: the active controller if it is in this process.
+    node that answers. `table_controller`: the active controller if it is in this process. `partitions`: those of this
+    process; None until they can be asked.
     """
 
     is_ready: Callable[[], bool]
@@ -36,3 +41,4 @@ class RestSources:
     high_watermark: Callable[[TopicPartition], int | None] = lambda _: None
     operations: Callable[[], Operations | None] = lambda: None
     table_controller: Callable[[], TableController | None] = lambda: None
+    partitions: Callable[[], PartitionManager | None] = lambda: None

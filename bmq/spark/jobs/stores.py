@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from random import Random
 from typing import Final, TypeVar
@@ -40,14 +40,20 @@ class StoreAddress:
             async with self._opened() as store:
                 return await work(store)
 
-        try:
+        with store_errors(self.url):
             return asyncio.run(opened())
-        except JobFailed:
-            raise
-        except StorageUnavailable as error:
-            raise BrokenOff(f"the store {self.url}: {error}") from error
-        except BmqError as error:  # also a metadata log that is damaged, or of a later release
-            raise JobFailed(f"the store {self.url}: {error}") from error
+
+    def stream(self, work: Callable[[SegmentStore], AsyncIterator[T]]) -> Iterator[T]:
+        """What `work` gives, one after the other, in an event loop of its own. Raises as `run`."""
+        with asyncio.Runner() as runner, store_errors(self.url):
+            opened = self._opened()
+            store = runner.run(opened.__aenter__())
+            try:
+                items = work(store)
+                while (item := runner.run(_next(items))) is not None:
+                    yield item
+            finally:
+                runner.run(opened.__aexit__(None, None, None))
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[SegmentStore]:
@@ -56,6 +62,23 @@ class StoreAddress:
             yield store
         finally:
             await store.close()
+
+
+@contextmanager
+def store_errors(url: str) -> Iterator[None]:
+    """Raises JobFailed, BrokenOff in place of the store's errors."""
+    try:
+        yield
+    except JobFailed:
+        raise
+    except StorageUnavailable as error:
+        raise BrokenOff(f"the store {url}: {error}") from error
+    except BmqError as error:  # also a metadata log that is damaged, or of a later release
+        raise JobFailed(f"the store {url}: {error}") from error
+
+
+async def _next(items: AsyncIterator[T]) -> T | None:
+    return await anext(items, None)
 
 
 def store_of(bootstrap: str, *, hdfs_user: str = "") -> StoreAddress:

@@ -87,7 +87,7 @@ async def test_a_name_that_got_stuck_half_way_stays_and_counts() -> None:
     await claim_directory(client, PATHS, "a", is_repeated=True)
     assert not deleted.held_count
     await client.rename(OWN, "topics/t/0/00000005")
-    found = await find_open_files(client, PartitionPaths("topics/t/0", 6), (5,), frozenset({5}))
+    found = (await find_open_files(client, PartitionPaths("topics/t/0", 6), (5,), frozenset({5}))).open_files
     assert [(file.path[-7:], file.holder) for file in found] == [("owner.a", "a")]
 
 
@@ -218,7 +218,7 @@ async def test_open_files_are_found_back_to_the_newest_manifest() -> None:
     store.put_file("topics/t/0/00000003/manifest.00000000", b"", is_open=True)
     store.put_file("topics/t/0/00000004/owner2", b"")
     store.put_file("topics/t/0/00000003/owner.a-claimer-of-the-same-epoch", b"")
-    found = await find_open_files(client, PATHS, (4, 3, 2, 1), frozenset({1, 4}))
+    found = (await find_open_files(client, PATHS, (4, 3, 2, 1), frozenset({1, 4}))).open_files
     assert [(file.path, file.holder) for file in found] == [
         ("topics/t/0/00000004/00000000.log", "owner-4"),
         ("topics/t/0/00000003/00000000.log", None),
@@ -238,7 +238,9 @@ async def test_a_segment_that_was_closed_but_perhaps_not_synced_is_found_where_t
     store.put_file("topics/t/0/00000004/00000002.log", b"")
     store.put_file("topics/t/0/00000003/manifest.00000000", b"x")
     for is_synced in (False, True):
-        found = await find_open_files(store.client("a"), PATHS, (4, 3, 2), frozenset({4}), is_synced=is_synced)
+        found = (
+            await find_open_files(store.client("a"), PATHS, (4, 3, 2), frozenset({4}), is_synced=is_synced)
+        ).open_files
         expected = [("topics/t/0/00000004/00000001.log", "owner-4"), ("topics/t/0/00000003/00000001.log", "owner-3")]
         assert [(file.path, file.holder) for file in found] == (expected if is_synced else [])
 
@@ -246,5 +248,5 @@ async def test_a_segment_that_was_closed_but_perhaps_not_synced_is_found_where_t
 async def test_a_file_without_an_owners_name_has_no_holder() -> None:
     store = FakeStore()
     store.put_file("topics/t/0/00000004/00000000.log", b"", is_open=True)
-    found = await find_open_files(store.client("a"), PATHS, (4, 3), frozenset())
+    found = (await find_open_files(store.client("a"), PATHS, (4, 3), frozenset())).open_files
     assert [file.holder for file in found] == [None]

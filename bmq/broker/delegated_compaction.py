@@ -1,0 +1,327 @@
+"""Gives the compaction of a partition of this process to somebody else, and swaps in what comes back.
+
+One at a time for each partition. What was promised is in memory only: a restart or a takeover forgets it, and whoever
+works on it finds the plan refused. Nothing of the log depends on it: until a manifest names a file, it counts for nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any, Final, Protocol
+
+import structlog
+
+from bmq.broker.compaction import CompactedLog
+from bmq.broker.surroundings import Surroundings
+from bmq.log.cleaned_files import checked_index
+from bmq.log.compaction import CleaningPlan
+from bmq.log.delegated_compaction import (
+    DESCRIPTION_BYTES_MAX,
+    TIME_LIMIT_MS_MAX,
+    CleanedFile,
+    DelegatedPlan,
+    DelegationEnd,
+    DelegationRefused,
+    check_extents,
+    check_files,
+    check_reservation,
+    descriptions,
+)
+from bmq.log.manifest import Extent
+from bmq.log.names import delegated_name
+from bmq.log.partition_files import CleanedSegment, ExtentsChanged, PartitionFiles, Replacement
+from bmq.log.store import CorruptFile, Durability, FencedWriter, FileMissing, StoreError
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError, KafkaError
+
+_RESERVATION_BITS: Final = 64
+
+_log = structlog.get_logger("bmq.broker")
+
+
+class DelegatingLog(CompactedLog, Protocol):
+    """A partition that this process owns, or owned."""
+
+    @property
+    def leader_epoch(self) -> int: ...
+
+    @property
+    def is_being_compacted(self) -> bool:
+        """By this process, right now."""
+
+    def plan_compaction(self, now_ms: int, *, later_ms: int = 0) -> tuple[PartitionFiles, CleaningPlan] | None:
+        """What may be cleaned now; None: nothing. `later_ms`: how much later delete horizons are to be."""
+
+
+class DelegatedCompaction:
+    """Of one partition."""
+
+    def __init__(self, surroundings: Surroundings, log: DelegatingLog) -> None:
+        self._surroundings = surroundings
+        self._log = log
+        self._plan: DelegatedPlan | None = None
+        self._swap: asyncio.Task[DelegationEnd] | None = None
+        self._ended: tuple[str, DelegationEnd] | None = None
+
+    @property
+    def is_reserved(self) -> bool:
+        """Whether this process has to leave the partition's compaction alone."""
+        return self._plan is not None
+
+    async def plan(self, job: str, time_limit_ms: int, *, is_dry_run: bool = False) -> DelegatedPlan | None:
+        """Reserve the partition's compaction for a job; None: there is nothing to clean. The same job gets the same plan.
+
+        Raises DelegationRefused, KafkaError.
+        """
+        now_ms = self._surroundings.clock.now_ms()
+        self.expire(now_ms)
+        if not self._log.is_owning:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition is not owned here")
+        if (plan := self._plan) is not None:
+            if plan.job != job:
+                raise DelegationRefused(
+                    f"the job {plan.job!r} has the compaction of this partition for {plan.deadline_ms - now_ms} ms more"
+                )
+            return plan
+        if self._log.is_being_compacted and not is_dry_run:
+            raise DelegationRefused("its owner compacts the partition right now; ask again when that is over")
+        time_limit_ms = min(time_limit_ms, TIME_LIMIT_MS_MAX)
+        found = self._log.plan_compaction(now_ms, later_ms=time_limit_ms)
+        if found is None:
+            return None
+        files, cleaning = found
+        deadline_ms = now_ms + time_limit_ms
+        if is_dry_run:
+            return DelegatedPlan("", job, self._log.leader_epoch, deadline_ms, "", cleaning)
+        reservation = f"{self._surroundings.random.getrandbits(_RESERVATION_BITS):016x}"
+        directory = f"{files.paths.own}/{delegated_name(reservation)}"
+        plan = self._plan = DelegatedPlan(
+            reservation, job, self._log.leader_epoch, deadline_ms, directory, cleaning
+        )  # before anything is awaited: nobody else compacts it from here on
+        try:
+            await self._surroundings.store.make_directory(directory)
+        except FileMissing as error:
+            self._forget()
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{files.paths.own} is gone") from error
+        except BaseException as error:
+            self._forget()
+            if isinstance(error, StoreError):
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+            raise
+        _log.info(
+            "compaction_delegated", **self._names(), job=job, reservation=reservation, groups=len(cleaning.groups)
+        )
+        return plan
+
+    def release(self, reservation: str) -> None:
+        """The job gives up; its files are removed. Fine when it has nothing. Raises DelegationRefused in the middle of a swap."""
+        if self._plan is not None and self._plan.reservation == reservation:
+            if self._swap is not None:
+                raise DelegationRefused(f"what {reservation} has cleaned is being swapped in")
+            self._forget()
+
+    def expire(self, now_ms: int) -> None:
+        """Forget a reservation whose time is over, and remove its files; one that is being swapped in goes on."""
+        if self._plan is not None and self._swap is None and now_ms > self._plan.deadline_ms:
+            _log.warning("delegated_compaction_expired", **self._names(), reservation=self._plan.reservation)
+            self._forget()
+
+    async def swap(self, reservation: str, leader_epoch: int, pace: Callable[[int], Awaitable[None]]) -> DelegationEnd:
+        """Swap in what the job has cleaned: all of it, or nothing. May be asked again. Raises DelegationRefused, KafkaError.
+
+        A refused reservation is over, and the broker compacts the partition itself again.
+        """
+        if self._ended is not None and self._ended[0] == reservation and leader_epoch == self._log.leader_epoch:
+            return self._ended[1]
+        plan = check_reservation(
+            self._plan,
+            reservation,
+            leader_epoch,
+            own_epoch=self._log.leader_epoch,
+            now_ms=self._surroundings.clock.now_ms(),
+        )
+        if self._swap is None:
+            # A task of its own: whoever asks may lose the connection, and asks again.
+            self._swap = asyncio.get_running_loop().create_task(self._swapped(plan, pace))
+            self._swap.add_done_callback(_heard)
+        return await asyncio.shield(self._swap)
+
+    async def _swapped(self, plan: DelegatedPlan, pace: Callable[[int], Awaitable[None]]) -> DelegationEnd:
+        try:
+            self._ended = plan.reservation, await _Swap(self._surroundings, self._log, plan, pace).run()
+            return self._ended[1]
+        except BmqError as error:
+            _log.warning("delegated_compaction_refused", **self._names(), reason=str(error))
+            raise
+        finally:
+            self._swap = None
+            self._forget()
+
+    def _forget(self) -> None:
+        plan, self._plan = self._plan, None
+        if plan is not None:
+            self._surroundings.trash.put((plan.directory,), 0)
+
+    def _names(self) -> dict[str, Any]:
+        return {"topic": self._log.topic_name, "partition": self._log.topic_partition.partition}
+
+
+class _Swap:
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        log: DelegatingLog,
+        plan: DelegatedPlan,
+        pace: Callable[[int], Awaitable[None]],
+    ) -> None:
+        self._surroundings = surroundings
+        self._store = surroundings.store
+        self._log = log
+        self._plan = plan
+        self._pace = pace
+        self._files: PartitionFiles
+        self._moved: list[str] = []
+
+    async def run(self) -> DelegationEnd:
+        """Raises DelegationRefused, KafkaError: then the log is as it was, unless the last manifest's fate is unknown."""
+        plan = self._plan.cleaning
+        await self._log.change_past(self._look)
+        try:
+            described = await self._described()
+            check_files(plan, described)
+            replacements = [
+                await self._take_in(file, group) for file, group in zip(described, plan.groups, strict=True)
+            ]
+            if self._surroundings.clock.now_ms() > self._plan.deadline_ms:
+                raise DelegationRefused(f"the reservation {self._plan.reservation} ended while its files were checked")
+            self._require_owning()
+        except StoreError as error:
+            await self._discard()
+            code = (
+                ErrorCode.NOT_LEADER_OR_FOLLOWER if isinstance(error, FencedWriter) else ErrorCode.KAFKA_STORAGE_ERROR
+            )
+            raise KafkaError(code, str(error)) from error
+        except BaseException:
+            await self._discard()
+            raise
+        await self._swap_in(replacements)
+        return self._end(described)
+
+    async def _look(self, files: PartitionFiles) -> tuple[str, ...]:
+        self._files = files
+        check_extents(self._plan.cleaning, files.extents)
+        return ()
+
+    async def _described(self) -> list[CleanedFile]:
+        """In the order of the groups."""
+        try:
+            entries = await self._store.list_directory(self._plan.directory)
+        except FileMissing as error:
+            raise DelegationRefused(f"{self._plan.directory} is gone") from error
+        found: list[CleanedFile] = []
+        for group, name in sorted(descriptions(entries).items()):
+            path = f"{self._plan.directory}/{name}"
+            try:
+                data = await self._store.read_file(path, length_bytes_max=DESCRIPTION_BYTES_MAX)
+            except (FileMissing, CorruptFile) as error:
+                raise DelegationRefused(str(error)) from error
+            file = CleanedFile.decode(data)
+            if file.group != group:
+                raise DelegationRefused(f"{path} describes group {file.group}")
+            found.append(file)
+        return found
+
+    async def _take_in(self, file: CleanedFile, group: tuple[Extent, ...]) -> Replacement:
+        """Check the file, move it to where segments of this owner are, and write its index."""
+        self._require_owning()
+        source = f"{self._plan.directory}/{file.name}"
+        index = await checked_index(
+            self._store,
+            source,
+            file,
+            leader_epoch=self._plan.leader_epoch,
+            index_interval_bytes=self._plan.cleaning.index_interval_bytes,
+            pace=self._pace,
+        )
+        roll, paths = self._files.next_cleaned_roll(), self._files.paths
+        target = paths.segment(paths.leader_epoch, roll)
+        self._moved.append(target)
+        try:
+            await self._store.rename(source, target)
+        except FileMissing as error:
+            raise DelegationRefused(f"{source} is gone") from error
+        status = await self._store.status(target)
+        if status is None or (status.file_id, status.length_bytes) != (file.file_id, file.length_bytes):
+            raise DelegationRefused(f"{source} was changed while it was taken")
+        if self._log.config.durability is Durability.HSYNC:
+            await self._store.take_over(
+                target, previous_holder=self._surroundings.holder, durability=self._log.config.durability
+            )
+        summary = replace(
+            index.summary,
+            leader_epoch=paths.leader_epoch,
+            roll=roll,
+            file_id=file.file_id,
+            epoch_starts=((paths.leader_epoch, index.summary.base_offset),),
+        )
+        cleaned = CleanedSegment(replace(index, summary=summary), file.dropped_aborts)
+        try:
+            return await self._files.prepare_replacement(group, cleaned)
+        except ExtentsChanged as error:
+            raise DelegationRefused(str(error)) from error
+
+    async def _swap_in(self, replacements: list[Replacement]) -> None:
+        end_offset = replacements[-1].extent.end_offset
+        try:
+            await self._log.change_past(lambda files: files.swap_in(replacements, first_dirty_offset=end_offset))
+        except KafkaError as error:
+            # After any other error a manifest may name the files, even one whose writing seems to have failed.
+            if isinstance(error.__cause__, ExtentsChanged):
+                await self._discard()
+                raise DelegationRefused(str(error)) from error
+            raise
+        self._log.compacted_below(end_offset)
+
+    def _end(self, described: list[CleanedFile]) -> DelegationEnd:
+        plan, counts = self._plan.cleaning, self._surroundings.counts
+        end = DelegationEnd(
+            first_dirty_offset=described[-1].end_offset,
+            records_read=sum(file.records_read for file in described),
+            records_kept=sum(file.record_count for file in described),
+            bytes_read=sum(extent.length for group in plan.groups for extent in group),
+            bytes_kept=sum(file.length_bytes for file in described),
+        )
+        counts.compactions += 1
+        counts.compacted_bytes += end.bytes_read
+        _log.info(
+            "compacted",
+            topic=plan.topic,
+            partition=plan.partition,
+            job=self._plan.job,
+            first_dirty_offset=end.first_dirty_offset,
+            records_read=end.records_read,
+            records_kept=end.records_kept,
+            bytes_read=end.bytes_read,
+            bytes_kept=end.bytes_kept,
+        )
+        return end
+
+    def _require_owning(self) -> None:
+        if not self._log.is_owning:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition is not owned here any more")
+
+    async def _discard(self) -> None:
+        """What was moved is not part of the log: remove it."""
+        for path in self._moved:
+            try:
+                await self._store.delete(path)
+            except StoreError as error:
+                _log.info("compacted_segment_not_removed", path=path, reason=str(error))
+
+
+def _heard(task: asyncio.Task[DelegationEnd]) -> None:
+    """Whoever asked for it may be gone; it was logged."""
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,94 @@
+"""Checks a file of cleaned batches that somebody else wrote, batch by batch, and makes its index from what is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from crc32c import crc32c
+
+from bmq.log.delegated_compaction import CleanedFile, DelegationRefused
+from bmq.log.segment_index import IndexBuilder, SegmentIndex
+from bmq.log.segment_reader import BadBatch, SegmentReader
+from bmq.log.store import CorruptFile, FileMissing, SegmentStore
+from bmq.protocol.record_batch import NO_TIMESTAMP_MS
+
+CHUNK_BYTES: Final = 1024 * 1024
+
+
+async def checked_index(
+    store: SegmentStore,
+    path: str,
+    file: CleanedFile,
+    *,
+    leader_epoch: int,
+    index_interval_bytes: int,
+    pace: Callable[[int], Awaitable[None]],
+) -> SegmentIndex:
+    """The index of the file at `path`, which names no place yet. Nothing is believed that its bytes do not show.
+
+    `leader_epoch`: of the owner; no batch may have a higher one. `pace` is awaited with the bytes of each read.
+    Raises DelegationRefused, StorageUnavailable.
+    """
+    status = await store.status(path)
+    if status is None or status.is_directory:
+        raise DelegationRefused(f"{path} is not there")
+    if status.is_open:
+        raise DelegationRefused(f"{path} was never closed")
+    if status.length_bytes != file.length_bytes or status.file_id != file.file_id:
+        raise DelegationRefused(
+            f"{path} is file {status.file_id} of {status.length_bytes} bytes, "
+            f"and was said to be {file.file_id} of {file.length_bytes}"
+        )
+    try:
+        return await _index(store, path, file, leader_epoch, index_interval_bytes, pace)
+    except (BadBatch, CorruptFile, FileMissing) as error:
+        raise DelegationRefused(str(error)) from error
+
+
+async def _index(
+    store: SegmentStore,
+    path: str,
+    file: CleanedFile,
+    leader_epoch: int,
+    index_interval_bytes: int,
+    pace: Callable[[int], Awaitable[None]],
+) -> SegmentIndex:
+    reader = SegmentReader(
+        store, path, file_id=file.file_id, position=0, valid_bytes=file.length_bytes, chunk_bytes=CHUNK_BYTES
+    )
+    builder = IndexBuilder(0, 0, 0, file.base_offset, interval_bytes=index_interval_bytes)
+    crc = batch_count = record_count = 0
+    while (run := await reader.next_run()) is not None:
+        for place, header in run.batches:
+            position = run.position + place
+            if position != builder.valid_bytes:
+                raise DelegationRefused(f"{path} has something else than batches at {builder.valid_bytes}")
+            if header.base_offset < builder.end_offset or header.leader_epoch > leader_epoch:
+                raise DelegationRefused(
+                    f"{path} at {position}: offset {header.base_offset} of leader epoch {header.leader_epoch} "
+                    f"follows {builder.end_offset} of {leader_epoch}"
+                )
+            crc = crc32c(run.data[place : place + header.size_bytes], crc)
+            # Who looks for a time finds nothing in a batch without records.
+            told = header if header.record_count else header._replace(max_timestamp_ms=NO_TIMESTAMP_MS)
+            builder.add(told, header.base_offset, position)
+            batch_count += 1
+            record_count += header.record_count
+        await pace(len(run.data))
+    found = (builder.valid_bytes, crc, builder.end_offset, batch_count, record_count, builder.max_timestamp_ms)
+    said = (
+        file.length_bytes,
+        file.crc,
+        file.end_offset,
+        file.batch_count,
+        file.record_count,
+        file.max_timestamp_ms,
+    )
+    if found != said:
+        names = ("length", "CRC", "end offset", "batches", "records", "greatest timestamp")
+        differing = ", ".join(
+            f"{name} {a} instead of {b}" for name, a, b in zip(names, found, said, strict=True) if a != b
+        )
+        raise DelegationRefused(f"{path} is not what was said: {differing}")
+    return builder.build(file.length_bytes)
