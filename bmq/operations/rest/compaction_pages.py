@@ -68,11 +68,13 @@ def compaction_pages(sources: RestSources) -> APIRouter:
         topic = topic_of(image, name)
         leader = partition_of(topic, number).leader
         manager = sources.partitions()
-        if leader != sources.node_id or manager is None:
+        if leader != sources.node_id:
             node = image.nodes.get(leader)
-            if node is None or node.rest is None or leader == sources.node_id:
-                raise ProblemError(503, f"{name}-{number} has no owner that can be asked now; ask again in a moment")
+            if node is None or node.rest is None:
+                raise ProblemError(409, f"{name}-{number} has no owner that can be asked now; ask again in a moment")
             raise ElsewhereError(url_of(node.rest))
+        if manager is None:
+            raise ProblemError(503, "this node has no partitions yet; ask again in a moment")
         try:
             return manager, await manager.leader_of(TopicPartition(topic.topic_id, number))
         except PartitionStarting as error:

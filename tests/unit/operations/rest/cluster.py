@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from random import Random
-from typing import Any, Self
+from typing import Any, Self, cast
 from uuid import UUID
 
 import httpx
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry, Counter
 
+from bmq.broker.manager import PartitionManager
+from bmq.log.delegated_compaction import DelegationRefused
 from bmq.log.names import topic_directory
 from bmq.log.partition_log import TopicPartition
 from bmq.metadata.history import StateChange
@@ -41,6 +43,28 @@ NODES = (
 )
 
 
+class _Partitions:
+    """Of a node that owns all it is asked for, none of which has anything to clean."""
+
+    surroundings = None
+
+    @property
+    def delegation(self) -> Self:
+        return self
+
+    async def leader_of(self, _: TopicPartition) -> Self:
+        return self
+
+    async def plan(self, job: str, time_limit_ms: int, *, is_dry_run: bool) -> None:
+        return
+
+    async def swap(self, reservation: str, leader_epoch: int, pace: object) -> None:
+        raise DelegationRefused(f"the partition is not reserved for {reservation}")
+
+    def release(self, reservation: str) -> None:
+        return
+
+
 _present: list[RestCluster] = []
 
 
@@ -61,6 +85,7 @@ def application(node_id: int = 1, store_wait_s: float = 3) -> FastAPI:
         high_watermark=lambda topic_partition: _present[-1].high_watermarks.get(topic_partition),
         operations=lambda: _present[-1].operations,
         table_controller=lambda: _present[-1].active,
+        partitions=lambda: cast(PartitionManager, _Partitions()),
     )
     return rest_application(sources, store_wait_s=store_wait_s)
 

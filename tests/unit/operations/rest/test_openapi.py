@@ -86,6 +86,9 @@ def test_every_operation_is_there() -> None:
         (HTTPMethod.GET, "/v1/topics/{name}/partitions/{number}"),
         (HTTPMethod.GET, "/v1/topics/{name}/partitions/{number}/segments"),
         (HTTPMethod.POST, "/v1/topics/{name}/partitions/{number}/move"),
+        (HTTPMethod.POST, "/v1/topics/{name}/partitions/{number}/compaction"),
+        (HTTPMethod.POST, "/v1/topics/{name}/partitions/{number}/compaction/{reservation}/swap"),
+        (HTTPMethod.DELETE, "/v1/topics/{name}/partitions/{number}/compaction/{reservation}"),
         (HTTPMethod.GET, "/v1/history"),
         (HTTPMethod.GET, "/v1/tasks"),
         (HTTPMethod.GET, "/v1/tasks/{task_id}"),
@@ -100,7 +103,7 @@ def test_every_operation_is_there() -> None:
         (HTTPMethod.GET, "/v1/tables/{name}/status"),
         (HTTPMethod.PUT, "/v1/tables/{name}/status"),
     }
-    assert len(OPERATIONS) == 24
+    assert len(OPERATIONS) == 27
 
 
 def test_every_error_is_described_as_a_problem() -> None:
@@ -111,7 +114,7 @@ def test_every_error_is_described_as_a_problem() -> None:
             if described.get("parameters") or described.get("requestBody"):
                 assert "422" in responses, f"{method} {path}"
             if method == "post":
-                begun = {"201"} if path == "/v1/tables" else {"202", "429"}
+                begun = {"201"} if path == "/v1/tables" else set() if "/compaction" in path else {"202", "429"}
                 assert {"200", "307", "409", "422", "503", *begun} <= set(responses)
             for status, response in responses.items():
                 if int(status) >= 400 and path != "/v1/health":

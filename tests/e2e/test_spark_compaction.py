@@ -1,0 +1,170 @@
+"""`bmq spark compact`: the same log is left as by the broker's own compaction, also after kill -9 in the middle."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from bmq.spark.jobs.compact import plan_compact
+from bmq.spark.jobs.partition_owner import PartitionOwner
+from tests.e2e.conftest import create_topic, unique_name
+from tests.support.processes import REPOSITORY, ManagedProcess, dying_with_us, eventually
+from tests.support.servers import BmqServer, bmq_command
+
+pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(1_000)]
+
+WAIT_S = 120.0
+KEYS, ROUNDS = 50, 120
+ENVIRONMENT = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+SPARK = ("--master", "local[2]", "--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.sql.shuffle.partitions=2")
+CONFIGS = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "1.0",  # so a broker leaves it alone until the test lowers it
+    "segment.bytes": "65536",
+    "bmq.segment.idle.close.ms": "500",
+    "file.delete.delay.ms": "1000",
+}
+Found = tuple[int, bytes | None, bytes | None, Any]
+
+
+def write(server: BmqServer, topics: tuple[str, str]) -> dict[bytes, bytes | None]:
+    """The same into both topics: transactions, some of them aborted, tombstones, and records without any."""
+    expected: dict[bytes, bytes | None] = {}
+    for topic in topics:
+        expected = {}
+        producer = Producer({"bootstrap.servers": server.bootstrap, "transactional.id": topic, "linger.ms": 2})
+        producer.init_transactions(WAIT_S)
+        for number in range(ROUNDS):
+            producer.begin_transaction()
+            is_aborted = number % 10 == 9
+            for key in range(KEYS):
+                name = b"key-%d" % key
+                value = None if (number + key) % 40 == 7 else b"%d-" % number + b"x" * 60
+                producer.produce(topic, value, name, 0, timestamp=1_700_000_000_000 + number)
+                if not is_aborted:
+                    expected[name] = value
+            assert producer.flush(WAIT_S) == 0
+            (producer.abort_transaction if is_aborted else producer.commit_transaction)(WAIT_S)
+    return expected
+
+
+def read(server: BmqServer, topic: str, *, isolation: str = "read_committed") -> list[Found]:
+    config = {
+        "bootstrap.servers": server.bootstrap,
+        "group.id": unique_name("reader"),
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "isolation.level": isolation,
+        "check.crcs": True,
+    }
+    found: list[Found] = []
+    with closing(Consumer(config)) as consumer:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        while True:
+            message = consumer.poll(WAIT_S)
+            assert message is not None, "nothing more comes"
+            if message.error() is not None:
+                return found
+            found.append((message.offset(), message.key(), message.value(), message.timestamp()[1]))
+
+
+def planned(server: BmqServer, topic: str) -> dict[str, Any]:
+    with closing(PartitionOwner(f"http://127.0.0.1:{server.rest_port}")) as owner:
+        return plan_compact(owner, topic, [0])[0]
+
+
+def command(server: BmqServer, topic: str, *more: str) -> list[str]:
+    rest = f"http://127.0.0.1:{server.rest_port}"
+    arguments = ("--bootstrap", server.bootstrap, "--rest", rest, "--json", *SPARK, *more)
+    return [bmq_command(), "spark", "compact", topic, *arguments]
+
+
+def run(server: BmqServer, topic: str, *more: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        dying_with_us(command(server, topic, *more)),
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+        cwd=REPOSITORY,
+        env={**os.environ, **ENVIRONMENT},
+    )
+    assert done.returncode == 0, done.stderr[-8_000:]
+    return done
+
+
+def compactions(server: BmqServer) -> int:
+    found = re.search(r"^bmq_compactions_total (\d+)", server.get("/metrics")[1], re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[BmqServer]:
+    server = BmqServer(tmp_path / "data", {"BMQ_BROKER__COMPACTION_CHECK_INTERVAL_MS": "200"})
+    server.start()
+    yield server
+    server.close()
+
+
+def test_a_job_that_was_killed_leaves_what_a_broker_leaves(server: BmqServer, tmp_path: Path) -> None:
+    for topic in ("by-spark", "by-broker"):
+        create_topic(server, topic, 1, CONFIGS)
+    expected = write(server, ("by-spark", "by-broker"))
+    end_offset = ROUNDS * (KEYS + 1)
+    eventually(
+        lambda: all(planned(server, topic)["end_offset"] == end_offset for topic in ("by-spark", "by-broker")),
+        WAIT_S,
+        "all segments are closed",
+    )
+    before = read(server, "by-spark")
+    plan = planned(server, "by-spark")
+    assert plan["groups"] > 5
+    assert json.loads(run(server, "by-spark", "--dry-run").stdout) == [plan]
+    assert compactions(server) == 0, "the broker has left it alone"
+
+    job = ManagedProcess("compact", command(server, "by-spark"), tmp_path / "compact.log", ENVIRONMENT)
+    job.start()
+    data = tmp_path / "data"
+    try:
+        eventually(
+            lambda: not job.is_running or len(list(data.glob("topics/*/0/*.open/delegated.*/*.json"))) >= 2,
+            600,
+            "two groups are written",
+        )
+        assert job.is_running, f"the job has ended before it could be killed{job}"
+    finally:
+        job.kill()
+    assert read(server, "by-spark") == before, "nothing was swapped in"
+
+    (done,) = json.loads(run(server, "by-spark").stdout)
+    assert 2 <= done["groups_before"] < done["groups"]
+    assert done["first_dirty_offset"] == end_offset
+    left = read(server, "by-spark")
+    assert {key: value for _, key, value, _ in left} == expected
+    assert len(left) == KEYS < len(before)
+    (again,) = json.loads(run(server, "by-spark").stdout)
+    assert again["groups"] == 0, "nothing is dirty"
+
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    entry = ConfigEntry("min.cleanable.dirty.ratio", "0.01", incremental_operation=AlterConfigOpType.SET)
+    count = compactions(server)
+    resource = ConfigResource(ResourceType.TOPIC, "by-broker", incremental_configs=[entry])
+    admin.incremental_alter_configs([resource])[resource].result(WAIT_S)
+    eventually(lambda: compactions(server) > count, WAIT_S, "the broker has compacted the other one")
+    for isolation in ("read_committed", "read_uncommitted"):
+        assert read(server, "by-spark", isolation=isolation) == read(server, "by-broker", isolation=isolation)
+    assert not list(data.glob("topics/*/0/*.open/delegated.*/*.json")), "the job's directory is gone"
+    server.kill()
+    server.start()
+    assert read(server, "by-spark") == left
