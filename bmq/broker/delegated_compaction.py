@@ -97,9 +97,11 @@ class DelegatedCompaction:
             return DelegatedPlan("", job, self._log.leader_epoch, deadline_ms, "", cleaning)
         reservation = f"{self._surroundings.random.getrandbits(_RESERVATION_BITS):016x}"
         directory = f"{files.paths.own}/{delegated_name(reservation)}"
+        replicas = self._surroundings.store.replicas_wanted
+        # Before anything is awaited: nobody else compacts it from here on.
         plan = self._plan = DelegatedPlan(
-            reservation, job, self._log.leader_epoch, deadline_ms, directory, cleaning
-        )  # before anything is awaited: nobody else compacts it from here on
+            reservation, job, self._log.leader_epoch, deadline_ms, directory, cleaning, replicas
+        )
         try:
             await self._surroundings.store.make_directory(directory)
         except FileMissing as error:

@@ -39,6 +39,8 @@ class DelegationRefused(BmqError):
 class DelegatedPlan:
     """What is to be cleaned, and for whom. `directory`: where the files go; empty if nothing was reserved.
 
+    `replicas`: on how many nodes each file should lie; 0: as whoever writes it has it.
+
     The reservation ends at `deadline_ms`. So long somebody may read the files that are to be replaced, so the delete
     horizons of `cleaning` are that much later than those of a compaction that begins now.
     """
@@ -49,6 +51,7 @@ class DelegatedPlan:
     deadline_ms: int
     directory: str
     cleaning: CleaningPlan
+    replicas: int = 0
 
     def encode(self) -> bytes:
         return _PLAN.dump_json(self)

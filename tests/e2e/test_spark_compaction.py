@@ -25,13 +25,13 @@ from tests.support.servers import BmqServer, bmq_command
 pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(1_000)]
 
 WAIT_S = 120.0
-KEYS, ROUNDS = 50, 120
+KEYS, ROUNDS = 50, 160
 ENVIRONMENT = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
 SPARK = ("--master", "local[2]", "--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.sql.shuffle.partitions=2")
 CONFIGS = {
     "cleanup.policy": "compact",
     "min.cleanable.dirty.ratio": "1.0",  # so a broker leaves it alone until the test lowers it
-    "segment.bytes": "65536",
+    "segment.bytes": "1048576",
     "bmq.segment.idle.close.ms": "500",
     "file.delete.delay.ms": "1000",
 }
@@ -50,7 +50,7 @@ def write(server: BmqServer, topics: tuple[str, str]) -> dict[bytes, bytes | Non
             is_aborted = number % 10 == 9
             for key in range(KEYS):
                 name = b"key-%d" % key
-                value = None if (number + key) % 40 == 7 else b"%d-" % number + b"x" * 60
+                value = None if (number + key) % 40 == 7 else b"%d-" % number + b"x" * 2500
                 producer.produce(topic, value, name, 0, timestamp=1_700_000_000_000 + number)
                 if not is_aborted:
                     expected[name] = value

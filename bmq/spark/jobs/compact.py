@@ -19,13 +19,14 @@ import threading
 import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from bmq.compaction.group_cleaning import NotedKeys, SegmentNotes, newest_of_group, write_group
+from bmq.hdfs.config import HdfsSettings
 from bmq.log.compaction import CleaningPlan
 from bmq.log.delegated_compaction import DESCRIPTION_BYTES_MAX, CleanedFile, DelegatedPlan, descriptions
 from bmq.log.store import FileMissing, SegmentStore
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 TIME_LIMIT_S: Final = 2 * 3600
 JOB_NAME: Final = "spark"
 SEED_BYTES: Final = 16
-_LOOK_S: Final = 1.0
+_LOOK_S: Final = 3.0
 _KEY_SCHEMA: Final = "group int, first long, second long, newest long"
 _PART_SUFFIX: Final = ".part"
 
@@ -110,7 +111,7 @@ def compact(
             done.append(Compacted(topic, partition))
             continue
         try:
-            groups_before = _clean(spark, store, plan, progress or Unseen())
+            groups_before = _clean(spark, _writing_as(plan, store), plan, progress or Unseen())
         except BrokenOff:
             raise  # what is written so far is kept for the next run
         except JobFailed:
@@ -120,6 +121,13 @@ def compact(
         end = owner.swap(topic, partition, plan)
         done.append(Compacted(topic, partition, len(plan.cleaning.groups), groups_before, **end))
     return done
+
+
+def _writing_as(plan: DelegatedPlan, store: StoreAddress) -> StoreAddress:
+    """With as many replicas as the owner gives its files."""
+    if not plan.replicas:
+        return store
+    return replace(store, hdfs=replace(store.hdfs or HdfsSettings(), replication=plan.replicas))
 
 
 def _clean(spark: SparkSession, store: StoreAddress, plan: DelegatedPlan, progress: Progress) -> int:

@@ -15,7 +15,7 @@ from bmq.protocol.record_batch import Record, encode_batch
 from bmq.records import kernels
 from bmq.records.batch_headers import scan
 from bmq.records.bodies import Bodies, Rows, Scratch, open_bodies, walk
-from bmq.records.key_map import LOAD_MAX, SLOT_BYTES, KeyMap, bytes_for, siphash
+from bmq.records.key_map import LOAD_MAX, SLOT_BYTES, KeyMap, bytes_for, hashes_of, siphash
 from tests.unit.records.strategies import ORIGIN
 
 pytestmark = pytest.mark.unit
@@ -109,3 +109,35 @@ def test_offsets_too_far_apart_end_a_pass() -> None:
     far = np.array([0, 2**32], np.int64)
     assert map_of_keys.put(bodies.data, rows.key_views, takes([b"", b""]), far) == 1
     assert len(map_of_keys) == 1
+
+
+@given(st.lists(st.none() | KEYS, min_size=1, max_size=40))
+def test_a_map_of_hashes_answers_as_one_of_keys(keys: list[bytes | None]) -> None:
+    """`hashes_of`, of which each keeps its newest offset, as a shuffle does."""
+    bodies, rows = opened(keys, 100)
+    takes = rows.key_nulls == 0
+    whole = KeyMap(bytes_for(len(keys)), 100, SEED)
+    assert whole.put(bodies.data, rows.key_views, takes, rows.offsets) == len(keys)
+    first, second = hashes_of(bodies.data, rows.key_views, takes, SEED)
+    newest = dict(zip(zip(first, second, strict=True), rows.offsets[takes], strict=True))
+    by_hash = KeyMap(bytes_for(len(newest)), 100, SEED)
+    by_hash.put_hashes(
+        np.array([one for one, _ in newest], np.uint64),
+        np.array([other for _, other in newest], np.uint64),
+        np.array(list(newest.values()), np.int64),
+    )
+    assert len(by_hash) == len(whole)
+    for asked in (whole, by_hash):
+        found = asked.newest(bodies.data, rows.key_views, takes, rows.offsets)
+        last = {key: number for number, key in enumerate(keys) if key is not None}
+        assert found.tolist() == [key is not None and last[key] == number for number, key in enumerate(keys)]
+
+
+def test_a_map_of_hashes_takes_no_more_than_it_has_room_for() -> None:
+    keys = KeyMap(bytes_for(1), 100, SEED)
+    one = np.zeros(1, np.uint64)
+    with pytest.raises(ValueError, match="out of reach"):
+        keys.put_hashes(one, one, np.array([99], np.int64))
+    many = np.arange(50, dtype=np.uint64)
+    with pytest.raises(ValueError, match="do not fit"):
+        keys.put_hashes(many, many, np.full(50, 100, np.int64))
