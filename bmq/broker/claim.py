@@ -154,7 +154,6 @@ async def find_open_files(
         except FileMissing:
             continue  # a former owner's retention deleted it
         found += open_files_in(directory, entries)
-        orphans += (f"{directory}/{entry.name}" for entry in entries if is_delegated(entry))
         if is_synced:
             holder = _holder_in(entries)
             indexed = {parse_index(entry.name) for entry in entries if not entry.is_open}
@@ -167,6 +166,7 @@ async def find_open_files(
                 and roll not in indexed
             )
         is_rest_closed |= any(parse_manifest(entry.name) is not None for entry in entries)
+        orphans += (f"{directory}/{entry.name}" for entry in entries if is_delegated(entry))
     return Leftovers(tuple(found), tuple(orphans))
 
 

@@ -57,11 +57,11 @@ class Start:
         store, paths = self.surroundings.store, self.paths
         await seal_directories(store, paths, effect.epochs, effect.leftovers)
         older = self.listing.older_epochs(paths.leader_epoch)
-        left = await find_open_files(
+        found = await find_open_files(
             store, paths, older, frozenset(effect.epochs), is_synced=self.durability is Durability.HSYNC
         )
-        self.open_files = {file.path: file for file in left.open_files}
-        self.orphans = left.delegated
+        self.open_files = {file.path: file for file in found.open_files}
+        self.orphans = found.delegated
         return DirectoriesSealed(frozenset(self.open_files))
 
     async def close(self, effect: CloseFile) -> FileClosed:

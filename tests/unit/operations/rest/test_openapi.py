@@ -25,7 +25,7 @@ OPERATIONS: Final = [
 ]
 PATHS: Final = DOCUMENT["paths"]
 # So that requests meet something; schemathesis would hardly guess them.
-KNOWN: Final = {"name": "orders", "number": 0, "node_id": 2}
+KNOWN: Final = {"name": "orders", "number": 0, "node_id": 2, "reservation": "0123456789abcdef"}
 
 
 def has_input(operation: Any) -> bool:
