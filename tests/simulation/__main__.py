@@ -148,6 +148,13 @@ FLOORS: Mapping[str, Mapping[str, float]] = {
         "records_gone": 100,
         "tombstones_gone": 10,
     },
+    "delegated": {
+        "kills": 1,
+        "moves": 6,
+        "delegations": 5,
+        "delegations_lost": 5,
+        "records_gone": 100,
+    },
 }
 FLOORS_FROM_SEEDS = 20  # fewer may be quiet by chance
 
@@ -160,7 +167,7 @@ def warm_up(histories: Collection[str]) -> None:
         for kind in ("request", "response"):
             messages = message_format(kind, api_key)
             codec_of(messages, messages.version_max)
-    if "compaction" in histories:
+    if {"compaction", "delegated"} & set(histories):
         clean_once()
 
 

@@ -56,6 +56,8 @@ class Outcome:
     cleanings_interrupted: int = 0
     groups_cleaned: int = 0  # of segments, each to be swapped in
     markers_dropped: int = 0  # of aborted transactions
+    delegations: int = 0  # of a cleaning to a job, whose files were swapped in
+    delegations_lost: int = 0  # refused, late, or broken off
     records_gone: int = 0  # that somebody knew of and a reader did not find later
     tombstones_gone: int = 0
     simulated_s: float = 0.0
@@ -89,6 +91,7 @@ class Outcome:
             f"{self.assignments} assignments, {self.members_lost} members lost, "
             f"{self.migrations} migrations, {self.cleanings} cleanings, {self.cleanings_interrupted} interrupted, "
             f"{self.groups_cleaned} groups cleaned, {self.markers_dropped} markers dropped, {self.records_gone} records gone, "
+            f"{self.delegations} delegations, {self.delegations_lost} lost, "
             f"{self.tombstones_gone} of them tombstones, {self.callbacks} callbacks, "
             f"{self.simulated_s:.3f} s simulated: {verdict}"
         )

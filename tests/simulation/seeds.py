@@ -9,6 +9,7 @@ from collections.abc import Callable
 from tests.simulation.cluster import Cluster
 from tests.simulation.compaction import Compaction
 from tests.simulation.consumers import Consumers
+from tests.simulation.delegated import Delegated
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.outcome import Outcome
 from tests.simulation.owners import Owners
@@ -23,9 +24,10 @@ HISTORIES: dict[str, Callable[[int, FaultRates, bool], History]] = {
     "transactions": Transactions,
     "consumers": Consumers,
     "compaction": Compaction,
+    "delegated": Delegated,
 }
 # Those that cost as much as the others together take turns: (every so many seeds, beginning with which).
-TURNS = {"cluster": (2, 0), "transactions": (4, 1), "consumers": (4, 3), "compaction": (20, 5)}
+TURNS = {"cluster": (2, 0), "transactions": (4, 1), "consumers": (4, 3), "compaction": (20, 5), "delegated": (40, 15)}
 
 
 def usual_names(seed: int) -> list[str]:

@@ -35,7 +35,9 @@ def test_some_seeds() -> None:
     assert "20 passed, 0 failed" in done.stdout
 
 
-@pytest.mark.parametrize("history", ["owners", "servers", "cluster", "transactions", "consumers", "compaction"])
+@pytest.mark.parametrize(
+    "history", ["owners", "servers", "cluster", "transactions", "consumers", "compaction", "delegated"]
+)
 def test_a_seed_is_the_same_history_each_time(history: str) -> None:
     first, second = (run("--seed", "4", "--history", history) for _ in range(2))
     assert first.returncode == 0, first.stdout

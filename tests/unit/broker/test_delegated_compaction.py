@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -9,15 +10,24 @@ from typing import Any
 import pytest
 
 from bmq.broker.runtime import PartitionRuntime
-from bmq.compaction.group_cleaning import NotedKeys, SegmentNotes, newest_of_group, write_group
 from bmq.log.delegated_compaction import CleanedFile, DelegatedPlan, DelegationRefused, description_name
 from bmq.log.names import CLEANED_ROLL_MIN
 from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
 from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.record_batch import Record, encode_batch
-from bmq.spark.jobs.compact import states_of
-from tests.fakes.store import FakeClient
-from tests.unit.broker.test_compaction import COMPACT, SEED, at_once, compact, filled, newest, put, read, settled
+from tests.support import delegated_job
+from tests.unit.broker.test_compaction import (
+    COMPACT,
+    Interrupted,
+    at_once,
+    cleaning_of,
+    compact,
+    filled,
+    newest,
+    put,
+    read,
+    settled,
+)
 from tests.unit.broker.world import Owner, World, append, virtual
 
 pytestmark = pytest.mark.unit
@@ -25,49 +35,8 @@ pytestmark = pytest.mark.unit
 JOB, LIMIT_MS = "job", 3_600_000
 
 
-async def keys_of(client: FakeClient, plan: DelegatedPlan) -> tuple[dict[int, NotedKeys], Any]:
-    """By group what a shuffle gives; and the state of transactions where each group begins."""
-    import numpy as np
-
-    cleaning = plan.cleaning
-    found: dict[tuple[int, int], tuple[int, set[int]]] = {}
-    parts, segment = {}, 0
-    for group, (extents, paths) in enumerate(zip(cleaning.groups, cleaning.paths, strict=True)):
-        for extent, path in zip(extents, paths, strict=True):
-            notes = SegmentNotes(client, cleaning, extent, path, SEED)
-            async for keys in notes.keys():
-                for first, second, offset in zip(keys.first, keys.second, keys.offsets, strict=True):
-                    last, groups = found.get((int(first), int(second)), (-1, set()))
-                    if offset >= cleaning.first_dirty_offset:
-                        last = max(last, int(offset))
-                    found[int(first), int(second)] = last, groups | {group}
-            parts[segment] = notes.part
-            segment += 1
-    by_group = {}
-    for group in range(len(cleaning.groups)):
-        rows = [(*key, last) for key, (last, groups) in found.items() if group in groups and last >= 0]
-        columns = list(zip(*rows, strict=True)) or [(), (), ()]
-        by_group[group] = NotedKeys(
-            np.array(columns[0], np.uint64), np.array(columns[1], np.uint64), np.array(columns[2], np.int64)
-        )
-    return by_group, states_of(cleaning, parts)
-
-
 async def clean(owner: Owner, plan: DelegatedPlan, *, attempt: str = "a") -> list[CleanedFile]:
-    keys, states = await keys_of(owner.client, plan)
-    return [
-        await write_group(
-            owner.client,
-            plan.cleaning,
-            plan.directory,
-            group,
-            newest_of_group(plan.cleaning, group, keys[group], SEED),
-            states[group],
-            attempt=attempt,
-            holder="job",
-        )
-        for group in range(len(plan.cleaning.groups))
-    ]
+    return await delegated_job.clean(owner.client, plan, attempt=attempt)
 
 
 async def planned(log: PartitionRuntime, limit_ms: int = LIMIT_MS) -> DelegatedPlan:
@@ -186,8 +155,6 @@ def test_a_reserved_partition_is_left_alone_until_the_time_is_over() -> None:
         assert await planned(log) == plan, "the same job gets the same plan"
         with pytest.raises(DelegationRefused, match="the job 'job' has"):
             await log.delegation.plan("another", LIMIT_MS)
-        from tests.unit.broker.test_compaction import cleaning_of
-
         assert await log.compact(cleaning_of(owner), world.clock.now_ms(), at_once) is None
         await clean(owner, plan)
         world.clock.advance(LIMIT_MS + 1)
@@ -204,8 +171,6 @@ def test_a_reserved_partition_is_left_alone_until_the_time_is_over() -> None:
 
 
 async def settled_trash(owner: Owner, plan: DelegatedPlan) -> None:
-    import asyncio
-
     for _ in range(100):
         if await owner.client.status(plan.directory) is None:
             return
@@ -403,7 +368,6 @@ def test_a_log_that_is_being_compacted_is_not_given_away() -> None:
     async def main() -> None:
         owner = World().owner(COMPACT)
         log = await filled(owner)
-        from tests.unit.broker.test_compaction import Interrupted, cleaning_of
 
         async def ask() -> None:
             with pytest.raises(DelegationRefused, match="right now"):
