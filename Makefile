@@ -26,7 +26,7 @@ tools: ## install what the tests need besides Python: Java, Maven, kcat, libfake
 	@deploy/dev/install-tools.sh java javac mvn kcat faketime ip mkfs.ext4 cc librdkafka
 
 # Java and Maven are looked for only when something has to be fetched.
-jars: $(JARS)/kafka/.fetched $(JARS)/kafka-streams/.fetched $(JARS)/spark/.fetched $(JARS)/hadoop/.fetched $(JARS)/yarn/.fetched $(JARS)/zookeeper/.fetched ## fetch jars
+jars: $(JARS)/kafka/.fetched $(JARS)/kafka-clients-2.8/.fetched $(JARS)/kafka-clients-3.9/.fetched $(JARS)/kafka-streams/.fetched $(JARS)/spark/.fetched $(JARS)/hadoop/.fetched $(JARS)/yarn/.fetched $(JARS)/zookeeper/.fetched ## fetch jars
 
 check: $(VENV)/.installed-dev ## lint, types, import contracts and unit tests; STAGES="lint unit" for these alone
 	@$(BIN)/python tools/stages.py check $(STAGES)
@@ -82,7 +82,7 @@ bench-topics: $(VENV)/.installed-bench $(VENV)/.compiled tools $(JARS)/kafka/.fe
 
 bench-all: bench bench-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-topics ## all of them, one after the other: five hours
 
-conformance: $(VENV)/.installed-dev tools $(JARS)/kafka/.fetched ## every API at every version beside Apache Kafka -> docs/CONFORMANCE.md
+conformance: $(VENV)/.installed-dev tools $(JARS)/kafka/.fetched $(JARS)/kafka-clients-2.8/.fetched $(JARS)/kafka-clients-3.9/.fetched ## every API at every version, and clients, beside Apache Kafka -> docs/CONFORMANCE.md
 	@$(BIN)/python -m tests.conformance
 
 soak: SOAK_MINUTES ?= 20

@@ -1,7 +1,9 @@
-"""`python -m tests.conformance [--api NAME …] [--case TEXT] [--show]`: bmq's answers beside Apache Kafka's.
+"""`python -m tests.conformance [--api NAME …] [--case TEXT] [--clients [TEXT …]] [--show]`: bmq beside Apache Kafka.
 
-Without --api and --case it is a whole run, which writes docs/CONFORMANCE.md and docs/conformance.json. Exit code 1: there
-is a difference that is not on the list of intended ones, or an entry of the list that nothing meets any more.
+Without these it is a whole run, of requests and of clients, which writes docs/CONFORMANCE.md and docs/conformance.json.
+`--clients` alone runs all clients and writes their part of both anew; with words only the clients whose names have one of them
+in it, and no document. Exit code 1: there is a difference that is not on the lists of intended ones, or an entry of a list that
+nothing meets any more.
 """
 
 from __future__ import annotations
@@ -10,11 +12,15 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from tests.conformance.cases import all_cases
-from tests.conformance.results import as_json, as_markdown
-from tests.conformance.run import both_servers, compare_all, served_by
+from tests.conformance.clients import matrix
+from tests.conformance.clients.clients import all_clients
+from tests.conformance.clients.run import observed_servers, run_clients
+from tests.conformance.results import NO_CLIENTS, as_json, as_markdown
+from tests.conformance.run import DATA, both_servers, compare_all, served_by
 from tests.conformance.schemas import api_name
 from tests.support.processes import REPOSITORY
 
@@ -26,20 +32,34 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--api", nargs="*", default=(), metavar="NAME", help="only these, as Kafka writes them")
     options.add_argument("--case", default="", metavar="TEXT", help="only cases whose names have this in them")
+    options.add_argument(
+        "--clients", nargs="*", metavar="TEXT", help="only clients: all, or those with this in the name"
+    )
     options.add_argument("--out", metavar="FILE", help="the results as JSON there, and no document")
-    options.add_argument("--verbose", action="store_true", help="a line for each case, with its time")
+    options.add_argument("--verbose", action="store_true", help="a line for each case and client, with its time")
     given = options.parse_args()
-    cases = [case for case in all_cases() if not given.api or api_name(case.api_key) in given.api]
-    cases = [case for case in cases if given.case in case.name]
-    is_whole = not (given.api or given.case or given.out)
-    began = time.monotonic()
-    with both_servers() as (bmq, kafka):
-        tell = print if given.verbose else lambda _: None
-        outcomes = compare_all(bmq, kafka, cases, tell)
-        result = as_json(outcomes, served_by(bmq, kafka))
-    for line in summary(result, is_whole):
+    tell: Callable[[str], None] = print if given.verbose else lambda _: None
+    is_partial = bool(given.api or given.case)
+    if given.clients is not None:
+        clients = clients_matrix(given.clients, tell)
+        is_whole = not (given.clients or given.out)
+        result = {**json.loads(RESULTS.read_text()), "clients": clients} if is_whole else {"clients": clients}
+        lines = clients_summary(clients, is_whole)
+    else:
+        cases = [case for case in all_cases() if not given.api or api_name(case.api_key) in given.api]
+        cases = [case for case in cases if given.case in case.name]
+        is_whole = not (is_partial or given.out)
+        began = time.monotonic()
+        with both_servers() as (bmq, kafka):
+            outcomes = compare_all(bmq, kafka, cases, tell)
+            served = served_by(bmq, kafka)
+        seconds = time.monotonic() - began
+        result = as_json(outcomes, served, clients=NO_CLIENTS if is_partial else clients_matrix((), tell))
+        lines = [*summary(result, is_whole), f"{len(outcomes)} requests in {seconds:.0f} s"]
+        if not is_partial:
+            lines += clients_summary(result["clients"], is_whole)
+    for line in lines:
         print(line)
-    print(f"{len(outcomes)} requests in {time.monotonic() - began:.0f} s")
     text = json.dumps(result, indent=1, ensure_ascii=False) + "\n"
     if given.out:
         with open(given.out, "w") as file:
@@ -48,7 +68,29 @@ def main() -> int:
         RESULTS.write_text(text)
         DOCUMENT.write_text(as_markdown(result))
         print(f"{DOCUMENT.relative_to(REPOSITORY)} written")
-    return 1 if result["differences"] or (is_whole and result["unmet"]) else 0
+    return 1 if has_failed(result, is_whole) else 0
+
+
+def has_failed(result: Any, is_whole: bool) -> bool:
+    """By what stands in it: the results of requests, of clients, or of both."""
+    clients = result["clients"]
+    missed = bool(result.get("differences")) or bool(matrix.unexplained(clients))
+    return missed or (is_whole and bool(result.get("unmet") or clients["unmet"]))
+
+
+def clients_matrix(names: Sequence[str], tell: Callable[[str], None]) -> Any:
+    """Of the clients with one of these words in their names; no words: all of them."""
+    clients = [one for one in all_clients() if not names or any(name in one.name for name in names)]
+    with observed_servers() as (bmq, kafka):
+        return matrix.as_json(run_clients(bmq, kafka, clients, DATA / "programs", tell))
+
+
+def clients_summary(clients: Any, is_whole: bool) -> list[str]:
+    missed = matrix.unexplained(clients)
+    lines = [*missed]
+    if is_whole:
+        lines += [f"no client meets the reason {name!r} any more" for name in clients["unmet"]]
+    return [*lines, f"{len(clients['clients'])} clients: {len(missed)} differences without a reason"]
 
 
 def summary(result: Any, is_whole: bool) -> list[str]:

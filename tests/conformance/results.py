@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tests.conformance.clients import matrix
 from tests.conformance.compare import Difference
 from tests.conformance.intended import INTENDED, Intended, reason_for
 from tests.conformance.schemas import api_name
@@ -13,6 +14,9 @@ from tests.conformance.schemas import api_name
 FORMAT: Final = 1
 KAFKA: Final = "4.3.0"
 EQUAL, INTENDED_ONLY, DIFFERENT, BMQ_ONLY, KAFKA_ONLY = "equal", "intended", "different", "bmq only", "kafka only"
+
+
+NO_CLIENTS: Final = matrix.as_json([], [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +44,13 @@ class _Cell:
     different: int = 0
 
 
-def as_json(outcomes: Iterable[Outcome], served: Mapping[int, Ranges], entries: Sequence[Intended] = INTENDED) -> Any:
-    """JSON-ready and the same for the same answers: nothing of the run itself is in it."""
+def as_json(
+    outcomes: Iterable[Outcome],
+    served: Mapping[int, Ranges],
+    entries: Sequence[Intended] = INTENDED,
+    clients: Any = NO_CLIENTS,
+) -> Any:
+    """JSON-ready and the same for the same answers: nothing of the run itself is in it. `clients`: of matrix.as_json."""
     cells: dict[tuple[int, int], _Cell] = {}
     unexpected = []
     used: set[str] = set()
@@ -67,7 +76,7 @@ def as_json(outcomes: Iterable[Outcome], served: Mapping[int, Ranges], entries: 
         "intended": [{"name": one.name, "reason": one.reason} for one in entries if one.name in used],
         "unmet": [one.name for one in entries if one.name not in used],
         "differences": unexpected,
-        "clients": [],
+        "clients": clients,
     }
 
 
@@ -136,6 +145,9 @@ def as_markdown(result: Mapping[str, Any]) -> str:
         lines += [f"{numbers[one['name']]}. **{one['name']}.** {one['reason']}" for one in result["intended"]]
     if result["differences"]:
         lines += ["", "## Other differences", *_others(result["differences"])]
+    section = matrix.as_markdown(result["clients"])
+    if section:
+        lines += ["", *section]
     lines += [NOT_COMPARED.rstrip("\n"), ""]
     return "\n".join(lines)
 

@@ -38,12 +38,7 @@ def both_servers(directory: Path = DATA) -> Iterator[tuple[World, World]]:
     servers: list[Server] = [BmqServer(directory / "bmq"), KafkaServer(directory / "kafka", KAFKA_SETTINGS)]
     worlds: list[World] = []
     try:
-        with ThreadPoolExecutor(1) as starting:
-            # Linux kills a child with the thread that started it (processes.dying_with_us): only waiting is done elsewhere.
-            for server in servers:
-                server.execute()
-            for ready in [starting.submit(server.wait_until_ready) for server in servers]:
-                ready.result()
+        start_all(servers)
         worlds = [World(server.name, server.port) for server in servers]
         for world in worlds:
             world.start()
@@ -53,6 +48,16 @@ def both_servers(directory: Path = DATA) -> Iterator[tuple[World, World]]:
             world.close()
         for server in servers:
             server.close()
+
+
+def start_all(servers: Sequence[Server]) -> None:
+    """At the same time; returns once all of them serve."""
+    with ThreadPoolExecutor(1) as starting:
+        # Linux kills a child with the thread that started it (processes.dying_with_us): only waiting is done elsewhere.
+        for server in servers:
+            server.execute()
+        for ready in [starting.submit(server.wait_until_ready) for server in servers]:
+            ready.result()
 
 
 def served_by(bmq: World, kafka: World) -> dict[int, Ranges]:

@@ -155,15 +155,21 @@ def standalone_arguments(data: Path, listen: str = "127.0.0.1:0") -> list[str]:
 
 
 class KafkaServer(Server):
-    """One Apache Kafka node, broker and controller in one process (KRaft), with the default 1 GiB heap."""
+    """One Apache Kafka node, broker and controller in one process (KRaft), with the default 1 GiB heap.
+
+    `advertised_port`: where clients are told to connect in place of its own port; what it asks itself goes past that.
+    """
 
     name = "kafka"
     stop_timeout_s = KAFKA_STOP_TIMEOUT_S
 
-    def __init__(self, directory: Path, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, directory: Path, properties: Mapping[str, str] | None = None, *, advertised_port: int = 0
+    ) -> None:
         super().__init__(directory)
         self.port = free_port()
         self._controller_port = free_port()
+        self._advertised_port = advertised_port
         self._properties = dict(properties or {})
 
     def execute(self) -> None:
@@ -197,6 +203,7 @@ class KafkaServer(Server):
             "share.coordinator.state.topic.replication.factor": "1",
             "share.coordinator.state.topic.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
+            **(self._apart_from_clients() if self._advertised_port else {}),
             **self._properties,
         }
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -206,6 +213,17 @@ class KafkaServer(Server):
         formatting.start()
         if formatting.wait(KAFKA_READY_TIMEOUT_S) != 0:
             raise ProcessFailed(f"the directory of Apache Kafka could not be formatted{formatting}")
+
+    def _apart_from_clients(self) -> dict[str, str]:
+        """A listener for the node's own requests, as those to the coordinators of transactions."""
+        own = f"OWN://127.0.0.1:{free_port()}"
+        clients, controller = f"PLAINTEXT://127.0.0.1:{self.port}", f"CONTROLLER://127.0.0.1:{self._controller_port}"
+        return {
+            "listeners": f"{clients},{own},{controller}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self._advertised_port},{own}",
+            "inter.broker.listener.name": "OWN",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OWN:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        }
 
 
 @contextmanager
