@@ -11,10 +11,12 @@ from typing import Final
 
 from bmq.broker.record_checks import RecordRules, refuse_append_time, require_records
 from bmq.log.config import LogConfig
-from bmq.protocol.compression import Compression
+from bmq.protocol.compression import Compression, begins_as
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.record_batch import (
+    COMPRESSION_MASK,
+    HEADER_BYTES,
     LENGTH_OVERHEAD_BYTES,
     NO_TIMESTAMP_MS,
     BatchHeader,
@@ -23,6 +25,7 @@ from bmq.protocol.record_batch import (
     batches,
     decode_records,
     encode_batch,
+    is_cut_short,
     iterate_records,
     rewrite_log_append_time,
     validate_client_batch,
@@ -75,20 +78,27 @@ class Admission:
         self._codec = _CODECS.get(config.compression_type)
 
     def admit(self, records: memoryview, now_ms: int) -> AdmittedBatch:
-        """The one batch of a client's produce, perhaps rewritten. Raises BmqError with the code for the client."""
+        """The one batch of a client's produce, perhaps rewritten. Raises BmqError with the code for the client.
+
+        The beginning of another batch behind it is cut off without a word, as Kafka's reader does.
+        """
         length = len(records)
         header = BatchHeader.parse(records)
         size = header.length + LENGTH_OVERHEAD_BYTES
         if size != length:
             if size > length:
                 raise NotOneBatch(f"a record batch of {size} bytes runs past the end, {length} are there")
-            raise NotOneBatch("a produce carries exactly one record batch per partition")
+            if not is_cut_short(records, size):
+                raise NotOneBatch("a produce carries exactly one record batch per partition")
+            records = records[:size]
         if size > self._message_bytes_max:
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE, f"a record batch of {size} bytes, {self._message_bytes_max} are allowed"
             )
         verify_crc(records, 0, header)
         validate_client_batch(header)
+        if header.attributes & COMPRESSION_MASK:
+            _require_codec(records, header)
         if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
             _require_openable(header)
             refuse_append_time(header.record_count, header.base_offset)
@@ -156,6 +166,14 @@ class Admission:
             )
         )
         return again, BatchHeader.parse(again)
+
+
+def _require_codec(records: memoryview, header: BatchHeader) -> None:
+    """Raises KafkaError with the code that Kafka, which opens each batch, has for what its codec cannot read."""
+    if not begins_as(header.compression, records[HEADER_BYTES : HEADER_BYTES + 4]):
+        raise KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"the records are not compressed by {header.compression.name.lower()}"
+        )
 
 
 def _require_openable(header: BatchHeader) -> None:

@@ -43,6 +43,7 @@ _RAISED_BY_LOG: Final = frozenset(
         ErrorCode.INVALID_RECORD,
         ErrorCode.INVALID_TIMESTAMP,
         ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
     )
 )
 _log = structlog.get_logger("bmq.broker")

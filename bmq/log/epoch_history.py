@@ -46,10 +46,10 @@ class EpochHistory:
     def end_offset_for(self, leader_epoch: int, log_end_offset: int) -> tuple[int, int]:
         """(largest epoch known at or below the one asked for, where it ends); (-1, -1) when unknown.
 
-        An epoch older than all known ones ends where the first known one starts, as Kafka answers.
+        An epoch older than all known ones ends where the first known one starts, as Kafka answers; -1 means no epoch.
         """
         epochs = self._epochs
-        if leader_epoch < 0 or not epochs or leader_epoch > epochs[-1]:
+        if leader_epoch == -1 or not epochs or leader_epoch > epochs[-1]:
             return UNDEFINED
         if leader_epoch == epochs[-1]:
             return leader_epoch, log_end_offset

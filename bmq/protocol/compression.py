@@ -50,6 +50,22 @@ class UnknownCompression(BmqError):
     code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
+_BEGINNINGS: Final = {
+    Compression.GZIP: b"\x1f\x8b",
+    Compression.LZ4: b"\x04\x22\x4d\x18",
+    Compression.ZSTD: b"\x28\xb5\x2f\xfd",
+}
+_ZSTD_SKIPPED: Final = b"\x2a\x4d\x18"  # the other three bytes of a frame that readers skip
+
+
+def begins_as(codec: Compression, start: Buffer) -> bool:
+    """Whether data with these first four bytes may be of the codec. Snappy without a frame begins with any byte."""
+    beginning = _BEGINNINGS.get(codec)
+    if beginning is None or bytes(start[: len(beginning)]) == beginning:
+        return True
+    return codec is Compression.ZSTD and 0x50 <= start[0] <= 0x5F and bytes(start[1:4]) == _ZSTD_SKIPPED
+
+
 def compress(codec: Compression, data: Buffer, level: int | None = None) -> bytes:
     """`data` compressed; without a level at Kafka's default ones (gzip 6, LZ4 9, zstd 3)."""
     match codec:

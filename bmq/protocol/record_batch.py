@@ -51,7 +51,8 @@ _PRODUCER_POSITION: Final = 43
 _ATTRIBUTES_POSITION: Final = 21  # the checksum covers everything from here on
 _MAX_TIMESTAMP_POSITION: Final = 35
 
-_COMPRESSION_MASK: Final = 0b111
+COMPRESSION_MASK: Final = 0b111
+"""The attributes bits that number the codec; 0: not compressed."""
 _LOG_APPEND_TIME: Final = 1 << 3
 TRANSACTIONAL: Final = 1 << 4
 """The attributes bit of transactional batches."""
@@ -134,7 +135,7 @@ class BatchHeader(NamedTuple):
     @property
     def compression(self) -> Compression:
         """Raises UnknownCompression."""
-        number = self.attributes & _COMPRESSION_MASK
+        number = self.attributes & COMPRESSION_MASK
         if number > Compression.ZSTD:
             raise UnknownCompression(f"compression codec {number} does not exist")
         return Compression(number)
@@ -211,6 +212,24 @@ def batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeade
         position += size
 
 
+def is_cut_short(buffer: Buffer, position: int) -> bool:
+    """Whether what is from `position` on is the beginning of a batch of any format, as Kafka's reader sees it.
+
+    Raises CorruptRecords for what can be no beginning.
+    """
+    there = len(buffer) - position
+    if there < LENGTH_OVERHEAD_BYTES:
+        return True
+    (length,) = _INT32.unpack_from(buffer, position + _LENGTH_POSITION)
+    if length < _OLD_MESSAGE_BYTES_MIN:
+        raise CorruptRecords(f"a record batch with length {length}, shorter than any header")
+    if there <= _MAGIC_POSITION:
+        return True
+    if buffer[position + _MAGIC_POSITION] > MAGIC_2:
+        raise CorruptRecords(f"a record batch with magic {buffer[position + _MAGIC_POSITION]}")
+    return there < length + LENGTH_OVERHEAD_BYTES
+
+
 def verify_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
     """Raise CorruptRecords unless the whole batch at `position` is there and its CRC32C matches. Copies nothing."""
     end = position + header.length + LENGTH_OVERHEAD_BYTES
@@ -229,7 +248,7 @@ def rewrite(buffer: bytearray | memoryview, position: int, base_offset: int, lea
 
 def is_zstd(buffer: Buffer) -> bool:
     """Whether the header at the buffer's start says so; False when there is no room for one."""
-    return len(buffer) >= HEADER_BYTES and buffer[_ATTRIBUTES_POSITION + 1] & _COMPRESSION_MASK == Compression.ZSTD
+    return len(buffer) >= HEADER_BYTES and buffer[_ATTRIBUTES_POSITION + 1] & COMPRESSION_MASK == Compression.ZSTD
 
 
 def leader_epoch_in(buffer: Buffer) -> int:
@@ -283,8 +302,8 @@ def validate_client_batch(header: BatchHeader) -> None:
     attributes = header.attributes
     if attributes & _CONTROL:
         raise InvalidRecords("clients may not write control records")
-    if attributes & _COMPRESSION_MASK > Compression.ZSTD:
-        raise UnknownCompression(f"compression codec {attributes & _COMPRESSION_MASK} does not exist")
+    if attributes & COMPRESSION_MASK > Compression.ZSTD:
+        raise UnknownCompression(f"compression codec {attributes & COMPRESSION_MASK} does not exist")
     if header.producer_id >= 0:
         if header.base_sequence < 0 or header.producer_epoch < 0:
             raise InvalidRecords(

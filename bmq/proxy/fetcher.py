@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING
 
 from bmq.log.latency import LatencyHistogram
 from bmq.log.store import SegmentStore
+from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import RequestHeader, decode_request
+from bmq.protocol.error_codes import ErrorCode
 from bmq.proxy.catch_up_throttle import LOOK_INTERVAL_S
 from bmq.proxy.fetch_job import FetchJob
 from bmq.proxy.fetch_metrics import FetchCollector
+from bmq.proxy.fetch_refusal import ISOLATION_LEVELS, refused_fetch
 from bmq.proxy.fetch_resources import FetchResources
 from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.preferred_read_replica import PreferredReadReplicas
@@ -57,6 +60,10 @@ class Fetcher:
     ) -> None:
         """See FetchHandler."""
         request = decode_request(header, frame)
+        if request.isolation_level not in ISOLATION_LEVELS:
+            services.stats.note_error(ApiKey.FETCH, ErrorCode.UNKNOWN_SERVER_ERROR)
+            reply(refused_fetch(header, request, ErrorCode.UNKNOWN_SERVER_ERROR))
+            return
         scope = self.shared.sessions.resolve(request, header.api_version, int(self._loop.time() * 1000))
         near = self._preferred_read_replicas.reader(request.rack_id, context, services) if request.rack_id else None
         FetchJob(self.shared, services, header, request, scope, reply, near).run()

@@ -39,12 +39,18 @@ _SINCE_VERSION: Final = {
     _EARLIEST_PENDING_UPLOAD: 11,
 }
 _READ_COMMITTED: Final = 1
+_ISOLATION_LEVELS: Final = (0, _READ_COMMITTED)
 _NONE: Final = -1
 
 
 @handles(ApiKey.LIST_OFFSETS)
 async def list_offsets(request: ListOffsetsRequest, context: RequestContext, services: Services) -> ListOffsetsResponse:
-    """ListOffsets 1-11. A partition named twice is INVALID_REQUEST, once; an unknown special timestamp UNSUPPORTED_VERSION."""
+    """ListOffsets 1-11. A partition named twice is INVALID_REQUEST, once; an unknown special timestamp UNSUPPORTED_VERSION.
+
+    An unknown isolation level is UNKNOWN_SERVER_ERROR of everything, as in Kafka, whose code throws.
+    """
+    if request.isolation_level not in _ISOLATION_LEVELS:
+        return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR, services)
     named = Counter((topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions)
 
     async def one(pair: tuple[str, ListOffsetsPartition]) -> ListOffsetsPartitionResponse:
@@ -73,6 +79,22 @@ async def list_offsets(request: ListOffsetsRequest, context: RequestContext, ser
         topics=[
             ListOffsetsTopicResponse(name=name, partitions=[next(results) for _ in partitions])
             for name, partitions in asked
+        ]
+    )
+
+
+def _refused(request: ListOffsetsRequest, code: ErrorCode, services: Services) -> ListOffsetsResponse:
+    services.stats.note_error(ApiKey.LIST_OFFSETS, code)
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ListOffsetsPartitionResponse(partition_index=one.partition_index, error_code=code)
+                    for one in topic.partitions
+                ],
+            )
+            for topic in request.topics
         ]
     )
 

@@ -134,8 +134,9 @@ async def metadata(
     if version < _IDS_FROM_VERSION and any(
         topic.name is None or topic.topic_id is not None for topic in request.topics
     ):
+        # As Kafka refuses it: without the cluster.
         topics = [_failed(topic.name or "", topic, ErrorCode.INVALID_REQUEST) for topic in request.topics]
-        return _response(services.controller.image, services.departed(), topics, with_cluster)
+        return MetadataResponse(topics=topics)
     refusals: dict[str, ErrorCode] = {}
     if request.allow_auto_topic_creation and services.is_auto_create_enabled:
         refusals = await _create_missing(request, services)

@@ -23,6 +23,7 @@ from bmq.protocol.hot_produce import (
 from bmq.protocol.record_batch import is_zstd, leader_epoch_in, transactional_producer_of
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy.dispatch import handles_hot
+from bmq.proxy.named_once import named_once
 from bmq.proxy.reply import Reply
 from bmq.proxy.services import Services
 from bmq.proxy.topic_views import client_leader
@@ -43,6 +44,9 @@ _TIMED_OUT: Final = AppendResult(
 def produce(frame: bytearray, header: RequestHeader, context: RequestContext, services: Services, reply: Reply) -> None:
     """Source: ProduceRequest.json; KIP-98 (idempotence), KIP-516 (topic ids), KIP-951 (leader hints), KIP-890."""
     request = parse_produce(frame, header.body_position, header.api_version)
+    topics = named_once(request.topics)
+    if topics is not request.topics:
+        request = request._replace(topics=topics)
     refusal = _refusal(request)
     claim = None
     if request.transactional_id is not None:

@@ -45,6 +45,13 @@ def patched(records: bytes, position: int, layout: str, value: Any) -> bytes:
     return bytes(changed)
 
 
+def compressed(plain: bytes, codec: int, records: bytes) -> bytes:
+    """The batch with these bytes for its records."""
+    header = bytearray(plain[:61])
+    struct.pack_into(">i", header, 8, 49 + len(records))
+    return patched(bytes(header) + records, 21, ">h", codec)
+
+
 @CASES.add(PRODUCE, "a batch", valid=True)
 def _(world: World, version: int) -> Any:
     return produce(world, {world.topic(): {0: batch(b"one", b"two")}})
@@ -167,15 +174,40 @@ def _(world: World, version: int) -> Any:
     return produce(world, {world.topic(): {0: patched(batch(), 21, ">h", 1)}})
 
 
+@CASES.add(PRODUCE, "compressed by gzip, and damaged")
+def _(world: World, version: int) -> Any:
+    # The beginning of a gzip stream, and nothing that could be inflated behind it.
+    return produce(
+        world, {world.topic(): {0: compressed(batch(b"one"), 1, bytes.fromhex("1f8b0800000000000003") + b"\xff" * 30)}}
+    )
+
+
+@CASES.add(PRODUCE, "compressed by lz4, but not so")
+def _(world: World, version: int) -> Any:
+    return produce(world, {world.topic(): {0: patched(batch(), 21, ">h", 3)}})
+
+
+@CASES.add(PRODUCE, "compressed by zstd, but not so", since=7)
+def _(world: World, version: int) -> Any:
+    return produce(world, {world.topic(): {0: patched(batch(), 21, ">h", 4)}})
+
+
+@CASES.add(PRODUCE, "the beginning of a second batch")
+def _(world: World, version: int) -> Any:
+    return produce(world, {world.topic(): {0: batch() + batch()[:40]}})
+
+
+@CASES.add(PRODUCE, "bytes behind a batch that are none")
+def _(world: World, version: int) -> Any:
+    return produce(world, {world.topic(): {0: batch() + bytes(40)}})
+
+
 @CASES.add(PRODUCE, "zstd")
 def _(world: World, version: int) -> Any:
     import cramjam
 
     plain = batch(b"one", b"two")
-    records = bytes(cramjam.zstd.compress(plain[61:]))
-    header = bytearray(plain[:61])
-    struct.pack_into(">i", header, 8, 49 + len(records))
-    return produce(world, {world.topic(): {0: patched(bytes(header) + records, 21, ">h", 4)}})
+    return produce(world, {world.topic(): {0: compressed(plain, 4, bytes(cramjam.zstd.compress(plain[61:])))}})
 
 
 @CASES.add(PRODUCE, "more records announced than there are")

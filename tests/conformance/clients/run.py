@@ -62,11 +62,11 @@ def run_clients(
 ) -> list[ClientRun]:
     """One client after the other, at both servers at the same time."""
     runs = []
-    for number, client in enumerate(clients):
+    for client in clients:
         began = time.monotonic()
         command = client.prepare(directory)
         base_ms = int(time.time() * 1_000) - BASE_AGE_MS
-        arguments = [f"client-{number}", str(base_ms)]
+        arguments = [client.name.lower().replace(" ", "-"), str(base_ms)]
         runs.append(ClientRun(client.name, client.version(), *_at_both((bmq, kafka), command, arguments)))
         tell(f"{client.name}: {time.monotonic() - began:.1f} s")
     return runs

@@ -61,6 +61,44 @@ def test_refusals_have_kafkas_codes() -> None:
     assert code_of(LogConfig(segment_bytes=len(good) - 1), good) is ErrorCode.RECORD_LIST_TOO_LARGE
 
 
+@pytest.mark.parametrize("count", [1, 11, 12, 16, 40])
+def test_the_beginning_of_another_batch_is_cut_off(count: int) -> None:
+    good = batch()
+    view, header = Admission(LogConfig()).admit(memoryview(good + good[:count]), NOW_MS)
+    assert view == good
+    assert header.size_bytes == len(good)
+
+
+@pytest.mark.parametrize("behind", [bytes(12), bytes(8) + b"\0\0\0\x0d", bytes(8) + b"\xff" * 4 + bytes(40)])
+def test_what_can_be_no_batch_is_not_cut_off(behind: bytes) -> None:
+    assert code_of(LogConfig(), batch() + behind) is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_a_batch_of_an_unknown_format_behind_another_is_refused() -> None:
+    behind = batch()[:40]
+    behind[16] = 3
+    assert code_of(LogConfig(), batch() + behind) is ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4, Compression.ZSTD])
+def test_what_does_not_begin_as_its_codec_is_refused_and_not_opened(codec: Compression) -> None:
+    """Snappy without a frame begins like anything."""
+    assert Admission(LogConfig()).admit(memoryview(batch(compression=codec)), NOW_MS)[1].compression is codec
+    wrong = batch()
+    wrong[22] |= codec
+    wrong[17:21] = crc32c(bytes(wrong[21:])).to_bytes(4, "big")
+    assert code_of(LogConfig(), wrong) is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_zstd_may_begin_with_a_frame_to_be_skipped() -> None:
+    data = batch(compression=Compression.ZSTD)
+    body = b"\x50\x2a\x4d\x18" + (3).to_bytes(4, "little") + b"pad" + data[61:]
+    framed = bytearray(data[:61] + body)
+    framed[8:12] = (len(framed) - 12).to_bytes(4, "big")
+    framed[17:21] = crc32c(bytes(framed[21:])).to_bytes(4, "big")
+    assert Admission(LogConfig()).admit(memoryview(framed), NOW_MS)[1].record_count == 3
+
+
 def test_a_batch_that_is_opened_has_a_bounded_number_of_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bmq.broker.admission.RECORDS_OPENED_MAX", 3)
     compacted = LogConfig(cleanup_policy=frozenset({"compact"}))

@@ -30,9 +30,9 @@ def test_every_epoch_ends_where_the_next_one_that_wrote_begins(epochs: list[int]
     history, written = history_of(epochs)
     led = [epoch for epoch, count in enumerate(epochs) if count >= 0]
     end = len(written)
-    for epoch in range(-1, len(epochs) + 1):
+    for epoch in range(-2, len(epochs) + 1):
         answer = history.end_offset_for(epoch, end)
-        if epoch < 0 or not led or epoch > led[-1]:
+        if epoch == -1 or not led or epoch > led[-1]:
             assert answer == UNDEFINED
         else:
             later = [offset for offset, writer in enumerate(written) if writer > epoch]
@@ -58,6 +58,7 @@ def test_an_epoch_older_than_all_known_ends_at_the_first_known_start() -> None:
     history = EpochHistory([(5, 100), (7, 200)])
     assert history.end_offset_for(3, 300) == (3, 100)
     assert history.end_offset_for(6, 300) == (5, 200)
+    assert history.end_offset_for(-5, 300) == (-5, 100), "an epoch that no leader can have had, as in Kafka"
     assert history.entries[-1] == (7, 200)
 
 

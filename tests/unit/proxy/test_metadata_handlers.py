@@ -211,6 +211,7 @@ async def test_metadata_by_id_in_a_version_that_has_ids_only_in_its_answers(clie
     asked = [MetadataRequestTopic(topic_id=TOPIC_ID, name="t")]
     response = await client.ask(ApiKey.METADATA, version, MetadataRequest(topics=asked))
     assert [t.error_code for t in response.topics] == [ErrorCode.INVALID_REQUEST]
+    assert (list(response.brokers), response.cluster_id, response.controller_id) == ([], None, -1)
 
 
 async def test_metadata_creates_what_is_missing_when_it_may(proxy: Proxy, client: Client) -> None:

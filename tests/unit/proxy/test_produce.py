@@ -109,6 +109,22 @@ async def test_one_partitions_failure_never_fails_its_neighbours(proxy: Proxy, c
     assert proxy.log(0).high_watermark == proxy.log(2).high_watermark == 1
 
 
+async def test_a_partition_named_twice_gets_the_last_of_its_batches_and_one_answer(
+    proxy: Proxy, client: Client
+) -> None:
+    first, last = produce_request({0: batch(b"first"), 1: batch()}), produce_request({0: batch(b"last"), 2: batch()})
+    topic = first.topic_data[0]
+    both = [*topic.partition_data, *last.topic_data[0].partition_data]
+    in_a_topic = replace(first, topic_data=[replace(topic, partition_data=both)])
+    in_two = replace(first, topic_data=[topic, last.topic_data[0]])
+    for offset, request in enumerate((in_a_topic, in_two)):
+        response = await client.ask(PRODUCE, 9, request)
+        (answered,) = response.responses
+        assert [one.index for one in answered.partition_responses] == [0, 1, 2]
+        assert [one.base_offset for one in answered.partition_responses] == [offset] * 3
+        assert b"last" in bytes(proxy.log(0).batches[offset].data)
+
+
 @pytest.mark.parametrize("partition", [-1, 6, 2**31 - 1, -(2**31)])
 async def test_partitions_that_are_not_there(proxy: Proxy, client: Client, partition: int) -> None:
     response = await client.ask(PRODUCE, 9, produce_request({partition: batch()}))

@@ -75,6 +75,22 @@ async def test_records_come_back_in_every_version(make: Make, version: int) -> N
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+async def test_an_unknown_isolation_level_is_kafkas_unknown_error(make: Make, version: int) -> None:
+    cluster = make()
+    cluster.produce(0)
+    answer = cluster.send(want({0: 0, 1: 0}, isolation_level=9, session=(7, 3)), version)
+    assert answer.done()
+    response = answer.result()
+    if version >= 7:
+        assert (response.error_code, response.session_id) == (ErrorCode.UNKNOWN_SERVER_ERROR, 7)
+    found = [one for topic in response.responses for one in topic.partitions]
+    # Versions with ids of topics say it once, above them.
+    assert [one.partition_index for one in found] == ([] if version >= 13 else [0, 1])
+    assert {one.error_code for one in found} <= {ErrorCode.UNKNOWN_SERVER_ERROR}
+    assert not any(one.records for one in found)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 async def test_what_is_not_in_memory_comes_from_the_store(make: Make, version: int) -> None:
     cluster = make()
     written = b"".join(cluster.produce(0, value_bytes=100) for _ in range(5))

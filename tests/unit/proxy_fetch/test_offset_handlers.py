@@ -107,6 +107,15 @@ async def test_read_committed_sees_nothing_past_the_last_stable_offset(cluster: 
         assert [one.offset for one in await listed(cluster, [(0, timestamp)], isolation_level=1)] == [-1]
 
 
+@pytest.mark.parametrize("version", range(2, 12))
+async def test_an_unknown_isolation_level_is_kafkas_unknown_error_of_each_partition(
+    cluster: FetchCluster, version: int
+) -> None:
+    found = await listed(cluster, [(0, LATEST), (7, LATEST), (0, EARLIEST)], version, isolation_level=9)
+    assert [one.partition_index for one in found] == [0, 7, 0]
+    assert {(one.error_code, one.offset, one.timestamp) for one in found} == {(ErrorCode.UNKNOWN_SERVER_ERROR, -1, -1)}
+
+
 async def test_the_last_offset_is_told_by_the_owner_alone(cluster: FetchCluster) -> None:
     cluster.log(0).is_owner = False
     last, first = await listed(cluster, [(0, LATEST), (1, EARLIEST)])

@@ -1,0 +1,30 @@
+"""The answer to a Fetch request that is refused as a whole, in the form that each version has for it. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bmq.protocol.codec import RequestHeader
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.hot_fetch import FetchResult, FetchTopicResult, encode_fetch_response
+from bmq.protocol.messages.fetch_request import FetchRequest
+from bmq.protocol.parts import Part
+
+ISOLATION_LEVELS: Final = (0, 1)
+"""Those that there are: read_uncommitted and read_committed. Kafka's code throws at others: UNKNOWN_SERVER_ERROR."""
+_TOPIC_IDS_FROM: Final = 13
+
+
+def refused_fetch(header: RequestHeader, request: FetchRequest, code: ErrorCode) -> list[Part]:
+    """The whole frame. Versions with names of topics say it for each partition as well, as the first had no other place."""
+    topics = [] if header.api_version >= _TOPIC_IDS_FROM else request.topics
+    return encode_fetch_response(
+        header.api_version,
+        header.correlation_id,
+        [
+            FetchTopicResult(topic.topic, None, [FetchResult(one.partition, code) for one in topic.partitions])
+            for topic in topics
+        ],
+        error_code=code,
+        session_id=request.session_id,
+    )
