@@ -220,7 +220,7 @@ def is_cut_short(buffer: Buffer, position: int) -> bool:
     there = len(buffer) - position
     if there < LENGTH_OVERHEAD_BYTES:
         return True
-    (length,) = _INT32.unpack_from(buffer, position + _LENGTH_POSITION)
+    length: int = _INT32.unpack_from(buffer, position + _LENGTH_POSITION)[0]
     if length < _OLD_MESSAGE_BYTES_MIN:
         raise CorruptRecords(f"a record batch with length {length}, shorter than any header")
     if there <= _MAGIC_POSITION:

@@ -22,7 +22,11 @@ def refused_fetch(header: RequestHeader, request: FetchRequest, code: ErrorCode)
         header.api_version,
         header.correlation_id,
         [
-            FetchTopicResult(topic.topic, None, [FetchResult(one.partition, code) for one in topic.partitions])
+            FetchTopicResult(
+                topic.topic,
+                None,
+                [FetchResult(one.partition, code, aborted_transactions=()) for one in topic.partitions],
+            )
             for topic in topics
         ],
         error_code=code,
