@@ -63,7 +63,7 @@ public final class ClientScenario {
         told.put("consume", scenario.consume());
         int major = Integer.parseInt(AppInfoParser.getVersion().split("\\.")[0]);
         if (major >= 4) {
-            told.put("newer group", scenario.read(1 + CODECS.size() * RECORDS_PER_CODEC, "consumer"));
+            told.put("newer group", scenario.read(2 + CODECS.size() * RECORDS_PER_CODEC, "consumer"));
         }
         told.put("transaction", scenario.transaction());
         told.put("offsets", scenario.offsets());

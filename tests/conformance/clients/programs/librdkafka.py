@@ -33,7 +33,7 @@ class Scenario:
             "create topic": self.create(),
             "produce": self.produce(),
             "consume": self.consume(),
-            "newer group": self.read(1 + len(CODECS) * plan.RECORDS_PER_CODEC, "consumer"),
+            "newer group": self.read(2 + len(CODECS) * plan.RECORDS_PER_CODEC, "consumer"),
             "transaction": self.transaction(),
             "offsets": self.offsets(),
             "configs": self.configs(),
