@@ -75,7 +75,7 @@ bench-spark: $(VENV)/.installed-spark $(VENV)/.installed-bench $(VENV)/.compiled
 	@$(BIN)/python -m bench.plot spark
 	@$(BIN)/python -m bench.readme
 
-bench-topics: $(VENV)/.installed-bench $(VENV)/.compiled tools $(JARS)/kafka/.fetched ## compaction beside Apache Kafka's: rate, processor, memory, producers meanwhile -> bench/results/topics.json
+bench-topics: $(VENV)/.installed-bench $(VENV)/.compiled tools $(JARS)/kafka/.fetched $(JARS)/hadoop/.fetched $(JARS)/zookeeper/.fetched ## compaction, deletion, retention and changes of configs beside Apache Kafka -> bench/results/topics.json
 	@$(BIN)/python -m bench.topics
 	@$(BIN)/python -m bench.plot topics
 	@$(BIN)/python -m bench.readme

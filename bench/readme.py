@@ -71,10 +71,13 @@ CHAPTERS: Final[Mapping[str, tuple[str, str, str]]] = {
         "Spark's pipeline on bmq beside Spark's Kafka connector",
     ),
     "topics": (
-        "Compaction",
-        "One bmq node beside one Apache Kafka node on the same machine. A log is written whole and then allowed to be compacted; "
-        "processor time is that of the server and of the process that cleans beside it. `make bench-topics` repeats all of it.",
-        "compaction by bmq beside Apache Kafka's",
+        "The life of a topic",
+        "One bmq node beside one Apache Kafka node on the same machine; a log is written whole and then allowed to be compacted, and processor "
+        "time is that of the server and of the process that cleans beside it. A topic of 500 partitions is deleted once it has 10,000 closed "
+        "segments. The node with 10,000 partitions has a closed and an open segment in each, no clients, and a check of retention in the time that "
+        "is measured. Configs of topics and brokers are changed in three nodes of bmq on HDFS and ZooKeeper and in three Apache Kafka brokers; "
+        "a change is in force when clients of each node meet it. `make bench-topics` repeats all of it.",
+        "a topic's life on bmq beside Apache Kafka",
     ),
     "core": (
         "One core",

@@ -37,6 +37,9 @@ VERSIONS: Final[Mapping[ApiKey, int]] = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: 0,
     ApiKey.LIST_PARTITION_REASSIGNMENTS: 0,
     ApiKey.CONSUMER_GROUP_DESCRIBE: 1,
+    ApiKey.PRODUCE: 9,
+    ApiKey.DESCRIBE_CONFIGS: 4,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: 1,
 }
 GROUP_KEY: Final = 0
 TRANSACTION_KEY: Final = 1
@@ -53,11 +56,14 @@ class AdminFailed(Exception):
 
 
 class Connection:
-    """One connection to one node. Raises OSError when it is lost, TimeoutError when nothing comes in time."""
+    """One connection to one node. Raises OSError when it is lost, TimeoutError when nothing comes in time.
 
-    def __init__(self, address: str, timeout_s: float = ANSWER_WAIT_S) -> None:
+    `source`: an address of this machine, when it is not to be the usual one.
+    """
+
+    def __init__(self, address: str, timeout_s: float = ANSWER_WAIT_S, *, source: str = "") -> None:
         host, _, port = address.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), CONNECT_WAIT_S)
+        self._socket = socket.create_connection((host, int(port)), CONNECT_WAIT_S, (source, 0) if source else None)
         self._socket.settimeout(timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._reading = self._socket.makefile("rb", buffering=1 << 16)

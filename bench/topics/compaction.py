@@ -5,11 +5,8 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
-from uuid import UUID
 
 import psutil
 from confluent_kafka import KafkaError, Message, Producer
@@ -23,64 +20,27 @@ from confluent_kafka.admin import (
 )
 
 from bench.measure import memory_mib
-from bench.topics.tuning import CHECK_INTERVAL_MS, SEGMENT_BYTES
+from bench.topics.sides import CALL_S, Side
+from bench.topics.tuning import SEGMENT_BYTES
 from bench.workloads import settle
-from tests.support.compaction import Progress, bmq_progress, kafka_progress, topic_ids
-from tests.support.servers import BmqServer, KafkaServer, Server
+from tests.support.compaction import topic_ids
+from tests.support.servers import BmqServer
 
-CALL_S: Final = 60.0
 COMPACTION_S_MAX: Final = 900.0
-ROLL_MS: Final = 2_000
+ROLL_S: Final = 2.0
+"""How late a server may notice that a segment is old."""
 _LOOK_S: Final = 0.05
 _WORKER: Final = "bmq.cli.compaction_worker"
 
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """`keys` None: each record has a key of its own."""
+    """`keys` None: each record has a key of its own. `roll_ms`: `segment.ms`."""
 
     records: int
     value_bytes: int
-    keys: int | None = None
-
-
-@dataclass(slots=True)
-class Side:
-    server: Server
-    compacted: Progress
-    known: dict[str, UUID]
-
-    @property
-    def name(self) -> str:
-        return self.server.name
-
-    @property
-    def bootstrap(self) -> str:
-        return self.server.bootstrap
-
-    @property
-    def processes(self) -> Mapping[str, int]:
-        return {self.server.name: self.server.pid}
-
-    def start(self) -> None:
-        self.server.start()
-
-    def close(self) -> None:
-        self.server.close()
-
-
-def bmq_side(directory: Path) -> Side:
-    known: dict[str, UUID] = {}
-    server = BmqServer(directory, {"BMQ_BROKER__COMPACTION_CHECK_INTERVAL_MS": str(CHECK_INTERVAL_MS)})
-    return Side(server, bmq_progress(directory, known), known)
-
-
-def kafka_side(directory: Path) -> Side:
-    server = KafkaServer(directory, {"log.cleaner.backoff.ms": str(CHECK_INTERVAL_MS)})
-    return Side(server, kafka_progress(directory), {})
-
-
-MAKERS: Final[Mapping[str, Callable[[Path], Side]]] = {"bmq": bmq_side, "kafka": kafka_side}
+    keys: int | None
+    roll_ms: int
 
 
 def fill(side: Side, topic: str, data: Data) -> int:
@@ -90,7 +50,7 @@ def fill(side: Side, topic: str, data: Data) -> int:
         "cleanup.policy": "compact",
         "min.cleanable.dirty.ratio": "1.0",
         "segment.bytes": str(SEGMENT_BYTES),
-        "segment.ms": str(ROLL_MS),
+        "segment.ms": str(data.roll_ms),
     }
     admin.create_topics([NewTopic(topic, 1, 1, config=configs)])[topic].result(CALL_S)
     if isinstance(side.server, BmqServer):
@@ -107,7 +67,7 @@ def fill(side: Side, topic: str, data: Data) -> int:
             except BufferError:
                 producer.poll(0.1)
     producer.flush(CALL_S)
-    time.sleep(2 * ROLL_MS / 1_000)  # what rolls a segment is time
+    time.sleep(ROLL_S + data.roll_ms / 1_000)  # what rolls a segment is time
     return _sentinel(producer, topic)
 
 

@@ -8,6 +8,7 @@ from bench.runner import Setting
 
 CHECK_INTERVAL_MS: Final = 500
 SEGMENT_BYTES: Final = 64 * 1024 * 1024
+DELETE_DELAY_MS: Final = 1_000
 
 SETTINGS: Final = (
     Setting(
@@ -23,6 +24,13 @@ SETTINGS: Final = (
         f"{SEGMENT_BYTES}",
         "1073741824, of bmq 134217728",
         "not measured: the same files on both sides",
+    ),
+    Setting(
+        "Apache Kafka",
+        "log.segment.delete.delay.ms",
+        f"{DELETE_DELAY_MS}",
+        "60000",
+        "not measured: with it files of deleted topics go after the measurement; bmq waits for 1000 ms by default",
     ),
     Setting(
         "Apache Kafka",

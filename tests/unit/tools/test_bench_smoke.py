@@ -19,6 +19,10 @@ def test_results_of_an_earlier_form_are_not_compared() -> None:
     assert problems(results("a", format=2), results("b")) == []
 
 
+def test_without_results_nothing_is_compared() -> None:
+    assert problems(results("a", format=2), {}) == []
+
+
 def test_new_criteria_and_missing_figures_are_no_problem() -> None:
     assert problems(results("a", "b", "new", failures={}), results("a", "b")) == []
 

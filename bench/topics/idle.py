@@ -1,0 +1,91 @@
+"""What a node with many partitions uses while nobody asks for anything and retention looks through all of them."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from bench.measure import cpu_percent, memory_mib
+from bench.topics.sides import CALL_S
+from tests.support.servers import BmqServer
+from tests.support.wire import EARLIEST_TIMESTAMP, NONE, WireClient
+
+NAMES: Final = tuple(f"idle-{number}" for number in range(10))
+WITNESS: Final = "witness"
+START_S_MAX: Final = 180.0
+_CREATE_S: Final = 180.0
+_POLL_S: Final = 0.1
+
+
+class RetentionUnseen(Exception):
+    """The figure would not be of what it says."""
+
+
+def measure(directory: Path, partitions: int, idle_s: float, settle_s: float, check_ms: int) -> dict[str, Any]:
+    """Every partition has a closed segment and an open one. `check_ms`: between checks of retention, 0: the default.
+
+    A topic whose segment is too old from the beginning on shows that there was a check while the processor time was
+    counted. Raises RetentionUnseen.
+    """
+    environment = {"BMQ_BROKER__RETENTION_CHECK_INTERVAL_MS": str(check_ms)} if check_ms else {}
+    server = BmqServer(directory, environment)
+    server.ready_timeout_s = START_S_MAX
+    server.start()
+    try:
+        _make_topics(server, partitions)
+        _write(server, partitions)
+        server.stop()
+        server.start()  # what was open is closed now
+        _write(server, partitions)
+        time.sleep(settle_s)
+        _write_witness(server)
+        before = _witness_start(server)
+        percent = cpu_percent(server.pid, idle_s)
+        after = _witness_start(server)
+        memory = memory_mib(server.pid)
+    finally:
+        server.close()
+    if not before < after:
+        raise RetentionUnseen(f"there was no check of retention: the first offset was {before} and is {after}")
+    return {"partitions": partitions, "cpu_percent": round(percent, 3), "measured_s": idle_s, **memory}
+
+
+def _make_topics(server: BmqServer, partitions: int) -> None:
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    for name in NAMES:
+        admin.create_topics([NewTopic(name, partitions // len(NAMES), 1)])[name].result(_CREATE_S)
+    admin.create_topics([NewTopic(WITNESS, 1, 1, config={"retention.ms": "1"})])[WITNESS].result(_CREATE_S)
+
+
+def _write(server: BmqServer, partitions: int) -> None:
+    producer = Producer({"bootstrap.servers": server.bootstrap, "linger.ms": 50})
+    for topic in NAMES:
+        for partition in range(partitions // len(NAMES)):
+            producer.produce(topic, bytes(100), partition=partition)
+        producer.poll(0)
+    producer.produce(WITNESS, bytes(100), partition=0)
+    _flush(producer)
+
+
+def _write_witness(server: BmqServer) -> None:
+    """One more, in case that the earlier ones were checked before it counts."""
+    producer = Producer({"bootstrap.servers": server.bootstrap})
+    producer.produce(WITNESS, bytes(100), partition=0)
+    _flush(producer)
+
+
+def _flush(producer: Producer) -> None:
+    if producer.flush(CALL_S):
+        raise RetentionUnseen("the server does not take its records")
+
+
+def _witness_start(server: BmqServer) -> int:
+    with WireClient(server.port, timeout_s=30) as client:
+        code, offset = client.list_offsets(WITNESS, [0], EARLIEST_TIMESTAMP)[0]
+    if code != NONE:
+        raise RetentionUnseen(f"the witness has no first offset: error {code}")
+    return offset
