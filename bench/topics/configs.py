@@ -146,7 +146,7 @@ def _refused(value: bytes, refusal: ErrorCode) -> Callable[[Node], bool]:
         code = _produced(node, value).error_code
         if code not in (ErrorCode.NONE, refusal):
             raise AdminFailed(f"a record at {node.address}: {ErrorCode(code).name}")
-        return code == refusal
+        return bool(code == refusal)
 
     return is_seen
 

@@ -62,7 +62,7 @@ class BrokerSettings:
     producer_id_expiration_ms: int = 86_400_000
     transaction_verification_wait_max_s: float = 10.0
     compaction_check_interval_ms: int = 15_000
-    compaction_map_bytes: int = 128 * 1024 * 1024
+    compaction_map_bytes: int = 64 * 1024 * 1024
     compaction_marker_retention_ms: int = 60_000
     compaction_bytes_per_s_max: float = 1.7976931348623157e308
 

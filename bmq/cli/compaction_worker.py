@@ -1,7 +1,8 @@
 """The process that cleans logs, beside the server that owns them: plans on standard input, events on standard output.
 
 Only it loads what decodes records, half a second and 100 MB that a server does not need, and it has a processor to
-itself if there is one, at the lowest priority. It reads the store and never writes it. It ends when its input does.
+itself if there is one: it runs when nobody else wants to. It reads the store and never writes it. It ends when its
+input does.
 """
 
 from __future__ import annotations
@@ -13,16 +14,19 @@ import sys
 from typing import BinaryIO, Final
 
 from bmq.cli.logs import configure_logs
+from bmq.cli.memory_release import release
+from bmq.cli.scheduling import run_when_idle
 from bmq.cli.settings import Settings
 from bmq.cli.stores import open_store_beside
 from bmq.compaction.cleaning import CleaningHere
 from bmq.compaction.frames import FRAME_BYTES_MAX, HEAD, Failure, decode_plan, encode_event
+from bmq.compaction.warm_up import warm_up
 from bmq.log.compaction import Uncleanable
 from bmq.log.store import SegmentStore
 from bmq.protocol.errors import BmqError
 
-NICENESS: Final = 19
 SEED_BYTES: Final = 16
+COMPILER: Final = "libllvmlite"
 
 
 class Worker:
@@ -96,11 +100,13 @@ async def _run() -> None:
     if body is not None:
         settings = Settings.model_validate_json(body)
         configure_logs(settings.log_level, settings.log_format)
+        warm_up()
+        release(COMPILER)
         await Worker(settings, sys.stdout.buffer).serve(source, protocol.ended)
 
 
 def main() -> None:
-    os.nice(NICENESS)
+    run_when_idle()
     try:
         asyncio.run(_run())
     except BrokenPipeError:

@@ -9,6 +9,8 @@ import structlog
 
 THIS_THREAD: Final = 0
 
+NICENESS_MAX: Final = 19
+
 log = structlog.get_logger("bmq.cli")
 
 
@@ -28,3 +30,18 @@ def run_in_batches() -> None:
             os.sched_setscheduler(THIS_THREAD, os.SCHED_BATCH, os.sched_param(0))
     except OSError as error:
         log.warning("no_batch_scheduling", reason=str(error))
+
+
+def run_when_idle() -> None:
+    """Use SCHED_IDLE from here on, or where there is none the lowest priority.
+
+    A niceness of 19 is not enough beside servers: under SCHED_BATCH a server that is woken does not preempt a process of
+    any niceness, so its clients would wait for the end of this one's slice. One under SCHED_IDLE gives way at once.
+    """
+    os.nice(NICENESS_MAX)
+    if not hasattr(os, "SCHED_IDLE"):
+        return
+    try:
+        os.sched_setscheduler(THIS_THREAD, os.SCHED_IDLE, os.sched_param(0))
+    except OSError as error:
+        log.warning("no_idle_scheduling", reason=str(error))

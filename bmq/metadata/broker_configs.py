@@ -329,6 +329,8 @@ BROKER_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
 """Names under which a broker config may be given, the strongest first; others only have their own."""
 
 OWN_STATIC: Final[Mapping[str, str]] = {
+    # With Kafka's 128 MiB the process that cleans would take 240 MB in all.
+    "log.cleaner.dedupe.buffer.size": str(64 * 1024 * 1024),
     # An open HDFS block reserves its whole size on every DataNode: a gigabyte for each partition is too much.
     "log.segment.bytes": str(128 * 1024 * 1024),
     "process.roles": "broker,controller",

@@ -83,7 +83,10 @@ def test_retention_is_judged_by_the_processor_time_of_the_whole_node() -> None:
 
 
 def test_of_changes_of_configs_the_longest_of_all_rounds_counts() -> None:
-    ours = {"wanted": 2, "rounds": [{"effective_s": {"a": 0.2, "b": 0.9}}, {"effective_s": {"a": 0.3, "b": 0.1}}]}
+    ours: dict[str, Any] = {
+        "wanted": 2,
+        "rounds": [{"effective_s": {"a": 0.2, "b": 0.9}}, {"effective_s": {"a": 0.3, "b": 0.1}}],
+    }
     theirs = {"wanted": 2, "rounds": [{"effective_s": {"a": 0.1}}] * 2}
     criterion = found(**{CONFIGS: {"bmq": ours, "kafka": theirs}})["config_change_effective_s"]
     assert (criterion["value"], criterion["rival"], criterion["holds"]) == (0.9, 0.1, True)
