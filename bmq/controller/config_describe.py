@@ -5,6 +5,7 @@ Resource types, sources, codes and words are those of Kafka's ConfigHelper (4.3)
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
@@ -30,6 +31,7 @@ from bmq.protocol.topic_names import validate_name
 Given = tuple[str, str, ConfigSource]
 """(name, text, source): one place where a config has a value."""
 NO_OTHERS: Final[Mapping[int, BrokerConfigs]] = MappingProxyType({})
+_NODE_ID: Final = re.compile(r"[+-]?[0-9]{1,10}")
 
 
 def describe_configs(
@@ -112,12 +114,9 @@ def _describe(
 
 def require_node(name: str, node_id: int, not_integer: str, unexpected: str, others: Container[int] = NO_OTHERS) -> int:
     """The node a broker resource names: the one that answers, or one of `others`. Raises KafkaError INVALID_REQUEST."""
-    try:
-        given = int(name) if name.isascii() else None
-    except ValueError:
-        given = None
-    if given is None:
+    if not _NODE_ID.fullmatch(name):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{not_integer}, but it is: {name}")
+    given = int(name)
     if given != node_id and given not in others:
         raise KafkaError(ErrorCode.INVALID_REQUEST, unexpected.format(node_id, given))
     return given

@@ -24,7 +24,7 @@ from bmq.metadata.config_keys import (
     table_of,
 )
 from bmq.metadata.configs_without_effect import CONFIGS_WITHOUT_EFFECT, SECURITY_CONFIGS
-from bmq.metadata.connection_limits import valid_overrides
+from bmq.metadata.connection_limits import OVERRIDES, valid_overrides
 from bmq.metadata.image import Node
 from bmq.metadata.topic_configs import TOPIC_CONFIGS, effective_values
 
@@ -369,7 +369,13 @@ def static_configs(node: Node, settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def require_bounds(configs: BrokerConfigs) -> None:
-    """Raises InvalidConfig when a group's default is outside of a group's allowed range. Words of GroupCoordinatorConfig."""
+    """Raises InvalidConfig when configs contradict each other. Words of KafkaConfig and GroupCoordinatorConfig."""
+    if effective_values({}, configs.topic_defaults)["retention.ms"] == 0:
+        raise InvalidConfig("log.retention.ms must be unlimited (-1) or, greater than or equal to 1")
+    if not configs.number("max.connections"):
+        raise InvalidConfig("Invalid max.connections 0: nobody could connect")
+    if not configs.number("max.connections.per.ip") and not configs.value_of(OVERRIDES):
+        raise InvalidConfig(f"max.connections.per.ip can be set to zero only if {OVERRIDES} property is set.")
     for kind in ("consumer", "streams"):
         for name in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
             own, low, high = f"group.{kind}.{name}", f"group.{kind}.min.{name}", f"group.{kind}.max.{name}"

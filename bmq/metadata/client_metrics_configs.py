@@ -91,7 +91,11 @@ def subscription_of(configs: Mapping[str, str]) -> Subscription:
             f"Invalid value {interval_ms} for interval.ms, interval must be between {INTERVAL_MIN_MS} and "
             f"{INTERVAL_MAX_MS} (1 hour)",
         )
-    return Subscription(split_list(texts["metrics"]), interval_ms, _matchers(split_list(texts["match"])))
+    metrics = split_list(texts["metrics"])
+    if "" in metrics:
+        # An empty prefix would ask for all metrics.
+        raise InvalidConfig("Configuration 'metrics' values must not be empty.")
+    return Subscription(metrics, interval_ms, _matchers(split_list(texts["match"])))
 
 
 def validate_client_metrics(configs: Mapping[str, str]) -> None:
@@ -111,11 +115,12 @@ def _matchers(patterns: tuple[str, ...]) -> dict[str, Matches]:
     """Where a selector is named twice its last pattern counts, as in Kafka."""
     found = {}
     for entry in patterns:
-        name, separator, pattern = entry.partition("=")
-        if not separator or name.strip() not in SELECTORS:
+        # As Java splits: what is empty at the end does not count, and more than two parts are refused.
+        name, *rest = entry.rstrip("=").split("=")
+        if len(rest) != 1 or name.strip() not in SELECTORS:
             raise InvalidConfig(f"Illegal client matching pattern: {entry}")
         try:
-            compiled = re2.compile(pattern.strip(), _OPTIONS)
+            compiled = re2.compile(rest[0].strip(), _OPTIONS)
         except re2.error as error:
             raise InvalidConfig(f"Illegal client matching pattern: {entry}") from error
         found[name.strip()] = _whole(compiled)

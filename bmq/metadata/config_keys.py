@@ -266,9 +266,9 @@ _THROTTLED_REPLICA: Final = re.compile(r"[0-9]+:[0-9]+")
 
 
 def throttled_replicas(name: str, value: Value) -> None:
-    """`*`, `none`, nothing, or a list of partition:broker pairs. Source: ThrottledReplicaListValidator."""
+    """`*`, nothing, or a list of partition:broker pairs. Source: ThrottledReplicaListValidator."""
     assert isinstance(value, tuple)
-    if value in ((), ("*",), ("none",)) or all(_THROTTLED_REPLICA.fullmatch(item) for item in value):
+    if value in ((), ("*",)) or all(_THROTTLED_REPLICA.fullmatch(item) for item in value):
         return
     raise _refuse(
         name,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from bmq.metadata.config_keys import NO_EFFECT, ConfigKey, ConfigType
+from bmq.metadata.config_keys import NO_EFFECT, ConfigKey, ConfigType, at_least
 
 THREADS: Final = "One event loop serves a process and batches what one turn has: more processes are `--workers`."
 SOCKETS: Final = "The kernel sizes socket buffers; the backlog is 1,024; nodes' links have limits of their own (`cluster.*`, `router.*`)."
@@ -40,16 +40,16 @@ SECURITY: Final = "TLS, SASL, authorizers and delegation tokens are not served: 
 
 _TABLE: Final[Mapping[str, str]] = {
     THREADS: """
-        background.threads INT 10 dynamic
+        background.threads INT 10 dynamic 1
         group.coordinator.append.linger.ms INT -1
         group.coordinator.background.threads INT 2
         group.coordinator.cached.buffer.max.bytes INT 1048588 dynamic
         group.coordinator.threads INT 4
-        num.io.threads INT 8 dynamic
-        num.network.threads INT 3 dynamic
+        num.io.threads INT 8 dynamic 1
+        num.network.threads INT 3 dynamic 1
     """,
     SOCKETS: """
-        max.connection.creation.rate INT 2147483647 dynamic
+        max.connection.creation.rate INT 2147483647 dynamic 0
         socket.connection.setup.timeout.max.ms LONG 30000
         socket.connection.setup.timeout.ms LONG 10000
         socket.listen.backlog.size INT 50
@@ -126,7 +126,7 @@ _TABLE: Final[Mapping[str, str]] = {
         log.dir.failure.timeout.ms LONG 30000
         log.flush.offset.checkpoint.interval.ms INT 60000
         log.flush.start.offset.checkpoint.interval.ms INT 60000
-        num.recovery.threads.per.data.dir INT 2 dynamic
+        num.recovery.threads.per.data.dir INT 2 dynamic 1
         num.replica.alter.log.dirs.threads INT -
     """,
     QUORUM: """
@@ -158,22 +158,22 @@ _TABLE: Final[Mapping[str, str]] = {
     CLEANER: """
         log.cleaner.io.buffer.load.factor DOUBLE 0.9 dynamic
         log.cleaner.io.buffer.size INT 524288 dynamic
-        log.cleaner.threads INT 1 dynamic
+        log.cleaner.threads INT 1 dynamic 0
     """,
     TIERED: """
         follower.fetch.last.tiered.offset.enable BOOLEAN false dynamic
-        remote.fetch.max.wait.ms INT 500 dynamic
-        remote.list.offsets.request.timeout.ms LONG 30000 dynamic
-        remote.log.index.file.cache.total.size.bytes LONG 1073741824 dynamic
-        remote.log.manager.copier.thread.pool.size INT 10 dynamic
-        remote.log.manager.copy.max.bytes.per.second LONG 9223372036854775807 dynamic
+        remote.fetch.max.wait.ms INT 500 dynamic 1
+        remote.list.offsets.request.timeout.ms LONG 30000 dynamic 1
+        remote.log.index.file.cache.total.size.bytes LONG 1073741824 dynamic 1
+        remote.log.manager.copier.thread.pool.size INT 10 dynamic 1
+        remote.log.manager.copy.max.bytes.per.second LONG 9223372036854775807 dynamic 1
         remote.log.manager.copy.quota.window.num INT 11
         remote.log.manager.copy.quota.window.size.seconds INT 1
-        remote.log.manager.expiration.thread.pool.size INT 10 dynamic
-        remote.log.manager.fetch.max.bytes.per.second LONG 9223372036854775807 dynamic
+        remote.log.manager.expiration.thread.pool.size INT 10 dynamic 1
+        remote.log.manager.fetch.max.bytes.per.second LONG 9223372036854775807 dynamic 1
         remote.log.manager.fetch.quota.window.num INT 11
         remote.log.manager.fetch.quota.window.size.seconds INT 1
-        remote.log.manager.follower.thread.pool.size INT 2 dynamic
+        remote.log.manager.follower.thread.pool.size INT 2 dynamic 1
         remote.log.manager.task.interval.ms LONG 30000
         remote.log.manager.thread.pool.size INT 2
         remote.log.metadata.custom.metadata.max.bytes INT 128
@@ -182,7 +182,7 @@ _TABLE: Final[Mapping[str, str]] = {
         remote.log.metadata.manager.impl.prefix STRING rlmm.config.
         remote.log.metadata.manager.listener.name STRING -
         remote.log.reader.max.pending.tasks INT 100
-        remote.log.reader.threads INT 10 dynamic
+        remote.log.reader.threads INT 10 dynamic 1
         remote.log.storage.manager.class.name STRING -
         remote.log.storage.manager.class.path STRING -
         remote.log.storage.manager.impl.prefix STRING rsm.config.
@@ -309,7 +309,7 @@ _TABLE: Final[Mapping[str, str]] = {
         ssl.truststore.type STRING JKS dynamic
     """,
 }
-"""By reason, in lines: name, type, default ("-": none, "": empty) and whether Kafka lets it be altered live."""
+"""By reason, in lines: name, type, default ("-": none, "": empty), whether Kafka lets it be altered live, and then the least value it takes."""
 _NO_DEFAULT: Final = "-"
 _EMPTY: Final = '""'
 
@@ -318,13 +318,14 @@ def _keys() -> Iterator[ConfigKey]:
     for reason, lines in _TABLE.items():
         for line in lines.strip().splitlines():
             name, kind, rest = line.strip().split(" ", 2)
-            default = rest.removesuffix(" dynamic")
+            default, dynamic, low = rest.partition(" dynamic")
             yield ConfigKey(
                 name,
                 ConfigType[kind],
                 None if default == _NO_DEFAULT else "" if default == _EMPTY else default,
                 f"{NO_EFFECT}{reason}",
-                is_dynamic=rest != default and reason is not SECURITY,
+                at_least(int(low)) if low else None,
+                is_dynamic=bool(dynamic) and reason is not SECURITY,
             )
 
 

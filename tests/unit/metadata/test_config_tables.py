@@ -350,11 +350,20 @@ def test_only_the_level_of_the_topics_own_codec_counts(configs: dict[str, str], 
         ({"num.partition": "3"}, "Unknown broker config name: num.partition"),
         ({"num.partitions": "0"}, "Value must be at least 1"),
         ({"log.retention.ms": "-7"}, "Value must be at least -1"),
+        ({"log.retention.hours": "0"}, "log.retention.ms must be unlimited"),
     ],
 )
 def test_settings_that_cannot_be_are_refused_at_start(settings: dict[str, str], why: str) -> None:
     with pytest.raises(InvalidConfig, match=why):
         static_configs(Node(1, "h", 1), settings)
+
+
+def test_one_retention_may_hide_another() -> None:
+    static_configs(Node(1, "h", 1), {"log.retention.ms": "5", "log.retention.hours": "0"})
+
+
+def test_addresses_without_a_limit_of_their_own_may_be_shut_out() -> None:
+    static_configs(Node(1, "h", 1), {"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "::1:5"})
 
 
 def test_source_of_a_broker_config_is_the_strongest() -> None:
