@@ -11,7 +11,7 @@ from typing import Final
 
 from bmq.broker.record_checks import RecordRules, refuse_append_time, require_records
 from bmq.log.config import LogConfig
-from bmq.protocol.compression import Compression, begins_as
+from bmq.protocol.compression import BadCompressedData, Compression, begins_as
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.record_batch import (
@@ -20,6 +20,7 @@ from bmq.protocol.record_batch import (
     LENGTH_OVERHEAD_BYTES,
     NO_TIMESTAMP_MS,
     BatchHeader,
+    CorruptRecords,
     InvalidRecords,
     TimestampType,
     batches,
@@ -91,10 +92,8 @@ class Admission:
             if not is_cut_short(records, size):
                 raise NotOneBatch("a produce carries exactly one record batch per partition")
             records = records[:size]
-        if size > self._message_bytes_max:
-            raise KafkaError(
-                ErrorCode.MESSAGE_TOO_LARGE, f"a record batch of {size} bytes, {self._message_bytes_max} are allowed"
-            )
+        self._require_size(size)
+        given = records
         verify_crc(records, 0, header)
         validate_client_batch(header)
         if header.attributes & COMPRESSION_MASK:
@@ -102,10 +101,16 @@ class Admission:
         if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
             _require_openable(header)
             refuse_append_time(header.record_count, header.base_offset)
-        if not self._is_append_time:
-            self._check_timestamps(records, header, now_ms)
-        if self._codec is not None or self._is_compacted:
-            records, header = self._look_inside(records, header, now_ms)
+        try:
+            if not self._is_append_time:
+                self._check_timestamps(records, header, now_ms)
+            if self._codec is not None or self._is_compacted:
+                records, header = self._look_inside(records, header, now_ms)
+        except (CorruptRecords, BadCompressedData) as error:
+            # The checksum is right: clients send again what is called corrupt, which would not help.
+            raise InvalidRecords(str(error)) from error
+        if records is not given:
+            self._require_size(header.size_bytes)
         if self._is_append_time:
             header = rewrite_log_append_time(records, 0, header, now_ms)
         if header.length + LENGTH_OVERHEAD_BYTES > self._segment_bytes:
@@ -124,6 +129,13 @@ class Admission:
         if not admitted:
             raise InvalidRecords("an append without a record batch")
         return admitted
+
+    def _require_size(self, size_bytes: int) -> None:
+        if size_bytes > self._message_bytes_max:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"a record batch of {size_bytes} bytes, {self._message_bytes_max} are allowed",
+            )
 
     def _check_timestamps(self, records: memoryview, header: BatchHeader, now_ms: int) -> None:
         newest, first = header.max_timestamp_ms, header.base_timestamp_ms

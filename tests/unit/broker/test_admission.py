@@ -108,11 +108,37 @@ def test_a_batch_that_is_opened_has_a_bounded_number_of_records(monkeypatch: pyt
     assert code_of(LogConfig(compression_type="zstd"), batch(4)) is ErrorCode.INVALID_RECORD
 
 
+def test_a_batch_may_not_grow_beyond_the_limit_by_being_recompressed() -> None:
+    """Kafka checks the size again when it has rewritten a batch."""
+    records = [Record(b"k", bytes(10_000), timestamp_ms=NOW_MS)]
+    small = encode_batch(records, compression=Compression.GZIP)
+    config = LogConfig(compression_type="uncompressed", max_message_bytes=2_000)
+    assert code_of(config, small) is ErrorCode.MESSAGE_TOO_LARGE
+    large = encode_batch(records)
+    assert code_of(LogConfig(compression_type="gzip", max_message_bytes=2_000), large) is ErrorCode.MESSAGE_TOO_LARGE
+    Admission(LogConfig(compression_type="uncompressed")).admit(memoryview(small), NOW_MS)
+
+
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD])
+def test_what_cannot_be_opened_is_not_asked_for_again(codec: Compression) -> None:
+    """Its checksum is right: to send it again, as clients do after CORRUPT_MESSAGE, would not help."""
+    lying = batch(2)
+    lying[22] |= codec
+    lying[17:21] = crc32c(memoryview(lying)[21:]).to_bytes(4)
+    Admission(LogConfig()).admit(memoryview(lying), NOW_MS)
+    for config in (
+        LogConfig(cleanup_policy=frozenset({"compact"})),
+        LogConfig(compression_type="uncompressed"),
+        LogConfig(message_timestamp_after_max_ms=0),
+    ):
+        assert code_of(config, lying) is ErrorCode.INVALID_RECORD
+
+
 def test_a_batch_is_opened_only_as_far_as_its_offsets_grow() -> None:
     """A few bytes may say the same record a million times."""
     same = [Record(b"k", b"v", timestamp_ms=NOW_MS, offset=0)] * 3
     hostile = encode_batch(same, last_offset=2, compression=Compression.ZSTD)
-    assert code_of(LogConfig(cleanup_policy=frozenset({"compact"})), hostile) is ErrorCode.CORRUPT_MESSAGE
+    assert code_of(LogConfig(cleanup_policy=frozenset({"compact"})), hostile) is ErrorCode.INVALID_RECORD
 
 
 def test_timestamps_have_bounds() -> None:
