@@ -226,8 +226,10 @@ class World:
         self.produce(topic, [b"open"], transactional_id=transactional_id, **producer, base_sequence=0)
         return producer
 
-    def member(self, group: str, topics: Sequence[str] = (), *, instance: str | None = None) -> dict[str, Any]:
-        """The only member of a classic group, with its assignment: group_id, member_id, generation_id."""
+    def member(
+        self, group: str, topics: Sequence[str] = (), *, instance: str | None = None, assigned: Sequence[int] = ()
+    ) -> dict[str, Any]:
+        """The only member of a classic group, with these partitions of each topic: group_id, member_id, generation_id."""
         joining: dict[str, Any] = {
             "group_id": group,
             "session_timeout_ms": 30_000,
@@ -245,7 +247,9 @@ class World:
             raise SetupFailed(f"{self.side}: {group}: {joined}")
         member = {"group_id": group, "member_id": joined["member_id"], "generation_id": joined["generation_id"]}
         self.aliases.learn(joined["member_id"], f"member of {group}")
-        assignment = [{"member_id": member["member_id"], "assignment": b"\0\1\0\0\0\0\0\0\0\0"}]
+        assignment = [
+            {"member_id": member["member_id"], "assignment": partitions(topics if assigned else (), assigned)}
+        ]
         synced = self.call(14, 3, **member, group_instance_id=instance, assignments=assignment)
         if synced["error_code"]:
             raise SetupFailed(f"{self.side}: {group}: {synced}")
@@ -296,3 +300,13 @@ def subscription(topics: Sequence[str]) -> bytes:
     """ConsumerProtocolSubscription version 0."""
     names = b"".join(wire.string(topic) for topic in topics)
     return b"\0\0" + len(topics).to_bytes(4, "big") + names + b"\xff\xff\xff\xff"
+
+
+def partitions(topics: Sequence[str], indexes: Sequence[int]) -> bytes:
+    """ConsumerProtocolAssignment version 1: these partitions of each topic."""
+    places = b"".join(wire.string(topic) + len(indexes).to_bytes(4, "big") + _int32s(indexes) for topic in topics)
+    return b"\0\1" + len(topics).to_bytes(4, "big") + places + b"\0\0\0\0"
+
+
+def _int32s(numbers: Sequence[int]) -> bytes:
+    return b"".join(number.to_bytes(4, "big") for number in numbers)

@@ -73,6 +73,7 @@ def record_batch(
     magic: int = 2,
     crc_error: int = 0,
     is_transactional: bool = False,
+    timestamp_ms: int = TIMESTAMP_MS,
 ) -> bytes:
     """An uncompressed record batch v2. A `crc_error` other than 0 is xor-ed into its checksum."""
     count = len(values)
@@ -81,8 +82,8 @@ def record_batch(
         ">hiqqqhii",
         attributes,
         count - 1,
-        TIMESTAMP_MS,
-        TIMESTAMP_MS,
+        timestamp_ms,
+        timestamp_ms,
         producer_id,
         producer_epoch,
         base_sequence,
