@@ -22,6 +22,8 @@ class ComparedStep:
     command: str
     options: frozenset[str]
     differences: tuple[Difference, ...]
+    bmq: tuple[str, ...] = ()
+    """All that was printed on bmq."""
 
 
 def compared(bmq: Sequence[Step], kafka: Sequence[Step]) -> list[ComparedStep]:
@@ -32,7 +34,7 @@ def compared(bmq: Sequence[Step], kafka: Sequence[Step]) -> list[ComparedStep]:
         either = ours or theirs
         assert either is not None
         sides = (ours.lines if ours else ["not run"], theirs.lines if theirs else ["not run"])
-        found.append(ComparedStep(either.command, either.options, differences(*sides)))
+        found.append(ComparedStep(either.command, either.options, differences(*sides), tuple(sides[0])))
     return found
 
 

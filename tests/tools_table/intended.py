@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
-from tests.tools_table.compare import Difference
+from tests.tools_table.compare import ComparedStep, Difference
 
 
 @dataclass(frozen=True, slots=True)
 class Intended:
     """`tools`, `cases`: shell patterns. `bmq`, `kafka`: expressions, one of which a differing line of that side has to match
-    from its beginning. Every line of a difference needs an entry that names it."""
+    from its beginning. Every line of a difference needs an entry that names it. `refusal`: what a line of bmq's says when
+    the whole command is not served there, and Kafka may print anything."""
 
     name: str
     reason: str
@@ -22,23 +23,33 @@ class Intended:
     cases: tuple[str, ...] = ("*",)
     bmq: tuple[str, ...] = ()
     kafka: tuple[str, ...] = ()
+    refusal: str = ""
 
-    def meets(self, tool: str, case: str, side: str, line: str) -> bool:
-        return (
-            any(fnmatchcase(tool, pattern) for pattern in self.tools)
-            and any(fnmatchcase(case, pattern) for pattern in self.cases)
-            and any(re.match(pattern, line) for pattern in (self.bmq if side == "bmq" else self.kafka))
+    def is_for(self, tool: str, case: str) -> bool:
+        return any(fnmatchcase(tool, pattern) for pattern in self.tools) and any(
+            fnmatchcase(case, pattern) for pattern in self.cases
         )
+
+    def meets(self, side: str, line: str) -> bool:
+        return any(re.match(pattern, line) for pattern in (self.bmq if side == "bmq" else self.kafka))
 
 
 INTENDED: Final[tuple[Intended, ...]] = (
     Intended(
         "Defaults that are named",
-        "Kafka writes the cluster's min.insync.replicas into its metadata, for its eligible leader replicas; bmq has 128 MiB instead of 1 GiB as the segment size. "
-        "kafka-topics names both at every topic, as if they had been given.",
-        ("kafka-topics",),
-        bmq=(r"Config: segment\.bytes=134217728$",),
-        kafka=(r"Config: min\.insync\.replicas=1$",),
+        "Kafka writes the cluster's min.insync.replicas into its metadata, for its eligible leader replicas; bmq's segments have 128 MiB instead of 1 GiB. Tools name both "
+        "at every topic, as if they had been given.",
+        ("kafka-topics", "kafka-configs"),
+        bmq=(
+            r"Config: segment\.bytes=134217728$",
+            r" (log\.)?segment\.bytes=.*STATIC_BROKER_CONFIG:log\.segment\.bytes=134217728",
+            r" min\.insync\.replicas=1 .*DEFAULT_CONFIG:min\.insync\.replicas=1}$",
+        ),
+        kafka=(
+            r"Config: min\.insync\.replicas=1$",
+            r" min\.insync\.replicas=1 .*DYNAMIC_DEFAULT_BROKER_CONFIG:min\.insync\.replicas=1",
+            r" (log\.)?segment\.bytes=.*DEFAULT_CONFIG:log\.segment\.bytes=1073741824}$",
+        ),
     ),
     Intended(
         "No log directories to cordon",
@@ -47,18 +58,67 @@ INTENDED: Final[tuple[Intended, ...]] = (
         bmq=(r".*The target replication factor of 3 cannot be reached because only 1 broker\(s\) are registered\.$",),
         kafka=(r".*registered or some brokers have all their log directories cordoned\.$",),
     ),
+    Intended(
+        "Configs of bmq's own",
+        "What bmq adds to Kafka's configs is described with them.",
+        ("kafka-configs",),
+        bmq=(r" bmq\.",),
+    ),
+    Intended(
+        "Settings of the servers",
+        "The Kafka beside it is told its controller's address, and to have one replica of everything. bmq takes 10,000 connections at most, and has no controller of that kind.",
+        ("kafka-configs",),
+        ("all of a broker",),
+        bmq=(r" (controller\.|listeners=|max\.connections=10000 |share\.coordinator\.state\.topic\.)",),
+        kafka=(r" (controller\.|listeners=|max\.connections=2147483647 |share\.coordinator\.state\.topic\.)",),
+    ),
+    Intended(
+        "Listeners are fixed",
+        "Kafka can change a broker's listeners while it runs. bmq's are what it was started with.",
+        ("kafka-configs",),
+        ("brokers",),
+        bmq=(r"stderr: .*Cannot update these configs dynamically: \[listeners\]$",),
+        kafka=(
+            r"stderr: .*controller\.listener\.names must contain at least one value",
+            r"stderr: .*Cannot update these configs at default cluster level, broker id must be specified: \[listeners\]$",
+        ),
+    ),
+    Intended(
+        "Share groups are not served",
+        "bmq has no share groups (KIP-932): it knows none of their configs, does not announce their APIs, and clients say so.",
+        ("kafka-configs",),
+        kafka=(r" share\.",),
+        refusal=r"Unknown group config name: share\.",
+    ),
+    Intended(
+        "Quotas and credentials are not served",
+        "bmq knows neither quotas of users, clients and addresses nor SCRAM credentials. It does not announce the APIs, and tools say so.",
+        ("kafka-configs",),
+        refusal=r"does not support (DESCRIBE_CLIENT_QUOTAS|ALTER_CLIENT_QUOTAS|ALTER_USER_SCRAM_CREDENTIALS)",
+    ),
+    Intended(
+        "A group with nothing left is gone",
+        "In bmq a group ends with its last offset when it has no members. Kafka keeps the empty group until it next looks for such, every ten minutes.",
+        ("kafka-consumer-groups",),
+        ("delete offsets",),
+        refusal="GroupIdNotFoundException",
+    ),
 )
 
 
 def reasons_for(
-    tool: str, case: str, difference: Difference, entries: Sequence[Intended] = INTENDED
+    tool: str, case: str, step: ComparedStep, difference: Difference, entries: Sequence[Intended] = INTENDED
 ) -> set[str] | None:
     """The names of the entries that explain all of its lines; None when one has no entry."""
+    applying = [entry for entry in entries if entry.is_for(tool, case)]
+    for entry in applying:
+        if entry.refusal and any(re.search(entry.refusal, line) for line in step.bmq):
+            return {entry.name}
     names = set()
     for side, lines in (("bmq", difference.bmq), ("kafka", difference.kafka)):
         for line in lines:
-            entry = next((one for one in entries if one.meets(tool, case, side, line)), None)
-            if entry is None:
+            met = next((one for one in applying if one.meets(side, line)), None)
+            if met is None:
                 return None
-            names.add(entry.name)
+            names.add(met.name)
     return names

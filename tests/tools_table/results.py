@@ -48,7 +48,7 @@ def as_json(
             names: set[str] = set()
             missed = []
             for difference in step.differences:
-                found = reasons_for(outcome.tool, outcome.case, difference, entries)
+                found = reasons_for(outcome.tool, outcome.case, step, difference, entries)
                 if found is None:
                     missed.append({"bmq": list(difference.bmq), "kafka": list(difference.kafka)})
                 else:

@@ -48,6 +48,8 @@ class World:
         ).out.split()[-1]
         self._literals = {
             str(self.directory): "DIR",
+            # Kafka's directory of logs is one of its own in the server's.
+            str(self.server.directory / "data"): "DATA",
             str(self.server.directory): "DATA",
             self.bootstrap: "SERVER",
             cluster: "CLUSTER",
@@ -76,6 +78,10 @@ class World:
 
     def path(self, name: str) -> str:
         return str(self.directory / f"{self._scope}-{name}")
+
+    def impatient(self) -> tuple[str, str]:
+        """For commands whose client asks again and again until its time is up."""
+        return ("--command-config", self.file("impatient", "default.api.timeout.ms=4000\nrequest.timeout.ms=3000\n"))
 
     # -- tools ---------------------------------------------------------------------------------------------------------
 

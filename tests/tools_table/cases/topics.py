@@ -167,7 +167,7 @@ def offsets(world: World) -> None:
     ):
         world.run("--topic", topic, "--time", time)
     for time in ("0", "1500", "2000", "99999999999999", "soon", "-9"):
-        world.run("--topic", topic, "--time", time)
+        world.run("--topic", topic, "--time", time, is_unordered=True)
     world.run("--topic", topic, "--partitions", "0,2")
     world.run("--topic", topic, "--partitions", "1-")
     world.run("--topic", topic, "--partitions", "7")
@@ -209,7 +209,8 @@ def delete_records(world: World) -> None:
         ("twice", ((topic, 0, 1), (topic, 0, 2))),
         ("nothing", ()),
     ):
-        world.run("--offset-json-file", asked(f"{name}.json", *places), is_unordered=True)
+        file = asked(f"{name}.json", *places)
+        world.run("--offset-json-file", file, *world.impatient(), is_unordered=True)
     world.run("--offset-json-file", world.file("broken", "{"))
     world.run("--offset-json-file", world.file("other", '{"version": 2, "partitions": []}'))
     world.run("--offset-json-file", world.path("none"))
@@ -306,7 +307,13 @@ def reassignments(world: World) -> None:
     world.run(*verified, until=lambda ended: "still in progress" not in ended.out, is_unordered=True)
     world.run("--execute", "--reassignment-json-file", assignment("more.json", (topic, 0, [1, 2])), is_unordered=True)
     world.run("--execute", "--reassignment-json-file", assignment("other.json", (topic, 0, [7])), is_unordered=True)
-    world.run("--execute", "--reassignment-json-file", assignment("none2.json", ("none", 0, [1])), is_unordered=True)
+    world.run(
+        "--execute",
+        "--reassignment-json-file",
+        assignment("none2.json", ("none", 0, [1])),
+        *world.impatient(),
+        is_unordered=True,
+    )
     world.run("--execute", "--reassignment-json-file", assignment("empty.json", (topic, 0, [])), is_unordered=True)
     world.run("--execute", "--reassignment-json-file", assignment("twice.json", (topic, 0, [1, 1])), is_unordered=True)
     world.run("--execute", "--reassignment-json-file", assignment("nothing.json"), is_unordered=True)
@@ -316,7 +323,13 @@ def reassignments(world: World) -> None:
         assignment("dir.json", (topic, 0, [1]), log_dirs="/no/such/directory"),
         is_unordered=True,
     )
-    world.run("--verify", "--reassignment-json-file", assignment("none3.json", ("none", 0, [1])), is_unordered=True)
+    world.run(
+        "--verify",
+        "--reassignment-json-file",
+        assignment("none3.json", ("none", 0, [1])),
+        *world.impatient(),
+        is_unordered=True,
+    )
     world.run("--cancel", "--reassignment-json-file", same, is_unordered=True)
     world.run("--cancel", "--reassignment-json-file", same, "--preserve-throttles", is_unordered=True)
     world.run("--execute")

@@ -68,9 +68,10 @@ def producers(world: World) -> None:
     of = ("--topic", topic, "--partition", "0")
     world.run("describe-producers", *of, hidden=PRODUCERS, is_unordered=True)
     world.run("describe-producers", *of, "--broker-id", "1", hidden=PRODUCERS, is_unordered=True)
-    world.run("describe-producers", *of, "--broker-id", "7")
-    world.run("describe-producers", "--topic", topic, "--partition", "7")
-    world.run("describe-producers", "--topic", "none", "--partition", "0")
+    hurry = world.impatient()
+    world.run(*hurry, "describe-producers", *of, "--broker-id", "7")
+    world.run(*hurry, "describe-producers", "--topic", topic, "--partition", "7")
+    world.run(*hurry, "describe-producers", "--topic", "none", "--partition", "0")
     world.run("describe-producers", "--topic", topic)
     end(world, world.name("id"), producer, is_commit=False)
     world.run(
@@ -97,7 +98,7 @@ def hanging(world: World) -> None:
         ("--broker-id", "1", "--max-transaction-timeout", "5"),
         (),
     ):
-        world.run("find-hanging", *arguments, hidden=PRODUCERS, is_unordered=True)
+        world.run(*world.impatient(), "find-hanging", *arguments, hidden=PRODUCERS, is_unordered=True)
 
 
 @CASES.of(TRANSACTIONS, "abort")
@@ -110,7 +111,7 @@ def abort(world: World) -> None:
     world.run("abort", *of, "--start-offset", "7")
     world.run("abort", *of)
     world.run("abort", *of, *by_producer)
-    world.run("abort", "--topic", "none", "--partition", "0", "--start-offset", "0")
+    world.run(*world.impatient(), "abort", "--topic", "none", "--partition", "0", "--start-offset", "0")
     world.run("abort", *of, *by_producer, "--coordinator-epoch", "-1", patterns=numbers)
     world.run("describe-producers", *of, hidden=(*PRODUCERS, "ProducerEpoch"))
     second = world.wire.topic("second")
