@@ -33,7 +33,6 @@ from bmq.log.partition_log import TopicPartition
 from bmq.log.producer_state import ProducerStates
 from bmq.log.segment_index import SegmentIndex
 from bmq.log.store import Durability, SegmentWriter, StoreError
-from bmq.protocol.errors import KafkaError
 
 GROWTH_MAX: Final = 3
 """How much longer than its group a new segment may be: a delete horizon makes each record's time delta longer."""
@@ -56,7 +55,6 @@ class CompactedLog(Protocol):
 
     def compacted_below(self, offset: int) -> None:
         """Forget what memory has of the log below, and tell readers elsewhere: they find less there now."""
-
 
     def left_behind(self, paths: Iterable[str]) -> None:
         """Delete these files once there is a newer manifest than any that may name them."""

@@ -11,7 +11,15 @@ from bmq.log.config import LogConfig
 from bmq.protocol.compression import Compression
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
-from bmq.protocol.record_batch import BatchHeader, Record, TimestampType, decode_records, encode_batch, verify_crc
+from bmq.protocol.record_batch import (
+    HEADER_BYTES,
+    BatchHeader,
+    Record,
+    TimestampType,
+    decode_records,
+    encode_batch,
+    verify_crc,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -122,8 +130,10 @@ def test_a_batch_may_not_grow_beyond_the_limit_by_being_recompressed() -> None:
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD])
 def test_what_cannot_be_opened_is_not_asked_for_again(codec: Compression) -> None:
     """Its checksum is right: to send it again, as clients do after CORRUPT_MESSAGE, would not help."""
-    lying = batch(2)
-    lying[22] |= codec
+    records = [Record(b"k", b"v" * 40, timestamp_ms=NOW_MS + 1)] * 2
+    lying = bytearray(encode_batch(records, compression=codec))
+    begin = HEADER_BYTES + 4  # behind what is looked at of every batch
+    lying[begin:] = b"\xff" * (len(lying) - begin)
     lying[17:21] = crc32c(memoryview(lying)[21:]).to_bytes(4)
     Admission(LogConfig()).admit(memoryview(lying), NOW_MS)
     for config in (

@@ -56,7 +56,10 @@ def test_the_settings_own_name_counts_and_is_what_is_shown() -> None:
 
 def test_what_is_kafkas_default_is_not_shown_as_set() -> None:
     shown = kafka_configs(load_settings({}, None).settings)
-    assert shown.keys() == {"log.dirs", "max.connections"}, "bmq has a limit of connections by default"
+    own = {"max.connections", "log.cleaner.dedupe.buffer.size"}
+    assert shown.keys() == {"log.dirs", *own}, (
+        "bmq's defaults are other ones: connections are limited, its cleaner is small"
+    )
 
 
 def test_a_bad_value_is_named() -> None:
