@@ -63,7 +63,7 @@ def begins_as(codec: Compression, start: Buffer) -> bool:
     beginning = _BEGINNINGS.get(codec)
     if beginning is None or bytes(start[: len(beginning)]) == beginning:
         return True
-    return codec is Compression.ZSTD and 0x50 <= start[0] <= 0x5F and bytes(start[1:4]) == _ZSTD_SKIPPED
+    return codec is Compression.ZSTD and bytes(start[1:4]) == _ZSTD_SKIPPED and 0x50 <= start[0] <= 0x5F
 
 
 def compress(codec: Compression, data: Buffer, level: int | None = None) -> bytes:

@@ -96,6 +96,10 @@ def test_what_does_not_begin_as_its_codec_is_refused_and_not_opened(codec: Compr
     wrong[22] |= codec
     wrong[17:21] = crc32c(bytes(wrong[21:])).to_bytes(4, "big")
     assert code_of(LogConfig(), wrong) is ErrorCode.UNKNOWN_SERVER_ERROR
+    nothing = wrong[:61]
+    nothing[8:12] = (49).to_bytes(4, "big")
+    nothing[17:21] = crc32c(bytes(nothing[21:])).to_bytes(4, "big")
+    assert code_of(LogConfig(), nothing) is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_zstd_may_begin_with_a_frame_to_be_skipped() -> None:

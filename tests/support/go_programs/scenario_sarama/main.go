@@ -60,6 +60,8 @@ func main() {
 func newConfig() *sarama.Config {
 	config := sarama.NewConfig()
 	config.Version = sarama.MaxVersion
+	config.Admin.Timeout = wait
+	config.Producer.Timeout = wait
 	config.Producer.Idempotent = true
 	config.Producer.RequiredAcks = sarama.WaitForAll
 	config.Producer.Partitioner = sarama.NewManualPartitioner
