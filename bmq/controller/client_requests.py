@@ -37,6 +37,7 @@ from bmq.metadata.image import (
     INTERNAL_TOPIC_CONFIGS,
     INTERNAL_TOPICS,
     METADATA_TOPIC_ID,
+    TRANSACTIONS_TOPIC_NAME,
     MetadataImage,
     Node,
     PartitionImage,
@@ -385,6 +386,8 @@ class ClientRequests:
         prefix = INTERNAL_TOPIC_CONFIGS[name]
         segment_bytes = self.broker_configs.value_of(f"{prefix}.segment.bytes") or ""
         configs = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": segment_bytes}
+        if name == TRANSACTIONS_TOPIC_NAME:
+            configs |= {"compression.type": "uncompressed", "unclean.leader.election.enable": "false"}
         min_insync = self.broker_configs.value_of(f"{prefix}.min.isr")
         if min_insync is not None:
             configs["min.insync.replicas"] = min_insync

@@ -107,6 +107,8 @@ def _require_allowed(
 def _not_supported(context: DecisionContext, name: str, level: int, node_id: int) -> str:
     """Why the level is not supported; empty when every node supports it."""
     own = _OWN_RANGES.get(name)
+    if own is None and level == 0:
+        return f"Feature {name} not found."
     if own is None:
         return f"Local controller {node_id} does not support this feature."
     if not own[0] <= level <= own[1]:

@@ -86,15 +86,62 @@ INTENDED: Final[tuple[Intended, ...]] = (
     Intended(
         "Share groups are not served",
         "bmq has no share groups (KIP-932): it knows none of their configs, does not announce their APIs, and clients say so.",
-        ("kafka-configs",),
+        (
+            "kafka-configs",
+            "kafka-share-groups",
+            "kafka-console-share-consumer",
+            "kafka-verifiable-share-consumer",
+            "kafka-share-consumer-perf-test",
+        ),
         kafka=(r" share\.",),
-        refusal=r"Unknown group config name: share\.",
+        refusal=r"Unknown group config name: share\.|does not support \w*SHARE|is not a share group",
     ),
     Intended(
         "Quotas and credentials are not served",
         "bmq knows neither quotas of users, clients and addresses nor SCRAM credentials. It does not announce the APIs, and tools say so.",
         ("kafka-configs",),
         refusal=r"does not support (DESCRIBE_CLIENT_QUOTAS|ALTER_CLIENT_QUOTAS|ALTER_USER_SCRAM_CREDENTIALS)",
+    ),
+    Intended(
+        "Access control is not served",
+        "bmq checks no rights and gives out no delegation tokens: it does not announce the APIs, and tools say so. Kafka without an authorizer, or without "
+        "an encrypted connection, refuses as well, in other words.",
+        ("kafka-acls", "kafka-delegation-tokens"),
+        refusal=r"does not support \w+_(ACLS|DELEGATION_TOKEN)",
+    ),
+    Intended(
+        "Features of parts that bmq does not have",
+        "KRaft's metadata and quorum, eligible leader replicas and share groups are no features of bmq: they are not described, and an upgrade that names them, or a "
+        "release with them, is refused.",
+        ("kafka-features",),
+        kafka=(r"Feature: (eligible\.leader\.replicas|kraft|metadata|share)\.version ",),
+        refusal=r"for feature (kraft|metadata)\.version\. Local controller 1 does not support this feature",
+    ),
+    Intended(
+        "No quorum of controllers",
+        "A bmq node answers for the metadata log as its only voter: at its own address, without a directory id, and there is nothing to be added or removed.",
+        ("kafka-metadata-quorum",),
+        bmq=(r'CurrentVoters: \[{"id": 1, "endpoints": \["CONTROLLER://SERVER"\]}\]',),
+        kafka=(
+            r'CurrentVoters: \[{"id": 1, "directoryId": "[\w-]+", "endpoints": \["CONTROLLER://127\.0\.0\.1:\d+"\]}\]',
+        ),
+        refusal="because the kraft.version feature is 0",
+    ),
+    Intended(
+        "APIs and versions of each",
+        "bmq speaks the versions and APIs that Kafka 4.4 has added, and the older telemetry APIs without a plugin; it does not announce what it does not serve.",
+        ("kafka-broker-api-versions",),
+        bmq=(
+            r" (Sasl|\w+Acls|\w+DelegationToken|\w+ClientQuotas|\w+ScramCredentials|\w*Share\w*)\w*\(\d+\): UNSUPPORTED,$",
+            r" (ApiVersions|TxnOffsetCommit|DeleteGroups|StreamsGroupHeartbeat|StreamsGroupDescribe)\(\d+\): ",
+            r" (GetTelemetrySubscriptions|PushTelemetry)\(\d+\): 0 ",
+            r" UNKNOWN\(9[34]\): 0",
+        ),
+        kafka=(
+            r" (Sasl|\w+Acls|\w+DelegationToken|\w+ClientQuotas|\w+ScramCredentials|\w*Share\w*)\w*\(\d+\): \d",
+            r" (ApiVersions|TxnOffsetCommit|DeleteGroups|StreamsGroupHeartbeat|StreamsGroupDescribe)\(\d+\): ",
+            r" (GetTelemetrySubscriptions|PushTelemetry)\(\d+\): UNSUPPORTED,$",
+        ),
     ),
     Intended(
         "A group with nothing left is gone",

@@ -71,8 +71,9 @@ def _without_columns(lines: Sequence[str], hidden: tuple[str, ...]) -> Iterable[
         if any(name in cells for name in hidden):
             columns = cells
             yield line
-        elif columns and len(cells) == len(columns):
-            pairs = zip(columns, cells, strict=True)
+        elif columns and len(columns) - 1 <= len(cells) <= len(columns):
+            # The last cell may be empty.
+            pairs = zip(columns, cells, strict=False)
             yield " ".join(f"<{column}>" if column in hidden else cell for column, cell in pairs)
         else:
             yield line

@@ -273,6 +273,18 @@ async def test_offsets_topic_is_compacted_and_as_large_as_kafkas(lab: Lab) -> No
         assert {p.replicas for p in made.partitions} == {(1,)}
 
 
+async def test_the_transactions_topic_has_the_configs_of_kafkas(lab: Lab) -> None:
+    async with lab.controller() as controller:
+        await controller.auto_create_topic("__transaction_state")
+        assert dict(controller.image.topics["__transaction_state"].configs) == {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "min.insync.replicas": "2",
+            "segment.bytes": "104857600",
+            "unclean.leader.election.enable": "false",
+        }
+
+
 # --- deletion of files
 
 

@@ -72,6 +72,7 @@ def test_nothing_is_changed_by_a_dry_run(cluster: ManyNodes) -> None:
         (("group.version", -1, SAFE), "A feature version cannot be less than 0."),
         (("group.version", 1, 9), "The controller does not support the given upgrade type."),
         (("no.such.feature", 1, UP), "Local controller 1 does not support this feature."),
+        (("no.such.feature", 0, SAFE), "Feature no.such.feature not found."),
         ((METADATA_VERSION, METADATA_VERSION_MAX + 1, UP), "Local controller 1 only supports versions"),
     ],
 )
