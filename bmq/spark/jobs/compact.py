@@ -148,9 +148,12 @@ def _clean(spark: SparkSession, store: StoreAddress, plan: DelegatedPlan, progre
     with _persisted(keys), _shown(store, plan, progress):
         spark_errors(what, keys.count)
         states = _states(store, plan)
-        written = keys.groupBy("group").applyInArrow(
-            partial(_write_group, store, encoded, seed, {number: states[number] for number in left}), "group int"
-        )
+        begun = {number: states[number] for number in left}
+
+        def write(of_group):  # type: ignore[no-untyped-def]  # by hints that it cannot resolve Spark fails
+            return _write_group(store, encoded, seed, begun, of_group)
+
+        written = keys.groupBy("group").applyInArrow(write, "group int")
         finished = {row["group"] for row in spark_errors(what, written.collect)}
     if finished != set(left):
         raise BrokenOff(f"{what}: {len(left) - len(finished)} groups of segments were not written")
