@@ -151,8 +151,8 @@ FLOORS: Mapping[str, Mapping[str, float]] = {
     "delegated": {
         "kills": 1,
         "moves": 6,
-        "delegations": 5,
-        "delegations_lost": 5,
+        "delegations": 2,
+        "delegations_lost": 2,
         "records_gone": 100,
     },
 }

@@ -24,7 +24,7 @@ class DelegatedJob:
 
     async def run(self) -> None:
         while True:
-            await asyncio.sleep(self._dice.uniform(0.05, 0.5))
+            await asyncio.sleep(self._dice.uniform(0.5, 3.0))
             try:
                 async with asyncio.timeout(ASK_MAX_S):  # a node that was killed answers nobody
                     await self._once()
@@ -36,7 +36,7 @@ class DelegatedJob:
         if not owners:
             return
         runtime = self._dice.choice(owners)
-        time_limit_ms = self._dice.choice((50, 500, 5_000))
+        time_limit_ms = self._dice.choice((300, 5_000, 5_000))
         plan = await runtime.delegation.plan(f"job-{self._dice.randrange(2)}", time_limit_ms)
         if plan is None:
             return
