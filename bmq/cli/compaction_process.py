@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
+import structlog
+
+from bmq.cli.processor_turns import Turns, is_starved, turns_of
 from bmq.cli.settings import Settings
 from bmq.compaction.frames import FRAME_BYTES_MAX, HEAD, Failure, decode_event, encode_plan
 from bmq.log.compaction import CleaningEnd, CleaningEvent, CleaningInterrupted, CleaningPlan, Uncleanable
@@ -16,14 +19,37 @@ from bmq.log.store import CorruptFile
 
 IDLE_MAX_S: Final = 30.0
 PIPE_BYTES_MAX: Final = 2 * 1024 * 1024
+WATCH_S: Final = 60.0
+COMMAND: Final = (sys.executable, "-m", "bmq.cli.compaction_worker")
+TAKE_PART: Final = "--take-part"
+"""To a process that is not to wait until nobody else wants to run."""
+
+_log = structlog.get_logger("bmq.cli")
 
 
 class CompactionProcess:
-    """Implements bmq.log.compaction.LogCleaning, for one cleaning at a time. `settings`: those that name the store."""
+    """Implements bmq.log.compaction.LogCleaning, for one cleaning at a time. `settings`: those that name the store.
 
-    def __init__(self, settings: Settings, *, idle_max_s: float = IDLE_MAX_S) -> None:
+    One that gets no processor is ended, and the next one takes part as others do: a process cannot leave SCHED_IDLE
+    without a privilege, so it has to be another.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        idle_max_s: float = IDLE_MAX_S,
+        watch_s: float = WATCH_S,
+        turns: Callable[[int], Turns | None] = turns_of,
+        command: Sequence[str] = COMMAND,
+    ) -> None:
         self._settings = settings
         self._idle_max_s = idle_max_s
+        self._watch_s = watch_s
+        self._turns = turns
+        self._command = command
+        self._takes_part = False
+        self._watch: asyncio.TimerHandle | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._idle: asyncio.TimerHandle | None = None
         self._ending: set[asyncio.Task[None]] = set()
@@ -37,6 +63,8 @@ class CompactionProcess:
         try:
             assert process.stdin is not None and process.stdout is not None
             self._send(process.stdin, encode_plan(plan))
+            if not self._takes_part:
+                self._watch_over(process, None)
             while True:
                 event = await self._event(process.stdout)
                 if event is None:
@@ -49,6 +77,8 @@ class CompactionProcess:
                 if is_done:
                     return
         finally:
+            if self._watch is not None:
+                self._watch.cancel()
             if is_done:
                 self._idle = asyncio.get_running_loop().call_later(self._idle_max_s, self._end_soon)
             else:
@@ -65,7 +95,18 @@ class CompactionProcess:
                     process.kill()
             await process.wait()
 
+    def _watch_over(self, process: asyncio.subprocess.Process, before: Turns | None) -> None:
+        after = self._turns(process.pid)
+        if before is not None and after is not None and is_starved(before, after, self._watch_s):
+            _log.warning("compaction_starved", seconds=self._watch_s)
+            self._takes_part = True
+            with suppress(ProcessLookupError):
+                process.kill()  # whoever reads its events finds their end
+            return
+        self._watch = asyncio.get_running_loop().call_later(self._watch_s, self._watch_over, process, after)
+
     def _end_soon(self) -> None:
+        self._takes_part = False
         task = asyncio.get_running_loop().create_task(self.close())
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
@@ -75,9 +116,8 @@ class CompactionProcess:
             return self._process
         try:
             process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "bmq.cli.compaction_worker",
+                *self._command,
+                *([TAKE_PART] if self._takes_part else []),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 limit=PIPE_BYTES_MAX,

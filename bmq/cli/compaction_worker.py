@@ -1,7 +1,7 @@
 """The process that cleans logs, beside the server that owns them: plans on standard input, events on standard output.
 
 Only it loads what decodes records, half a second and 100 MB that a server does not need, and it has a processor to
-itself if there is one: it runs when nobody else wants to. It reads the store and never writes it. It ends when its
+itself if there is one: it runs when nobody else wants to, unless it is told to take part. It reads the store and never writes it. It ends when its
 input does.
 """
 
@@ -13,6 +13,7 @@ import random
 import sys
 from typing import BinaryIO, Final
 
+from bmq.cli.compaction_process import TAKE_PART
 from bmq.cli.logs import configure_logs
 from bmq.cli.memory_release import release
 from bmq.cli.scheduling import run_when_idle
@@ -25,6 +26,7 @@ from bmq.log.compaction import Uncleanable
 from bmq.log.store import SegmentStore
 from bmq.protocol.errors import BmqError
 
+NICENESS: Final = 10
 SEED_BYTES: Final = 16
 COMPILER: Final = "libllvmlite"
 
@@ -106,7 +108,10 @@ async def _run() -> None:
 
 
 def main() -> None:
-    run_when_idle()
+    if TAKE_PART in sys.argv:
+        os.nice(NICENESS)
+    else:
+        run_when_idle()
     try:
         asyncio.run(_run())
     except BrokenPipeError:

@@ -1,0 +1,31 @@
+"""Whether a process gets any time of a processor, by what the kernel counts (Linux: sched-stats)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, NamedTuple
+
+WAITS_PER_RUN: Final = 50
+"""Whoever waits so many times as long as it runs hardly gets on."""
+
+
+class Turns(NamedTuple):
+    """Of a process's first thread, since it began: it ran, and it could have run and had to wait."""
+
+    ran_ns: int
+    waited_ns: int
+
+
+def turns_of(pid: int) -> Turns | None:
+    """None when it is not known."""
+    try:
+        ran, waited, *_ = Path(f"/proc/{pid}/schedstat").read_text().split()
+        return Turns(int(ran), int(waited))
+    except (OSError, ValueError):
+        return None
+
+
+def is_starved(before: Turns, after: Turns, seconds: float) -> bool:
+    """Whether it wanted to run most of this time, and hardly did. One that waits for input or output is not."""
+    ran, waited = after.ran_ns - before.ran_ns, after.waited_ns - before.waited_ns
+    return waited > seconds * 1e9 / 2 and waited > ran * WAITS_PER_RUN
