@@ -46,6 +46,7 @@ STRANGER: Final = "127.0.0.2"
 """An address of this machine that no server uses."""
 SEEN_S_MAX: Final = 30.0
 POLL_S: Final = 0.001
+_COMING: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +96,20 @@ def connected(addresses: Sequence[str], topic: str) -> Iterator[list[Node]]:
             if not led:
                 raise AdminFailed(f"clients are sent to {address} for no partition of {topic}")
             nodes[-1] = Node(address, connection, topic, led[0])
+            _wait_until_led(nodes[-1])
         yield nodes
     finally:
         for node in nodes:
             node.connection.close()
+
+
+def _wait_until_led(node: Node) -> None:
+    """Metadata may name a leader before it knows of it. Raises AdminFailed."""
+    deadline = time.monotonic() + SEEN_S_MAX
+    while (code := _produced(node, b"record").error_code) != ErrorCode.NONE:
+        if code not in _COMING or time.monotonic() > deadline:
+            raise AdminFailed(f"{node.topic}-{node.partition} at {node.address}: {ErrorCode(code).name}")
+        time.sleep(POLL_S)
 
 
 def effective_s(change: Change, nodes: Sequence[Node], sender: Node, *, is_set: bool) -> float:

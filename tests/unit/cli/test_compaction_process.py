@@ -41,7 +41,7 @@ async def test_after_one_that_starved_the_next_takes_part(tmp_path: Path) -> Non
     said = tmp_path / "said"
     counts = (Turns(0, number * 10**12) for number in range(1_000))
     cleaning = CompactionProcess(
-        Settings(data=str(tmp_path)),
+        Settings.model_validate({"data": tmp_path}),
         watch_s=0.1,
         turns=lambda _: next(counts),
         command=(sys.executable, "-c", WORKER, str(said)),
@@ -54,7 +54,9 @@ async def test_after_one_that_starved_the_next_takes_part(tmp_path: Path) -> Non
 async def test_after_one_that_ended_by_itself_the_next_gives_way_again(tmp_path: Path) -> None:
     said = tmp_path / "said"
     cleaning = CompactionProcess(
-        Settings(data=str(tmp_path)), turns=lambda _: None, command=(sys.executable, "-c", ENDING, str(said))
+        Settings.model_validate({"data": tmp_path}),
+        turns=lambda _: None,
+        command=(sys.executable, "-c", ENDING, str(said)),
     )
     await begun(cleaning)
     await begun(cleaning)
