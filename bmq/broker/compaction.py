@@ -28,7 +28,7 @@ from bmq.log.compaction import (
 from bmq.log.config import LogConfig
 from bmq.log.manifest import Extent
 from bmq.log.names import PartitionPaths
-from bmq.log.partition_files import CleanedSegment, ExtentsChanged, PartitionFiles
+from bmq.log.partition_files import CleanedSegment, PartitionFiles, SwapNotBegun
 from bmq.log.partition_log import TopicPartition
 from bmq.log.producer_state import ProducerStates
 from bmq.log.segment_index import SegmentIndex
@@ -170,11 +170,13 @@ class Compaction:
         try:
             await self._log.change_past(lambda files: files.replace_extents(replaced, cleaned))
         except BaseException as error:
-            if isinstance(error.__cause__, ExtentsChanged):
+            epoch = self._paths.leader_epoch
+            index_path = self._paths.index(epoch, file.roll, epoch)
+            if isinstance(error.__cause__, SwapNotBegun):
                 self._file = file
+                self._log.left_behind((index_path,))
             else:
-                epoch = self._paths.leader_epoch
-                self._log.left_behind((file.writer.path, self._paths.index(epoch, file.roll, epoch)))
+                self._log.left_behind((file.writer.path, index_path))
             raise
         self._log.compacted_below(replaced[-1].end_offset)
 

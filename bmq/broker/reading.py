@@ -359,6 +359,9 @@ class LogReader(ABC):
         if found is None or not found.dirty_bytes or files is None:
             return None
         await self.remove_unnamed()
+        if self._left_behind:
+            # Else each try would leave another file: on a full disk, where not even a manifest can be written.
+            await self._change_past(_write_manifest)
         compaction = Compaction(self._surroundings, files.paths, self, files, self._producers, pace)
         self.is_being_compacted = True
         try:
@@ -446,3 +449,8 @@ class LogReader(ABC):
         if self._files is None or not self.is_owning:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition is not owned here")
         return self._files
+
+
+async def _write_manifest(files: PartitionFiles) -> tuple[str, ...]:
+    await files.write_manifest()
+    return ()

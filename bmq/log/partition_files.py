@@ -67,7 +67,11 @@ class _OwnSegment:
     saved: SegmentIndex | None = None
 
 
-class ExtentsChanged(StorageUnavailable):
+class SwapNotBegun(StorageUnavailable):
+    """No manifest was begun that names the new segment."""
+
+
+class ExtentsChanged(SwapNotBegun):
     """Extents that were to be replaced are not all there any more: retention, or DeleteRecords, came first."""
 
 
@@ -427,7 +431,8 @@ class PartitionFiles:
     async def replace_extents(self, replaced: Sequence[Extent], cleaned: CleanedSegment) -> tuple[str, ...]:
         """Put the segment that compaction made of neighbouring extents in their place; the paths that may now be deleted.
 
-        Raises ExtentsChanged when they are not all there any more, FencedWriter, StoreError: then nothing was changed here.
+        Raises ExtentsChanged when they are not all there any more, SwapNotBegun, FencedWriter, StoreError: then nothing was
+        changed here.
         """
         return await self.swap_in((await self.prepare_replacement(replaced, cleaned),))
 
@@ -436,7 +441,12 @@ class PartitionFiles:
         producers = await self._producers_at(replaced[-1])
         self._place_of(replaced)
         index = self._index_of_cleaned(cleaned, replaced, producers)
-        await self._write_index(index)
+        try:
+            await self._write_index(index)
+        except FencedWriter:
+            raise
+        except StoreError as error:
+            raise SwapNotBegun(f"the index of a compacted segment was not written: {error}") from error
         extent = Extent.of(index, self.paths.leader_epoch)
         if extent.max_timestamp_ms < 0:  # no record is left; retention goes by those that were there
             newest_ms = max(one.max_timestamp_ms for one in replaced)
