@@ -414,6 +414,30 @@ def test_what_a_dead_owner_has_not_swapped_in_is_removed_by_the_next_one(is_inde
     virtual(main)
 
 
+def test_the_walk_of_the_next_owner_passes_compacted_segments_by() -> None:
+    """Whether a manifest names them or not: they come behind all others by number, and would be read, and cut as a gap."""
+
+    async def main() -> None:
+        world = World()
+        first = world.owner(COMPACT)
+        log = await filled(first)
+        await compact(first, log)
+        for number in range(40):
+            await put(log, b"%d" % (number % 3), b"x" * 90)
+        await settled(log)
+        await stopped_in_the_middle(first, log, 1)
+        first.kill()
+        second = world.owner(COMPACT)
+        parts = (await second.log()).inspect()
+        recovered = parts.start.recovered
+        assert recovered is not None and parts.files is not None
+        assert recovered.scanned_segments <= 1, "the one that was open"
+        assert not [cut for cut in parts.files.cuts if cut.roll >= CLEANED_ROLL_MIN]
+        await second.manager.close()
+
+    virtual(main)
+
+
 def test_what_is_not_compacted_is_not_searched() -> None:
     """Each start would list directories that it need not look at."""
 
