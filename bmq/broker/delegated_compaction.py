@@ -244,6 +244,7 @@ class _Swap:
             source,
             file,
             leader_epoch=self._plan.leader_epoch,
+            aborted=self._plan.cleaning.aborted,
             index_interval_bytes=self._plan.cleaning.index_interval_bytes,
             pace=self._pace,
         )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from crc32c import crc32c
 
+from bmq.log.aborted_transactions import AbortedEntry
 from bmq.log.delegated_compaction import CleanedFile, DelegationRefused
 from bmq.log.segment_index import IndexBuilder, SegmentIndex
 from bmq.log.segment_reader import BadBatch, SegmentReader
@@ -22,12 +23,15 @@ async def checked_index(
     file: CleanedFile,
     *,
     leader_epoch: int,
+    aborted: Sequence[AbortedEntry],
     index_interval_bytes: int,
     pace: Callable[[int], Awaitable[None]],
 ) -> SegmentIndex:
     """The index of the file at `path`, which names no place yet. Nothing is believed that its bytes do not show.
 
-    `leader_epoch`: of the owner; no batch may have a higher one. `pace` is awaited with the bytes of each read.
+    `leader_epoch`: of the owner; no batch may have a higher one. `aborted`: transactions of the segments that the file is
+    to replace, among others; of each whose marker is gone the file has to say so, and of no other. `pace` is awaited with
+    the bytes of each read.
     Raises DelegationRefused, StorageUnavailable.
     """
     status = await store.status(path)
@@ -41,7 +45,7 @@ async def checked_index(
             f"and was said to be {file.file_id} of {file.length_bytes}"
         )
     try:
-        return await _index(store, path, file, leader_epoch, index_interval_bytes, pace)
+        return await _index(store, path, file, leader_epoch, aborted, index_interval_bytes, pace)
     except (BadBatch, CorruptFile, FileMissing) as error:
         raise DelegationRefused(str(error)) from error
 
@@ -51,9 +55,11 @@ async def _index(
     path: str,
     file: CleanedFile,
     leader_epoch: int,
+    aborted: Sequence[AbortedEntry],
     index_interval_bytes: int,
     pace: Callable[[int], Awaitable[None]],
 ) -> SegmentIndex:
+    markers: set[int] = set()
     reader = SegmentReader(
         store, path, file_id=file.file_id, position=0, valid_bytes=file.length_bytes, chunk_bytes=CHUNK_BYTES
     )
@@ -73,6 +79,8 @@ async def _index(
             # Who looks for a time finds nothing in a batch without records.
             told = header if header.record_count else header._replace(max_timestamp_ms=NO_TIMESTAMP_MS)
             builder.add(told, header.base_offset, position)
+            if header.is_control and header.record_count:
+                markers.add(header.base_offset)
             batch_count += 1
             record_count += header.record_count
         await pace(len(run.data))
@@ -91,4 +99,11 @@ async def _index(
             f"{name} {a} instead of {b}" for name, a, b in zip(names, found, said, strict=True) if a != b
         )
         raise DelegationRefused(f"{path} is not what was said: {differing}")
+    ends = {entry.last_offset for entry in aborted if file.base_offset <= entry.last_offset < file.end_offset}
+    # A reader who hears too little gets aborted records, and one who hears too much leaves committed ones out.
+    if set(file.dropped_aborts) != ends - markers:
+        raise DelegationRefused(
+            f"{path} is said to be without {len(file.dropped_aborts)} markers of aborted transactions, "
+            f"and {len(ends - markers)} of {len(ends)} are not there"
+        )
     return builder.build(file.length_bytes)

@@ -17,14 +17,15 @@ ASK_MAX_S: Final = 8.0
 class DelegatedJob:
     """Plans, cleans and swaps, one partition after the other; now and then it is killed, or comes late."""
 
-    def __init__(self, cluster: Delegated, dice: random.Random) -> None:
+    def __init__(self, cluster: Delegated, dice: random.Random, number: int) -> None:
         self._cluster = cluster
+        self._name = f"job-{number}"
         self._dice = dice
         self._number = 0
 
     async def run(self) -> None:
         while True:
-            await asyncio.sleep(self._dice.uniform(0.5, 3.0))
+            await asyncio.sleep(self._dice.uniform(0.2, 1.5))
             try:
                 async with asyncio.timeout(ASK_MAX_S):  # a node that was killed answers nobody
                     await self._once()
@@ -37,7 +38,7 @@ class DelegatedJob:
             return
         runtime = self._dice.choice(owners)
         time_limit_ms = self._dice.choice((300, 5_000, 5_000))
-        plan = await runtime.delegation.plan(f"job-{self._dice.randrange(2)}", time_limit_ms)
+        plan = await runtime.delegation.plan(self._name, time_limit_ms)
         if plan is None:
             return
         await self._clean(plan)
@@ -53,7 +54,7 @@ class DelegatedJob:
         from tests.support.delegated_job import clean
 
         self._number += 1
-        store: FakeClient = self._cluster.store.client(f"job-{self._number}")
+        store: FakeClient = self._cluster.store.client(f"{self._name}-{self._number}")
         cleaning = asyncio.ensure_future(clean(store, plan, attempt=f"{self._number:x}"))
         if self._dice.random() < 0.2:
             await asyncio.sleep(self._dice.uniform(0.0, 0.3))
@@ -77,4 +78,4 @@ class Delegated(Compaction):
         return self._owners()
 
     def _clients(self) -> list[Any]:
-        return [*super()._clients(), DelegatedJob(self, self._dice("job"))]
+        return [*super()._clients(), *(DelegatedJob(self, self._dice(f"job {number}"), number) for number in range(2))]

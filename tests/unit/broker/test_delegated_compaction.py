@@ -252,6 +252,10 @@ async def _of_another_group(log: PartitionRuntime, owner: Owner, plan: Delegated
     )
 
 
+async def _told_of_an_abort(log: PartitionRuntime, owner: Owner, plan: DelegatedPlan, files: list[CleanedFile]) -> None:
+    await _redescribed(owner, plan, replace(files[1], dropped_aborts=(files[1].base_offset,)))
+
+
 async def _not_json(log: PartitionRuntime, owner: Owner, plan: DelegatedPlan, files: list[CleanedFile]) -> None:
     await owner.client.write_file(f"{plan.directory}/{description_name(1, '0')}", b"{}", holder="job")
 
@@ -272,6 +276,7 @@ async def _elsewhere(log: PartitionRuntime, owner: Owner, plan: DelegatedPlan, f
         _other_crc,
         _overlapping,
         _of_another_group,
+        _told_of_an_abort,
         _not_json,
         _elsewhere,
     ],
@@ -301,6 +306,32 @@ def test_what_cannot_be_proven_is_refused_and_the_log_is_as_it_was(harm: Callabl
         second = world.owner(COMPACT)
         assert await read(await second.log()) == before
         await second.manager.close()
+
+    virtual(main)
+
+
+def test_a_marker_that_is_gone_has_to_be_told() -> None:
+    async def main() -> None:
+        world = World()
+        owner = world.owner(COMPACT)
+        log = await mixed(owner)
+        for _ in range(4):  # until a marker's own time is over
+            plan = await planned(log, 1_000)
+            files = await clean(owner, plan)
+            dropping = [file for file in files if file.dropped_aborts]
+            if dropping:
+                await _redescribed(owner, plan, replace(dropping[0], dropped_aborts=dropping[0].dropped_aborts[1:]))
+                with pytest.raises(DelegationRefused, match="markers of aborted transactions"):
+                    await swap(log, plan)
+                break
+            await swap(log, plan)
+            world.clock.advance(100_000)
+            for number in range(30):
+                await put(log, b"more-%d" % (number % 3), b"x" * 60)
+            await settled(log)
+        else:
+            raise AssertionError("no marker has gone")
+        await owner.manager.close()
 
     virtual(main)
 
