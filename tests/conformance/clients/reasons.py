@@ -33,6 +33,14 @@ class Reason:
 
 REASONS: Final[tuple[Reason, ...]] = (
     Reason(
+        "Kafka 4.4",
+        "bmq speaks versions that Kafka 4.4 has added, and this client knows them; the server beside it is 4.3. Before it knows that, it asks for ApiVersions 5 in vain.",
+        ("franz-go",),
+        ("apis/ApiVersions", "apis/TxnOffsetCommit", "apis/DeleteGroups"),
+        bmq=([5], [6], [3]),
+        kafka=([4, 5], [5], [2]),
+    ),
+    Reason(
         "Heartbeats",
         "A member sends one every few seconds: where all is read sooner there is none.",
         paths=("apis/Heartbeat",),
