@@ -44,8 +44,8 @@ REASONS: Final[tuple[Reason, ...]] = (
         "Heartbeats",
         "A member sends one every few seconds: where all is read sooner there is none.",
         paths=("apis/Heartbeat",),
-        bmq=(MISSING, [4], [3], [1]),
-        kafka=(MISSING, [4], [3], [1]),
+        bmq=(MISSING, *([version] for version in range(5))),
+        kafka=(MISSING, *([version] for version in range(5))),
         is_chance=True,
     ),
 )
