@@ -223,7 +223,13 @@ public final class ClientScenario {
         Object before = retention(resource);
         ConfigEntry entry = new ConfigEntry("retention.ms", "36000000");
         admin.incrementalAlterConfigs(Map.of(resource, List.of(new AlterConfigOp(entry, AlterConfigOp.OpType.SET)))).all().get();
-        return told("before", before, "after", retention(resource));
+        Object after = retention(resource);
+        // Apache Kafka shows the new one a moment later.
+        for (long deadline = System.nanoTime() + WAIT.toNanos(); after.equals(before) && System.nanoTime() < deadline; ) {
+            Thread.sleep(50);
+            after = retention(resource);
+        }
+        return told("before", before, "after", after);
     }
 
     private Object retention(ConfigResource resource) throws Exception {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from tests.conformance.clients.programs import plan
 from tests.conformance.clients.programs.plan import Given
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -47,7 +48,9 @@ class Scenario:
         settings = {"retention.ms": plan.RETENTION_MS["before"]}
         topic = NewTopic(self.given.topic, plan.PARTITIONS, 1, topic_configs=settings)
         first = await self.admin.create_topics([topic])
-        described = await self.admin.describe_topics([self.given.topic])
+        described = await settled(
+            lambda: self.admin.describe_topics([self.given.topic]), lambda told: bool(told[0]["partitions"])
+        )
         again = await self.admin.create_topics([topic])
         return {
             "made": errors(first.topic_errors),
@@ -143,7 +146,8 @@ class Scenario:
         changed = {"retention.ms": plan.RETENTION_MS["after"]}
         resource = ConfigResource(ConfigResourceType.TOPIC, self.given.topic, configs=changed)
         (answer,) = await self.admin.alter_configs([resource])
-        return {"before": before, "altered": answer.resources[0][0], "after": await self.retention()}
+        after = await settled(self.retention, lambda told: told[1][1] == plan.RETENTION_MS["after"])
+        return {"before": before, "altered": answer.resources[0][0], "after": after}
 
     async def retention(self) -> Any:
         resource = ConfigResource(ConfigResourceType.TOPIC, self.given.topic, configs={"retention.ms": None})
@@ -190,6 +194,16 @@ class Scenario:
             **settings,
         ) as consumer:
             yield consumer
+
+
+async def settled(ask: Callable[[], Awaitable[Any]], is_there: Callable[[Any], bool]) -> Any:
+    """As plan.settled."""
+    deadline = time.monotonic() + plan.WAIT_S
+    while True:
+        answer = await ask()
+        if is_there(answer) or time.monotonic() > deadline:
+            return answer
+        await asyncio.sleep(plan.POLL_INTERVAL_S)
 
 
 async def records_of(consumer: AIOKafkaConsumer, count: int) -> list[Any]:

@@ -139,7 +139,8 @@ class Scenario:
         before = self.retention()
         changed = {"retention.ms": plan.RETENTION_MS["after"]}
         self.admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, self.given.topic, changed)])
-        return {"before": before, "after": self.retention()}
+        after = plan.settled(self.retention, lambda told: told["value"] == plan.RETENTION_MS["after"])
+        return {"before": before, "after": after}
 
     def retention(self) -> Any:
         resource = ConfigResource(ConfigResourceType.TOPIC, self.given.topic, ["retention.ms"])

@@ -45,9 +45,12 @@ class Scenario:
     def create(self) -> Any:
         topic = NewTopic(self.given.topic, plan.PARTITIONS, 1, config={"retention.ms": plan.RETENTION_MS["before"]})
         self.admin.create_topics([topic])[self.given.topic].result(plan.WAIT_S)
-        described = self.admin.list_topics(self.given.topic, timeout=plan.WAIT_S).topics[self.given.topic]
+        partitions = plan.settled(
+            lambda: self.admin.list_topics(self.given.topic, timeout=plan.WAIT_S).topics[self.given.topic].partitions,
+            bool,
+        )
         return {
-            "partitions": len(described.partitions),
+            "partitions": len(partitions),
             "again": error_of(self.admin.create_topics([topic])[self.given.topic].result),
         }
 
@@ -152,7 +155,8 @@ class Scenario:
             ConfigEntry("retention.ms", plan.RETENTION_MS["after"], incremental_operation=AlterConfigOpType.SET)
         )
         self.admin.incremental_alter_configs([resource])[resource].result(plan.WAIT_S)
-        return {"before": before, "after": self.retention(resource)}
+        after = plan.settled(lambda: self.retention(resource), lambda told: told[0] == plan.RETENTION_MS["after"])
+        return {"before": before, "after": after}
 
     def retention(self, resource: ConfigResource) -> Any:
         entry = self.admin.describe_configs([resource])[resource].result(plan.WAIT_S)["retention.ms"]

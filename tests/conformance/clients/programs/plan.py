@@ -2,6 +2,7 @@
 
 A program is called with BOOTSTRAP NAME BASE_MS: names begin with NAME, points in time are told from BASE_MS. It prints one
 JSON object: by step what came of it. A step that a client has no means for is left out.
+What Apache Kafka shows only a moment after it was done (a new topic, a changed setting) is asked for until it is there.
 
 create topic    two partitions and a setting; made again: the error's name
 produce         idempotent: three records with each codec, into partition 0, times BASE_MS + offset; one into partition 1
@@ -19,7 +20,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -32,6 +34,7 @@ TRANSACTIONAL_OFFSET: Final = 5
 DELETED_BEFORE: Final = 2
 ASKED_TIME: Final = 4
 WAIT_S: Final = 60.0
+POLL_INTERVAL_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,14 @@ class Given:
 def given(arguments: list[str]) -> Given:
     bootstrap, name, base_ms = arguments[1:]
     return Given(bootstrap, name, int(base_ms))
+
+
+def settled(ask: Callable[[], Any], is_there: Callable[[Any], bool]) -> Any:
+    """The first answer that is as it should be; the last one when none is in time."""
+    deadline = time.monotonic() + WAIT_S
+    while not is_there(answer := ask()) and time.monotonic() < deadline:
+        time.sleep(POLL_INTERVAL_S)
+    return answer
 
 
 def tell(outcome: Mapping[str, Any]) -> None:

@@ -71,10 +71,15 @@ func (s *scenario) create() any {
 	settings := map[string]*string{"retention.ms": kadm.StringPtr("72000000")}
 	_, err := s.admin.CreateTopic(s.ctx, 2, 1, settings, s.topic)
 	check(err)
-	topics, err := s.admin.ListTopics(s.ctx, s.topic)
-	check(err)
+	partitions := 0
+	settled(func() bool {
+		topics, err := s.admin.ListTopics(s.ctx, s.topic)
+		check(err)
+		partitions = len(topics[s.topic].Partitions)
+		return partitions > 0
+	})
 	_, again := s.admin.CreateTopic(s.ctx, 2, 1, settings, s.topic)
-	return told{"partitions": len(topics[s.topic].Partitions), "again": nameOf(again)}
+	return told{"partitions": partitions, "again": nameOf(again)}
 }
 
 func (s *scenario) produce() any {
@@ -249,10 +254,15 @@ func (s *scenario) configs() any {
 	altered, err := s.admin.AlterTopicConfigs(s.ctx, []kadm.AlterConfig{change}, s.topic)
 	check(err)
 	check(altered[0].Err)
-	return told{"before": before, "after": s.retention()}
+	after := before
+	settled(func() bool {
+		after = s.retention()
+		return after[0] != before[0]
+	})
+	return told{"before": before, "after": after}
 }
 
-func (s *scenario) retention() any {
+func (s *scenario) retention() []string {
 	described, err := s.admin.DescribeTopicConfigs(s.ctx, s.topic)
 	check(err)
 	for _, config := range described[0].Configs {
@@ -331,6 +341,13 @@ func (s *scenario) polled(client *kgo.Client, count int) []*kgo.Record {
 		records = append(records, fetches.Records()...)
 	}
 	return records
+}
+
+// settled asks until it is so, for a minute: Apache Kafka shows topics and settings a moment after they were made.
+func settled(isSo func() bool) {
+	for deadline := time.Now().Add(wait); !isSo() && time.Now().Before(deadline); {
+		time.Sleep(50 * time.Millisecond)
+	}
 }
 
 func nameOf(err error) string {

@@ -79,10 +79,15 @@ func (s *scenario) create() any {
 		NumPartitions: 2, ReplicationFactor: 1, ConfigEntries: map[string]*string{"retention.ms": &before},
 	}
 	check(s.admin.CreateTopic(s.topic, detail, false))
-	described, err := s.admin.DescribeTopics([]string{s.topic})
-	check(err)
+	partitions := 0
+	settled(func() bool {
+		described, err := s.admin.DescribeTopics([]string{s.topic})
+		check(err)
+		partitions = len(described[0].Partitions)
+		return partitions > 0
+	})
 	return told{
-		"partitions": len(described[0].Partitions),
+		"partitions": partitions,
 		"again":      nameOf(s.admin.CreateTopic(s.topic, detail, false)),
 	}
 }
@@ -300,10 +305,15 @@ func (s *scenario) configs() any {
 	entry := sarama.IncrementalAlterConfigsEntry{Operation: sarama.IncrementalAlterConfigsOperationSet, Value: &after}
 	change := map[string]sarama.IncrementalAlterConfigsEntry{"retention.ms": entry}
 	check(s.admin.IncrementalAlterConfig(sarama.TopicResource, s.topic, change, false))
-	return told{"before": before, "after": s.retention()}
+	changed := before
+	settled(func() bool {
+		changed = s.retention()
+		return changed[0] != before[0]
+	})
+	return told{"before": before, "after": changed}
 }
 
-func (s *scenario) retention() any {
+func (s *scenario) retention() []string {
 	resource := sarama.ConfigResource{Type: sarama.TopicResource, Name: s.topic, ConfigNames: []string{"retention.ms"}}
 	entries, err := s.admin.DescribeConfig(resource)
 	check(err)
@@ -349,6 +359,13 @@ func (s *scenario) deleteTopic() any {
 }
 
 func (s *scenario) group() string { return s.topic + "-group" }
+
+// settled asks until it is so, for a minute: Apache Kafka shows topics and settings a moment after they were made.
+func settled(isSo func() bool) {
+	for deadline := time.Now().Add(wait); !isSo() && time.Now().Before(deadline); {
+		time.Sleep(50 * time.Millisecond)
+	}
+}
 
 // nameOf is the error's code where it is one of the protocol's: its words are the server's in part.
 func nameOf(err error) string {
