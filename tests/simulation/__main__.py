@@ -14,7 +14,7 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 import structlog
@@ -27,7 +27,7 @@ from bmq.proxy import handlers as proxy_handlers
 from tests.simulation.cleaning_watch import clean_once
 from tests.simulation.fault_rates import KINDS, FaultRates
 from tests.simulation.outcome import Outcome
-from tests.simulation.seeds import HISTORIES, run_seed, usual_names
+from tests.simulation.seeds import HISTORIES, run_seed
 
 # Floors for each kind of history, per seed of it: a run in which little happened proves little.
 FLOORS: Mapping[str, Mapping[str, float]] = {
@@ -159,7 +159,7 @@ FLOORS: Mapping[str, Mapping[str, float]] = {
 FLOORS_FROM_SEEDS = 20  # fewer may be quiet by chance
 
 
-def warm_up(histories: Collection[str]) -> None:
+def warm_up() -> None:
     """What each seed's process would import and compile first, once for all of them."""
     proxy_handlers.load_all()
     node_handlers.load_all()
@@ -167,14 +167,11 @@ def warm_up(histories: Collection[str]) -> None:
         for kind in ("request", "response"):
             messages = message_format(kind, api_key)
             codec_of(messages, messages.version_max)
-    if {"compaction", "delegated"} & set(histories):
-        clean_once()
+    clean_once()
 
 
-def run_seeds(
-    seeds: Iterable[int], processes: int, run: Callable[[int], Outcome], histories: Collection[str]
-) -> Iterable[Outcome]:
-    warm_up(histories)
+def run_seeds(seeds: Iterable[int], processes: int, run: Callable[[int], Outcome]) -> Iterable[Outcome]:
+    warm_up()
     with multiprocessing.get_context("fork").Pool(processes, maxtasksperchild=1) as pool:
         yield from pool.imap_unordered(run, seeds)
 
@@ -244,8 +241,7 @@ def main() -> int:
     outcomes = []
     started = time.monotonic()
     seeds = range(arguments.first, arguments.first + arguments.seeds)
-    histories = names or {name for seed in seeds for name in usual_names(seed)}
-    for outcome in run_seeds(seeds, arguments.processes, run, histories):
+    for outcome in run_seeds(seeds, arguments.processes, run):
         outcomes.append(outcome)
         print(outcome.line(), flush=True)
         if outcome.violation:

@@ -8,7 +8,9 @@ Beside what clients see, what every process knows is compared all the time (clus
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import random
+from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
@@ -20,6 +22,8 @@ from bmq.metadata.image import MetadataImage, PartitionImage
 from tests.fakes.election import FakeElectionService
 from tests.fakes.store import FakeStore, Faults
 from tests.fakes.store_writer import AppendFailure
+from tests.simulation.aged_topic import AgedKind, AgedTopic, broker_settings
+from tests.simulation.cleaning_watch import CleaningHabits, CleaningWatch, HurtCleaners, watched_cleaning
 from tests.simulation.clients import (
     LATEST,
     TOPIC,
@@ -80,6 +84,7 @@ class Cluster:
     """The hosts, the store, the election service and the incarnations of the nodes."""
 
     name = "cluster"  # of the kind of history: another one has other dice
+    may_age = True  # beside its own topics there may be one that is compacted, shortened and made again
 
     def __init__(self, seed: int, rates: FaultRates, is_looking_inside: bool = True) -> None:
         self.seed = seed
@@ -105,13 +110,23 @@ class Cluster:
         self._restarting: list[NodeProcess] = []
         self.nodes: dict[int, NodeProcess] = {}
         self.past: list[NodeProcess] = []
+        self._aged_kind = AgedKind.of(self._dice("aged"), self.rates) if self.may_age else None
+        self._aged: AgedTopic | None = None
+        self.watch_of_cleaning: CleaningWatch[NodeProcess] = CleaningWatch(self.outcome)
+        self._cleaning_habits = CleaningHabits.of(self._dice("cleaning"))
+        hurting = ClusterChaos(self, self._dice("hurting"))
+        self._hurt_cleaners = HurtCleaners(self.rates["hurt_cleaners"], self._dice("hurt cleaners"), hurting.hurt)
+        self.watch_of_cleaning.on_group = self._hurt_cleaners
         self._settings = self._server_settings()
 
     def _kind(self) -> ClusterKind:
         return ClusterKind.of(self._dice("kind"))
 
     def _server_settings(self) -> dict[str, Any]:
-        return self.kind.settings()
+        settings = self.kind.settings()
+        if self._aged_kind is not None:
+            settings["broker"] |= broker_settings()
+        return settings
 
     def _dice(self, purpose: str) -> random.Random:
         return random.Random(f"{self.name} {self.seed} {purpose}")
@@ -171,9 +186,14 @@ class Cluster:
                 node.process.on_kill(node.election.kill)
 
     def _hooks(self, node: NodeProcess, dice: random.Random) -> NodeHooks:
-        return hooks_of(
+        hooks = hooks_of(
             self.kind, partial(self.rules.saw_image, node), partial(self.rules.same_for_all, node), self._elected
         )
+        if self._aged_kind is None or not self._aged_kind.terms.is_compacted:
+            return hooks
+        dice = self._dice(f"cleaning {node.process.host}")
+        cleaning = watched_cleaning(node, node.client, self.watch_of_cleaning, self._cleaning_habits, dice)
+        return dataclasses.replace(hooks, cleaning=cleaning)
 
     def _elected(self) -> None:
         self.outcome.elections += 1
@@ -257,6 +277,7 @@ class Cluster:
         works = [visitors.run(), *crowd.works()]
         if self.kind.is_making_topics:
             works.append(TopicLife(self.client("topics"), self._dice("topics"), self.outcome).run())
+        works += self.aging()
         others = [watching, *(self.loop.create_task(work) for work in works)]
         for producer in crowd.producers:
             producer.pace_s = self.kind.pace_s
@@ -270,9 +291,21 @@ class Cluster:
         await admin.until_done(crowd.committer.check)
         crowd.count(self.outcome)
 
+    def aging(self) -> list[Coroutine[Any, Any, None]]:
+        """What is done to the topic of which less and less is there, in seeds that have one."""
+        if self._aged_kind is None:
+            return []
+        self._aged = AgedTopic(self._aged_kind, self.client, self._places, self._dice("aged steps"), self.outcome)
+        return self._aged.works()
+
+    async def check_aged(self) -> None:
+        if self._aged is not None:
+            await self._aged.check_settled()
+
     def _calm(self) -> None:
         """Faults end, everything old is gone, and the nodes that start now read what is stored."""
         self.check_now()
+        self._cleaning_habits.is_calm = self._hurt_cleaners.is_calm = True
         self.store.faults = Faults()
         self.troubles.end()
         self.data_nodes.all_return()
@@ -297,6 +330,7 @@ class Cluster:
             if said != ends[partition]:
                 raise Violation(f"{partition} ends at {said} after a move, it did at {ends[partition]} before")
         await self._check_commits(admin)
+        await self.check_aged()
         self.check_now()
         for node in self.nodes.values():
             if self.rules.is_looking_inside and node.roles is not None:

@@ -139,6 +139,21 @@ class ClusterChaos:
         self._outcome.pauses += 1
         self._later(duration_s, self._wake, node)
 
+    def hurt(self, node: NodeProcess) -> None:
+        """It dies, or hangs and another process takes its place, while it is in the middle of something."""
+        if not node.is_working or self._cluster.nodes[node.node_id] is not node:
+            return
+        self._outcome.cleaners_hurt += 1
+        if self._dice.random() < 0.5:
+            node.process.kill()
+            self._outcome.kills += 1
+            self._outcome.takeovers += 1
+            self._later(self._dice.choice((0.0, 0.3, 3.0)) * self._dice.random(), self._start_again, node)
+        else:
+            self._pause_one(node, self._dice.uniform(0.1, 6))
+            if self._dice.random() < 0.5:
+                self._later(self._dice.uniform(0, 1), self._start_again, node)
+
     def _wake(self, node: NodeProcess) -> None:
         node.client.resume()
         node.process.resume()

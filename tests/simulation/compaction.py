@@ -17,7 +17,7 @@ from bmq.cli.node_roles import NodeHooks
 from bmq.log.compaction import is_due
 from bmq.log.config import LogConfig
 from bmq.log.partition_log import TopicPartition
-from tests.simulation.cleaning_watch import CleaningHabits, CleaningWatch, WatchedCleaning
+from tests.simulation.cleaning_watch import watched_cleaning
 from tests.simulation.clients import TOPIC, Client, Unhappy, create_topic
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.cluster import Cluster
@@ -111,6 +111,7 @@ class CompactionKind:
 
 class Compaction(Cluster):
     name = "compaction"
+    may_age = False  # its own topics do
 
     def __init__(self, seed: int, rates: FaultRates, is_looking_inside: bool = True) -> None:
         self.compaction_kind = CompactionKind.of(random.Random(f"{self.name} {seed} compaction"))
@@ -119,8 +120,6 @@ class Compaction(Cluster):
         keys = [f"k{number}" for number in range(kind.keys)]
         self.seen = CompactionHistory(kind.terms(), keys, kind.tombstone_rate, self.loop.time, self._dice("keys"))
         self.seen.on_acknowledge = self._check_acknowledged
-        self.watch_of_cleaning = CleaningWatch(self.outcome)
-        self._cleaning_habits = CleaningHabits.of(self._dice("cleaning"))
         self._habits = _habits_of(self._dice("habits"))
         self._progress: dict[TopicPartition, tuple[int, int]] = {}  # first dirty offset, log start offset
         self._progress_epoch: dict[TopicPartition, int] = {}
@@ -151,11 +150,9 @@ class Compaction(Cluster):
         return settings
 
     def _hooks(self, node: NodeProcess, dice: random.Random) -> NodeHooks:
-        # numba takes a second to import, and no other kind of history needs it.
-        from bmq.compaction.cleaning import CleaningHere
-
-        inner = CleaningHere(node.client, lambda: dice.randbytes(16), chunk_bytes=self.compaction_kind.chunk_bytes)
-        cleaning = WatchedCleaning(inner, node, self.watch_of_cleaning, self._cleaning_habits, dice)
+        cleaning = watched_cleaning(
+            node, node.client, self.watch_of_cleaning, self._cleaning_habits, dice, self.compaction_kind.chunk_bytes
+        )
         return dataclasses.replace(super()._hooks(node, dice), cleaning=cleaning, log_config=self._log_config)
 
     def _log_config(self, config: LogConfig) -> LogConfig:
@@ -209,10 +206,6 @@ class Compaction(Cluster):
             self.client(f"reader{number}", KeyReader, self.seen, PLACES, number < 3, pace_s) for number in range(4)
         ]
         return [self.client("plain", KeyedProducer, self.seen, PLACES, self._habits.pace_s), *readers]
-
-    def _calm(self) -> None:
-        self._cleaning_habits.is_calm = True
-        super()._calm()
 
     # --- what must hold all the time
 

@@ -41,7 +41,7 @@ class CompactionChaos(TransactionChaos):
         cluster: Cluster,
         dice: Any,
         is_ending: asyncio.Event,
-        watch: CleaningWatch,
+        watch: CleaningWatch[NodeProcess],
         history: CompactionHistory,
         places: Sequence[Place],
     ) -> None:

@@ -102,10 +102,11 @@ class Consumers(Cluster):
         lives = [self.loop.create_task(work) for work in works]
         making = self.loop.create_task(self._make_topics())
         describing = self.loop.create_task(self._describe_now_and_then())
+        aging = [self.loop.create_task(work) for work in self.aging()]
         chaos = self.loop.create_task(CoordinatorChaos(self, self._dice("chaos")).run())
-        await until_done((chaos,), (failure, watching, making, describing, *lives))
-        making.cancel()
-        describing.cancel()
+        await until_done((chaos,), (failure, watching, making, describing, *aging, *lives))
+        for task in (making, describing, *aging):
+            task.cancel()
         self._is_calm = True
         for member in self._members.values():
             member.is_calm = True
@@ -263,6 +264,7 @@ class Consumers(Cluster):
                 raise
 
         await admin.until_done(attempt)
+        await self.check_aged()
         self.check_now()
 
     async def _expect_settled(self, admin: Client) -> None:

@@ -38,6 +38,11 @@ KINDS: Mapping[str, FaultKind] = {
     "long_pauses": FaultKind((0, 0, 0.2), 0.7, "a process stands still beyond every patience, per pause"),
     "resets": FaultKind((0, 0, 0.001), 0.005, "a connection breaks, per piece of data"),
     "leaving_clients": FaultKind((0, 0.01), 0.05, "a client leaves in the middle of its request, per request"),
+    "compacted_logs": FaultKind((0, 0, 0.6), 1.0, "a topic is compacted, per history"),
+    "short_retention": FaultKind((0, 0, 0.6), 1.0, "a topic is soon too old or too large, per history"),
+    "deleted_records": FaultKind((0, 0, 0.05), 0.2, "the head of a topic is deleted, per step of its writer"),
+    "recreated_topics": FaultKind((0, 0, 0.05), 0.2, "a topic is deleted and made again, per step of its writer"),
+    "hurt_cleaners": FaultKind((0, 0.2), 0.6, "whoever compacts dies or hangs before it swaps, per segment"),
 }
 
 

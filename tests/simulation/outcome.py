@@ -60,6 +60,10 @@ class Outcome:
     delegations_lost: int = 0  # refused, late, or broken off
     records_gone: int = 0  # that somebody knew of and a reader did not find later
     tombstones_gone: int = 0
+    aged_batches: int = 0  # of topics that are compacted, shortened or made again beside the others
+    aged_answers: int = 0
+    starts_raised: int = 0  # logs that were found to begin higher, by retention
+    cleaners_hurt: int = 0  # dead or hanging between what they wrote and its swap
     simulated_s: float = 0.0
     callbacks: int = 0
     violation: str | None = None
@@ -91,8 +95,9 @@ class Outcome:
             f"{self.assignments} assignments, {self.members_lost} members lost, "
             f"{self.migrations} migrations, {self.cleanings} cleanings, {self.cleanings_interrupted} interrupted, "
             f"{self.groups_cleaned} groups cleaned, {self.markers_dropped} markers dropped, {self.records_gone} records gone, "
-            f"{self.delegations} delegations, {self.delegations_lost} lost, "
-            f"{self.tombstones_gone} of them tombstones, {self.callbacks} callbacks, "
+            f"{self.tombstones_gone} of them tombstones, {self.delegations} delegations, {self.delegations_lost} lost, "
+            f"{self.aged_batches} aged batches, {self.aged_answers} reads of them, "
+            f"{self.starts_raised} starts raised, {self.cleaners_hurt} cleaners hurt, {self.callbacks} callbacks, "
             f"{self.simulated_s:.3f} s simulated: {verdict}"
         )
 

@@ -14,9 +14,12 @@ from typing import Any
 
 from bmq.cli.settings import load_settings
 from bmq.cli.standalone import StandaloneServer
+from bmq.log.compaction import LogCleaning
 from bmq.log.partition_log import TopicPartition
 from tests.fakes.store import FakeClient, FakeStore, Faults
 from tests.fakes.store_writer import AppendFailure
+from tests.simulation.aged_topic import AgedKind, AgedTopic, broker_settings
+from tests.simulation.cleaning_watch import CleaningHabits, CleaningWatch, HurtCleaners, watched_cleaning
 from tests.simulation.clients import Client, Consumer, committed_offset, create_topic
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.crowd import Crowd
@@ -38,7 +41,7 @@ ROUNDS = 10
 TIME_LIMIT_S = 600.0
 LONG_PAUSE_S = (7.0, 40.0)
 _PORT = 9092
-_SETTINGS = {
+_SETTINGS: dict[str, Any] = {
     "kafka": {"offsets.topic.num.partitions": "2"},
     "broker": {"tail_cache_bytes_max": 100_000, "append_bytes_max": 400_000, "upkeep_interval_s": 0.2},
     "fetch": {"read_cache_bytes_max": 400_000, "read_chunk_bytes": 65_536, "read_ahead_bytes_max": 200_000},
@@ -80,6 +83,11 @@ class Servers:
         self.replicas_min = self._dice("replicas").choice((1, 2, 2, 3))
         self.history.on_acknowledge = self._check_acknowledged
         self.servers: list[ServerProcess] = []
+        self._aged_kind = AgedKind.of(self._dice("aged"), self.rates)
+        self._watch_of_cleaning: CleaningWatch[ServerProcess] = CleaningWatch(self.outcome)
+        self._cleaning_habits = CleaningHabits.of(self._dice("cleaning"))
+        self._hurt_cleaners = HurtCleaners(self.rates["hurt_cleaners"], self._dice("hurt cleaners"), self._hurt)
+        self._watch_of_cleaning.on_group = self._hurt_cleaners
         self._restarting: list[ServerProcess] = []
 
     def _dice(self, purpose: str) -> random.Random:
@@ -123,10 +131,11 @@ class Servers:
         return entry
 
     async def _serve(self, entry: ServerProcess, host: str, number: int) -> None:
-        loaded = load_settings({"listen": f"{host}:{_PORT}", **_SETTINGS}, None)
+        loaded = load_settings({"listen": f"{host}:{_PORT}", **self._settings()}, None)
         dice = self._dice(f"server {number}")
         while True:
-            server = StandaloneServer(loaded.settings, entry.client, SimulatedClock(self.loop), dice)
+            cleaning = self._cleaning(entry, self._dice(f"cleaning {number}"))
+            server = StandaloneServer(loaded.settings, entry.client, SimulatedClock(self.loop), dice, cleaning=cleaning)
             entry.server = server
             try:
                 entry.address = await server.start()
@@ -138,6 +147,16 @@ class Servers:
                 await asyncio.sleep(0.3)
                 if entry is not self.newest:
                     return
+
+    def _settings(self) -> dict[str, Any]:
+        if self._aged_kind is None:
+            return _SETTINGS
+        return {**_SETTINGS, "broker": {**_SETTINGS["broker"], **broker_settings()}}
+
+    def _cleaning(self, entry: ServerProcess, dice: random.Random) -> LogCleaning | None:
+        if self._aged_kind is None or not self._aged_kind.terms.is_compacted:
+            return None
+        return watched_cleaning(entry, entry.client, self._watch_of_cleaning, self._cleaning_habits, dice)
 
     def _places(self) -> list[tuple[str, int]]:
         return [entry.address for entry in self.servers[-3:] if entry.address is not None]
@@ -180,6 +199,19 @@ class Servers:
         entry.process.pause()
         entry.client.pause()
         self.outcome.pauses += 1
+
+    def _hurt(self, entry: ServerProcess) -> None:
+        """In the middle of a compaction; another one takes its place."""
+        if entry is not self.newest or not entry.process.is_alive or entry.process.is_paused:
+            return
+        self.outcome.cleaners_hurt += 1
+        if self._operator.random() < 0.5:
+            entry.process.kill()
+            self.outcome.kills += 1
+        else:
+            self._pause(entry)
+            self.loop.call_later(self._operator.uniform(0.1, 6), self._wake, entry)
+        self.start_server()
 
     def _wake(self, entry: ServerProcess) -> None:
         entry.client.resume()
@@ -258,7 +290,9 @@ class Servers:
         crowd = Crowd(self._client, self.history, self._dice("crowd"), self.rates, PARTITIONS)
         visitors = Visitors(self.history, self.outcome, self._dice("visitors"), self._places, PARTITIONS)
         chaos = self.loop.create_task(self.chaos())
-        others = [self.loop.create_task(work) for work in (visitors.run(), *crowd.works())]
+        aged = self._aged()
+        works = [visitors.run(), *crowd.works(), *(aged.works() if aged is not None else ())]
+        others = [self.loop.create_task(work) for work in works]
         writing = crowd.write(BATCHES_PER_PRODUCER)
         await until_done((writing, chaos), (visitors.failure, watching, *others))
         for task in others:
@@ -272,7 +306,19 @@ class Servers:
         crowd.count(self.outcome)
         self.check_now()
         self.history.check_final(reading.result())
+        if aged is not None:
+            await self._check_aged(aged)
         await self._check_budgets()
+
+    def _aged(self) -> AgedTopic | None:
+        if self._aged_kind is None:
+            return None
+        return AgedTopic(self._aged_kind, self._client, self._places, self._dice("aged steps"), self.outcome)
+
+    async def _check_aged(self, aged: AgedTopic) -> None:
+        watching, checking = (self.loop.create_task(work) for work in (self.watch(), aged.check_settled()))
+        await until_done((checking,), (watching,))
+        watching.cancel()
 
     async def _read_everything(self, admin: Client, crowd: Crowd) -> dict[int, list[tuple[int, bytes]]]:
         """What every partition holds; what was committed is compared at once."""
@@ -291,6 +337,7 @@ class Servers:
 
     async def _calm(self) -> None:
         """Faults end, zombies are gone, one last server starts from what is stored."""
+        self._cleaning_habits.is_calm = self._hurt_cleaners.is_calm = True
         self.store.faults = Faults()
         self._troubles.end()
         self.nodes.all_return()

@@ -101,7 +101,7 @@ class Transactions(Cluster):
         readers = [
             self.client(f"reader{number}", Reader, self.seen, (*SOURCES, *TARGETS), number < 2) for number in range(3)
         ]
-        works = [*(one.run() for one in successions), *(one.run() for one in (*askers, *readers))]
+        works = [*(one.run() for one in successions), *(one.run() for one in (*askers, *readers)), *self.aging()]
         others = [watching, *(self.loop.create_task(work) for work in works)]
         chaos = self.loop.create_task(TransactionChaos(self, self._dice("chaos"), is_ending).run())
         await until_done((chaos,), (world.failure, *others))
@@ -157,6 +157,7 @@ class Transactions(Cluster):
         source = {number: committed[SOURCE, number] for number in numbers}
         copies = [value for place in TARGETS for _, value in committed[place]]
         self.outcome.copies = self.seen.check_copies(source, copies, offsets)
+        await self.check_aged()
         self.check_now()
 
     async def _until_closed(self, admin: Client, place: Place, deadline_s: float) -> None:
