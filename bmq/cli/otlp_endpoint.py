@@ -32,7 +32,7 @@ class OtlpEndpoint:
             response = await self._client.post(
                 self._url, content=body, headers={"content-type": "application/x-protobuf"}
             )
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise OSError(str(error) or type(error).__name__) from error
         return response.status_code
 

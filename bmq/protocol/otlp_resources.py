@@ -22,6 +22,8 @@ from bmq.protocol.wire import unsigned_varint
 
 RESOURCES_MAX: Final = 1_000
 """Resources of one push: each one grows by the attributes. Clients send one."""
+ATTRIBUTED_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Bytes of one push with the attributes: a client may name itself at length, and have many resources."""
 FIELDS_MAX: Final = 10_000
 """Fields of all of them, and beside them: each one is looked at in Python."""
 _FIRST: Final = 1
@@ -40,10 +42,13 @@ class _Field(NamedTuple):
     end: int
 
 
-def with_attributes(data: bytes | memoryview, attributes: Mapping[str, str]) -> bytes:
+def with_attributes(
+    data: bytes | memoryview, attributes: Mapping[str, str], *, bytes_max: int = ATTRIBUTED_BYTES_MAX
+) -> bytes:
     """`data` with these attributes on every resource, in front of its own.
 
-    Raises MalformedMessage for what is no MetricsData, or has more than RESOURCES_MAX resources.
+    Raises MalformedMessage for what is no MetricsData, has more than RESOURCES_MAX resources, or becomes longer than
+    `bytes_max`.
     """
     view = memoryview(data)
     added = b"".join(_delimited(_FIRST, _key_value(name, text)) for name, text in attributes.items())
@@ -59,6 +64,8 @@ def with_attributes(data: bytes | memoryview, attributes: Mapping[str, str]) -> 
             raise MalformedMessage(f"metrics of more than {RESOURCES_MAX} resources")
         inner = view[field.content : field.end]
         out += _delimited(_FIRST, _resource_metrics(walk.fields(inner), inner, added))
+        if len(out) > bytes_max:
+            raise MalformedMessage(f"metrics of more than {bytes_max} bytes with the client's attributes")
     return bytes(out)
 
 

@@ -111,3 +111,11 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
 def test_what_is_no_metrics_is_refused(data: bytes) -> None:
     with pytest.raises(MalformedMessage):
         with_attributes(data, {"a": "b"})
+
+
+def test_what_is_added_has_a_limit() -> None:
+    """A client names itself with 32,767 bytes each for its id, its software and the version of that."""
+    data = b"\n\0" * 100
+    assert len(with_attributes(data, {"a": "b" * 1_000}, bytes_max=200_000)) > 100_000
+    with pytest.raises(MalformedMessage, match="more than 50000 bytes with the client's attributes"):
+        with_attributes(data, {"a": "b" * 1_000}, bytes_max=50_000)
