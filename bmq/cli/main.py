@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import io
+import os
 import sys
+from typing import Final
+
+_OUTPUT_ENDS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EPIPE})
+"""A full disk, a limit, or a reader that has gone."""
 
 
 def main() -> None:
@@ -26,9 +32,21 @@ def main() -> None:
     if shell_completion.is_asked():
         shell_completion.prepare()
     try:
-        app(standalone_mode=True)
+        try:
+            app(standalone_mode=True)
+        finally:
+            if isinstance(sys.stdout, io.TextIOWrapper):
+                sys.stdout.flush()  # here it can still be told that nothing more goes there
     except BmqError as error:
         sys.stderr.write(f"bmq: {error}\n")
+        sys.exit(1)
+    except OSError as error:
+        if error.errno not in _OUTPUT_ENDS or error.filename is not None:
+            raise
+        if error.errno != errno.EPIPE:
+            sys.stderr.write(f"bmq: standard output takes no more: {error.strerror}\n")
+        # What is left goes nowhere: the interpreter writes it at its end, and would complain again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(1)
 
 
