@@ -20,6 +20,7 @@ from bmq.protocol.error_codes import ErrorCode
 SCHEMA_BYTES_MAX: Final = 1 << 20
 _HEAD: Final = struct.Struct(">bi")
 _MAGIC: Final = 0
+_COMPLEX: Final = frozenset({"record", "error", "enum", "fixed", "array", "map"})
 
 
 def read_schema(path: Path) -> Any:
@@ -32,9 +33,45 @@ def read_schema(path: Path) -> Any:
     if len(data) > SCHEMA_BYTES_MAX:
         raise _bad_schema(f"{path} has more than {SCHEMA_BYTES_MAX} bytes")
     try:
-        return fastavro.parse_schema(json.loads(data))
+        schema = fastavro.parse_schema(json.loads(data))
+        takes_bytes(schema)
     except Exception as error:  # fastavro lets many kinds through for schemas that are wrong
         raise _bad_schema(f"{path} is not an Avro schema: {_reason(error)}") from None
+    return schema
+
+
+def takes_bytes(schema: Any) -> bool:
+    """Whether every value of a parsed schema takes a byte at least.
+
+    Raises ValueError for what bytes of others could end this process with: fastavro's compiled reader follows a record
+    that begins with itself until the stack ends, and makes two thousand million items of an array from five bytes.
+    """
+    return _takes_bytes(schema, {}, ())
+
+
+def _takes_bytes(schema: Any, known: dict[str, bool], within: tuple[str, ...]) -> bool:
+    if isinstance(schema, list):
+        for branch in schema:
+            _takes_bytes(branch, known, within)
+        return True  # the number of the branch
+    if isinstance(schema, str):
+        if schema in within:
+            raise ValueError(f"{schema} contains itself, which is not read here")
+        return known.get(schema, schema != "null")
+    kind = schema["type"]
+    if not isinstance(kind, str) or kind not in _COMPLEX:
+        return _takes_bytes(kind, known, within)
+    if kind in ("array", "map"):
+        if not _takes_bytes(schema["items" if kind == "array" else "values"], known, within) and kind == "array":
+            raise ValueError("an array of items without bytes has no bounds")
+        return True  # the number of items
+    name = schema["name"]
+    if kind in ("record", "error"):
+        fields = [_takes_bytes(field["type"], known, (*within, name)) for field in schema["fields"]]
+        known[name] = any(fields)
+    else:
+        known[name] = kind == "enum" or schema["size"] > 0
+    return known[name]
 
 
 class AvroCodec:

@@ -86,3 +86,31 @@ def test_a_file_that_is_no_schema_is_one_sentence(tmp_path: Path, content: str) 
         read_schema(path)
     with pytest.raises(KafkaFailed, match="cannot read"):
         read_schema(tmp_path)
+
+
+NODE = {"type": "record", "name": "a.Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}
+EMPTY = {"type": "record", "name": "Empty", "fields": []}
+
+
+@pytest.mark.parametrize(
+    ("form", "why"),
+    [
+        (NODE, "a.Node contains itself, which is not read here"),
+        ({"type": "record", "name": "R", "fields": [{"name": "r", "type": "R"}]}, "R contains itself"),
+        ({"type": "array", "items": "null"}, "an array of items without bytes has no bounds"),
+        ({"type": "array", "items": EMPTY}, "an array of items without bytes has no bounds"),
+        (["null", {"type": "map", "values": {"type": "array", "items": EMPTY}}], "an array of items without bytes"),
+    ],
+)
+def test_a_schema_whose_values_could_end_the_process_is_refused(tmp_path: Path, form: Any, why: str) -> None:
+    path = tmp_path / "bad.avsc"
+    path.write_text(json.dumps(form))
+    with pytest.raises(KafkaFailed, match=why):
+        read_schema(path)
+
+
+def test_a_schema_that_names_a_type_again_is_read(tmp_path: Path) -> None:
+    fields = [{"name": "a", "type": EMPTY}, {"name": "b", "type": ["null", "Empty"]}, {"name": "c", "type": "int"}]
+    path = tmp_path / "good.avsc"
+    path.write_text(json.dumps({"type": "array", "items": {"type": "record", "name": "Two", "fields": fields}}))
+    assert AvroCodec(read_schema(path)).decode(b"\2\0\2\0") == [{"a": {}, "b": None, "c": 1}]
