@@ -144,6 +144,13 @@ INTENDED: Final[tuple[Intended, ...]] = (
         ),
     ),
     Intended(
+        "A reason in words",
+        "bmq says how large a refused batch was, and what is allowed.",
+        ("kafka-console-producer",),
+        bmq=(r"stderr: .*RecordTooLargeException: a record batch of \d+ bytes, 200 are allowed$",),
+        kafka=(r"stderr: .*RecordTooLargeException: The request included a message larger than the max message size",),
+    ),
+    Intended(
         "A group with nothing left is gone",
         "In bmq a group ends with its last offset when it has no members. Kafka keeps the empty group until it next looks for such, every ten minutes.",
         ("kafka-consumer-groups",),

@@ -17,6 +17,26 @@ class LeftOut:
 
 OPTIONS: Final[tuple[LeftOut, ...]] = (
     LeftOut("*", ("--help", "--version"), "The tool prints it without asking a server."),
+    LeftOut(
+        "kafka-share-consumer-perf-test",
+        (
+            "--command-config",
+            "--command-property",
+            "--consumer.config",
+            "--date-format",
+            "--fetch-size",
+            "--group",
+            "--hide-header",
+            "--messages",
+            "--print-metrics",
+            "--reporting-interval",
+            "--show-consumer-stats",
+            "--show-detailed-stats",
+            "--socket-buffer-size",
+            "--threads",
+        ),
+        "They say how records of a share group are measured, and bmq has no share groups.",
+    ),
 )
 
 SCRIPTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_TOPIC_ID: Final = re.compile(r"(TopicId:? ?|topic ID:? ?|topic id )[A-Za-z0-9_-]{22}\b")
+_TOPIC_ID: Final = re.compile(r'(TopicId:? ?|topic ID:? ?|topic id |"topicId":")[A-Za-z0-9_-]{22}\b')
 _PATTERNS: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
     (_UUID, "ID"),
     (_TOPIC_ID, r"\1ID"),
@@ -24,6 +24,7 @@ _PATTERNS: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
     (re.compile(r"(correlation ?[iI]d[ =])\d+"), r"\1N"),
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,:]\d+)?(?:Z|[+-]\d\d:?\d\d)?"), "TIME"),
     (re.compile(r"\b1[5-9]\d{11}\b"), "TIME"),
+    (re.compile(r"\[B@[0-9a-f]+"), "[B@ID"),
     (re.compile(r'("size":|"offsetLag":)[1-9]\d*'), r"\1N"),
     (re.compile(r"(Call\(callName=\w+, deadlineMs=)\d+(?:, tries=\d+, nextAllowedTryMs=-?\d+)?"), r"\1TIME"),
 )
@@ -42,7 +43,8 @@ class Shown:
 
     def lines(self, text: str) -> list[str]:
         found = []
-        for line in text.splitlines():
+        # Formatters of internal topics end no lines.
+        for line in text.replace('}{"key":', '}\n{"key":').splitlines():
             if _STACK.match(line):
                 continue
             shown = _BLANKS.sub(" ", self.text(line)).rstrip()

@@ -35,6 +35,8 @@ class ToolRunner:
         classes = self._directory / "classes"
         classes.mkdir(parents=True, exist_ok=True)
         compile_program(PROGRAM, "kafka", classes)
+        jars = class_path("kafka").split(":")
+        (tools,) = (jar for jar in jars if Path(jar).name.startswith("kafka-tools-4"))
         command = [
             java_executable(),
             "-Xmx512M",
@@ -44,8 +46,9 @@ class ToolRunner:
             "-Duser.timezone=UTC",
             f"-Dlog4j2.configurationFile={LOGGING}",
             "-cp",
-            f"{classes}:{class_path('kafka')}",
+            ":".join([str(classes), *(jar for jar in jars if jar != tools)]),
             "ToolRunner",
+            tools,
         ]
         self._log = (self._directory / "runner.log").open("wb")
         self._process = subprocess.Popen(

@@ -4,12 +4,15 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.BufferedReader;
 import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
+import java.io.File;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.InputStreamReader;
 import java.io.OutputStream;
 import java.io.PrintStream;
 import java.lang.reflect.InvocationTargetException;
+import java.net.URL;
+import java.net.URLClassLoader;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
@@ -20,11 +23,13 @@ import org.apache.kafka.common.utils.Exit;
 /**
  * Runs command line tools of Apache Kafka in one JVM. A line of its input is a run: {"id", "main", "arguments", "stdin",
  * "seconds"}; a line of its output is how one ended: {"id", "code", "out", "err"}. Runs go on at the same time. A run that
- * takes longer than its seconds is interrupted and has no code. Ends with its input. Needs -Djava.security.manager=allow.
+ * takes longer than its seconds is interrupted and has no code. Ends with its input. Its argument is the
+ * jar of the tools, which is not on the class path. Needs -Djava.security.manager=allow.
  */
 public final class ToolRunner {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final PrintStream ANSWERS = System.out;
+    private static URL TOOLS;
     /** Threads that a tool starts write where it writes. */
     private static final InheritableThreadLocal<Run> CURRENT = new InheritableThreadLocal<>();
 
@@ -132,6 +137,7 @@ public final class ToolRunner {
 
     @SuppressWarnings("removal")
     public static void main(String[] arguments) throws Exception {
+        TOOLS = new File(arguments[0]).toURI().toURL();
         BufferedReader orders = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         System.setIn(given());
         System.setOut(captured(false));
@@ -176,9 +182,12 @@ public final class ToolRunner {
     private static Run performed(JsonNode order) throws Exception {
         Run run = new Run(order.get("stdin").asText().getBytes(StandardCharsets.UTF_8));
         String[] arguments = JSON.convertValue(order.get("arguments"), String[].class);
-        Class<?> tool = Class.forName(order.get("main").asText());
+        // Each run has the tools' classes for itself: ConsoleConsumer counts its records in a static field.
+        ClassLoader classes = new URLClassLoader(new URL[] {TOOLS}, ToolRunner.class.getClassLoader());
+        Class<?> tool = Class.forName(order.get("main").asText(), true, classes);
         Thread thread = new Thread(() -> {
             CURRENT.set(run);
+            Thread.currentThread().setContextClassLoader(classes);
             try {
                 tool.getMethod("main", String[].class).invoke(null, (Object) arguments);
                 run.end(0);
