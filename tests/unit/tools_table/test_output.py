@@ -34,12 +34,12 @@ def test_what_differs_from_run_to_run_is_named(printed: str, lines: list[str]) -
 
 def test_columns_are_hidden_where_a_table_has_them() -> None:
     shown = Shown({}, hidden=("ProducerId",))
-    printed = "Id  ProducerId  State\na  4000  Empty\nb  4001  Open\nsomething else\n"
+    printed = "Id  ProducerId  State\na  4000  Empty\nb  4001  Open\nand something else here\n"
     assert shown.lines(printed) == [
         "Id ProducerId State",
         "a <ProducerId> Empty",
         "b <ProducerId> Open",
-        "something else",
+        "and something else here",
     ]
 
 
