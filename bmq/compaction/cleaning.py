@@ -6,7 +6,8 @@ It only reads the store. What it gives is written by the partition's owner, into
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
 from typing import Final
 
 from bmq.log.compaction import (
@@ -32,7 +33,7 @@ OUT_BYTES: Final = 1024 * 1024
 
 async def clean(
     store: SegmentStore, plan: CleaningPlan, seed: bytes, *, chunk_bytes: int = CHUNK_BYTES
-) -> AsyncIterator[CleaningEvent]:
+) -> AsyncGenerator[CleaningEvent]:
     """The events of one cleaning, the last one a CleaningEnd. `seed`: 16 secret bytes for the map of keys.
 
     Raises DamagedBatch, StoreError.
@@ -59,8 +60,9 @@ async def clean(
         if not reached:
             break
         output = Output(reached, plan.index_interval_bytes)
-        async for event in clean_group(segments, cleaner, reached, paths, output):
-            yield event
+        async with aclosing(clean_group(segments, cleaner, reached, paths, output)) as events:
+            async for event in events:
+                yield event
         bytes_read += sum(extent.length for extent in reached)
         bytes_kept += output.position
     counts = cleaner.counts
@@ -69,7 +71,7 @@ async def clean(
 
 async def clean_group(
     segments: Segments, cleaner: LogCleaner, extents: Sequence[Extent], paths: Sequence[str], output: Output
-) -> AsyncIterator[CleanedBytes | CleanedGroup]:
+) -> AsyncGenerator[CleanedBytes | CleanedGroup]:
     """What is left of one group; the keys have been noted. `output`: a new one. Raises DamagedBatch, StoreError."""
     dropped_before = len(cleaner.dropped_aborts)
     for extent, path in zip(extents, paths, strict=False):
@@ -83,13 +85,14 @@ async def clean_group(
         ) -> Step:
             return cleaner.clean(data, origin, end_offset, out)
 
-        async for _ in segments.steps(extent, path, take):
-            output.add(batches)
-            batches.clear()
-            if output.size_bytes >= OUT_BYTES:
-                yield CleanedBytes(output.take())
-            # Let the one who reads the events stop us between two steps.
-            await asyncio.sleep(0)
+        async with aclosing(segments.steps(extent, path, take)) as steps:
+            async for _ in steps:
+                output.add(batches)
+                batches.clear()
+                if output.size_bytes >= OUT_BYTES:
+                    yield CleanedBytes(output.take())
+                # Let the one who reads the events stop us between two steps.
+                await asyncio.sleep(0)
     if output.size_bytes:
         yield CleanedBytes(output.take())
     yield CleanedGroup(len(extents), output.index(), tuple(cleaner.dropped_aborts[dropped_before:]))
@@ -113,12 +116,13 @@ class Segments:
     async def go_through(
         self, extent: Extent, path: str, take: Callable[[Buffer, Origin], Step], *, stops: Callable[[], bool]
     ) -> None:
-        async for _ in self.steps(extent, path, take):
-            if stops():
-                return
-            await asyncio.sleep(0)
+        async with aclosing(self.steps(extent, path, take)) as steps:
+            async for _ in steps:
+                if stops():
+                    return
+                await asyncio.sleep(0)
 
-    async def steps(self, extent: Extent, path: str, take: Callable[[Buffer, Origin], Step]) -> AsyncIterator[Step]:
+    async def steps(self, extent: Extent, path: str, take: Callable[[Buffer, Origin], Step]) -> AsyncGenerator[Step]:
         """Call `take` with the extent's bytes, from batch boundary to batch boundary, until all are taken."""
         position, stop = extent.position, extent.valid_bytes
         buffer: Buffer = b""
@@ -200,8 +204,9 @@ class CleaningHere:
     async def clean(self, plan: CleaningPlan) -> AsyncGenerator[CleaningEvent]:
         """As LogCleaning.clean."""
         try:
-            async for event in clean(self._store, plan, self._new_seed(), chunk_bytes=self._chunk_bytes):
-                yield event
+            async with aclosing(clean(self._store, plan, self._new_seed(), chunk_bytes=self._chunk_bytes)) as events:
+                async for event in events:
+                    yield event
         except DamagedBatch as error:
             raise Uncleanable(str(error)) from error
         except StoreError as error:

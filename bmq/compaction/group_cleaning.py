@@ -7,6 +7,7 @@ transactions are open where it begins. The cleaner is the same (bmq.records.log_
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
@@ -61,7 +62,7 @@ class _KeyRows:
         takes: npt.NDArray[np.bool_],
         offsets: npt.NDArray[np.int64],
     ) -> npt.NDArray[np.bool_]:
-        raise NotImplementedError("keys are noted here, and asked for elsewhere")
+        raise RuntimeError("keys are noted here, and asked for elsewhere")
 
 
 class SegmentNotes:
@@ -76,10 +77,11 @@ class SegmentNotes:
 
     async def keys(self) -> AsyncIterator[NotedKeys]:
         """Raises DamagedBatch, StoreError."""
-        async for _ in self._segments.steps(self._extent, self._path, self._cleaner.note):
-            for noted in self._rows.noted:
-                yield noted
-            self._rows.noted.clear()
+        async with aclosing(self._segments.steps(self._extent, self._path, self._cleaner.note)) as steps:
+            async for _ in steps:
+                for noted in self._rows.noted:
+                    yield noted
+                self._rows.noted.clear()
 
     @property
     def part(self) -> TransactionPart:
@@ -150,10 +152,12 @@ async def write_group(
     try:
         output = Output(extents, plan.index_interval_bytes)
         crc = 0
-        async for event in clean_group(Segments(store, plan, CHUNK_BYTES), cleaner, extents, paths, output):
-            if isinstance(event, CleanedBytes):
-                crc = crc32c(event.data, crc)
-                await writer.append([event.data])
+        segments = Segments(store, plan, CHUNK_BYTES)
+        async with aclosing(clean_group(segments, cleaner, extents, paths, output)) as events:
+            async for event in events:
+                if isinstance(event, CleanedBytes):
+                    crc = crc32c(event.data, crc)
+                    await writer.append([event.data])
         length_bytes = await writer.close()
         summary = output.index().summary
         file = CleanedFile(

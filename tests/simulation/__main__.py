@@ -70,6 +70,14 @@ FLOORS: Mapping[str, Mapping[str, float]] = {
         "acknowledged_batches": 60,
         "commits": 40,
         "answers": 35,
+        "aged_batches": 5,
+        "aged_answers": 3,
+        "deletions": 0.1,
+        "topics_made": 0.1,
+        "groups_cleaned": 0.3,
+        "records_gone": 0.3,
+        "starts_raised": 0.1,
+        "cleaners_hurt": 0.02,
     },
     "cluster": {
         "kills": 1,
@@ -96,6 +104,12 @@ FLOORS: Mapping[str, Mapping[str, float]] = {
         "acknowledged_batches": 30,
         "commits": 20,
         "answers": 60,
+        "aged_batches": 5,
+        "aged_answers": 3,
+        "groups_cleaned": 0.3,
+        "records_gone": 0.3,
+        "starts_raised": 0.1,
+        "cleaners_hurt": 0.02,
     },
     "transactions": {
         "kills": 1,
@@ -116,6 +130,10 @@ FLOORS: Mapping[str, Mapping[str, float]] = {
         "assignments": 0.5,
         "members_lost": 0.05,
         "late_requests": 1,
+        "aged_batches": 5,
+        "aged_answers": 3,
+        "groups_cleaned": 0.1,
+        "starts_raised": 0.05,
     },
     "consumers": {
         "kills": 1,
@@ -129,6 +147,10 @@ FLOORS: Mapping[str, Mapping[str, float]] = {
         "assignments": 6,
         "members_lost": 0.1,  # 0.34 over 2,000 seeds, and they come in heaps
         "migrations": 0.1,
+        "aged_batches": 5,
+        "aged_answers": 3,
+        "groups_cleaned": 0.1,
+        "starts_raised": 0.05,
     },
     "compaction": {
         "kills": 1,
@@ -147,6 +169,7 @@ FLOORS: Mapping[str, Mapping[str, float]] = {
         "markers_dropped": 5,
         "records_gone": 100,
         "tombstones_gone": 10,
+        "cleaners_hurt": 0.3,
     },
     "delegated": {
         "kills": 1,

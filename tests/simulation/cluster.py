@@ -276,7 +276,8 @@ class Cluster:
         chaos = self.loop.create_task(ClusterChaos(self, self._dice("chaos")).run())
         works = [visitors.run(), *crowd.works()]
         if self.kind.is_making_topics:
-            works.append(TopicLife(self.client("topics"), self._dice("topics"), self.outcome).run())
+            kept = {"retention.ms": "-1"}  # its records are old
+            works.append(TopicLife(self.client("topics"), self._dice("topics"), self.outcome, kept).run())
         works += self.aging()
         others = [watching, *(self.loop.create_task(work) for work in works)]
         for producer in crowd.producers:

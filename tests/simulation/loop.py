@@ -48,6 +48,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         self.expected_failures: tuple[type[BaseException], ...] = ()  # what a history raises itself
         self.set_exception_handler(self._note_failure)
         self.set_task_factory(self._make_task)
+        self._generators: list[Any] = []
 
     # --- what BaseEventLoop asks of its children
 
@@ -125,6 +126,11 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
             return
         if process is None or process.is_alive:
             self.failures.append({**context, "process": process and process.name, "time_s": self._now_s})
+
+    def _asyncgen_firstiter_hook(self, agen: Any) -> None:
+        """Keeps it: the collector would close what nobody closed, whenever it comes, and each run would be another history."""
+        self._generators.append(agen)
+        super()._asyncgen_firstiter_hook(agen)  # type: ignore[misc]
 
     def _make_task(self, loop: asyncio.AbstractEventLoop, coro: Any, context: Any = None) -> asyncio.Task[Any]:
         task: asyncio.Task[Any] = asyncio.Task(coro, loop=loop, context=context)
