@@ -185,6 +185,7 @@ class _Swap:
         self._pace = pace
         self._files: PartitionFiles
         self._moved: list[str] = []
+        self._rolls: list[int] = []  # of what was moved
 
     async def run(self) -> DelegationEnd:
         """Raises DelegationRefused, KafkaError: then the log is as it was, unless the last manifest's fate is unknown."""
@@ -251,6 +252,7 @@ class _Swap:
         roll, paths = self._files.next_cleaned_roll(), self._files.paths
         target = paths.segment(paths.leader_epoch, roll)
         self._moved.append(target)
+        self._rolls.append(roll)
         try:
             await self._store.rename(source, target)
         except FileMissing as error:
@@ -279,11 +281,12 @@ class _Swap:
         end_offset = replacements[-1].extent.end_offset
         try:
             await self._log.change_past(lambda files: files.swap_in(replacements, first_dirty_offset=end_offset))
-        except KafkaError as error:
-            # After any other error a manifest may name the files, even one whose writing seems to have failed.
+        except BaseException as error:
             if isinstance(error.__cause__, ExtentsChanged):
                 await self._discard()
                 raise DelegationRefused(str(error)) from error
+            # A manifest may name the files, even one whose writing seems to have failed.
+            self._log.left_behind((*self._moved, *self._indexes()))
             raise
         self._log.compacted_below(end_offset)
 
@@ -317,11 +320,18 @@ class _Swap:
 
     async def _discard(self) -> None:
         """What was moved is not part of the log: remove it."""
+        self._log.left_behind(self._indexes())
         for path in self._moved:
             try:
                 await self._store.delete(path)
             except StoreError as error:
                 _log.info("compacted_segment_not_removed", path=path, reason=str(error))
+                self._log.left_behind((path,))
+
+    def _indexes(self) -> list[str]:
+        """Of the files that were moved, whether they were written or not."""
+        paths = self._files.paths
+        return [paths.index(paths.leader_epoch, roll, paths.leader_epoch) for roll in self._rolls]
 
 
 def _heard(task: asyncio.Task[DelegationEnd]) -> None:

@@ -12,6 +12,7 @@ import pytest
 from bmq.broker.runtime import PartitionRuntime
 from bmq.log.delegated_compaction import CleanedFile, DelegatedPlan, DelegationRefused, description_name
 from bmq.log.names import CLEANED_ROLL_MIN
+from bmq.log.store import StorageUnavailable
 from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
 from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.record_batch import Record, encode_batch
@@ -27,6 +28,7 @@ from tests.unit.broker.test_compaction import (
     put,
     read,
     settled,
+    unnamed,
 )
 from tests.unit.broker.world import Owner, World, append, virtual
 
@@ -141,6 +143,39 @@ def test_one_manifest_swaps_in_all_groups() -> None:
         assert newest(await read(log)) == before
         assert end == await swap(log, plan), "whoever lost the answer asks again"
         assert end.records_kept == 10 and end.first_dirty_offset == plan.cleaning.groups[-1][-1].end_offset
+        await owner.manager.close()
+
+    virtual(main)
+
+
+@pytest.mark.parametrize("fails_at", ["manifest", "index"])
+def test_files_of_a_failed_swap_go_with_a_newer_manifest(fails_at: str) -> None:
+    """A manifest of unknown outcome may name them; an index that was not written leaves them to nobody."""
+
+    async def main() -> None:
+        owner = World().owner(COMPACT)
+        log = await filled(owner)
+        before = newest(await read(log))
+        plan = await planned(log)
+        await clean(owner, plan)
+        write_file, fails = owner.client.write_file, True
+
+        async def write(path: str, data: bytes, **more: Any) -> Any:
+            if fails and fails_at in path:
+                raise StorageUnavailable("no answer")
+            return await write_file(path, data, **more)
+
+        owner.client.write_file = write  # type: ignore[method-assign]
+        with pytest.raises(KafkaError):
+            await swap(log, plan)
+        fails = False
+        await asyncio.sleep(5)
+        assert bool(await unnamed(owner, log)) == (fails_at == "manifest")
+        assert newest(await read(log)) == before
+        await compact(owner, log)
+        await asyncio.sleep(2)
+        assert not await unnamed(owner, log)
+        assert newest(await read(log)) == before
         await owner.manager.close()
 
     virtual(main)
