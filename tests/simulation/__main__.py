@@ -174,7 +174,7 @@ FLOORS: Mapping[str, Mapping[str, float]] = {
     "delegated": {
         "kills": 1,
         "moves": 6,
-        "delegations": 2,
+        "delegations": 0.5,
         "delegations_lost": 2,
         "records_gone": 100,
     },
