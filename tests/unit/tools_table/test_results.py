@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from tests.tools_table.__main__ import DOCUMENT, RESULTS
 from tests.tools_table.cases import all_cases
 from tests.tools_table.compare import ComparedStep, Difference
 from tests.tools_table.intended import Intended
@@ -53,6 +56,10 @@ def test_the_document_shows_a_mark_for_each_option() -> None:
     assert "1. **other words.** They say the same." in text
     assert "| `kafka-groups --streams` | bye | good day |" in text
     assert "3 commands were compared; 1 print the same, 1 differ only as listed below, 1 differ otherwise." in text
+
+
+def test_the_document_is_what_its_results_make() -> None:
+    assert DOCUMENT.read_text() == as_markdown(json.loads(RESULTS.read_text()))
 
 
 def test_every_tool_has_cases_with_names_of_their_own() -> None:
