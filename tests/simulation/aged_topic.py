@@ -187,6 +187,8 @@ class AgedTopic:
         # An answer was lost, or somebody has not heard yet that the last one was deleted.
         topic_id = answer.topics[0].topic_id if code == ErrorCode.NONE else await self._listed_id()
         if topic_id in self.past_ids:
+            if code == ErrorCode.NONE:
+                raise Violation(f"{NAME} was made anew with the id of one that was deleted, {topic_id}")
             await self._delete(topic_id)
             raise Unhappy("it is the last one still")
         self.topic_id = topic_id
@@ -265,7 +267,8 @@ class AgedTopic:
         """Everything that should be there is, when all is calm; what is too old goes, also if nobody writes."""
         client, log = self._client, self.log
         reader = self._readers[0]
-        if log.life == 0 or log.is_over:
+        if log.is_over:  # it was being made
+            await self._begin()
             return
         await client.until_done(lambda: reader.read_to_the_end(client, log, self.topic_id))
         if self.kind.terms.retention_s is not None:
