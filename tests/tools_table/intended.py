@@ -123,7 +123,7 @@ INTENDED: Final[tuple[Intended, ...]] = (
         ("kafka-metadata-quorum",),
         bmq=(r'CurrentVoters: \[{"id": 1, "endpoints": \["CONTROLLER://SERVER"\]}\]',),
         kafka=(
-            r'CurrentVoters: \[{"id": 1, "directoryId": "[\w-]+", "endpoints": \["CONTROLLER://127\.0\.0\.1:\d+"\]}\]',
+            r'CurrentVoters: \[{"id": 1, ("directoryId": "[\w-]+", )?"endpoints": \["CONTROLLER://127\.0\.0\.1:\d+"\]}\]',
         ),
         refusal="because the kraft.version feature is 0",
     ),

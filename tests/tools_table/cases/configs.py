@@ -301,7 +301,7 @@ def versions(world: World) -> None:
 @CASES.of(QUORUM, "quorum")
 def quorum(world: World) -> None:
     settings = client(world)
-    grown = ((r"HighWatermark: \d+", "HighWatermark: N"), (r"\d+ ms ago", "N ms ago"))
+    grown = ((r"HighWatermark:\s+\d+", "HighWatermark: N"), (r"\d+ ms ago", "N ms ago"))
     log = ("DirectoryId", "LogEndOffset")
     world.run("describe", "--status", patterns=grown)
     world.run("describe", "--replication", hidden=log)
