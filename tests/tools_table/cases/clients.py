@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
 from tests.tools_table.case import Cases
+from tests.tools_table.cases.transactions import end
 from tests.tools_table.world import World
 
 CASES: Final = Cases()
@@ -442,10 +442,13 @@ def replicas(world: World) -> None:
 # -- kafka-dump-log ----------------------------------------------------------------------------------------------------
 
 
-def segments(world: World, content: bytes) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """The server's log files with this in them, for --files, and what stands for their names."""
+FILES: Final = ((r"DATA/[^\s,]+\.log", "FILE"),)
+
+
+def segments(world: World, content: bytes) -> str:
+    """The server's log files with this in them, for --files."""
     found = sorted(str(path) for path in world.server.directory.rglob("*.log") if content in path.read_bytes())
-    return ",".join(found), tuple((re.escape(path), "FILE") for path in found)
+    return ",".join(found)
 
 
 @CASES.of(DUMP, "segments of a topic")
@@ -455,9 +458,9 @@ def dump(world: World) -> None:
     world.wire.produce(topic, [content, b"two"])
     world.wire.produce(topic, [b"three"])
     producer = world.wire.transaction(world.name("id"), topic)
-    world.wire.call(26, 3, transactional_id=world.name("id"), committed=False, **producer)
-    files, names = segments(world, content)
-    numbered = (*names, (r"(producerId|crc|coordinatorEpoch): \d+", r"\1: N"))
+    end(world, world.name("id"), producer, is_commit=False)
+    files = segments(world, content)
+    numbered = (*FILES, (r"(producerId|crc|coordinatorEpoch): \d+", r"\1: N"))
     for arguments in (
         (),
         ("--deep-iteration",),
@@ -495,5 +498,5 @@ def dump_internal(world: World) -> None:
         (world.name("id"), "--transaction-log-decoder"),
         (topic, "--cluster-metadata-decoder"),
     ):
-        files, names = segments(world, content.encode())
-        world.run("--files", files, decoder, bootstrap=False, patterns=names, only=f"exit|stderr|{content}")
+        files = segments(world, content.encode())
+        world.run("--files", files, decoder, bootstrap=False, patterns=FILES, only=f"exit|stderr|{content}")
