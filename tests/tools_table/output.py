@@ -27,6 +27,8 @@ _PATTERNS: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
     (re.compile(r"\[B@[0-9a-f]+"), "[B@ID"),
     (re.compile(r'("size":|"offsetLag":)[1-9]\d*'), r"\1N"),
     # How far a client had come when its time was up is chance.
+    (re.compile(r"Timed out waiting for a node assignment\. Call: \w+\(\w+=\w+\)"), "Out of time"),
+    (re.compile(r"Call\(callName=.*? timed out at \w+ after \d+ attempt\(s\)"), "Out of time"),
     (re.compile(r"(TimeoutException: ).*"), r"\1..."),
 )
 _STACK: Final = re.compile(r"^\s+(at [\w.$/<>]+\(|\.\.\. \d+ (more|common frames omitted))")
