@@ -71,7 +71,7 @@ STAGES = {
     "test": (
         *LINT,
         pytest("simulation", 200, test_limit_s=150),
-        Stage("seeds", (sys.executable, "-m", "tests.simulation", "--seeds", "200"), 540),
+        Stage("seeds", (sys.executable, "-m", "tests.simulation", "--seeds", "100"), 540),
         Stage("fresh-seeds", (sys.executable, "-m", "tools.fresh"), 300),
         pytest("integration", 2400, test_limit_s=240),
         pytest("e2e", 2400, 300, f"--ignore={CLUSTER}"),

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 RECORDS, PARTITIONS, OFFSETS_PER_TRIGGER, DELETED_BEFORE = 6_000, 2, 50, 2_500
 PADDING = "." * 4_000
 """A partition is much longer than one fetch, or the job's consumer would have all of it before it is deleted."""
-BATCH_WAIT_S, END_WAIT_S = 60.0, 60.0
+BATCH_WAIT_S, END_WAIT_S = 180.0, 180.0
 
 
 def rows(warehouse: Path) -> list[int]:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import itertools
 from collections.abc import Callable
+from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.process import PROCESS
@@ -33,6 +35,16 @@ class Livelock(AssertionError):
     """Callbacks make callbacks for ever while the clock stands still."""
 
 
+class _Timer(asyncio.TimerHandle):
+    """Of two that are due at the same time, the older one comes first, whatever else the heap had in it."""
+
+    __slots__ = ("number",)
+    number: int
+
+    def __lt__(self, other: Any) -> bool:
+        return (self._when, self.number) < (other._when, other.number)
+
+
 class VirtualTimeLoop(asyncio.BaseEventLoop):
     """Ends with `discard()`. `failures` collects what would have been logged as an unhandled exception."""
 
@@ -49,11 +61,21 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         self.set_exception_handler(self._note_failure)
         self.set_task_factory(self._make_task)
         self._generators: list[Any] = []
+        self._timer_numbers = itertools.count()
 
     # --- what BaseEventLoop asks of its children
 
     def time(self) -> float:
         return self._now_s
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        timer = _Timer(when, callback, args, self, context)
+        timer.number = next(self._timer_numbers)
+        heapq.heappush(self._scheduled, timer)
+        timer._scheduled = True
+        return timer
 
     def _write_to_self(self) -> None:
         """There is no selector to wake."""

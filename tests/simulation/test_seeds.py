@@ -30,9 +30,9 @@ def run(*arguments: str, hash_seed: str = "0") -> subprocess.CompletedProcess[st
 
 
 def test_some_seeds() -> None:
-    done = run("--first", "1000", "--seeds", "20", "--processes", "2")
+    done = run("--first", "1000", "--seeds", "6", "--processes", "2")
     assert done.returncode == 0, done.stdout
-    assert "20 passed, 0 failed" in done.stdout
+    assert "6 passed, 0 failed" in done.stdout
 
 
 @pytest.mark.parametrize(

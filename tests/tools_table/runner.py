@@ -7,6 +7,7 @@ import json
 import subprocess
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -60,12 +61,18 @@ class ToolRunner:
             # Tools write files beside them when they are told no place.
             cwd=self._directory,
         )
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._process.kill()
         self._process.wait()
+        self._reader.join()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with suppress(BrokenPipeError):  # what was not sent is for nobody any more
+                    pipe.close()
         self._log.close()
 
     def run(self, main: str, arguments: Sequence[str], stdin: str = "", seconds: int = 30) -> ToolResult:
