@@ -57,6 +57,8 @@ def smoke(bench: str, limit_s: int) -> Stage:
 
 
 CLUSTER = "tests/e2e/cluster"
+BY_FILE = ("-n", "logical", "--dist", "loadfile", "--no-loadscope-reorder", "-p", "tests.support.long_files_first")
+"""Tests that mostly wait share the processors; those of one file share their servers."""
 LINT = (
     Stage("lint", (tool("ruff"), "check"), 30),
     Stage("format", (tool("ruff"), "format", "--check"), 30),
@@ -71,10 +73,10 @@ STAGES = {
     "test": (
         *LINT,
         pytest("simulation", 200, test_limit_s=150),
-        Stage("seeds", (sys.executable, "-m", "tests.simulation", "--seeds", "100"), 540),
+        Stage("seeds", (sys.executable, "-m", "tests.simulation", "--seeds", "80"), 540),
         Stage("fresh-seeds", (sys.executable, "-m", "tools.fresh"), 300),
-        pytest("integration", 2400, test_limit_s=240),
-        pytest("e2e", 2400, 300, f"--ignore={CLUSTER}"),
+        pytest("integration", 2400, 240, *BY_FILE),
+        pytest("e2e", 2400, 300, *BY_FILE, f"--ignore={CLUSTER}"),
         pytest("e2e", 1200, 240, CLUSTER, name="cluster"),
         smoke("standalone", 300),
         smoke("hdfs", 300),
