@@ -35,7 +35,7 @@ class MetadataStream:
         self._controller_id = controller_id
         self._epoch = epoch
         self._config = config
-        self._waiting: set[asyncio.Future[None]] = set()
+        self._waiting: dict[asyncio.Future[None], None] = {}  # in the order they came
         self._is_closed = False
         self._snapshot: tuple[int, bytes] | None = None
 
@@ -127,13 +127,13 @@ class MetadataStream:
         end_s = loop.time() + min(max_wait_ms, self._config.metadata_fetch_wait_max_ms) / 1000
         while log.high_watermark <= offset and self._is_open and loop.time() < end_s:
             waiting: asyncio.Future[None] = loop.create_future()
-            self._waiting.add(waiting)
+            self._waiting[waiting] = None
             withdraw = log.on_advance(lambda waiting=waiting: waiting.done() or waiting.set_result(None))  # type: ignore[misc]
             try:
                 await asyncio.wait({waiting}, timeout=end_s - loop.time())
             finally:
                 withdraw()
-                self._waiting.discard(waiting)
+                self._waiting.pop(waiting, None)
             if log.high_watermark <= offset:
                 # A log that has ended wakes us at once every time, so pause instead of spinning until we are closed.
                 await asyncio.sleep(min(_PAUSE_S, max(end_s - loop.time(), 0)))
