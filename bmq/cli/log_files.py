@@ -95,7 +95,7 @@ async def stored_partitions(store: SegmentStore, topic: str, partition: int | No
 
 
 async def partition_of_path(store: SegmentStore, path: str) -> StoredPartition:
-    """Whose file it is; the topic is named by its id when the metadata does not have it. Raises UnknownFile."""
+    """The partition that the file belongs to; its topic is named by its id when the metadata lacks it. Raises UnknownFile."""
     parts = path.split("/")
     if len(parts) != 5 or parts[0] != TOPICS_DIRECTORY or not (parts[2].isascii() and parts[2].isdigit()):
         raise UnknownFile(

@@ -174,7 +174,7 @@ class Output:
 
     def add(self, batches: Sequence[CleanedBatch]) -> None:
         for header, data in batches:
-            # Who looks for a time finds nothing in a batch without records.
+            # A search by time finds nothing in a batch without records.
             told = header if header.record_count else header._replace(max_timestamp_ms=NO_TIMESTAMP_MS)
             self._builder.add(told, header.base_offset, self.position)
             self._parts.append(data)

@@ -164,7 +164,7 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
         self._loop = asyncio.get_running_loop()
 
     def reconfigure(self, config: CoordinatorConfig) -> None:
-        """What is decided from now on follows it."""
+        """Use it for all later decisions."""
         self._config = config
 
     # ---------------------------------------------------------------- what kinds differ in

@@ -30,7 +30,7 @@ class BacklogSize(NamedTuple):
 
 
 def excess_of(backlog: BacklogSize, config: LogConfig, now_ms: int) -> str | None:
-    """What is more than the quotas allow, in words for people; None while they hold."""
+    """Says, for people, which quota is exceeded and by how much; None while all hold."""
     if 0 <= config.backlog_quota_bytes < backlog.size_bytes:
         return (
             f"{backlog.size_bytes} bytes left to consume, bmq.backlog.quota.bytes allows {config.backlog_quota_bytes}"

@@ -160,7 +160,7 @@ class Manifest:
         )
         return encode_parts(
             _MAGIC,
-            # What is not compacted can be read by a release that knows nothing of compaction.
+            # Releases without compaction can read the manifest of a log that was never compacted.
             {
                 b"head": _HEAD.dump_json(head, exclude_defaults=True),
                 b"abrt": self.aborted.encode(),

@@ -9,7 +9,7 @@ from bmq.cli.kafka.model import Partition
 
 
 class Offsets(Protocol):
-    """What is asked of a cluster; see KafkaClient."""
+    """The requests to a cluster that are needed here; see KafkaClient."""
 
     def offsets(
         self, partitions: Iterable[Partition], at: Literal["earliest", "latest"] | int, *, is_committed: bool = False
