@@ -9,6 +9,7 @@ from typing import Any, Final
 from bmq.log.delegated_compaction import DelegatedPlan
 from bmq.protocol.errors import BmqError
 from tests.fakes.store import FakeClient
+from tests.fakes.store_writer import AppendFailure
 from tests.simulation.compaction import Compaction
 
 ASK_MAX_S: Final = 8.0
@@ -29,7 +30,7 @@ class DelegatedJob:
             try:
                 async with asyncio.timeout(ASK_MAX_S):  # a node that was killed answers nobody
                     await self._once()
-            except (BmqError, TimeoutError):
+            except (BmqError, TimeoutError, AppendFailure):  # whatever ends a job's task, another job may begin anew
                 self._cluster.outcome.delegations_lost += 1
 
     async def _once(self) -> None:
