@@ -11,7 +11,7 @@ SEEDS ?= 1000
 # What the installed package is made of besides its Python modules, which an editable install reads in place.
 PACKAGE := pyproject.toml setup.py $(wildcard bmq/hdfs/proto/*.proto)
 
-.PHONY: help run install tools jars check test test-bare bench bench-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-topics bench-all conformance tools-table soak soak-cluster compaction etl plot simulate mutants clean
+.PHONY: help run install tools jars check test test-bare bench bench-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-topics bench-all conformance tools-table soak soak-cluster compaction etl plot simulate fresh mutants clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; do \
@@ -109,6 +109,9 @@ plot: $(VENV)/.installed-bench ## draw bench/results/*.svg again, and write the 
 
 simulate: $(VENV)/.installed-dev ## simulate SEEDS=n histories
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS)
+
+fresh: $(VENV)/.installed-dev ## histories and examples that no run has seen; a search, so not part of `make test`
+	@$(BIN)/python -m tools.fresh
 
 mutants: $(VENV)/.installed-dev ## take each safety rule out and see that the simulation finds it
 	@$(BIN)/python -m tests.simulation.mutants

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from tests.simulation.seeds import HISTORIES, TURNS
 
-SEEDS = 6
+SEEDS = 20
 RARE_FROM = 20  # kinds of history that only every so many known seeds have: a quarter of the seeds here
 FIRST_MIN, FIRST_MAX = 1_000_000, 2_000_000_000
 HOSTILE = (

@@ -74,7 +74,6 @@ STAGES = {
         *LINT,
         pytest("simulation", 300, test_limit_s=150),
         Stage("seeds", (sys.executable, "-m", "tests.simulation", "--seeds", "80"), 540),
-        Stage("fresh-seeds", (sys.executable, "-m", "tools.fresh"), 300),
         pytest("integration", 2400, 240, *BY_FILE),
         pytest("e2e", 2400, 300, *BY_FILE, f"--ignore={CLUSTER}"),
         pytest("e2e", 1500, 240, *BY_FILE, CLUSTER, name="cluster"),
