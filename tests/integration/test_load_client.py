@@ -73,10 +73,10 @@ def test_a_rate_is_kept(server: BmqServer, client: Client) -> None:
 def test_a_rate_is_kept_by_a_server_that_is_seldom_busy(server: BmqServer, client: Client) -> None:
     """The next request falls due while nothing is under way, so no answer wakes the client if it misses that."""
     asking = Frames(framed(ApiKey.API_VERSIONS, 0, 1, ApiVersionsRequest()), zero_at=4)
-    load = Load(asking, connections=8, in_flight=1, rate_per_s=3_000)
+    load = Load(asking, connections=8, in_flight=1, rate_per_s=1_000)
     for _ in range(TRIES):  # others may have the processors
         found = client.put(server.port, {"bmq": server.pid}, load, warm_s=0.5, seconds=4)
-        if found["not_sent"] <= 300 and found["answers"] >= 11_500:
+        if found["not_sent"] <= 100 and found["answers"] >= 3_830:
             return
     raise AssertionError(f"the rate was kept in none of {TRIES} tries: {found}")
 
