@@ -145,7 +145,7 @@ class DelegatedCompaction:
             now_ms=self._surroundings.clock.now_ms(),
         )
         if self._swap is None:
-            # A task of its own: whoever asks may lose the connection, and asks again.
+            # A task of its own: the job may lose its connection, and then asks again.
             self._swap = asyncio.get_running_loop().create_task(self._swapped(plan, pace))
             self._swap.add_done_callback(_heard)
         return await asyncio.shield(self._swap)
@@ -319,7 +319,7 @@ class _Swap:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition is not owned here any more")
 
     async def _discard(self) -> None:
-        """What was moved is not part of the log: remove it."""
+        """Remove the moved files: they are not part of the log."""
         self._log.left_behind(self._indexes())
         for path in self._moved:
             try:
@@ -329,12 +329,12 @@ class _Swap:
                 self._log.left_behind((path,))
 
     def _indexes(self) -> list[str]:
-        """Of the files that were moved, whether they were written or not."""
+        """The index paths of the moved files, whether the indexes were written or not."""
         paths = self._files.paths
         return [paths.index(paths.leader_epoch, roll, paths.leader_epoch) for roll in self._rolls]
 
 
 def _heard(task: asyncio.Task[DelegationEnd]) -> None:
-    """Whoever asked for it may be gone; it was logged."""
+    """Retrieve the exception: the job may be gone, and the failure is logged already."""
     if not task.cancelled():
         task.exception()

@@ -101,7 +101,7 @@ class CompactionProcess:
             _log.warning("compaction_starved", seconds=self._watch_s)
             self._takes_part = True
             with suppress(ProcessLookupError):
-                process.kill()  # whoever reads its events finds their end
+                process.kill()  # the reader of its events sees them end
             return
         self._watch = asyncio.get_running_loop().call_later(self._watch_s, self._watch_over, process, after)
 

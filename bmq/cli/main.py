@@ -45,7 +45,7 @@ def main() -> None:
             raise
         if error.errno != errno.EPIPE:
             sys.stderr.write(f"bmq: standard output takes no more: {error.strerror}\n")
-        # What is left goes nowhere: the interpreter writes it at its end, and would complain again.
+        # Discard buffered output: the interpreter flushes it at exit, and would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(1)
 

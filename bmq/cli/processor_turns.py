@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 WAITS_PER_RUN: Final = 50
-"""Whoever waits so many times as long as it runs hardly gets on."""
+"""A process that waits so many times as long as it runs is starved."""
 
 
 class Turns(NamedTuple):
-    """Of a process's first thread, since it began: it ran, and it could have run and had to wait."""
+    """Time that a process's first thread ran, and that it was runnable but waited for a processor."""
 
     ran_ns: int
     waited_ns: int
