@@ -57,7 +57,11 @@ def smoke(bench: str, limit_s: int) -> Stage:
 
 
 CLUSTER = "tests/e2e/cluster"
-BY_FILE = ("-n", "logical", "--dist", "loadfile", "--no-loadscope-reorder", "-p", "tests.support.long_files_first")
+BY_FILE = (
+    *("-n", "logical", "--dist", "loadfile", "--no-loadscope-reorder", "-p", "tests.support.long_files_first"),
+    # pytest-xdist 3.8 does not hand a file out again of which one test is left, and waits for it for ever.
+    "--max-worker-restart=0",
+)
 """Tests that mostly wait share the processors; those of one file share their servers."""
 LINT = (
     Stage("lint", (tool("ruff"), "check"), 30),
@@ -86,9 +90,16 @@ STAGES = {
 
 
 def run(stage: Stage) -> Outcome:
-    """Run one stage, its output shown as it comes."""
+    """Run one stage, its output shown as it comes and its verdict at its end: whoever ends the whole run sees no later one."""
     with tempfile.TemporaryDirectory(prefix="bmq-stage-") as running:
-        return run_noting(stage, Path(running))
+        outcome = run_noting(stage, Path(running))
+    print(verdict(outcome), flush=True)
+    return outcome
+
+
+def verdict(outcome: Outcome) -> str:
+    mark = "ok    " if outcome.passed else "FAILED"
+    return f"{mark} {outcome.stage.name:16} {outcome.seconds:5.0f} s  {outcome.closing_line}"
 
 
 def run_noting(stage: Stage, running: Path) -> Outcome:
@@ -161,8 +172,7 @@ def main() -> int:
     total = sum(outcome.seconds for outcome in outcomes)
     print(f"=== {given.what}: {total:.0f} s")
     for outcome in outcomes:
-        mark = "ok    " if outcome.passed else "FAILED"
-        print(f"{mark} {outcome.stage.name:16} {outcome.seconds:5.0f} s  {outcome.closing_line}")
+        print(verdict(outcome))
     return 0 if all(outcome.passed for outcome in outcomes) else 1
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.processes import REPOSITORY, eventually
 from tests.support.running_test import VARIABLE, running_tests
-from tools.stages import Stage, limit_line, run
+from tools.stages import BY_FILE, Stage, limit_line, run
 
 pytestmark = pytest.mark.unit
 
@@ -87,6 +87,42 @@ def test_a_test_that_keeps_the_interpreter_is_ended(tmp_path: Path) -> None:
     assert running_tests(notes) == ["test_story.py::test_hangs_in_c"]
 
 
+CRASHES = """
+import os
+import pathlib
+
+def test_crashes():
+    once = pathlib.Path("crashed")
+    if not once.exists():
+        once.touch()
+        os._exit(1)
+"""
+PASSES = """
+import pytest
+
+@pytest.mark.parametrize("number", range(10))
+def test_passes(number):
+    pass
+"""
+
+
+def test_tests_shared_out_by_file_end_when_a_worker_does(tmp_path: Path) -> None:
+    """Fails by its time limit if the others wait for a test that nobody runs."""
+    for name, story in {"a": CRASHES, "b": PASSES, "c": PASSES}.items():
+        (tmp_path / f"test_{name}.py").write_text(story)
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "xdist.plugin", *BY_FILE, "-n", "2", "--rootdir", str(tmp_path)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+        timeout=40,
+        check=False,
+    )
+    assert ended.returncode == 1, ended.stdout
+    assert "crashed while running 'test_a.py::test_crashes'" in ended.stdout
+
+
 def test_nothing_runs_after_the_last_test(tmp_path: Path) -> None:
     (tmp_path / "one").write_text("")
     assert running_tests(tmp_path) == []
@@ -104,7 +140,9 @@ def test_a_stage_that_never_ends_is_ended(capfd: pytest.CaptureFixture[str]) -> 
         False,
         "ended after its limit of 1 s, outside any test; last line: ",
     )
-    assert "=== hang" in capfd.readouterr().out
+    shown = capfd.readouterr().out
+    assert "=== hang" in shown
+    assert "FAILED hang " in shown
 
 
 @pytest.mark.parametrize(("code", "passed"), [(0, True), (3, False), (-9, False)])
