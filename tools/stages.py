@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import dataclasses
 import os
 import signal
@@ -25,7 +26,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
 sys.path.insert(0, str(REPOSITORY))
 
-from tests.support.running_test import VARIABLE, running_tests  # noqa: E402  # found by the line above
+from tests.support.running_test import VARIABLE, overdue_tests, running_tests  # noqa: E402  # found by the line above
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ def smoke(bench: str, limit_s: int) -> Stage:
     return Stage(f"bench-{bench}", (sys.executable, "-m", "tools.bench_smoke", bench), limit_s)
 
 
+WATCH_INTERVAL_S = 5.0
 CLUSTER = "tests/e2e/cluster"
 BY_FILE = (
     *("-n", "logical", "--dist", "loadfile", "--no-loadscope-reorder", "-p", "tests.support.long_files_first"),
@@ -132,6 +134,8 @@ def run_noting(stage: Stage, running: Path) -> Outcome:
     last_lines: collections.deque[str] = collections.deque(maxlen=1)
     limit = threading.Timer(stage.limit_s, out_of_time)
     limit.start()
+    is_over = threading.Event()
+    threading.Thread(target=end_overdue_tests, args=(running, is_over), daemon=True).start()
     try:
         assert process.stdout is not None
         for line in process.stdout:
@@ -142,6 +146,7 @@ def run_noting(stage: Stage, running: Path) -> Outcome:
         code = process.wait()
     finally:
         limit.cancel()
+        is_over.set()
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -152,6 +157,16 @@ def run_noting(stage: Stage, running: Path) -> Outcome:
     if is_out_of_time.is_set():
         closing = limit_line(stage, running_tests(running), closing)
     return Outcome(stage, code == 0, seconds, closing)
+
+
+def end_overdue_tests(running: Path, is_over: threading.Event) -> None:
+    """Kill each process that keeps a test which neither its own limit nor faulthandler has ended, until `is_over`."""
+    while not is_over.wait(WATCH_INTERVAL_S):
+        for test in overdue_tests(running, time.monotonic()):
+            print(f"\n{test.name} stands still; its process {test.process_id} is killed", flush=True)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(test.process_id, signal.SIGKILL)
+            (running / str(test.process_id)).unlink(missing_ok=True)
 
 
 def limit_line(stage: Stage, running: Sequence[str], last_line: str) -> str:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.processes import REPOSITORY, eventually
-from tests.support.running_test import VARIABLE, running_tests
+from tests.support.running_test import VARIABLE, NotedTest, overdue_tests, running_tests
+from tools import stages
 from tools.stages import BY_FILE, Stage, limit_line, run
 
 pytestmark = pytest.mark.unit
@@ -87,6 +88,35 @@ def test_a_test_that_keeps_the_interpreter_is_ended(tmp_path: Path) -> None:
     assert running_tests(notes) == ["test_story.py::test_hangs_in_c"]
 
 
+STOPS = """
+import os, signal
+import pytest
+
+@pytest.mark.timeout(0.1)
+def test_stops():
+    os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+def test_a_test_whose_process_stands_still_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Stopped, it runs no watchdog of its own."""
+    story, plugin = tmp_path / "test_story.py", tmp_path / "soon.py"
+    story.write_text(STOPS)
+    plugin.write_text("from tests.support import running_test\nrunning_test.GRACE_S = 0.1\n")
+    monkeypatch.setenv("PYTHONPATH", f"{REPOSITORY}{os.pathsep}{tmp_path}")
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setattr(stages, "WATCH_INTERVAL_S", 0.1)
+    plugins = ("-p", "pytest_timeout", "-p", "tests.support.running_test", "-p", "soon")
+    outcome = run(
+        Stage("stops", (sys.executable, "-m", "pytest", "-q", *plugins, "--rootdir", str(tmp_path), str(story)), 40)
+    )
+    assert not outcome.passed
+    assert outcome.seconds < 40
+    assert "test_story.py::test_stops stands still; its process" in capfd.readouterr().out
+
+
 CRASHES = """
 import os
 import pathlib
@@ -124,8 +154,17 @@ def test_tests_shared_out_by_file_end_when_a_worker_does(tmp_path: Path) -> None
 
 
 def test_nothing_runs_after_the_last_test(tmp_path: Path) -> None:
-    (tmp_path / "one").write_text("")
+    (tmp_path / "71").write_text("")
     assert running_tests(tmp_path) == []
+    assert overdue_tests(tmp_path, 1e9) == []
+
+
+def test_a_test_is_overdue_from_its_deadline_on(tmp_path: Path) -> None:
+    (tmp_path / "71").write_text("12.5 a.py::test_a[x y]")
+    (tmp_path / "72").write_text("inf a.py::test_b")
+    assert overdue_tests(tmp_path, 12.5) == []
+    assert overdue_tests(tmp_path, 12.6) == [NotedTest("a.py::test_a[x y]", 71, 12.5)]
+    assert running_tests(tmp_path) == ["a.py::test_a[x y]", "a.py::test_b"]
 
 
 def test_the_closing_line_of_a_hang() -> None:
