@@ -43,17 +43,26 @@ class RunningTest:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> None:
-        limit_s = time_limit_s(item) or math.inf
-        self._file.write_text(f"{time.monotonic() + limit_s + 2 * GRACE_S} {item.nodeid}")
+        self._note(item, time_limit_s(item) or math.inf)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         if limit_s := time_limit_s(item):
             faulthandler.dump_traceback_later(limit_s + GRACE_S, exit=True, file=self._stderr)
 
+    @pytest.hookimpl(trylast=True)
+    def pytest_exception_interact(self, node: pytest.Item | pytest.Collector) -> None:
+        """Both limits end with the first failure, for the sake of debuggers; what tears the test down may hang as well."""
+        if isinstance(node, pytest.Item) and (limit_s := time_limit_s(node)):
+            faulthandler.dump_traceback_later(limit_s + GRACE_S, exit=True, file=self._stderr)
+            self._note(node, limit_s)
+
     def pytest_runtest_logfinish(self) -> None:
         faulthandler.cancel_dump_traceback_later()
         self._file.write_text("")
+
+    def _note(self, item: pytest.Item, limit_s: float) -> None:
+        self._file.write_text(f"{time.monotonic() + limit_s + 2 * GRACE_S} {item.nodeid}")
 
 
 def time_limit_s(item: pytest.Item) -> float:

@@ -55,17 +55,34 @@ import ctypes
 import pytest
 
 @pytest.mark.timeout(0.1)
-def test_hangs_in_c():
+def test_hangs():
     mutex = ctypes.create_string_buffer(64)
     ctypes.PyDLL(None).pthread_mutex_lock(mutex)
     ctypes.PyDLL(None).pthread_mutex_lock(mutex)
 """
 
 
-def test_a_test_that_keeps_the_interpreter_is_ended(tmp_path: Path) -> None:
-    """As a client library does that deadlocks in C: no Python runs any more, so no time limit of pytest-timeout."""
+HANGS_AFTER_ITS_FAILURE = """
+import time
+import pytest
+
+@pytest.fixture
+def server():
+    yield
+    time.sleep(1_000)
+
+@pytest.mark.timeout(0.1)
+def test_hangs(server):
+    assert False
+"""
+
+
+@pytest.mark.parametrize("test", [KEEPS_THE_INTERPRETER, HANGS_AFTER_ITS_FAILURE], ids=["interpreter", "teardown"])
+def test_a_test_that_outlives_its_limit_is_ended(tmp_path: Path, test: str) -> None:
+    """As a client library does that deadlocks in C: no Python runs any more, so no time limit of pytest-timeout. That ends
+    with a failure, too: the fixtures have none."""
     story, notes, plugin = tmp_path / "test_story.py", tmp_path / "notes", tmp_path / "soon.py"
-    story.write_text(KEEPS_THE_INTERPRETER)
+    story.write_text(test)
     plugin.write_text("from tests.support import running_test\nrunning_test.GRACE_S = 0.1\n")
     notes.mkdir()
     plugins = ["-p", "pytest_timeout", "-p", "tests.support.running_test", "-p", "soon"]
@@ -84,8 +101,8 @@ def test_a_test_that_keeps_the_interpreter_is_ended(tmp_path: Path) -> None:
         check=False,
     )
     assert ended.returncode == 1, ended.stdout
-    assert "in test_hangs_in_c" in ended.stderr
-    assert running_tests(notes) == ["test_story.py::test_hangs_in_c"]
+    assert "test_story.py" in ended.stderr
+    assert running_tests(notes) == ["test_story.py::test_hangs"]
 
 
 STOPS = """
