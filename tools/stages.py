@@ -78,8 +78,8 @@ STAGES = {
     # do, 80 on one with half their speed.
     "test": (
         *LINT,
-        pytest("simulation", 300, test_limit_s=150),
-        Stage("seeds", (sys.executable, "-m", "tests.simulation", "--seeds", "80"), 540),
+        pytest("simulation", 300, 150, "-n", "logical", "--dist", "worksteal"),
+        Stage("seeds", (sys.executable, "-m", "tests.simulation", "--seeds", "60"), 540),
         pytest("integration", 2400, 240, *BY_FILE),
         pytest("e2e", 2400, 300, *BY_FILE, f"--ignore={CLUSTER}"),
         pytest("e2e", 1500, 240, *BY_FILE, CLUSTER, name="cluster"),

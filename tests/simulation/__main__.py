@@ -49,6 +49,12 @@ FLOORS: Mapping[str, Mapping[str, float]] = {
         "full_appends": 0.01,
         "acknowledged_batches": 60,
         "answers": 40,
+        "deletions": 0.04,
+        "cleanings": 0.2,
+        "records_gone": 1,
+        "aged_batches": 4,
+        "aged_answers": 6,
+        "starts_raised": 0.2,
     },
     "servers": {
         "kills": 1.5,

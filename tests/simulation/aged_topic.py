@@ -356,7 +356,7 @@ class Reader:
             # Where to go on, as clients do; it may be said of the last topic of the name.
             return min(max(position, await listed(client, EARLIEST)), log.acknowledged_end)
         expect(data.error_code)
-        found, end = _records_of(data, position)
+        found, end = records_in(data.records or b"", position)
         if end > max(data.high_watermark, position):
             raise Violation(f"{client.place} served {NAME} up to {end}, and said that it ends at {data.high_watermark}")
         gone = len(log.gone)
@@ -396,16 +396,16 @@ async def listed(client: Client, timestamp: int) -> int:
     return int(answer.topics[0].partitions[0].offset)
 
 
-def _records_of(data: Any, position: int) -> tuple[list[tuple[int, bytes]], int]:
-    """(offset and name of each record from `position` on, where the last batch ends)."""
+def records_in(data: Any, position: int) -> tuple[list[tuple[int, bytes]], int]:
+    """(offset and name of each record from `position` on, where the last batch ends). `data`: whole batches."""
     found: list[tuple[int, bytes]] = []
     end = position
-    for place, header in batches(data.records or b""):
-        verify_crc(data.records, place, header)
+    for place, header in batches(data):
+        verify_crc(data, place, header)
         if header.end_offset <= end or (end > position and header.base_offset < end):
             raise Violation(f"after {end} of {NAME} came a batch of [{header.base_offset}, {header.end_offset})")
         end = header.end_offset
-        records = decode_records(data.records, place)
+        records = decode_records(data, place)
         found += [(record.offset, _name_of(record)) for record in records if record.offset >= position]
     return found, end
 

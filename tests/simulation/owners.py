@@ -24,7 +24,10 @@ from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.record_batch import Record, batches, decode_records, encode_batch
 from tests.fakes.store import FakeClient, FakeStore, Faults
 from tests.fakes.store_writer import AppendFailure
+from tests.simulation.aged_partition import AGED, AgedPartition, aged_settings
+from tests.simulation.aged_topic import AgedKind
 from tests.simulation.chances import Chances
+from tests.simulation.cleaning_watch import CleaningHabits, CleaningWatch, HurtCleaners, watched_cleaning
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.fault_rates import FaultRates, worsen
 from tests.simulation.history import SHORTAGES, History, Violation
@@ -93,6 +96,19 @@ class Owners:
         self._worst = self._dice("worst moments")
         self.nodes = NodeLosses(self.loop, self.store, self.outcome, self._dice("nodes"), away_s=2.0)
         self._is_calm = False
+        # Padding counts as bytes that are kept, and nobody outside can tell how much of it there is.
+        is_padded = self.chances.power_loss > 0
+        aged_kind = AgedKind.of(self._dice("aged"), self.rates, has_sizes=not is_padded)
+        self._aged: AgedPartition | None = None
+        if aged_kind is not None:
+            self.chances.settings = aged_settings(self.chances.settings)
+            self._aged = AgedPartition(
+                aged_kind, self.chances, self.somebody, self.to, self.back, self._dice("aged steps"), self.outcome
+            )
+        self._watch_of_cleaning: CleaningWatch[Owner] = CleaningWatch(self.outcome)
+        self._cleaning_habits = CleaningHabits.of(self._dice("cleaning"))
+        self._hurt_cleaners = HurtCleaners(self.rates["hurt_cleaners"], self._dice("hurt cleaners"), self._hurt)
+        self._watch_of_cleaning.on_group = self._hurt_cleaners
 
     def _dice(self, purpose: str) -> random.Random:
         return random.Random(f"{self.seed} owners {purpose}")
@@ -132,6 +148,7 @@ class Owners:
             client, holder, SimulatedClock(self.loop), dice, self.chances.settings
         )
         manager.assign(PARTITION, owner.leader_epoch, "events", self.chances.config, owner.floor)
+        self._assign_aged(owner, manager, client)
         while True:
             try:
                 log = await manager.leader_of(PARTITION)
@@ -148,6 +165,28 @@ class Owners:
             self._forgive(start.end_offset)
         self.is_loss_possible = False
         owner.log = log
+
+    def _assign_aged(self, owner: Owner, manager: PartitionManager, client: FakeClient) -> None:
+        if self._aged is None:
+            return
+        self._aged.assign(manager, owner.leader_epoch)
+        if self._aged.kind.terms.is_compacted:
+            dice = self._dice(f"cleaning {owner.leader_epoch}")
+            manager.use_cleaning(
+                watched_cleaning(owner, client, self._watch_of_cleaning, self._cleaning_habits, dice, chunk_bytes=1_024)
+            )
+
+    def _hurt(self, owner: Owner) -> None:
+        """In the middle of a compaction; another one follows it."""
+        if self._is_calm or not owner.process.is_alive or owner.process.is_paused:
+            return
+        self.outcome.cleaners_hurt += 1
+        if self._worst.random() < 0.5:
+            self.kill(owner)
+        else:
+            self.pause(owner)
+        if owner is self.newest:
+            self.appoint()
 
     def _went_offline(self, owner: Owner) -> None:
         if owner.floor > self.floor():
@@ -447,8 +486,8 @@ class Owners:
         if manager is None or not owner.process.is_alive or owner.process.is_paused:
             return
         self.outcome.hand_overs += 1
-        task = owner.process.spawn(manager.unassign(PARTITION))
-        await asyncio.wait([task], timeout=0.5)
+        keys = (PARTITION,) if self._aged is None else (PARTITION, AGED)
+        await asyncio.wait([owner.process.spawn(manager.unassign(key)) for key in keys], timeout=0.5)
 
     async def watch(self) -> None:
         """Heartbeats: what owners report, their budgets, and a new owner for a partition that has none."""
@@ -458,6 +497,10 @@ class Owners:
                 self.store.replicate()
             for owner in self.owners:
                 self._look_at(owner)
+                if self._aged is not None and self._is_looking_inside:
+                    self._aged.check_owner(owner, self.store.counts)
+            if self._is_aged_lost():
+                self.appoint()
             runtime = self.newest.runtime
             has_ended = runtime is not None and runtime.state.is_final
             if runtime is not None and isinstance(runtime.state, Offline):
@@ -470,6 +513,12 @@ class Owners:
                 check_one_writer_per_epoch(self.store.namespace)
             if self.loop.failures:
                 raise Violation(_sentence(self.loop.failures[0]))
+
+    def _is_aged_lost(self) -> bool:
+        """Whether the newest owner serves the other partition no more: an operator starts it again."""
+        manager = self.newest.manager
+        runtime = None if manager is None else manager.runtime(AGED)
+        return self.newest.process.is_alive and runtime is not None and isinstance(runtime.state, Offline)
 
     def _look_at(self, owner: Owner) -> None:
         log, manager, process = owner.log, owner.manager, owner.process
@@ -503,10 +552,13 @@ class Owners:
     async def run(self) -> None:
         self.appoint()
         chaos = self.loop.create_task(self.chaos())
-        others = [self.loop.create_task(work) for work in (self.read(0), self.read(1), self.ask(), self.watch())]
+        works = [self.read(0), self.read(1), self.ask(), self.watch()]
+        works += [] if self._aged is None else self._aged.works()
+        others = [self.loop.create_task(work) for work in works]
         writing = asyncio.gather(*(self.produce(number) for number in (1, 2)))
         await self._first(writing, chaos, others, chaos)
         self._is_calm = True
+        self._cleaning_habits.is_calm = self._hurt_cleaners.is_calm = True
         self.store.faults = Faults()
         self._troubles.end()
         self.nodes.all_return()
@@ -568,6 +620,8 @@ class Owners:
         if len(records) < self.reported_high_watermark:
             raise Violation(f"the log ends at {len(records)}, but {self.reported_high_watermark} was reported")
         self.history.check_final({0: records})
+        if self._aged is not None:
+            await self._aged.check_settled(last)
         _check_order([value for _, value in records])
 
     async def _read_all(self, owner: Owner) -> list[tuple[int, bytes]]:
