@@ -199,6 +199,13 @@ def warm_up() -> None:
     clean_once()
 
 
+def say_unless_dead(unraisable: sys.UnraisableHookArgs) -> None:
+    """As Python does, but for coroutines of killed processes: they end in the middle of a generator's step."""
+    error = unraisable.exc_value
+    if not (isinstance(error, RuntimeError) and str(error) == "aclose(): asynchronous generator is already running"):
+        sys.__unraisablehook__(unraisable)
+
+
 def run_seeds(seeds: Iterable[int], processes: int, run: Callable[[int], Outcome]) -> Iterable[Outcome]:
     warm_up()
     with multiprocessing.get_context("fork").Pool(processes, maxtasksperchild=1) as pool:
@@ -261,6 +268,7 @@ def main() -> int:
             [sys.executable, "-m", "tests.simulation", *sys.argv[1:]],
             {**os.environ, "PYTHONHASHSEED": "0"},
         )
+    sys.unraisablehook = say_unless_dead
     if arguments.seed is not None:
         structlog.configure(logger_factory=structlog.PrintLoggerFactory(file=sys.stderr))
         outcome = run(arguments.seed)
