@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -38,12 +38,12 @@ CONFIGS = {
 Found = tuple[int, bytes | None, bytes | None, Any]
 
 
-def write(server: BmqServer, topics: tuple[str, str]) -> dict[bytes, bytes | None]:
+def write(bootstrap: str, topics: Sequence[str]) -> dict[bytes, bytes | None]:
     """The same into both topics: transactions, some of them aborted, tombstones, and records without any."""
     expected: dict[bytes, bytes | None] = {}
     for topic in topics:
         expected = {}
-        producer = Producer({"bootstrap.servers": server.bootstrap, "transactional.id": topic, "linger.ms": 2})
+        producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic, "linger.ms": 2})
         producer.init_transactions(WAIT_S)
         for number in range(ROUNDS):
             producer.begin_transaction()
@@ -59,9 +59,9 @@ def write(server: BmqServer, topics: tuple[str, str]) -> dict[bytes, bytes | Non
     return expected
 
 
-def read(server: BmqServer, topic: str, *, isolation: str = "read_committed") -> list[Found]:
+def read(bootstrap: str, topic: str, *, isolation: str = "read_committed") -> list[Found]:
     config = {
-        "bootstrap.servers": server.bootstrap,
+        "bootstrap.servers": bootstrap,
         "group.id": unique_name("reader"),
         "enable.auto.commit": False,
         "enable.partition.eof": True,
@@ -79,20 +79,19 @@ def read(server: BmqServer, topic: str, *, isolation: str = "read_committed") ->
             found.append((message.offset(), message.key(), message.value(), message.timestamp()[1]))
 
 
-def planned(server: BmqServer, topic: str) -> dict[str, Any]:
-    with closing(PartitionOwner(f"http://127.0.0.1:{server.rest_port}")) as owner:
+def planned(rest: str, topic: str) -> dict[str, Any]:
+    with closing(PartitionOwner(rest)) as owner:
         return plan_compact(owner, topic, [0])[0]
 
 
-def command(server: BmqServer, topic: str, *more: str) -> list[str]:
-    rest = f"http://127.0.0.1:{server.rest_port}"
-    arguments = ("--bootstrap", server.bootstrap, "--rest", rest, "--json", *SPARK, *more)
+def command(bootstrap: str, rest: str, topic: str, *more: str) -> list[str]:
+    arguments = ("--bootstrap", bootstrap, "--rest", rest, "--json", *SPARK, *more)
     return [bmq_command(), "spark", "compact", topic, *arguments]
 
 
-def run(server: BmqServer, topic: str, *more: str) -> subprocess.CompletedProcess[str]:
+def run(bootstrap: str, rest: str, topic: str, *more: str) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
-        dying_with_us(command(server, topic, *more)),
+        dying_with_us(command(bootstrap, rest, topic, *more)),
         capture_output=True,
         text=True,
         timeout=600,
@@ -118,22 +117,23 @@ def server(tmp_path: Path) -> Iterator[BmqServer]:
 
 
 def test_a_job_that_was_killed_leaves_what_a_broker_leaves(server: BmqServer, tmp_path: Path) -> None:
+    bootstrap, rest = server.bootstrap, f"http://127.0.0.1:{server.rest_port}"
     for topic in ("by-spark", "by-broker"):
         create_topic(server, topic, 1, CONFIGS)
-    expected = write(server, ("by-spark", "by-broker"))
+    expected = write(bootstrap, ("by-spark", "by-broker"))
     end_offset = ROUNDS * (KEYS + 1)
     eventually(
-        lambda: all(planned(server, topic)["end_offset"] == end_offset for topic in ("by-spark", "by-broker")),
+        lambda: all(planned(rest, topic)["end_offset"] == end_offset for topic in ("by-spark", "by-broker")),
         WAIT_S,
         "all segments are closed",
     )
-    before = read(server, "by-spark")
-    plan = planned(server, "by-spark")
+    before = read(bootstrap, "by-spark")
+    plan = planned(rest, "by-spark")
     assert plan["groups"] > 5
-    assert json.loads(run(server, "by-spark", "--dry-run").stdout) == [plan]
+    assert json.loads(run(bootstrap, rest, "by-spark", "--dry-run").stdout) == [plan]
     assert compactions(server) == 0, "the broker has left it alone"
 
-    job = ManagedProcess("compact", command(server, "by-spark"), tmp_path / "compact.log", ENVIRONMENT)
+    job = ManagedProcess("compact", command(bootstrap, rest, "by-spark"), tmp_path / "compact.log", ENVIRONMENT)
     job.start()
     data = tmp_path / "data"
     try:
@@ -145,26 +145,26 @@ def test_a_job_that_was_killed_leaves_what_a_broker_leaves(server: BmqServer, tm
         assert job.is_running, f"the job has ended before it could be killed{job}"
     finally:
         job.kill()
-    assert read(server, "by-spark") == before, "nothing was swapped in"
+    assert read(bootstrap, "by-spark") == before, "nothing was swapped in"
 
-    (done,) = json.loads(run(server, "by-spark").stdout)
+    (done,) = json.loads(run(bootstrap, rest, "by-spark").stdout)
     assert 2 <= done["groups_before"] < done["groups"]
     assert done["first_dirty_offset"] == end_offset
-    left = read(server, "by-spark")
+    left = read(bootstrap, "by-spark")
     assert {key: value for _, key, value, _ in left} == expected
     assert len(left) == KEYS < len(before)
-    (again,) = json.loads(run(server, "by-spark").stdout)
+    (again,) = json.loads(run(bootstrap, rest, "by-spark").stdout)
     assert again["groups"] == 0, "nothing is dirty"
 
-    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap})
     entry = ConfigEntry("min.cleanable.dirty.ratio", "0.01", incremental_operation=AlterConfigOpType.SET)
     count = compactions(server)
     resource = ConfigResource(ResourceType.TOPIC, "by-broker", incremental_configs=[entry])
     admin.incremental_alter_configs([resource])[resource].result(WAIT_S)
     eventually(lambda: compactions(server) > count, WAIT_S, "the broker has compacted the other one")
     for isolation in ("read_committed", "read_uncommitted"):
-        assert read(server, "by-spark", isolation=isolation) == read(server, "by-broker", isolation=isolation)
+        assert read(bootstrap, "by-spark", isolation=isolation) == read(bootstrap, "by-broker", isolation=isolation)
     assert not list(data.glob("topics/*/0/*.open/delegated.*/*.json")), "the job's directory is gone"
     server.kill()
     server.start()
-    assert read(server, "by-spark") == left
+    assert read(bootstrap, "by-spark") == left
