@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
 
 from bmq.protocol.record_types import (
     CurrentKey,
@@ -19,6 +19,9 @@ from bmq.protocol.record_types import (
     TargetEpochValue,
     TargetKey,
 )
+
+FIRST_TARGET_EPOCH: Final = 1
+"""Epoch of the empty target that a group begins with, as in Kafka."""
 
 
 class Member(Protocol):
@@ -52,7 +55,7 @@ class ModernGroup(ABC, Generic[M, T]):
         self.group_id = group_id
         self.epoch = 0
         self.metadata_hash = 0
-        self.target_epoch = 0
+        self.target_epoch = FIRST_TARGET_EPOCH
         self.target_timestamp_ms = 0
         self.members: dict[str, M] = {}
         self.targets: dict[str, T] = {}
@@ -87,7 +90,9 @@ class ModernGroup(ABC, Generic[M, T]):
         match key:
             case TargetEpochKey():
                 value = value or TargetEpochValue()
-                self.target_epoch, self.target_timestamp_ms = value.epoch, value.timestamp_ms
+                # Earlier releases have 0 in snapshots of groups that had no target yet.
+                self.target_epoch = max(value.epoch, FIRST_TARGET_EPOCH)
+                self.target_timestamp_ms = value.timestamp_ms
             case MemberKey(member_id=member_id) if value is not None:
                 member = self.members.get(member_id)
                 if member is None:

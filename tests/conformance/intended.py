@@ -48,14 +48,7 @@ PRODUCE, FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR, JOIN_GROUP, DESCRIBE_G
     23,
 )
 CREATE_TOPICS, ADD_PARTITIONS, DESCRIBE_CONFIGS, ALTER_CONFIGS, LOG_DIRS, CREATE_PARTITIONS = 19, 24, 32, 33, 35, 37
-INCREMENTAL, FEATURES, CONSUMER_HEARTBEAT, TOPIC_PARTITIONS, STREAMS_HEARTBEAT, STREAMS_DESCRIBE = (
-    44,
-    57,
-    68,
-    75,
-    88,
-    89,
-)
+INCREMENTAL, FEATURES, CONSUMER_HEARTBEAT, TOPIC_PARTITIONS, STREAMS_HEARTBEAT = 44, 57, 68, 75, 88
 
 INTENDED: Final[tuple[Intended, ...]] = (
     Intended(
@@ -199,14 +192,6 @@ INTENDED: Final[tuple[Intended, ...]] = (
         ("a group of the newer protocol",),
         ("groups/*/protocol_type",),
         kafka=("",),
-    ),
-    Intended(
-        "The first assignment of a streams group",
-        "While a new group waits for more members Kafka's answer says assignment epoch 1, as if its empty assignment had been computed. bmq says 0: none has been.",
-        frozenset({STREAMS_DESCRIBE}),
-        paths=("groups/*/assignment_epoch",),
-        bmq=(0,),
-        kafka=(1,),
     ),
     Intended(
         "The leader's address for replicas",

@@ -27,10 +27,10 @@ def remove_members(draft: Draft, member_ids: Collection[str], around: Surroundin
     bump_if_needed(draft, around, must=True)
     group = draft.existing
     if not group.members:
-        # Nobody is left to trigger a new target: without this record the empty group would wait for one for ever.
+        # The next member need not wait for the assignment interval. The epoch stays that of the last target, as in Kafka.
         draft.write(
             records.TargetEpochKey(group=group.group_id),
-            records.TargetEpochValue(epoch=group.epoch, timestamp_ms=AT_ONCE_MS),
+            records.TargetEpochValue(epoch=group.target_epoch, timestamp_ms=AT_ONCE_MS),
         )
 
 

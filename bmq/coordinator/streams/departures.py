@@ -13,13 +13,12 @@ def remove_member(draft: StreamsDraft, member_id: str) -> None:
     """Remove a member and raise the group's epoch."""
     write_removal(draft, member_id)
     group = draft.existing
-    epoch = group.epoch + 1
-    draft.write(records.EpochKey(group=group.group_id), group.epoch_record(epoch))
+    draft.write(records.EpochKey(group=group.group_id), group.epoch_record(group.epoch + 1))
     if not draft.existing.members:
-        # Nobody is left to trigger a new target: without this record the empty group would wait for one for ever.
+        # The next member need not wait for the assignment interval. The epoch stays that of the last target, as in Kafka.
         draft.write(
             records.TargetEpochKey(group=group.group_id),
-            records.TargetEpochValue(epoch=epoch, timestamp_ms=AT_ONCE_MS),
+            records.TargetEpochValue(epoch=group.target_epoch, timestamp_ms=AT_ONCE_MS),
         )
 
 

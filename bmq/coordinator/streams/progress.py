@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from bmq.coordinator.config import StreamsConfig, StreamsTerms
 from bmq.coordinator.effects import Moment
 from bmq.coordinator.member_timers import TimerKind
+from bmq.coordinator.modern_group import FIRST_TARGET_EPOCH
 from bmq.coordinator.streams.assignor import AssignedMember, SubtopologySize, assign
 from bmq.coordinator.streams.configuration import ConfiguredTopology
 from bmq.coordinator.streams.draft import StreamsDraft
@@ -28,9 +29,8 @@ from bmq.protocol.streams_group_records import TopologyValue
 
 AT_ONCE_MS: Final = 0
 """Timestamp of a target that the next one may follow without waiting for the assignment interval."""
-_FIRST_EPOCH: Final = 2
-"""As in Kafka, where 1 is the epoch of a member that waits for its first target."""
-_WAITING_EPOCH: Final = 1
+_FIRST_EPOCH: Final = FIRST_TARGET_EPOCH + 1
+"""As in Kafka: a member that waits for its first target has the epoch of the empty one."""
 STANDBY_REPLICAS: Final = "num.standby.replicas"
 
 
@@ -118,7 +118,7 @@ def step(draft: StreamsDraft, member_id: str, owned: Tasks | None, *, is_delayed
     member = group.members[member_id]
     target = NO_TASKS if is_delayed else group.target_of(member_id)
     others = _Others(group, member)
-    aim = Aim(max(group.target_epoch, _WAITING_EPOCH), target, others.is_active, others.is_in_process)
+    aim = Aim(group.target_epoch, target, others.is_active, others.is_in_process)
     moved = reconciled(member, aim, owned)
     if moved is member:
         return member

@@ -926,6 +926,15 @@ def _(world: World, version: int) -> Any:
     return {"group_ids": [group]}
 
 
+@CASES.add(CONSUMER_DESCRIBE, "a group whose last member has left")
+def _(world: World, version: int) -> Any:
+    group = world.name()
+    member = world.consumer(group, [world.read_topic()])
+    world.call(CONSUMER_HEARTBEAT, 1, **{**member, "member_epoch": -1})
+    world.commit(group, world.read_topic())
+    return {"group_ids": [group]}
+
+
 @CASES.add(CONSUMER_DESCRIBE, "an unknown group and an empty name")
 def _(world: World, version: int) -> Any:
     return {"group_ids": [world.name("none"), ""]}

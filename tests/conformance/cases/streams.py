@@ -118,6 +118,15 @@ def _(world: World, version: int) -> Any:
     return {"group_ids": [world.name()]}
 
 
+@CASES.add(DESCRIBE, "a group whose last member has left")
+def _(world: World, version: int) -> Any:
+    joining = heartbeat(world.name(), world.name("member"), topology=topology(world.read_topic()))
+    world.call(HEARTBEAT, version, **joining)
+    world.call(HEARTBEAT, version, **heartbeat(world.name(), world.name("member"), -1))
+    world.commit(world.name(), world.read_topic())
+    return {"group_ids": [world.name()]}
+
+
 @CASES.add(DESCRIBE, "an unknown group and an empty name")
 def _(world: World, version: int) -> Any:
     return {"group_ids": [world.name("none"), ""]}

@@ -185,12 +185,12 @@ def test_the_target_is_not_computed_more_often_than_the_group_says() -> None:
     assert bench.told(bench.beat("A", 2)) == (2, {"t": [0]})
 
 
-def test_the_last_to_leave_sees_to_the_target() -> None:
+def test_a_group_that_is_empty_again_computes_its_next_target_at_once() -> None:
     bench = settled("A")
     bench.config = ConsumerConfig(assignment_interval_ms=15_000)
     assert bench.beat("A", -1).member_epoch == -1
     assert bench.group is not None
-    assert (bench.group.epoch, bench.group.target_epoch, bench.group.target_timestamp_ms) == (3, 3, 0)
+    assert (bench.group.epoch, bench.group.target_epoch, bench.group.target_timestamp_ms) == (3, 2, 0)
     assert bench.group.state is ConsumerGroupState.EMPTY
     assert bench.told(bench.join("B")) == (4, {"t": [0, 1, 2, 3]}), "it need not wait for the interval"
 

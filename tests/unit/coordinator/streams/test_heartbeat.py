@@ -189,7 +189,7 @@ def test_leaving(bench: Bench) -> None:
     assert bench.existing.epoch == 4
     bench.leave("a")
     assert bench.existing.state is StreamsGroupState.EMPTY
-    assert bench.existing.target_epoch == bench.existing.epoch == 5
+    assert (bench.existing.epoch, bench.existing.target_epoch) == (5, 3), "nobody has computed a later target"
     assert not bench.existing.is_subscribed_to("t"), "an empty group keeps no offsets"
     assert told(bench.join("c")) == ALL
 
@@ -314,6 +314,15 @@ def test_targets_are_not_computed_too_often(bench: Bench) -> None:
     assert bench.beat("b", 2).member_epoch == 3
 
 
+def test_a_group_that_is_empty_again_computes_its_next_target_at_once(bench: Bench) -> None:
+    bench.config = StreamsConfig(initial_rebalance_delay_ms=0)
+    bench.join("a")
+    bench.leave("a")
+    assert (bench.existing.epoch, bench.existing.target_epoch) == (3, 2)
+    answer = bench.join("b")
+    assert (answer.member_epoch, told(answer)) == (4, ALL), "it need not wait for the interval"
+
+
 def test_the_first_target_waits_for_more(bench: Bench) -> None:
     bench.config = StreamsConfig(assignment_interval_ms=0)
     answer = bench.join("a")
@@ -330,7 +339,11 @@ def test_the_first_target_waits_for_more(bench: Bench) -> None:
     for member_id in "ab":
         bench.leave(member_id)
     bench.end_delay()  # nobody is there
-    assert statuses(bench.join("c")) == [5], "a group that is empty again waits again"
+    answer = bench.join("c")
+    assert statuses(answer) == [5], "a group that is empty again waits again"
+    assert (answer.member_epoch, told(answer)) == (bench.existing.target_epoch, NO_TASKS) == (3, NO_TASKS)
+    bench.end_delay()
+    assert told(bench.beat("c", 3, NO_TASKS)) == ALL
 
 
 # ---------------------------------------------------------------- topologies
@@ -473,6 +486,21 @@ def test_commits(bench: Bench) -> None:
     for member_id in "ab":
         bench.leave(member_id)
     assert check("", -1, ("t", 0)) is ErrorCode.NONE
+
+
+def test_a_description_before_the_first_target(bench: Bench) -> None:
+    """As in Kafka a group begins with an empty target of epoch 1."""
+    bench.config = StreamsConfig()
+    bench.join("a")
+    for group in (bench.existing, replayed(bench.log)):
+        assert group is not None and group.topology is not None
+        shown = described(group, configured(group.topology, bench.image))
+        assert (shown.group_state, shown.group_epoch, shown.assignment_epoch) == ("Assigning", 2, 1)
+    bench.existing.apply(records.TargetEpochKey(group="g"), records.TargetEpochValue(epoch=0))
+    assert bench.existing.target_epoch == 1, "what an earlier release's snapshot says"
+    bench.leave("a")
+    shown = described(bench.existing, None)
+    assert (shown.group_state, shown.group_epoch, shown.assignment_epoch) == ("Empty", 3, 1)
 
 
 def test_a_description(bench: Bench) -> None:

@@ -210,7 +210,7 @@ class StreamsGroupHistory(RuleBasedStateMachine):
         instances = {m.instance_id: m.member_id for m in group.members.values() if m.instance_id is not None}
         assert group.static_ids == instances
         for member in group.members.values():
-            assert member.epoch <= max(group.target_epoch, 1)
+            assert member.epoch <= group.target_epoch
             assert (member.state is MemberState.UNREVOKED) == (not member.pending.is_empty)
 
     @invariant()
