@@ -66,11 +66,18 @@ INTENDED: Final[tuple[Intended, ...]] = (
     ),
     Intended(
         "Settings of the servers",
-        "The Kafka beside it is told its controller's address, and to have one replica of everything. bmq takes 10,000 connections at most, and has no controller of that kind.",
+        "The Kafka beside it is told its controller's address, and to have one replica of everything. bmq takes 10,000 connections at most, "
+        "its cleaner maps keys in 64 MiB, and it has no controller of that kind.",
         ("kafka-configs",),
         ("all of a broker",),
-        bmq=(r" (controller\.|listeners=|max\.connections=10000 |share\.coordinator\.state\.topic\.)",),
-        kafka=(r" (controller\.|listeners=|max\.connections=2147483647 |share\.coordinator\.state\.topic\.)",),
+        bmq=(
+            r" (controller\.|listeners=|max\.connections=10000 |share\.coordinator\.state\.topic\.)",
+            r" log\.cleaner\.dedupe\.buffer\.size=67108864 ",
+        ),
+        kafka=(
+            r" (controller\.|listeners=|max\.connections=2147483647 |share\.coordinator\.state\.topic\.)",
+            r" log\.cleaner\.dedupe\.buffer\.size=134217728 ",
+        ),
     ),
     Intended(
         "Listeners are fixed",
@@ -149,6 +156,25 @@ INTENDED: Final[tuple[Intended, ...]] = (
         ("kafka-console-producer",),
         bmq=(r"stderr: .*RecordTooLargeException: a record batch of \d+ bytes, 200 are allowed$",),
         kafka=(r"stderr: .*RecordTooLargeException: The request included a message larger than the max message size",),
+    ),
+    Intended(
+        "Records of the servers themselves",
+        "Their keys and values mean the same. Those that bmq writes for itself have no sequence; a transaction's names the producer id before only if it was another one; "
+        "the key of a metadata record is empty instead of absent. A file's name is its number in the log instead of its first offset.",
+        ("kafka-dump-log",),
+        ("segments of internal topics",),
+        bmq=(
+            r'\| offset: N .* sequence: -1 .* key: {"type":"1"',
+            r'\| offset: N .* payload: {"version":"1","data":{"producerId":N,"producerEpoch":',
+            r'\| offset: N .* keySize: 0 .* payload: {"type":"TOPIC_RECORD"',
+            r"stderr: Non-consecutive offsets in FILE$",
+            r"stderr: +-1 is followed by \d+$",
+        ),
+        kafka=(
+            r'\| offset: N .* sequence: 0 .* key: {"type":"1"',
+            r'\| offset: N .* payload: {"version":"1","data":{"producerId":N,"previousProducerId":N,"producerEpoch":',
+            r'\| offset: N .* keySize: -1 .* payload: {"type":"TOPIC_RECORD"',
+        ),
     ),
     Intended(
         "A group with nothing left is gone",

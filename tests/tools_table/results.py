@@ -119,7 +119,8 @@ NOT_COMPARED: Final = """\
 ## What is not compared
 Ids (of topics, members, producers, the cluster), addresses, directories, points in time and sizes on disk are compared by whether there is one; blanks not at all, for a table
 is as wide as what stands in it; of an exception not the places in Java's classes. Where a server gives things in no order, lines are compared as a set. Of the performance tools only the
-shape is compared. The tools run in one JVM, one after the other, without the warnings that their clients log.
+shape is compared. The tools run in one JVM, one after the other, without the warnings that their clients log. kafka-dump-log reads the files of a directory, so those of the embedded
+store; what is in HDFS is shown by `bmq log dump`.
 """
 
 

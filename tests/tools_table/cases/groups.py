@@ -47,6 +47,16 @@ def all_kinds(world: World) -> dict[str, str]:
     return {"topic": topic, "empty": empty, "classic": classic, "consumer": consumer}
 
 
+def left_group(world: World, topic: str, what: str = "left") -> str:
+    """A group of the newer protocol whose only member has left, with commits."""
+    group = world.name(what)
+    member = world.wire.consumer(group, [topic])
+    world.wire.call(68, 1, **{**member, "member_epoch": -1})
+    for partition in range(2):
+        world.wire.commit(group, topic, 2, partition)
+    return group
+
+
 # -- kafka-consumer-groups ---------------------------------------------------------------------------------------------
 
 
@@ -80,7 +90,8 @@ def list_groups(world: World) -> None:
 @CASES.of(CONSUMER, "describe")
 def describe(world: World) -> None:
     made = all_kinds(world)
-    for group in (made["empty"], made["classic"], made["consumer"], world.name("none")):
+    left = left_group(world, made["topic"])
+    for group in (made["empty"], made["classic"], made["consumer"], left, world.name("none")):
         for arguments in (
             (),
             ("--offsets",),
