@@ -18,12 +18,13 @@ from bmq.protocol.record_batch import (
     COMPRESSION_MASK,
     HEADER_BYTES,
     LENGTH_OVERHEAD_BYTES,
+    LOG_APPEND_TIME,
     NO_TIMESTAMP_MS,
     BatchHeader,
     CorruptRecords,
     InvalidRecords,
-    TimestampType,
     batches,
+    clear_log_append_time,
     decode_records,
     encode_batch,
     is_cut_short,
@@ -98,7 +99,9 @@ class Admission:
         validate_client_batch(header)
         if header.attributes & COMPRESSION_MASK:
             _require_codec(records, header)
-        if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        is_stamped = header.attributes & LOG_APPEND_TIME
+        if is_stamped and (self._is_append_time or header.max_timestamp_ms == NO_TIMESTAMP_MS):
+            # Kafka takes a producer's LogAppendTime for its CreateTime, if there is one, and else refuses it.
             _require_openable(header)
             refuse_append_time(header.record_count, header.base_offset)
         try:
@@ -113,6 +116,8 @@ class Admission:
             self._require_size(header.size_bytes)
         if self._is_append_time:
             header = rewrite_log_append_time(records, 0, header, now_ms)
+        elif header.attributes & LOG_APPEND_TIME:
+            header = clear_log_append_time(records, 0, header)
         if header.length + LENGTH_OVERHEAD_BYTES > self._segment_bytes:
             raise KafkaError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
@@ -138,7 +143,8 @@ class Admission:
             )
 
     def _check_timestamps(self, records: memoryview, header: BatchHeader, now_ms: int) -> None:
-        newest, first = header.max_timestamp_ms, header.base_timestamp_ms
+        newest = header.max_timestamp_ms
+        first = newest if header.attributes & LOG_APPEND_TIME else header.base_timestamp_ms
         if newest != NO_TIMESTAMP_MS and newest - now_ms > self._after_max_ms:
             timestamp_ms = newest
         elif first != NO_TIMESTAMP_MS and now_ms - first > self._before_max_ms:

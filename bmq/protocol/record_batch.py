@@ -53,7 +53,8 @@ _MAX_TIMESTAMP_POSITION: Final = 35
 
 COMPRESSION_MASK: Final = 0b111
 """The attributes bits that number the codec; 0: not compressed."""
-_LOG_APPEND_TIME: Final = 1 << 3
+LOG_APPEND_TIME: Final = 1 << 3
+"""The attributes bit of batches whose records all have the batch's greatest time."""
 TRANSACTIONAL: Final = 1 << 4
 """The attributes bit of transactional batches."""
 _CONTROL: Final = 1 << 5
@@ -142,7 +143,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def timestamp_type(self) -> TimestampType:
-        return TimestampType.LOG_APPEND_TIME if self.attributes & _LOG_APPEND_TIME else TimestampType.CREATE_TIME
+        return TimestampType.LOG_APPEND_TIME if self.attributes & LOG_APPEND_TIME else TimestampType.CREATE_TIME
 
     @property
     def is_transactional(self) -> bool:
@@ -189,11 +190,23 @@ def producer_of(records: Buffer) -> tuple[int, int, int] | None:
 
 
 def transactional_producer_of(records: Buffer) -> int | None:
-    """The producer id of the first batch, if the batch is transactional."""
-    if len(records) < HEADER_BYTES or not records[_ATTRIBUTES_POSITION + 1] & TRANSACTIONAL:
+    """The producer id of the first batch, if that is a whole one and transactional."""
+    length = len(records)
+    if length < HEADER_BYTES or not records[_ATTRIBUTES_POSITION + 1] & TRANSACTIONAL:
+        return None
+    size: int = _INT32.unpack_from(records, _LENGTH_POSITION)[0] + LENGTH_OVERHEAD_BYTES
+    if records[_MAGIC_POSITION] != MAGIC_2 or size > length:
         return None
     producer_id: int = _PRODUCER.unpack_from(records, _PRODUCER_POSITION)[0]
     return producer_id
+
+
+def own_base_offset_of(records: Buffer) -> int:
+    """The base offset that stands in the first batch; 0 for other formats, and when there is no room for a header."""
+    if len(records) < HEADER_BYTES or records[_MAGIC_POSITION] != MAGIC_2:
+        return 0
+    base_offset: int = _INT64.unpack_from(records)[0]
+    return base_offset
 
 
 def batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
@@ -251,6 +264,11 @@ def is_zstd(buffer: Buffer) -> bool:
     return len(buffer) >= HEADER_BYTES and buffer[_ATTRIBUTES_POSITION + 1] & COMPRESSION_MASK == Compression.ZSTD
 
 
+def is_stamped(buffer: Buffer) -> bool:
+    """Whether the header at the buffer's start says LogAppendTime; False when there is no room for one."""
+    return len(buffer) >= HEADER_BYTES and buffer[_ATTRIBUTES_POSITION + 1] & LOG_APPEND_TIME != 0
+
+
 def leader_epoch_in(buffer: Buffer) -> int:
     """The leader epoch in the header at the buffer's start; -1 when there is no room for one."""
     if len(buffer) < _MAGIC_POSITION:
@@ -272,12 +290,24 @@ def rewrite_log_append_time(
 
     Every reader then gives all its records this timestamp; the base timestamp stays. Returns the new header.
     """
-    attributes = header.attributes | _LOG_APPEND_TIME
+    attributes = header.attributes | LOG_APPEND_TIME
     _INT16.pack_into(buffer, position + _ATTRIBUTES_POSITION, attributes)
     _INT64.pack_into(buffer, position + _MAX_TIMESTAMP_POSITION, timestamp_ms)
+    crc = _renew_checksum(buffer, position, header)
+    return header._replace(attributes=attributes, max_timestamp_ms=timestamp_ms, crc=crc)
+
+
+def clear_log_append_time(buffer: bytearray | memoryview, position: int, header: BatchHeader) -> BatchHeader:
+    """Give a batch's records their own timestamps again and renew its checksum. Returns the new header."""
+    attributes = header.attributes & ~LOG_APPEND_TIME
+    _INT16.pack_into(buffer, position + _ATTRIBUTES_POSITION, attributes)
+    return header._replace(attributes=attributes, crc=_renew_checksum(buffer, position, header))
+
+
+def _renew_checksum(buffer: bytearray | memoryview, position: int, header: BatchHeader) -> int:
     crc = crc32c(memoryview(buffer)[position + _ATTRIBUTES_POSITION : position + header.size_bytes])
     _UINT32.pack_into(buffer, position + _CRC_POSITION, crc)
-    return header._replace(attributes=attributes, max_timestamp_ms=timestamp_ms, crc=crc)
+    return crc
 
 
 def validate_records_count(header: BatchHeader) -> None:
@@ -351,7 +381,7 @@ def encode_batch(
         _append_record(body, record, delta, record.timestamp_ms - first_timestamp)
     attributes = (
         compression
-        | (_LOG_APPEND_TIME if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)
+        | (LOG_APPEND_TIME if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)
         | (TRANSACTIONAL if is_transactional else 0)
         | (_CONTROL if is_control else 0)
     )

@@ -25,7 +25,7 @@ from bmq.log.refused_sequences import BEHIND_A_REFUSED_ONE, RefusedSequences
 from bmq.log.transactions import TransactionClaim
 from bmq.protocol.error_codes import NOT_LEADER_AT_EPOCH, ErrorCode
 from bmq.protocol.errors import BmqError
-from bmq.protocol.record_batch import producer_of
+from bmq.protocol.record_batch import BatchHeader, clear_log_append_time, is_stamped, producer_of, verify_crc
 from bmq.proxy.appender import ANY_EPOCH, QUEUED_BYTES_MAX, Partitions, always
 
 BACKOFF_FIRST_S: Final = 0.01
@@ -123,7 +123,7 @@ class RetryingAppender:
         else:
             # The link to the old owner, or the writer of the old file, may still send the buffer; what is written into
             # it for the next owner would go to the old one too.
-            batch.records = memoryview(bytearray(batch.records))
+            batch.records = memoryview(_without_its_stamp(batch.records))
             queue.refused.append(batch)
             if queue.move is None:
                 self._begin_move(queue)
@@ -338,3 +338,16 @@ class _Batch:
 
 def _number(batch: _Batch) -> int:
     return batch.number
+
+
+def _without_its_stamp(records: memoryview) -> bytearray:
+    """A copy without the time that an owner has stamped: the next one would take it for the producer's and refuse it."""
+    copy = bytearray(records)
+    if is_stamped(copy):
+        try:
+            header = BatchHeader.parse(copy)
+            verify_crc(copy, 0, header)  # a checksum that was wrong before stays wrong
+        except BmqError:
+            return copy
+        clear_log_append_time(copy, 0, header)
+    return copy

@@ -116,6 +116,13 @@ INTENDED: Final[tuple[Intended, ...]] = (
         ("a negative number of bytes",),
     ),
     Intended(
+        "An unknown topic beside known ones",
+        "bmq answers a fetch that names one at once, as it does with any other error. Kafka waits for the other partitions as long as it would without it.",
+        frozenset({FETCH}),
+        ("unknown topics beside known ones, for more bytes than there are",),
+        kafka=(SILENT,),
+    ),
+    Intended(
         "Batches stay closed",
         "bmq does not decompress what it is given unless the topic asks for it: a batch that has a right checksum and begins as its codec does is stored, whatever is compressed in it. "
         "Its producer has made both.",
@@ -123,11 +130,10 @@ INTENDED: Final[tuple[Intended, ...]] = (
         ("compressed by gzip, and damaged",),
     ),
     Intended(
-        "A produced batch's base offset",
-        "The owner writes the offset itself, whatever stands there; and what stands there may be a former owner's, as a node passes batches on again when a partition moves. "
-        "Kafka refuses anything but 0. Every client writes 0.",
+        "Half of a producer's identity",
+        "A transactional batch without a producer id, or a producer id with epoch -1, is INVALID_RECORD. Kafka stores it, as nothing looks for that. No server gives out such an identity.",
         frozenset({PRODUCE}),
-        ("a base offset of its own",),
+        ("a transactional batch with an id and without a producer", "a producer without an epoch"),
     ),
     Intended(
         "The time of a repeated batch",

@@ -20,7 +20,7 @@ from bmq.protocol.hot_produce import (
     encode_produce_response,
     parse_produce,
 )
-from bmq.protocol.record_batch import is_zstd, leader_epoch_in, transactional_producer_of
+from bmq.protocol.record_batch import is_zstd, leader_epoch_in, own_base_offset_of, transactional_producer_of
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy.dispatch import handles_hot
 from bmq.proxy.named_once import named_once
@@ -32,6 +32,9 @@ _ZSTD_FROM: Final = 7
 """The version since which clients may use zstd (KIP-110)."""
 _UNSUPPORTED_ZSTD: Final = AppendResult(
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message=f"zstd is not for Produce requests before version {_ZSTD_FROM}"
+)
+_WITHOUT_TRANSACTIONAL_ID: Final = AppendResult(
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, message="a transactional record batch without a transactional id"
 )
 _SENT_WITHIN: Final = 0.8
 _ADMIN_CLIENT_ID: Final = "__admin_client"
@@ -57,7 +60,8 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
     is_before_zstd = header.api_version < _ZSTD_FROM
     now_s, unknown = services.loop.time(), services.refused_unknown
     # Produces forwarded by another node were checked there.
-    may_write_internal = services.is_between_nodes or context.client_id == _ADMIN_CLIENT_ID
+    is_between_nodes = services.is_between_nodes
+    may_write_internal = is_between_nodes or context.client_id == _ADMIN_CLIENT_ID
     for topic_index, produced in enumerate(request.topics):
         topic, code = _topic_of(produced, image, may_write_internal)
         for partition_index, (partition, records) in enumerate(produced.partitions):
@@ -72,6 +76,9 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
                 done(AppendResult(code))
             elif not records:
                 done(AppendResult(ErrorCode.INVALID_RECORD, message="no records"))
+            elif not is_between_nodes and own_base_offset_of(records):
+                # Between nodes it may be a former owner's, written into a batch that is passed on again.
+                done(_refusal_of_base_offset(records, TopicPartition(topic.topic_id, partition), services))
             elif is_before_zstd and is_zstd(records):
                 done(_UNSUPPORTED_ZSTD)
             elif unknown.entries and unknown.is_passed_by(
@@ -79,7 +86,7 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
             ):
                 done(BEHIND_A_REFUSED_ONE)
             else:
-                epoch = leader_epoch_in(records) if services.is_between_nodes else -1
+                epoch = leader_epoch_in(records) if is_between_nodes else -1
                 key = TopicPartition(topic.topic_id, partition)
                 services.appender.append(
                     key, records, done, is_acks_all, pending.send_until_s, epoch, pending.is_wanted, claim
@@ -88,12 +95,20 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
 
 
 def _refusal(request: Produce) -> AppendResult | None:
-    if request.acks not in (-1, 0, 1):
+    """Of the whole request. Kafka looks for transactional records first."""
+    refusal = _refusal_of_transaction(request)
+    if refusal is None and request.acks not in (-1, 0, 1):
         return AppendResult(ErrorCode.INVALID_REQUIRED_ACKS, message=f"acks {request.acks} is not -1, 0 or 1")
-    return None if request.transactional_id is None else _refusal_of_transaction(request)
+    return refusal
 
 
 def _refusal_of_transaction(request: Produce) -> AppendResult | None:
+    if request.transactional_id is None:
+        for topic in request.topics:
+            for _, records in topic.partitions:
+                if records and transactional_producer_of(records) is not None:
+                    return _WITHOUT_TRANSACTIONAL_ID
+        return None
     producers = {
         transactional_producer_of(records) for topic in request.topics for _, records in topic.partitions if records
     } - {None}
@@ -104,6 +119,13 @@ def _refusal_of_transaction(request: Produce) -> AppendResult | None:
     if producers and not request.transactional_id:
         return AppendResult(ErrorCode.INVALID_REQUEST, message="the transactional id is empty")
     return None
+
+
+def _refusal_of_base_offset(records: memoryview, key: TopicPartition, services: Services) -> AppendResult:
+    log = services.partitions.ready(key)
+    message = f"the base offset of a produced record batch is 0, not {own_base_offset_of(records)}"
+    log_start_offset = -1 if log is None else log.log_start_offset
+    return AppendResult(ErrorCode.INVALID_RECORD, log_start_offset=log_start_offset, message=message)
 
 
 def _claim_of(transactional_id: str, request: Produce, version: int, services: Services) -> TransactionClaim:

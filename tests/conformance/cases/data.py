@@ -253,6 +253,69 @@ def _(world: World, version: int) -> Any:
     return produce(world, {world.topic(configs={"message.timestamp.type": "LogAppendTime"}): {0: batch()}})
 
 
+@CASES.add(PRODUCE, "the log's own time, said by the producer")
+def _(world: World, version: int) -> Any:
+    records = patched(batch(b"one", b"two"), 21, ">h", 1 << 3)
+    stamping = world.topic("stamping", configs={"message.timestamp.type": "LogAppendTime"})
+    return produce(world, {world.topic(): {0: records}, stamping: {0: records}})
+
+
+@CASES.add(PRODUCE, "a delete horizon, and attributes that mean nothing")
+def _(world: World, version: int) -> Any:
+    return produce(
+        world,
+        {world.topic(partitions=2): {0: patched(batch(), 21, ">h", 1 << 6), 1: patched(batch(), 21, ">h", 1 << 9)}},
+    )
+
+
+@CASES.add(PRODUCE, "a leader epoch of its own")
+def _(world: World, version: int) -> Any:
+    records = bytearray(batch())
+    struct.pack_into(">i", records, 12, 42)
+    return produce(world, {world.topic(): {0: bytes(records)}})
+
+
+@CASES.add(PRODUCE, "times below 0")
+def _(world: World, version: int) -> Any:
+    times = {
+        index: patched(patched(batch(), 27, ">q", first), 35, ">q", last)
+        for index, (first, last) in enumerate([(-1, -1), (-5, -5), (-1, 5)])
+    }
+    return produce(world, {world.topic(partitions=3): times})
+
+
+@CASES.add(PRODUCE, "a producer without an epoch")
+def _(world: World, version: int) -> Any:
+    identity = {"producer_id": world.producer()["producer_id"], "producer_epoch": -1}
+    return produce(world, {world.topic(): {0: batch(**identity, base_sequence=0)}})
+
+
+@CASES.add(PRODUCE, "an epoch and a sequence without a producer")
+def _(world: World, version: int) -> Any:
+    return produce(world, {world.topic(): {0: batch(producer_epoch=3, base_sequence=5)}})
+
+
+@CASES.add(PRODUCE, "a producer id below -1")
+def _(world: World, version: int) -> Any:
+    return produce(world, {world.topic(): {0: batch(producer_id=-9, producer_epoch=3, base_sequence=5)}})
+
+
+@CASES.add(PRODUCE, "a base offset of its own, and a wrong checksum")
+def _(world: World, version: int) -> Any:
+    records = bytearray(batch(crc_error=7))
+    struct.pack_into(">q", records, 0, 42)
+    return produce(world, {world.topic(): {0: bytes(records)}})
+
+
+@CASES.add(PRODUCE, "a base offset of its own beside a good batch")
+def _(world: World, version: int) -> Any:
+    records = bytearray(batch())
+    struct.pack_into(">q", records, 0, -42)
+    return produce(
+        world, {world.topic(partitions=2): {0: bytes(records), 1: batch()}, world.name("none"): {0: bytes(records)}}
+    )
+
+
 @CASES.add(PRODUCE, "an idempotent producer")
 def _(world: World, version: int) -> Any:
     return produce(world, {world.topic(): {0: batch(**world.producer(), base_sequence=0)}})
@@ -301,6 +364,36 @@ def _(world: World, version: int) -> Any:
     return produce(world, {world.topic(): {0: batch(**producer, base_sequence=0, is_transactional=True)}})
 
 
+@CASES.add(PRODUCE, "a transactional batch without its id beside others")
+def _(world: World, version: int) -> Any:
+    records = batch(**world.producer(world.name("id")), base_sequence=0, is_transactional=True)
+    parts = {0: batch(), 1: records, 77: batch()}
+    return produce(world, {world.topic(partitions=2): parts, world.name("none"): {0: batch()}})
+
+
+@CASES.add(PRODUCE, "a transactional batch without a producer")
+def _(world: World, version: int) -> Any:
+    return produce(world, {world.topic(): {0: batch(is_transactional=True)}})
+
+
+@CASES.add(PRODUCE, "a transactional batch with an id and without a producer")
+def _(world: World, version: int) -> Any:
+    name = world.name("id")
+    world.producer(name)
+    return produce(world, {world.topic(): {0: batch(is_transactional=True)}}, transactional_id=name)
+
+
+@CASES.add(PRODUCE, "a damaged transactional batch without its id")
+def _(world: World, version: int) -> Any:
+    records = batch(**world.producer(world.name("id")), base_sequence=0, is_transactional=True, crc_error=7)
+    return produce(world, {world.topic(): {0: records}})
+
+
+@CASES.add(PRODUCE, "a batch of no transaction with a transactional id")
+def _(world: World, version: int) -> Any:
+    return produce(world, {world.topic(): {0: batch()}}, transactional_id=world.name("id"))
+
+
 @CASES.add(PRODUCE, "a transactional batch in its transaction", since=3)
 def _(world: World, version: int) -> Any:
     topic, name = world.topic(), world.name("id")
@@ -334,6 +427,12 @@ def fetch(world: World, topic: str, *partitions: Mapping[str, Any], **request: A
     }
 
 
+def beside_unknown_ones(world: World) -> dict[str, Any]:
+    values = fetch(world, world.read_topic())
+    unknown = fetch(world, world.name("none"), {"partition": 0}, {"partition": 7})["topics"]
+    return {**values, "topics": [*unknown, *values["topics"], *fetch(world, world.topic())["topics"]]}
+
+
 @CASES.add(FETCH, "records", valid=True)
 def _(world: World, version: int) -> Any:
     return fetch(world, world.read_topic())
@@ -353,6 +452,24 @@ def _(world: World, version: int) -> Any:
         {"partition": -1},
     )
     return fetch(world, world.read_topic(), *partitions)
+
+
+@CASES.add(FETCH, "unknown topics beside known ones")
+def _(world: World, version: int) -> Any:
+    return beside_unknown_ones(world)
+
+
+# Kafka does not answer before the time is over: one version is enough to wait for.
+@CASES.add(FETCH, "unknown topics beside known ones, for more bytes than there are", since=12, until=12)
+def _(world: World, version: int) -> Any:
+    return {**beside_unknown_ones(world), "max_wait_ms": 30_000, "min_bytes": 1 << 20}
+
+
+@CASES.add(FETCH, "a new session with unknown topics and partitions", since=7)
+def _(world: World, version: int) -> Any:
+    values = fetch(world, world.read_topic(), {"partition": 0}, {"partition": 77}, session_epoch=0)
+    unknown = fetch(world, world.name("none"))["topics"]
+    return {**values, "topics": [*values["topics"], *unknown]}
 
 
 @CASES.add(FETCH, "from the end")

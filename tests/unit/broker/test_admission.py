@@ -159,10 +159,8 @@ def test_timestamps_have_bounds() -> None:
     late = encode_batch([Record(None, b"v", timestamp_ms=NOW_MS + 3_600_001)])
     early = encode_batch([Record(None, b"v", timestamp_ms=NOW_MS - 1001)])
     without = encode_batch([Record(None, b"v")])
-    stamped = encode_batch([Record(None, b"v", timestamp_ms=NOW_MS)], timestamp_type=TimestampType.LOG_APPEND_TIME)
     assert code_of(LogConfig(), late) is ErrorCode.INVALID_TIMESTAMP
     assert code_of(LogConfig(message_timestamp_before_max_ms=1000), early) is ErrorCode.INVALID_TIMESTAMP
-    assert code_of(LogConfig(), stamped) is ErrorCode.INVALID_TIMESTAMP
     Admission(LogConfig(message_timestamp_before_max_ms=1000)).admit(memoryview(without), NOW_MS)
     Admission(LogConfig(message_timestamp_before_max_ms=1001)).admit(memoryview(early), NOW_MS)
 
@@ -177,8 +175,9 @@ def test_records_at_fault_are_named() -> None:
     early = encode_batch([Record(b"k", b"v", timestamp_ms=NOW_MS - 1001), Record(b"k", b"v", timestamp_ms=NOW_MS)])
     assert named(LogConfig(message_timestamp_before_max_ms=1000), early) == [0]
     stamped = batch(3, timestamp_type=TimestampType.LOG_APPEND_TIME)
-    for is_append_time in (False, True):
-        assert named(LogConfig(message_timestamp_type_is_append_time=is_append_time), stamped) == [0, 1, 2]
+    assert named(LogConfig(message_timestamp_type_is_append_time=True), stamped) == [0, 1, 2]
+    timeless = encode_batch([Record(b"k", b"v")] * 2, timestamp_type=TimestampType.LOG_APPEND_TIME)
+    assert named(LogConfig(), timeless) == [0, 1]
 
 
 def test_a_header_that_contradicts_its_records_is_refused_without_names() -> None:
@@ -195,6 +194,32 @@ def test_log_append_time_replaces_any_timestamp() -> None:
     verify_crc(admitted, 0, header)
     assert header.timestamp_type is TimestampType.LOG_APPEND_TIME
     assert [record.timestamp_ms for record in decode_records(admitted)] == [NOW_MS]
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+def test_a_producers_log_append_time_becomes_create_time(codec: Compression) -> None:
+    """Where the topic's times are the producers' Kafka takes the batch, judges it by its greatest time, and clears the bit."""
+    stamped = batch(3, timestamp_type=TimestampType.LOG_APPEND_TIME, compression=codec)
+    admitted, header = Admission(LogConfig()).admit(memoryview(stamped), NOW_MS)
+    verify_crc(admitted, 0, header)
+    assert header == BatchHeader.parse(admitted)
+    assert header.timestamp_type is TimestampType.CREATE_TIME
+    assert header.max_timestamp_ms == NOW_MS + 2 and header.compression is codec
+    assert [record.timestamp_ms for record in decode_records(admitted)] == [NOW_MS, NOW_MS + 1, NOW_MS + 2]
+    times = [NOW_MS - 5_000, NOW_MS]
+    long = [Record(b"k", b"v", timestamp_ms=time_ms) for time_ms in times]
+    bounded = LogConfig(message_timestamp_before_max_ms=1_000)
+    assert named(bounded, encode_batch(long)) == [0]
+    Admission(bounded).admit(memoryview(encode_batch(long, timestamp_type=TimestampType.LOG_APPEND_TIME)), NOW_MS)
+    late = [Record(b"k", b"v", timestamp_ms=time_ms) for time_ms in (NOW_MS, NOW_MS + 3_600_001)]
+    assert named(LogConfig(), encode_batch(late, timestamp_type=TimestampType.LOG_APPEND_TIME)) == [0, 1]
+
+
+def test_a_log_append_time_is_cleared_in_a_batch_that_is_recompressed() -> None:
+    stamped = batch(3, timestamp_type=TimestampType.LOG_APPEND_TIME)
+    admitted, header = Admission(LogConfig(compression_type="zstd")).admit(memoryview(stamped), NOW_MS)
+    verify_crc(admitted, 0, header)
+    assert header.timestamp_type is TimestampType.CREATE_TIME and header.compression is Compression.ZSTD
 
 
 @pytest.mark.parametrize("codec", list(Compression))

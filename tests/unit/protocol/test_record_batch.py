@@ -36,6 +36,7 @@ from bmq.protocol.record_batch import (
     TimestampType,
     UnsupportedMagic,
     batches,
+    clear_log_append_time,
     decode_records,
     encode_batch,
     iterate_records,
@@ -197,6 +198,16 @@ def test_log_append_time() -> None:
     assert {record.timestamp_ms for record in decode_records(log, 2)} == {5_000}
     oracle = DefaultRecordBatch(bytes(log[2:]))
     assert oracle.validate_crc() and {record.timestamp for record in oracle} == {5_000}
+
+
+def test_log_append_time_is_cleared() -> None:
+    plain = bytearray(b"..") + sample()
+    stamped = bytearray(plain)
+    rewrite_log_append_time(stamped, 2, BatchHeader.parse(stamped, 2), BatchHeader.parse(plain, 2).max_timestamp_ms)
+    assert stamped != plain
+    header = clear_log_append_time(stamped, 2, BatchHeader.parse(stamped, 2))
+    assert header == BatchHeader.parse(plain, 2)
+    assert stamped == plain
 
 
 def test_contradictions_are_refused() -> None:

@@ -17,7 +17,8 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.hot_produce import encode_produce_request
 from bmq.protocol.messages.api_versions_request import ApiVersionsRequest
 from bmq.protocol.messages.produce_request import ProduceRequest, TopicProduceData
-from bmq.protocol.record_batch import Compression, Record, encode_batch, put_leader_epoch
+from bmq.protocol.record_batch import Compression, Record, encode_batch, put_leader_epoch, rewrite
+from tests.support import wire
 from tests.unit.proxy.harness import (
     NODE,
     TOPIC_ID,
@@ -192,6 +193,58 @@ async def test_one_request_has_transactional_records_of_one_producer(proxy: Prox
     refused = ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert codes(await client.ask(PRODUCE, 9, other)) == {0: refused, 1: refused, 2: refused}
     assert proxy.log(0).log_end_offset == proxy.log(2).log_end_offset == 1
+
+
+@pytest.mark.parametrize("producer_id", [7, -1])
+async def test_transactional_records_without_a_transactional_id_fail_their_whole_request(
+    proxy: Proxy, client: Client, producer_id: int
+) -> None:
+    """Whatever else is wrong with it: Kafka looks at this before anything else."""
+    damaged = transactional(producer_id)[:-1] + b"!"
+    parts = {0: batch(), 1: transactional(producer_id), 2: damaged, 99: batch()}
+    refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    for request in (produce_request(parts), produce_request(parts, acks=7)):
+        assert codes(await client.ask(PRODUCE, 9, request)) == dict.fromkeys(parts, refused)
+    assert codes(await client.ask(PRODUCE, 9, produce_request({0: batch(), 1: damaged}))) == {0: refused, 1: refused}
+    assert proxy.log(0).log_end_offset == proxy.log(1).log_end_offset == 0
+
+
+@pytest.mark.parametrize(
+    "records",
+    [transactional()[:-1], wire.old_message_set(1, b"\xff" * 80), batch()[:40]],
+    ids=["cut short", "magic 1", "half a header"],
+)
+async def test_what_is_no_whole_batch_is_not_transactional(proxy: Proxy, client: Client, records: bytes) -> None:
+    proxy.log(0).refuse_with = ErrorCode.CORRUPT_MESSAGE
+    response = await client.ask(PRODUCE, 9, produce_request({0: records, 1: batch()}))
+    assert codes(response) == {0: ErrorCode.CORRUPT_MESSAGE, 1: 0}
+
+
+async def test_a_base_offset_of_its_own_is_refused_where_the_client_is(proxy: Proxy, client: Client) -> None:
+    own = bytearray(batch())
+    rewrite(own, 0, 42, -1)
+    assert codes(await client.ask(PRODUCE, 9, produce_request({0: batch(), 1: batch()}))) == {0: 0, 1: 0}
+    await proxy.log(0).delete_records(1)
+    damaged = bytearray(own)
+    damaged[-1] ^= 1
+    response = await client.ask(PRODUCE, 9, produce_request({0: bytes(own), 1: batch(), 2: bytes(damaged)}))
+    assert codes(response) == {0: ErrorCode.INVALID_RECORD, 1: 0, 2: ErrorCode.INVALID_RECORD}
+    (refused, _, _) = response.responses[0].partition_responses
+    assert refused.log_start_offset == 1
+    assert "42" in refused.error_message
+    assert proxy.log(0).log_end_offset == 1
+    # A former owner has written one into a batch that a node passes on again.
+    proxy.services.is_between_nodes = True
+    rewrite(own, 0, 42, 3)
+    assert codes(await client.ask(PRODUCE, 9, produce_request({0: bytes(own)}))) == {0: 0}
+
+
+async def test_a_base_offset_of_its_own_for_a_partition_that_does_not_run(proxy: Proxy, client: Client) -> None:
+    proxy.partitions.idle.add(TopicPartition(TOPIC_ID, 0))
+    own = bytearray(batch())
+    rewrite(own, 0, -1, -1)
+    response = await client.ask(PRODUCE, 9, produce_request({0: bytes(own)}))
+    assert codes(response) == {0: ErrorCode.INVALID_RECORD}
 
 
 async def test_an_empty_transactional_id(proxy: Proxy, client: Client) -> None:

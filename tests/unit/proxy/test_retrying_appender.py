@@ -19,6 +19,14 @@ from bmq.log.refused_sequences import FORGOTTEN_S, STEP_S_MAX
 from bmq.log.transactions import TransactionClaim
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
+from bmq.protocol.record_batch import (
+    BatchHeader,
+    Record,
+    TimestampType,
+    encode_batch,
+    rewrite_log_append_time,
+    verify_crc,
+)
 from bmq.proxy.appender import QUEUED_BYTES_MAX
 from bmq.proxy.retrying_appender import RetryingAppender
 from bmq.proxy.starting_appender import StartingAppender
@@ -591,6 +599,36 @@ def test_a_batch_goes_to_its_next_owner_in_another_buffer() -> None:
         assert bytes(second) == before
         second[50] ^= 0xFF  # an owner writes its leader epoch and the base offset into what it gets
         assert bytes(first) == before
+
+    virtual(main)
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_the_time_that_an_owner_has_stamped_is_no_claim_of_the_producer(is_damaged: bool) -> None:
+    """The next owner would refuse a batch whose producer had set the timestamp type to LogAppendTime."""
+
+    async def main() -> None:
+        producing = Producing()
+        old = producing.partitions.lead()
+        records = memoryview(encode_batch([Record(b"k", b"v", timestamp_ms=5)], producer_id=1, base_sequence=1))
+        answers: list[AppendResult] = []
+        producing.appender.append(KEY, records, answers.append)
+        stamped = rewrite_log_append_time(records, 0, BatchHeader.parse(records), 9)
+        if is_damaged:
+            records[-1] ^= 1
+        producing.partitions.owner = None
+        old.refuse()
+        new = producing.partitions.lead()
+        await turns()
+        (second,) = new.buffers
+        header = BatchHeader.parse(second)
+        if is_damaged:
+            assert header == stamped, "a wrong checksum is not made right"
+        else:
+            assert header.timestamp_type is TimestampType.CREATE_TIME
+            verify_crc(second, 0, header)
+        new.store(1)
+        assert [answer.error_code for answer in answers] == [ErrorCode.NONE]
 
     virtual(main)
 
