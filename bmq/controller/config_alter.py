@@ -14,7 +14,7 @@ from bmq.controller.config_describe import NO_OTHERS, require_node
 from bmq.controller.decision import Decision
 from bmq.metadata.broker_configs import BROKER_CONFIGS, BrokerConfigs, require_bounds
 from bmq.metadata.client_metrics_configs import CLIENT_METRICS_CONFIGS, validate_client_metrics
-from bmq.metadata.config_keys import ConfigKey, ConfigType, InvalidConfig, Operation, ResourceType, split_list
+from bmq.metadata.config_keys import ConfigKey, ConfigType, InvalidConfig, Operation, ResourceType
 from bmq.metadata.group_configs import GROUP_CONFIGS, validate_group
 from bmq.metadata.image import MetadataImage
 from bmq.metadata.topic_configs import (
@@ -232,13 +232,22 @@ def _apply(
     if start is None:
         is_topic = resource_type == ResourceType.TOPIC
         start = inherited(key, broker.topic_defaults) if is_topic else broker.value_of(key.name) or ""
-    items = list(split_list(start))
-    for item in split_list(text):
+    items = [item for item in start.split(",") if item]
+    for item in _items_of(text):
         if operation is Operation.APPEND and item not in items:
             items.append(item)
         elif operation is Operation.SUBTRACT and item in items:
             items.remove(item)
     target[config.name] = ",".join(items)
+
+
+def _items_of(text: str) -> list[str]:
+    """What Java's String.split(",") makes of it: nothing at the end is no item, but text without a comma is always one."""
+    items = text.split(",")
+    if len(items) > 1:
+        while items and not items[-1]:
+            items.pop()
+    return items
 
 
 def _changes(

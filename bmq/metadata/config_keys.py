@@ -111,7 +111,8 @@ class ConfigKey:
         value = _PARSERS[self.type](self.name, text.strip())
         if self.check is not None:
             self.check(self.name, value)
-        return value
+        # Kafka counts an item that is there twice once (KIP-1161).
+        return tuple(dict.fromkeys(value)) if isinstance(value, tuple) else value
 
 
 def table_of(*keys: ConfigKey) -> Mapping[str, ConfigKey]:

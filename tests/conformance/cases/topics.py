@@ -227,6 +227,12 @@ def _(world: World, version: int) -> Any:
     )
 
 
+@CASES.add(CREATE, "a good topic between those that exist and may not", ignored=LESS)
+def _(world: World, version: int) -> Any:
+    names = (world.read_topic(), "no/such name", world.name("good"), world.topic("there"), "", world.name("other"))
+    return create(*(new_topic(name) for name in names))
+
+
 @CASES.add(CREATE, "counts left to the server", since=4, ignored=LESS)
 def _(world: World, version: int) -> Any:
     return create(new_topic(world.name(), -1, -1))
@@ -267,6 +273,17 @@ def _(world: World, version: int) -> Any:
         new_topic(world.name("null"), configs=setting("retention.ms", None)),
         new_topic(world.name("policy"), configs=setting("cleanup.policy", "burn")),
         new_topic(world.name("twice"), configs=setting("retention.ms", "1") + setting("retention.ms", "2")),
+    )
+
+
+@CASES.add(CREATE, "lists that are empty", ignored=LESS)
+def _(world: World, version: int) -> Any:
+    texts = {"empty": "", "comma": ",", "behind": "compact,", "blank": " ", "twice": "delete,delete"}
+    return create(
+        *(
+            new_topic(world.name(what), configs=[{"name": "cleanup.policy", "value": text}])
+            for what, text in texts.items()
+        )
     )
 
 
@@ -332,6 +349,14 @@ def _(world: World, version: int) -> Any:
 @CASES.add(DELETE, "an unknown topic beside a known one")
 def _(world: World, version: int) -> Any:
     return delete(world, world.topic(), world.name("none"))
+
+
+@CASES.add(DELETE, "good and bad topics")
+def _(world: World, version: int) -> Any:
+    known = [world.topic("one"), world.topic("two")]
+    values = delete(world, known[0], world.name("none"), "no/such name", world.name("none"), known[1], "")
+    by_id = [{"name": None, "topic_id": identity} for identity in (world.topic_id(world.topic("id")), UNKNOWN_ID)]
+    return {**values, "topics": [*values["topics"], *by_id]}
 
 
 @CASES.add(DELETE, "names that are not allowed")
@@ -608,6 +633,34 @@ def _(world: World, version: int) -> Any:
         (TOPIC, world.topic("number"), [("retention.ms", "1", 2)]),
         (TOPIC, world.topic("delete"), [("retention.ms", None, 1)]),
         (TOPIC, world.topic("null"), [("cleanup.policy", None, 2)]),
+    )
+
+
+def policies(world: World, version: int, answer: Mapping[str, Any]) -> Any:
+    """What became of the altered topics."""
+    names = [one["resource_name"] for one in answer["responses"]]
+    described = world.call(DESCRIBE_CONFIGS, 1, **resources(*((TOPIC, name, ["cleanup.policy"]) for name in names)))
+    return [(one["resource_name"], one["configs"][0]["value"]) for one in described["results"]]
+
+
+@CASES.add(INCREMENTAL, "lists that are or become empty", after=policies)
+def _(world: World, version: int) -> Any:
+    both = {"cleanup.policy": "compact,delete"}
+    return settings(
+        (TOPIC, world.topic("append"), [("cleanup.policy", "", 2)]),
+        (TOPIC, world.topic("subtract"), [("cleanup.policy", "", 3)]),
+        (TOPIC, world.topic("set"), [("cleanup.policy", "", 0)]),
+        (TOPIC, world.topic("last"), [("cleanup.policy", "delete", 3)]),
+        (TOPIC, world.topic("comma"), [("cleanup.policy", ",", 2)]),
+        (TOPIC, world.topic("behind"), [("cleanup.policy", "compact,", 2)]),
+        (TOPIC, world.topic("twice", configs=both), [("cleanup.policy", "compact", 2)]),
+        (TOPIC, world.topic("set-twice"), [("cleanup.policy", "compact,compact", 0)]),
+        (TOPIC, world.topic("none", configs=both), [("cleanup.policy", "delete,compact", 3)]),
+        (TOPIC, world.topic("other"), [("cleanup.policy", "burn", 3)]),
+        (TOPIC, world.topic("blank"), [("cleanup.policy", " ", 2)]),
+        (TOPIC, world.topic("indented"), [("cleanup.policy", " delete", 2)]),
+        (TOPIC, world.topic("not-there"), [("cleanup.policy", " delete", 3)]),
+        (TOPIC, world.topic("front"), [("cleanup.policy", ",compact", 2)]),
     )
 
 

@@ -173,10 +173,23 @@ def test_lists_are_appended_to_and_subtracted_from_as_in_kafka(cluster: Cluster)
         (SUBTRACT, "compact", ""),
         (SUBTRACT, "compact", ""),
         (SET, "compact", "compact"),
+        (APPEND, "delete,", "compact,delete"),
+        (APPEND, ",", "compact,delete"),
+        (SUBTRACT, "", "compact,delete"),
+        (SUBTRACT, " delete", "compact,delete"),
+        (APPEND, " compact", "compact,delete"),
+        (SET, "compact, delete ,compact", "compact,delete"),
+        (SET, "compact,delete", "compact,delete"),
+        (SUBTRACT, "burn,delete,", "compact"),
     ]
     for operation, value, outcome in steps:
         assert alter(cluster, incremental(TOPIC, "aa", ("cleanup.policy", operation, value))) == (ErrorCode.NONE, None)
         assert policy() == (outcome, 1)
+    for value in ("", ",delete", " "):
+        # An item is what stands between two commas, be it nothing.
+        code, _ = alter(cluster, incremental(TOPIC, "aa", ("cleanup.policy", APPEND, value)))
+        assert code is ErrorCode.INVALID_CONFIG
+        assert policy() == ("compact", 1)
     assert alter(cluster, incremental(TOPIC, "aa", ("cleanup.policy", DELETE, None)))[0] is ErrorCode.NONE
     assert policy() == ("delete", 5)
 
