@@ -1,0 +1,91 @@
+"""A topic deleted and made again under its name while clients of every proxy write to it and read it."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import pytest
+from hdfs_native import Client
+
+from tests.e2e.cluster.conftest import TopicMaker
+from tests.e2e.conftest import unique_name
+from tests.e2e.test_deleted_topics import CLOSED, GONE, WAIT_S, Activity, number_of, numbered, records_in
+from tests.support import wire
+from tests.support.cluster import BmqCluster
+from tests.support.compaction import topic_ids
+from tests.support.processes import eventually
+from tests.support.topic_client import TopicClient
+
+pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(240)]
+
+ROUNDS = 6
+
+
+def test_a_topic_made_again_has_nothing_of_the_old_one(separated: BmqCluster, make_topic: TopicMaker) -> None:
+    """Proxies and owners hear of the deletion one after the other; records of the old topic get into no new one."""
+    topic, kept = unique_name("again"), make_topic(separated)
+    answered: list[int] = []
+    acknowledged: list[dict[int, int]] = []
+    codes: set[int] = set()
+    floors: list[int] = []
+    old_ids = []
+    with ExitStack() as stack:
+        admin = stack.enter_context(TopicClient(separated.proxies[0].kafka_port))
+        assert admin.create(topic) == wire.NONE
+        for node in separated.proxies * 2:
+            who = len(answered)
+            answered.append(0)
+            acknowledged.append({})
+            connection = stack.enter_context(TopicClient(node.kafka_port, WAIT_S))
+
+            def step(who: int = who, connection: TopicClient = connection) -> None:
+                number = answered[who] + 1
+                answer = connection.produce(topic, numbered(number, who=who))
+                codes.add(answer.error_code)
+                if answer.error_code == wire.NONE:
+                    acknowledged[who][number] = answer.base_offset
+                answered[who] = number
+                codes.add(connection.fetch(topic, 0).error_code)
+                assert connection.produce(kept, numbered(number)).error_code == wire.NONE
+
+            stack.enter_context(Activity(f"client {who} of {node}", step))
+        for _ in range(ROUNDS):
+            counts = list(map(len, acknowledged))
+            eventually(
+                lambda: all(len(new) > old + 10 for new, old in zip(acknowledged, counts, strict=True)),  # noqa: B023
+                WAIT_S,
+                "every client is served",
+            )
+            old_ids.append(topic_ids(separated.bootstrap, [topic])[topic])
+            assert admin.delete(topic) == wire.NONE
+            floors = list(answered)
+            assert admin.create(topic) == wire.NONE
+        counts = list(map(len, acknowledged))
+        eventually(
+            lambda: all(len(new) > old + 10 for new, old in zip(acknowledged, counts, strict=True)),
+            WAIT_S,
+            "every client is served by the last one",
+        )
+    assert codes <= {wire.NONE, CLOSED, *GONE}, codes
+    found = []
+    with TopicClient(separated.proxies[1].kafka_port) as reader:
+        end = reader.list_offsets(topic, [0], -1)[0][1]
+        while len(found) < end:
+            answer = reader.fetch(topic, len(found))
+            assert answer.error_code == wire.NONE
+            found += records_in(answer.records)
+        for topic_id in old_ids:
+            assert reader.fetch_by_id(topic_id, 0).error_code in GONE
+    assert [record.offset for record in found] == list(range(end))
+    there = {(int(record.key or b""), number_of(record)): record.offset for record in found}
+    assert all(number > floors[who] for who, number in there), "a record of a topic that is gone"
+    # What was acknowledged last was acknowledged by the last of them.
+    for who, numbers in enumerate(acknowledged):
+        assert there[who, max(numbers)] == numbers[max(numbers)]
+    files = Client(separated.store)
+
+    def left() -> set[str]:
+        names = {status.path.rsplit("/", 1)[1] for status in files.list_status(f"{separated.root}/topics")}
+        return names & {str(topic_id) for topic_id in old_ids}
+
+    eventually(lambda: not left(), WAIT_S, "no files of the old ones are left")
