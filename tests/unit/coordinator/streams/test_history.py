@@ -230,7 +230,7 @@ class StreamsGroupHistory(RuleBasedStateMachine):
             self.bench.now_ms += 20_000
             if self.bench.is_delayed:
                 self.bench.end_delay()
-            for client in self.clients.values():
+            for client in list(self.clients.values()):  # one that is fenced is taken out
                 self.close(client)
                 self.beat(client)
         group = self.bench.existing
