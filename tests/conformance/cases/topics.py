@@ -639,6 +639,14 @@ def _(world: World, version: int) -> Any:
 def policies(world: World, version: int, answer: Mapping[str, Any]) -> Any:
     """What became of the altered topics."""
     names = [one["resource_name"] for one in answer["responses"]]
+    # Kafka's broker hears of changes from its controller, in their order and a moment later.
+    last = world.topic("heard")
+    wanted = resources((TOPIC, last, ["retention.ms"]))
+    world.call(INCREMENTAL, 1, **settings((TOPIC, last, [("retention.ms", "77", 0)])))
+    world.until(
+        lambda: world.call(DESCRIBE_CONFIGS, 1, **wanted),
+        lambda answer: answer["results"][0]["configs"][0]["value"] == "77",
+    )
     described = world.call(DESCRIBE_CONFIGS, 1, **resources(*((TOPIC, name, ["cleanup.policy"]) for name in names)))
     return [(one["resource_name"], one["configs"][0]["value"]) for one in described["results"]]
 
