@@ -223,10 +223,10 @@ class StreamsGroupHistory(RuleBasedStateMachine):
         if group is None:
             return
         self.topics_change(READY)
-        for member_id in list(group.members):
-            if member_id not in self.clients:
-                assert self.bench.expire(member_id, TimerKind.SESSION)
         for _ in range(8):
+            for member_id in list(self.bench.existing.members):
+                if member_id not in self.clients:
+                    assert self.bench.expire(member_id, TimerKind.SESSION)
             self.bench.now_ms += 20_000
             if self.bench.is_delayed:
                 self.bench.end_delay()
