@@ -5,7 +5,7 @@ from __future__ import annotations
 from bmq.coordinator.member_timers import Due, TimerKind
 from bmq.coordinator.streams.draft import StreamsDraft
 from bmq.coordinator.streams.member import MemberState
-from bmq.coordinator.streams.progress import AT_ONCE_MS, StreamsSurroundings, update_target
+from bmq.coordinator.streams.progress import AT_ONCE_MS, StreamsSurroundings, bump_if_needed, update_target
 from bmq.protocol import streams_group_records as records
 
 
@@ -48,4 +48,6 @@ def _end_delay(draft: StreamsDraft, around: StreamsSurroundings) -> None:
     group = draft.group
     if group is None or not group.members or group.topology is None or group.epoch <= group.target_epoch:
         return
-    update_target(draft, around.configure(group.topology, around.topics), around)
+    configured = around.configure(group.topology, around.topics)
+    bump_if_needed(draft, configured, around, must=False)  # the target is of the topics as they are now
+    update_target(draft, configured, around)

@@ -346,6 +346,17 @@ def test_the_first_target_waits_for_more(bench: Bench) -> None:
     assert told(bench.beat("c", 3, NO_TASKS)) == ALL
 
 
+def test_topics_that_are_back_after_the_first_target(bench: Bench) -> None:
+    """The target that was computed without them is not taken for that of the topics before."""
+    bench.config = StreamsConfig(assignment_interval_ms=0)
+    bench.join("a")
+    bench.topics, topics, bench.is_stale = {}, bench.topics, True
+    bench.end_delay()
+    assert bench.existing.state is StreamsGroupState.NOT_READY
+    bench.topics, bench.is_stale = topics, True
+    assert told(bench.beat("a", 1, NO_TASKS)) == ALL
+
+
 # ---------------------------------------------------------------- topologies
 
 
