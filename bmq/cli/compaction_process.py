@@ -121,6 +121,7 @@ class CompactionProcess:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 limit=PIPE_BYTES_MAX,
+                start_new_session=True,  # the kernel may share processors out by session
             )
         except OSError as error:
             raise CleaningInterrupted(f"no process can be begun: {error.strerror or error}") from error

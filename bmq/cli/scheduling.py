@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Final
 
 import structlog
 
 THIS_THREAD: Final = 0
+THIS_PROCESS: Final = 0
 
 NICENESS_MAX: Final = 19
+AUTOGROUP: Final = Path("/proc/self/autogroup")
+"""The niceness of all processes of a session together, beside other sessions; not there where the kernel has none."""
 
 log = structlog.get_logger("bmq.cli")
 
@@ -37,11 +41,26 @@ def run_when_idle() -> None:
 
     A niceness of 19 is not enough beside servers: under SCHED_BATCH a server that is woken does not preempt a process of
     any niceness, so its clients would wait for the end of this one's slice. One under SCHED_IDLE gives way at once.
+
+    But where Linux groups processes by session, both count inside of the group alone, and each session has an equal share
+    of a busy processor. So a process with a session of its own lowers that as well.
     """
     os.nice(NICENESS_MAX)
+    _lower_own_session()
     if not hasattr(os, "SCHED_IDLE"):
         return
     try:
         os.sched_setscheduler(THIS_THREAD, os.SCHED_IDLE, os.sched_param(0))
     except OSError as error:
         log.warning("no_idle_scheduling", reason=str(error))
+
+
+def _lower_own_session() -> None:
+    if os.getsid(THIS_PROCESS) != os.getpid():
+        return  # it is others' session too
+    try:
+        AUTOGROUP.write_text(str(NICENESS_MAX))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        log.warning("no_low_session", reason=str(error))

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from bmq.cli.scheduling import AUTOGROUP, NICENESS_MAX
+
 pytestmark = pytest.mark.integration
 
 POLICIES = """
@@ -42,3 +44,26 @@ def test_the_process_and_its_later_threads_have_a_policy(before: int, store: str
     # An idle process may wait for the processors as long as other tests have them.
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     assert done.stdout.split() == [str(after), str(after)], done.stderr
+
+
+WHEN_IDLE = """
+import os
+from bmq.cli.scheduling import AUTOGROUP, THIS_THREAD, run_when_idle
+run_when_idle()
+print(os.sched_getscheduler(THIS_THREAD), AUTOGROUP.read_text().split()[-1] if AUTOGROUP.exists() else "none")
+"""
+
+
+@pytest.mark.parametrize("has_own_session", [True, False])
+def test_an_idle_process_lowers_its_own_session_alone(has_own_session: bool) -> None:
+    before = AUTOGROUP.read_text().split()[-1] if AUTOGROUP.exists() else "none"
+    done = subprocess.run(
+        [sys.executable, "-c", WHEN_IDLE],
+        start_new_session=has_own_session,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    expected = str(NICENESS_MAX) if has_own_session and before != "none" else before
+    assert done.stdout.split() == [str(os.SCHED_IDLE), expected], done.stderr
