@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import time
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +17,7 @@ from tests.support.wire import EARLIEST_TIMESTAMP, NONE, WireClient
 NAMES: Final = tuple(f"idle-{number}" for number in range(10))
 WITNESS: Final = "witness"
 START_S_MAX: Final = 180.0
+OTHER_FILES: Final = 2_000
 _CREATE_S: Final = 180.0
 _POLL_S: Final = 0.1
 
@@ -32,7 +34,8 @@ def measure(directory: Path, partitions: int, idle_s: float, settle_s: float, ch
     """
     environment = {"BMQ_BROKER__RETENTION_CHECK_INTERVAL_MS": str(check_ms)} if check_ms else {}
     server = BmqServer(directory, environment)
-    server.ready_timeout_s = START_S_MAX
+    server.ready_timeout_s = server.stop_timeout_s = START_S_MAX
+    _allow_files(partitions)
     server.start()
     try:
         _make_topics(server, partitions)
@@ -51,6 +54,17 @@ def measure(directory: Path, partitions: int, idle_s: float, settle_s: float, ch
     if not before < after:
         raise RetentionUnseen(f"there was no check of retention: the first offset was {before} and is {after}")
     return {"partitions": partitions, "cpu_percent": round(percent, 3), "measured_s": idle_s, **memory}
+
+
+def _allow_files(partitions: int) -> None:
+    """Each partition has its segment and its directory open in the embedded store. Raises RetentionUnseen."""
+    wanted = partitions * 2 + OTHER_FILES
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, wanted))
+        except (ValueError, OSError):
+            raise RetentionUnseen(f"this takes {wanted} open files, and {hard} are allowed (ulimit -Hn)") from None
 
 
 def _make_topics(server: BmqServer, partitions: int) -> None:
