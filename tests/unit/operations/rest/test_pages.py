@@ -222,6 +222,7 @@ async def test_a_store_that_is_slow_or_silent_is_said() -> None:
         cluster.store.faults = Faults(request_s=(5.0, 5.0))
         problem = await cluster.get(path, 504)
         assert problem["detail"] == "the store did not answer within 0.02 s"
+    async with RestCluster() as cluster:
         cluster.store.faults = Faults(unavailable_rate=1.0)
         assert (await cluster.get(path, 503))["detail"] == "the store does not answer"
 
