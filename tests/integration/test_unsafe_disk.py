@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support.processes import REPOSITORY, dying_with_us
 from tests.support.unsafe_disk import UnsafeDisk
 
 pytestmark = pytest.mark.integration
@@ -38,6 +41,28 @@ def test_what_was_not_synced_is_gone(disk: UnsafeDisk) -> None:
     disk.cut()
     disk.restore()
     assert (disk.directory / "later").read_bytes() == b"e"
+
+
+ELSEWHERE = """
+from tests.support.unsafe_disk import own_mounts
+own_mounts()
+print("there", flush=True)
+input()
+"""
+
+
+def test_another_process_with_mounts_of_its_own_does_not_keep_it(disk: UnsafeDisk) -> None:
+    """It begins with a copy of all mounts: the file system would stay as it was when its power was cut."""
+    command = dying_with_us([sys.executable, "-c", ELSEWHERE])
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY) as other:
+        assert other.stdout is not None and other.stdout.readline() == "there\n"
+        disk.cut()
+        disk.restore()
+        (disk.directory / "later").write_bytes(b"e")
+        disk.sync()
+        assert (disk.directory / "later").read_bytes() == b"e"
+        other.communicate("\n", timeout=30)
+    assert other.returncode == 0
 
 
 def test_nothing_is_left_of_it(disk: UnsafeDisk, tmp_path: Path) -> None:
