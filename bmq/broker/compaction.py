@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 
 import structlog
 
+from bmq.broker.min_insync_tracker import replicas_min
 from bmq.broker.surroundings import Surroundings
 from bmq.log.compaction import (
     Cleanable,
@@ -123,6 +124,7 @@ class Compaction:
                             self._require_owning()
                             if self._file is None:
                                 self._file = await self._open(group)
+                                self._require_replicas(self._file.writer)
                             await self._file.writer.append([data])
                             await self._pace(len(data))
                         case CleanedGroup(count, index, dropped_aborts):
@@ -140,6 +142,14 @@ class Compaction:
     def _require_owning(self) -> None:
         if not self._log.is_owning:
             raise CleaningInterrupted("the partition is not owned here any more")
+
+    def _require_replicas(self, writer: SegmentWriter) -> None:
+        """What acks=all was told of lies on so many nodes now. A file that loses one of them is not finished."""
+        wanted = replicas_min(self._log.config, self._surroundings.store.replicas_wanted)
+        if writer.replicas < wanted:
+            raise CleaningInterrupted(
+                f"{writer.path} is on {writer.replicas} nodes, and min.insync.replicas is {wanted}"
+            )
 
     async def _open(self, group: Iterable[Extent]) -> _CleanedFile:
         store, roll = self._surroundings.store, self._files.next_cleaned_roll()

@@ -595,6 +595,24 @@ def test_a_fenced_owner_swaps_nothing() -> None:
     virtual(main)
 
 
+def test_what_is_swapped_in_lies_on_as_many_nodes_as_acks_all_was_told_of() -> None:
+    async def main() -> None:
+        world = World()
+        owner = world.owner(replace(COMPACT, min_insync_replicas=2))
+        log = await filled(owner)
+        before = await read(log)
+        world.lose_nodes(2)
+        with pytest.raises(CleaningInterrupted, match=r"is on 1 nodes, and min\.insync\.replicas is 2"):
+            await compact(owner, log)
+        assert await read(log) == before
+        world.return_nodes()
+        await compact(owner, log)
+        assert len(await read(log)) < len(before)
+        await owner.manager.close()
+
+    virtual(main)
+
+
 def test_a_topic_on_disk_has_its_compacted_segments_on_disk() -> None:
     async def main() -> None:
         world = World()

@@ -345,6 +345,23 @@ def test_what_cannot_be_proven_is_refused_and_the_log_is_as_it_was(harm: Callabl
     virtual(main)
 
 
+def test_files_on_fewer_nodes_than_acks_all_was_told_of_are_refused() -> None:
+    async def main() -> None:
+        world = World()
+        owner = world.owner(replace(COMPACT, min_insync_replicas=2))
+        log = await filled(owner)
+        plan = await planned(log)
+        world.lose_nodes(2)
+        await clean(owner, plan)
+        before = await read(log)
+        with pytest.raises(DelegationRefused, match=r"is on 1 nodes, and min\.insync\.replicas is 2"):
+            await swap(log, plan)
+        assert await read(log) == before
+        await owner.manager.close()
+
+    virtual(main)
+
+
 def test_a_marker_that_is_gone_has_to_be_told() -> None:
     async def main() -> None:
         world = World()
