@@ -124,7 +124,7 @@ class FullDisk:
 class _FullWriter:
     def __init__(self, disk: FullDisk, writer: SegmentWriter) -> None:
         self._disk, self._writer = disk, writer
-        self.path, self.file_id = writer.path, writer.file_id
+        self.path, self.file_id, self.replicas = writer.path, writer.file_id, writer.replicas
 
     async def append(self, buffers: Sequence[Any]) -> Any:
         self._disk.meets("append")
