@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 import structlog
 
-from bmq.broker.min_insync_tracker import replicas_min
+from bmq.broker.min_insync_tracker import shortage_of
 from bmq.broker.surroundings import Surroundings
 from bmq.log.compaction import (
     Cleanable,
@@ -144,12 +144,10 @@ class Compaction:
             raise CleaningInterrupted("the partition is not owned here any more")
 
     def _require_replicas(self, writer: SegmentWriter) -> None:
-        """What acks=all was told of lies on so many nodes now. A file that loses one of them is not finished."""
-        wanted = replicas_min(self._log.config, self._surroundings.store.replicas_wanted)
-        if writer.replicas < wanted:
-            raise CleaningInterrupted(
-                f"{writer.path} is on {writer.replicas} nodes, and min.insync.replicas is {wanted}"
-            )
+        """It is enough to look once: a file that loses a node is not finished."""
+        wanted = self._surroundings.store.replicas_wanted
+        if shortage := shortage_of(writer.path, writer.replicas, self._log.config, wanted):
+            raise CleaningInterrupted(shortage)
 
     async def _open(self, group: Iterable[Extent]) -> _CleanedFile:
         store, roll = self._surroundings.store, self._files.next_cleaned_roll()

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 import structlog
 
 from bmq.broker.compaction import CompactedLog
-from bmq.broker.min_insync_tracker import replicas_min
+from bmq.broker.min_insync_tracker import shortage_of
 from bmq.broker.surroundings import Surroundings
 from bmq.log.cleaned_files import checked_index
 from bmq.log.compaction import CleaningPlan
@@ -261,11 +261,9 @@ class _Swap:
         status = await self._store.status(target)
         if status is None or (status.file_id, status.length_bytes) != (file.file_id, file.length_bytes):
             raise DelegationRefused(f"{source} was changed while it was taken")
-        wanted = replicas_min(self._log.config, self._store.replicas_wanted)
         replicas = await self._store.count_replicas(target)
-        if replicas < wanted:
-            # What acks=all was told of lies on so many nodes now.
-            raise DelegationRefused(f"{source} is on {replicas} nodes, and min.insync.replicas is {wanted}")
+        if shortage := shortage_of(source, replicas, self._log.config, self._store.replicas_wanted):
+            raise DelegationRefused(shortage)
         if self._log.config.durability is Durability.HSYNC:
             await self._store.take_over(
                 target, previous_holder=self._surroundings.holder, durability=self._log.config.durability

@@ -27,6 +27,12 @@ def replicas_min(config: LogConfig, replicas_wanted: int) -> int:
     return min(config.min_insync_replicas, replicas_wanted)
 
 
+def shortage_of(path: str, replicas: int, config: LogConfig, replicas_wanted: int) -> str | None:
+    """What is wrong with a file that is to replace others: acks=all was told that their records lie on enough nodes."""
+    minimum = replicas_min(config, replicas_wanted)
+    return None if replicas >= minimum else f"{path} is on {replicas} nodes, and min.insync.replicas is {minimum}"
+
+
 class _Unconfirmed(NamedTuple):
     producer_epoch: int
     base_offset: int
