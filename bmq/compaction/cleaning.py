@@ -72,7 +72,10 @@ async def clean(
 async def clean_group(
     segments: Segments, cleaner: LogCleaner, extents: Sequence[Extent], paths: Sequence[str], output: Output
 ) -> AsyncGenerator[CleanedBytes | CleanedGroup]:
-    """What is left of one group; the keys have been noted. `output`: a new one. Raises DamagedBatch, StoreError."""
+    """Clean the segments of one group, with the keys that `cleaner` has noted, into the empty `output`.
+
+    Raises DamagedBatch, StoreError.
+    """
     dropped_before = len(cleaner.dropped_aborts)
     for extent, path in zip(extents, paths, strict=False):
         batches: list[CleanedBatch] = []
@@ -174,7 +177,7 @@ class Output:
 
     def add(self, batches: Sequence[CleanedBatch]) -> None:
         for header, data in batches:
-            # A search by time finds nothing in a batch without records.
+            # A search by time must not end at a batch without records.
             told = header if header.record_count else header._replace(max_timestamp_ms=NO_TIMESTAMP_MS)
             self._builder.add(told, header.base_offset, self.position)
             self._parts.append(data)

@@ -15,7 +15,7 @@ _SEED: Final = bytes(16)
 
 def warm_up() -> int:
     """How many records were left of those that it made up: one of each key."""
-    # Of the first batch one record goes and one stays, so it is written anew.
+    # The first batch loses some of its records and keeps one, so it has to be encoded again.
     first = [Record(key, b"old") for key in (*_KEYS, b"another")]
     second = [Record(key, b"new") for key in _KEYS]
     data = bytes(encode_batch(first) + encode_batch(second, base_offset=len(first)))

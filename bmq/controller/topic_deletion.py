@@ -56,7 +56,7 @@ class TopicDeletions:
         await asyncio.sleep(self._config.topic_deletion_delay_ms / 1000)
         await self._until_done(topic_id, self._delete_files)
         _log.info("topic_files_deleted", topic_id=str(topic_id))
-        # What is made again after this is taken for the files of a topic that the metadata lost (unknown_topics).
+        # A slow owner may still create files; those created after the second deletion are found by unknown_topics.
         await asyncio.sleep(self._config.topic_deletion_again_ms / 1000)
         await self._until_done(topic_id, self._delete_and_forget)
 

@@ -76,7 +76,7 @@ async def _index(
                     f"follows {builder.end_offset} of {leader_epoch}"
                 )
             crc = crc32c(run.data[place : place + header.size_bytes], crc)
-            # Who looks for a time finds nothing in a batch without records.
+            # A search by time must not end at a batch without records.
             told = header if header.record_count else header._replace(max_timestamp_ms=NO_TIMESTAMP_MS)
             builder.add(told, header.base_offset, position)
             if header.is_control and header.record_count:

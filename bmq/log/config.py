@@ -44,7 +44,7 @@ class LogConfig:
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = 2**63 - 1
     is_state_log: bool = False
-    """Of a coordinator: its snapshots replace old segments, so it is not compacted besides."""
+    """Whether it is a coordinator's log: snapshots replace its old segments, so it is not compacted."""
     min_insync_replicas: int = 1
     durability: Durability = Durability.HFLUSH
 

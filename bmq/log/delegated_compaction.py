@@ -37,7 +37,7 @@ class DelegationRefused(BmqError):
 
 @dataclass(frozen=True, slots=True)
 class DelegatedPlan:
-    """What is to be cleaned, and for whom. `directory`: where the files go; empty if nothing was reserved.
+    """A job's reservation and what it has to clean. `directory`: for its files; empty if nothing was reserved.
 
     `replicas`: on how many nodes each file should lie; 0: as whoever writes it has it.
 
@@ -97,7 +97,7 @@ class CleanedFile:
 
 @dataclass(frozen=True, slots=True)
 class DelegationEnd:
-    """What was swapped in. As CleaningEnd."""
+    """Counts of a swap, with the meanings they have in CleaningEnd."""
 
     first_dirty_offset: int
     records_read: int

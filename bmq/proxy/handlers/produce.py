@@ -95,7 +95,7 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
 
 
 def _refusal(request: Produce) -> AppendResult | None:
-    """Of the whole request. Kafka looks for transactional records first."""
+    """Why the whole request is refused; None: it is not. Transactional records are checked first, as in Kafka."""
     refusal = _refusal_of_transaction(request)
     if refusal is None and request.acks not in (-1, 0, 1):
         return AppendResult(ErrorCode.INVALID_REQUIRED_ACKS, message=f"acks {request.acks} is not -1, 0 or 1")
