@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import dataclasses
 import random
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
@@ -25,28 +25,23 @@ from bmq.log.partition_log import AppendResult, TopicPartition
 from bmq.log.store import Durability, StoreError
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
-from bmq.protocol.record_batch import Record, encode_batch
 from bmq.proxy.catch_up import CatchUp
 from bmq.proxy.fetch_metrics import FetchCounts
 from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.read_cache import ReadCache
 from tests.fakes.store import Counts
 from tests.simulation.aged_log import Aged, AgedLog
-from tests.simulation.aged_topic import AgedKind, content_of, records_in
+from tests.simulation.aged_topic import LENGTHS_BYTES, READERS, SETTLE_S, AgedKind, batch_of, records_in
 from tests.simulation.chances import Chances
-from tests.simulation.clients import now_ms
 from tests.simulation.history import Violation
 from tests.simulation.outcome import Outcome
 from tests.simulation.owner import Owner
 
 AGED: Final = TopicPartition(UUID(int=8), 0)
 PRODUCER_ID: Final = 900_000
-READERS: Final = 2
-LENGTHS_BYTES: Final = (1, 400, 200_000)
 WAIT_S: Final = 0.3
 PACE: Final = 5.0
 """So many times quicker than in a history of whole servers, which lasts longer."""
-SETTLE_S: Final = 25.0
 _CURSOR_AGE_MS: Final = 200
 
 
@@ -157,7 +152,7 @@ class AgedPartition:
             self._count += 1
             key, is_tombstone = b"k%d" % dice.randrange(self.kind.key_count), dice.random() < 0.2
             records.append(Aged(key, b"record %d" % self._count, self.now_s(), is_tombstone))
-        data = self._batch(records, now_ms())
+        data = batch_of(records, PRODUCER_ID, 0, self._sequence)
         self._sequence += len(records)
         log.send(records, len(data))
         while True:
@@ -167,19 +162,6 @@ class AgedPartition:
                 self._outcome.aged_batches += 1
                 return
             await asyncio.sleep(dice.expovariate(20))
-
-    def _batch(self, records: Sequence[Aged], time_ms: int) -> bytes:
-        return bytes(
-            encode_batch(
-                [
-                    Record(one.key, None if one.is_tombstone else content_of(one.name), (("name", one.name),), time_ms)
-                    for one in records
-                ],
-                producer_id=PRODUCER_ID,
-                producer_epoch=0,
-                base_sequence=self._sequence,
-            )
-        )
 
     async def _ask(self, ask: Callable[[Owner, Callable[[Any], None]], None]) -> Any:
         """What an owner answers; None: nothing in time."""

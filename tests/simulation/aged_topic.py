@@ -102,6 +102,22 @@ def content_of(name: bytes) -> bytes:
     return name + b"." * (crc32(name) % _PADDING_BYTES_MAX)
 
 
+def batch_of(records: Sequence[Aged], producer_id: int, producer_epoch: int, base_sequence: int) -> bytes:
+    """As `records_in` reads it, with the time it is."""
+    time_ms = now_ms()
+    return bytes(
+        encode_batch(
+            [
+                Record(one.key, None if one.is_tombstone else content_of(one.name), (("name", one.name),), time_ms)
+                for one in records
+            ],
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+        )
+    )
+
+
 class AgedTopic:
     """`make(name, class, …)`: a client; `places`: where somebody may be asked, replaced servers too.
 
@@ -213,7 +229,7 @@ class AgedTopic:
             self._count += 1
             key, is_tombstone = b"k%d" % dice.randrange(self.kind.key_count), dice.random() < 0.2
             records.append(Aged(key, b"life %d record %d" % (log.life, self._count), self.now_s(), is_tombstone))
-        data = bytes(self._batch(records, now_ms()))
+        data = batch_of(records, self._producer_id, self._producer_epoch, self._sequence)
         self._sequence += len(records)
         log.send(records, len(data))
         partition = produce_request.PartitionProduceData(index=0, records=data)
@@ -228,17 +244,6 @@ class AgedTopic:
 
         await self._client.until_done(attempt)
         self._outcome.aged_batches += 1
-
-    def _batch(self, records: Sequence[Aged], time_ms: int) -> bytes | bytearray | memoryview:
-        return encode_batch(
-            [
-                Record(one.key, None if one.is_tombstone else content_of(one.name), (("name", one.name),), time_ms)
-                for one in records
-            ],
-            producer_id=self._producer_id,
-            producer_epoch=self._producer_epoch,
-            base_sequence=self._sequence,
-        )
 
     async def _delete_records(self) -> None:
         """By its name, the only way there is. One try: later it may be another topic's."""

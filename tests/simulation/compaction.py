@@ -235,12 +235,12 @@ class Compaction(Cluster):
     def _is_below_a_start(self, value: bytes) -> bool:
         for runtime in self._owners():
             directory = self.store.namespace.find(partition_directory(runtime.topic_partition))
-            if isinstance(directory, Directory):
-                for path, file in files_below(directory, ""):
-                    place = file.data.find(value) if path.endswith(".log") else -1
-                    if place >= 0:
-                        offsets = [header.base_offset for position, header in batches(file.data) if position <= place]
-                        return offsets[-1] < runtime.log_start_offset
+            if not isinstance(directory, Directory):
+                continue
+            for path, file in files_below(directory, ""):
+                if path.endswith(".log") and (place := file.data.find(value)) >= 0:
+                    offsets = [header.base_offset for position, header in batches(file.data) if position <= place]
+                    return offsets[-1] < runtime.log_start_offset
         return False
 
     def _owners(self) -> list[PartitionRuntime]:
