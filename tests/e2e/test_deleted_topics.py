@@ -157,6 +157,19 @@ def numbered(number: int, *, who: int = 0, padding: int = 0) -> bytes:
     return bytes(encode_batch([Record(b"%d" % who, b"%d" % number + b"." * padding, timestamp_ms=wire.TIMESTAMP_MS)]))
 
 
+def produce_next(
+    client: WireClient, topic: str, who: int, answered: list[int], acknowledged: list[dict[int, int]], codes: set[int]
+) -> int:
+    """Send the next of this client's numbers and note what is answered: offsets by number; the number."""
+    number = answered[who] + 1
+    answer = client.produce(topic, numbered(number, who=who))
+    codes.add(answer.error_code)
+    if answer.error_code == wire.NONE:
+        acknowledged[who][number] = answer.base_offset
+    answered[who] = number
+    return number
+
+
 def records_in(data: bytes) -> list[Record]:
     """Of the whole batches in a fetch's answer, whose checksums are right; a last one may be cut off (Kafka does)."""
     found: list[Record] = []
@@ -502,12 +515,7 @@ def test_a_topic_made_again_has_nothing_of_the_old_one(
             connection = stack.enter_context(WireClient(server.port, ANSWER_WAIT_S))
 
             def produce(who: int = who, connection: WireClient = connection) -> None:
-                number = answered[who] + 1
-                answer = connection.produce(topic, numbered(number, who=who))
-                codes.add(answer.error_code)
-                if answer.error_code == wire.NONE:
-                    acknowledged[who][number] = answer.base_offset
-                answered[who] = number
+                produce_next(connection, topic, who, answered, acknowledged, codes)
 
             activities.append(stack.enter_context(Activity(f"producer {who}", produce)))
         for who in range(2):

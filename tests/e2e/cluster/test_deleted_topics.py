@@ -9,7 +9,7 @@ from hdfs_native import Client
 
 from tests.e2e.cluster.conftest import TopicMaker
 from tests.e2e.conftest import unique_name
-from tests.e2e.test_deleted_topics import CLOSED, GONE, WAIT_S, Activity, number_of, numbered, records_in
+from tests.e2e.test_deleted_topics import CLOSED, GONE, WAIT_S, Activity, number_of, numbered, produce_next, records_in
 from tests.support import wire
 from tests.support.cluster import BmqCluster
 from tests.support.compaction import topic_ids
@@ -39,12 +39,7 @@ def test_a_topic_made_again_has_nothing_of_the_old_one(separated: BmqCluster, ma
             connection = stack.enter_context(TopicClient(node.kafka_port, WAIT_S))
 
             def step(who: int = who, connection: TopicClient = connection) -> None:
-                number = answered[who] + 1
-                answer = connection.produce(topic, numbered(number, who=who))
-                codes.add(answer.error_code)
-                if answer.error_code == wire.NONE:
-                    acknowledged[who][number] = answer.base_offset
-                answered[who] = number
+                number = produce_next(connection, topic, who, answered, acknowledged, codes)
                 codes.add(connection.fetch(topic, 0).error_code)
                 assert connection.produce(kept, numbered(number)).error_code == wire.NONE
 

@@ -77,31 +77,43 @@ def test_hangs(server):
 """
 
 
-@pytest.mark.parametrize("test", [KEEPS_THE_INTERPRETER, HANGS_AFTER_ITS_FAILURE], ids=["interpreter", "teardown"])
-def test_a_test_that_outlives_its_limit_is_ended(tmp_path: Path, test: str) -> None:
-    """As a client library does that deadlocks in C: no Python runs any more, so no time limit of pytest-timeout. That ends
-    with a failure, too: the fixtures have none."""
-    story, notes, plugin = tmp_path / "test_story.py", tmp_path / "notes", tmp_path / "soon.py"
-    story.write_text(test)
-    plugin.write_text("from tests.support import running_test\nrunning_test.GRACE_S = 0.1\n")
-    notes.mkdir()
-    plugins = ["-p", "pytest_timeout", "-p", "tests.support.running_test", "-p", "soon"]
-    ended = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *plugins, "--rootdir", str(tmp_path), str(story)],
-        cwd=tmp_path,
+WATCHED = ("-p", "pytest_timeout", "-p", "tests.support.running_test", "-p", "soon")
+SOON = "from tests.support import running_test\nrunning_test.GRACE_S = 0.1\n"
+
+
+def run_tests(directory: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Pytest with these plugins alone, which may lie in `directory`. Raises TimeoutExpired when it hangs."""
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *arguments, "--rootdir", str(directory), str(directory)],
+        cwd=directory,
         env={
             **os.environ,
-            VARIABLE: str(notes),
-            "PYTHONPATH": f"{REPOSITORY}{os.pathsep}{tmp_path}",
+            "PYTHONPATH": f"{REPOSITORY}{os.pathsep}{directory}",
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            **environment,
         },
         capture_output=True,
         text=True,
         timeout=40,
         check=False,
     )
+
+
+@pytest.mark.parametrize(
+    ("test", "where"),
+    [(KEEPS_THE_INTERPRETER, "in test_hangs"), (HANGS_AFTER_ITS_FAILURE, "in server")],
+    ids=["interpreter", "teardown"],
+)
+def test_a_test_that_outlives_its_limit_is_ended(tmp_path: Path, test: str, where: str) -> None:
+    """As a client library does that deadlocks in C: no Python runs any more, so no time limit of pytest-timeout. That ends
+    with a failure, too: the fixtures have none."""
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    (tmp_path / "test_story.py").write_text(test)
+    (tmp_path / "soon.py").write_text(SOON)
+    ended = run_tests(tmp_path, *WATCHED, **{VARIABLE: str(notes)})
     assert ended.returncode == 1, ended.stdout
-    assert "test_story.py" in ended.stderr
+    assert where in ended.stderr
     assert running_tests(notes) == ["test_story.py::test_hangs"]
 
 
@@ -121,13 +133,12 @@ def test_a_test_whose_process_stands_still_is_ended(
     """Stopped, it runs no watchdog of its own."""
     story, plugin = tmp_path / "test_story.py", tmp_path / "soon.py"
     story.write_text(STOPS)
-    plugin.write_text("from tests.support import running_test\nrunning_test.GRACE_S = 0.1\n")
+    plugin.write_text(SOON)
     monkeypatch.setenv("PYTHONPATH", f"{REPOSITORY}{os.pathsep}{tmp_path}")
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setattr(stages, "WATCH_INTERVAL_S", 0.1)
-    plugins = ("-p", "pytest_timeout", "-p", "tests.support.running_test", "-p", "soon")
     outcome = run(
-        Stage("stops", (sys.executable, "-m", "pytest", "-q", *plugins, "--rootdir", str(tmp_path), str(story)), 40)
+        Stage("stops", (sys.executable, "-m", "pytest", "-q", *WATCHED, "--rootdir", str(tmp_path), str(story)), 40)
     )
     assert not outcome.passed
     assert outcome.seconds < 40
@@ -157,15 +168,7 @@ def test_tests_shared_out_by_file_end_when_a_worker_does(tmp_path: Path) -> None
     """Fails by its time limit if the others wait for a test that nobody runs."""
     for name, story in {"a": CRASHES, "b": PASSES, "c": PASSES}.items():
         (tmp_path / f"test_{name}.py").write_text(story)
-    ended = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "xdist.plugin", *BY_FILE, "-n", "2", "--rootdir", str(tmp_path)],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-        capture_output=True,
-        text=True,
-        timeout=40,
-        check=False,
-    )
+    ended = run_tests(tmp_path, "-p", "xdist.plugin", *BY_FILE, "-n", "2")
     assert ended.returncode == 1, ended.stdout
     assert "crashed while running 'test_a.py::test_crashes'" in ended.stdout
 
