@@ -29,7 +29,8 @@ from tests.support.servers import BmqServer
 COMPACTION_S_MAX: Final = 900.0
 ROLL_S: Final = 2.0
 """How late a server may notice that a segment is old."""
-_LOOK_S: Final = 0.05
+_LOOK_S: Final = 0.25
+"""Between two looks, which take milliseconds of the processors that are measured: a manifest is decoded, or a text read."""
 _WORKER: Final = "bmq.cli.compaction_worker"
 
 
@@ -137,7 +138,7 @@ class _Watch:
         self._thread.join()
 
     def _look(self) -> None:
-        while not self._is_over.wait(_LOOK_S * 4):
+        while not self._is_over.wait(_LOOK_S):
             for child in self._server.children():
                 try:
                     if _WORKER in child.cmdline():
