@@ -13,6 +13,7 @@ from typing import Final
 
 import structlog
 
+from bmq.broker.compaction_share import CompactionShare
 from bmq.broker.runtime import PartitionRuntime
 from bmq.broker.surroundings import Surroundings
 from bmq.log.compaction import Cleanable, LogCleaning, Uncleanable, is_due
@@ -37,6 +38,7 @@ class Compactor:
         self._surroundings = surroundings
         self._cleaning = cleaning
         self._pacing = CompactionPacing(surroundings)
+        self._share = CompactionShare(surroundings, cleaning)
         self._runtimes = runtimes
         self._refused: set[PartitionRuntime] = set()  # their logs cannot be decoded
         self._changed = asyncio.Event()
@@ -45,6 +47,7 @@ class Compactor:
     async def close(self) -> None:
         """Stop; a compaction under way is given up."""
         self._task.cancel()
+        self._share.end()
         with suppress(asyncio.CancelledError):
             await self._task
         await self._cleaning.close()
@@ -55,7 +58,9 @@ class Compactor:
             tried: set[PartitionRuntime] = set()
             while (runtime := await self._next(tried)) is not None:
                 tried.add(runtime)
+                self._share.begin()
                 await self.compact(runtime)
+            self._share.end()
 
     def pace_changed(self) -> None:
         """A shorter interval takes effect at once."""

@@ -35,6 +35,7 @@ class BrokerSettings:
     `segment_first_bytes`: a partition's first segment, if open segments reserve space in the store.
     `*_searches_per_s`: how many searches for replicas all partitions together may begin.
     `compaction_map_bytes`: of the map of keys, one compaction at a time; `compaction_bytes_per_s_max`: that it writes.
+    `compaction_busy_share`: of the time, that a cleaning runs beside producers (broker/compaction_share).
     `compaction_marker_retention_ms`: markers of aborted transactions stay at least so long after the records are gone, since
     proxies read replaced files for up to twice `fetch.read_cursor_age_ms`.
     `transaction_verification_wait_max_s`: how long a transaction coordinator may take to answer.
@@ -64,6 +65,7 @@ class BrokerSettings:
     compaction_check_interval_ms: int = 15_000
     compaction_map_bytes: int = 64 * 1024 * 1024
     compaction_marker_retention_ms: int = 60_000
+    compaction_busy_share: Annotated[float, Field(gt=0, le=1)] = 0.125
     compaction_bytes_per_s_max: float = 1.7976931348623157e308
 
 

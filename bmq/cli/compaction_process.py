@@ -4,15 +4,16 @@ a while: what it holds, memory and compiled loops, is worth keeping from one log
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
 import structlog
 
+from bmq.cli.compaction_command import COMMAND, Options, arguments
 from bmq.cli.processor_turns import Turns, is_starved, turns_of
 from bmq.cli.settings import Settings
+from bmq.cli.shared_share import SharedShare
 from bmq.compaction.frames import FRAME_BYTES_MAX, HEAD, Failure, decode_event, encode_plan
 from bmq.log.compaction import CleaningEnd, CleaningEvent, CleaningInterrupted, CleaningPlan, Uncleanable
 from bmq.log.store import CorruptFile
@@ -20,9 +21,6 @@ from bmq.log.store import CorruptFile
 IDLE_MAX_S: Final = 30.0
 PIPE_BYTES_MAX: Final = 2 * 1024 * 1024
 WATCH_S: Final = 60.0
-COMMAND: Final = (sys.executable, "-m", "bmq.cli.compaction_worker")
-TAKE_PART: Final = "--take-part"
-"""To a process that is not to wait until nobody else wants to run."""
 
 _log = structlog.get_logger("bmq.cli")
 
@@ -49,6 +47,8 @@ class CompactionProcess:
         self._turns = turns
         self._command = command
         self._takes_part = False
+        self._share = 1.0
+        self._shared: SharedShare | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._idle: asyncio.TimerHandle | None = None
@@ -84,6 +84,12 @@ class CompactionProcess:
             else:
                 await self.close()
 
+    def use_share(self, share: float) -> None:
+        """As LogCleaning.use_share."""
+        self._share = share
+        if self._shared is not None:
+            self._shared.say(share)
+
     async def close(self) -> None:
         """As LogCleaning.close: end the process. Another one is begun when it is needed after all."""
         process, self._process = self._process, None
@@ -94,6 +100,7 @@ class CompactionProcess:
                 with suppress(ProcessLookupError):
                     process.kill()
             await process.wait()
+        self._forget_share()
 
     def _watch_over(self, process: asyncio.subprocess.Process, before: Turns | None) -> None:
         after = self._turns(process.pid)
@@ -114,10 +121,13 @@ class CompactionProcess:
     async def _begun(self) -> asyncio.subprocess.Process:
         if self._process is not None and self._process.returncode is None:
             return self._process
+        self._forget_share()
         try:
+            self._shared = shared = SharedShare.made(self._share)
             process = await asyncio.create_subprocess_exec(
                 *self._command,
-                *([TAKE_PART] if self._takes_part else []),
+                *arguments(Options(shared.descriptor, self._takes_part)),
+                pass_fds=(shared.descriptor,),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 limit=PIPE_BYTES_MAX,
@@ -129,6 +139,11 @@ class CompactionProcess:
         self._process = process
         self._send(process.stdin, self._settings.model_dump_json().encode())
         return process
+
+    def _forget_share(self) -> None:
+        shared, self._shared = self._shared, None
+        if shared is not None:
+            shared.close()
 
     def _send(self, stream: asyncio.StreamWriter, body: bytes) -> None:
         stream.write(HEAD.pack(0, len(body)) + body)

@@ -1,119 +1,36 @@
-"""The process that cleans logs, beside the server that owns them: plans on standard input, events on standard output.
+"""The process that cleans logs, beside the server that owns them.
 
 Only it loads what decodes records, half a second and 100 MB that a server does not need, and it has a processor to
-itself if there is one: it runs when nobody else wants to, unless it is told to take part. It reads the store and never writes it. It ends when its
-input does.
+itself if there is one: it runs when nobody else wants to, unless it is told to take part. All that is set before it loads
+anything: that takes a processor as well.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import random
-import sys
-from typing import BinaryIO, Final
+from typing import Final
 
-from bmq.cli.compaction_process import TAKE_PART
-from bmq.cli.logs import configure_logs
-from bmq.cli.memory_release import release
+from bmq.cli.compaction_command import parse
+from bmq.cli.duty_cycle import DutyCycle
 from bmq.cli.scheduling import run_when_idle
-from bmq.cli.settings import Settings
-from bmq.cli.stores import open_store_beside
-from bmq.compaction.cleaning import CleaningHere
-from bmq.compaction.frames import FRAME_BYTES_MAX, HEAD, Failure, decode_plan, encode_event
-from bmq.compaction.warm_up import warm_up
-from bmq.log.compaction import Uncleanable
-from bmq.log.store import SegmentStore
-from bmq.protocol.errors import BmqError
+from bmq.cli.shared_share import SharedShare
 
 NICENESS: Final = 10
-SEED_BYTES: Final = 16
-COMPILER: Final = "libllvmlite"
-
-
-class Worker:
-    """`out`: where events go. A blocking write: while nobody reads, there is nothing else to do."""
-
-    def __init__(self, settings: Settings, out: BinaryIO) -> None:
-        self._settings = settings
-        self._out = out
-        self._store: SegmentStore | None = None
-
-    async def serve(self, source: asyncio.StreamReader, ended: asyncio.Event) -> None:
-        """Carry out one plan after the other, until the input ends; then a plan under way is given up."""
-        watch = asyncio.ensure_future(ended.wait())
-        try:
-            while (plan := await _frame(source)) is not None:
-                cleaning = asyncio.ensure_future(self._clean(plan))
-                await asyncio.wait((cleaning, watch), return_when=asyncio.FIRST_COMPLETED)
-                if not cleaning.done():
-                    cleaning.cancel()
-                    return
-                await cleaning
-        finally:
-            if self._store is not None:
-                await self._store.close()
-
-    async def _clean(self, plan: bytes) -> None:
-        try:
-            if self._store is None:
-                self._store = await open_store_beside(self._settings, random.Random())
-            async for event in CleaningHere(self._store, lambda: os.urandom(SEED_BYTES)).clean(decode_plan(plan)):
-                self._out.writelines(encode_event(event))
-        except Uncleanable as error:
-            self._out.writelines(encode_event(Failure(str(error), is_final=True)))
-        except BmqError as error:
-            self._out.writelines(encode_event(Failure(str(error), is_final=False)))
-        self._out.flush()
-
-
-async def _frame(source: asyncio.StreamReader) -> bytes | None:
-    """None at the end of the input. Raises ValueError."""
-    try:
-        _, length = HEAD.unpack(await source.readexactly(HEAD.size))
-        if length > FRAME_BYTES_MAX:
-            raise ValueError(f"a frame of {length} bytes")
-        return await source.readexactly(length)
-    except asyncio.IncompleteReadError:
-        return None
-
-
-class _Input(asyncio.StreamReaderProtocol):
-    """Tells of the end of the input at once, whether or not anybody reads."""
-
-    def __init__(self, reader: asyncio.StreamReader) -> None:
-        super().__init__(reader)
-        self.ended = asyncio.Event()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.ended.set()
-        super().connection_lost(exc)
-
-    def eof_received(self) -> bool | None:
-        self.ended.set()
-        return super().eof_received()
-
-
-async def _run() -> None:
-    source = asyncio.StreamReader()
-    protocol = _Input(source)
-    await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, sys.stdin.buffer)
-    body = await _frame(source)
-    if body is not None:
-        settings = Settings.model_validate_json(body)
-        configure_logs(settings.log_level, settings.log_format)
-        warm_up()
-        release(COMPILER)
-        await Worker(settings, sys.stdout.buffer).serve(source, protocol.ended)
 
 
 def main() -> None:
-    if TAKE_PART in sys.argv:
+    options = parse()
+    if options.take_part:
         os.nice(NICENESS)
     else:
         run_when_idle()
+    DutyCycle(SharedShare(options.share).look)
+
+    from bmq.cli.compaction_service import run
+
     try:
-        asyncio.run(_run())
+        asyncio.run(run())
     except BrokenPipeError:
         os._exit(1)  # nobody waits for the answer, nor for what is still buffered
 

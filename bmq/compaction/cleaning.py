@@ -215,5 +215,8 @@ class CleaningHere:
         except StoreError as error:
             raise CleaningInterrupted(str(error)) from error
 
+    def use_share(self, share: float) -> None:
+        """Does nothing: it shares the loop of who asks for it, turn by turn."""
+
     async def close(self) -> None:
         """As LogCleaning.close."""

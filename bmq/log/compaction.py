@@ -180,5 +180,8 @@ class LogCleaning(Protocol):
         Raises CleaningInterrupted, Uncleanable.
         """
 
+    def use_share(self, share: float) -> None:
+        """Run for this share of the time from here on, more than 0, at most 1: also a cleaning that is under way."""
+
     async def close(self) -> None:
         """Nothing more will be cleaned."""

@@ -98,6 +98,10 @@ class WatchedCleaning(Generic[Host]):
                     await asyncio.sleep(dice.uniform(0.0, habits.pause_s))
                 yield event
 
+    def use_share(self, share: float) -> None:
+        """As LogCleaning.use_share."""
+        self._inner.use_share(share)
+
     async def close(self) -> None:
         """As LogCleaning.close."""
         await self._inner.close()

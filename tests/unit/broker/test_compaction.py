@@ -314,6 +314,9 @@ class Interrupted:
             yield event
             number += 1
 
+    def use_share(self, share: float) -> None:
+        self.inner.use_share(share)
+
     async def close(self) -> None:
         await self.inner.close()
 
@@ -638,6 +641,9 @@ class Counting:
     def clean(self, plan: CleaningPlan) -> AsyncGenerator[CleaningEvent]:
         self.plans += 1
         return self.inner.clean(plan)
+
+    def use_share(self, share: float) -> None:
+        self.inner.use_share(share)
 
     async def close(self) -> None:
         self.is_closed = True

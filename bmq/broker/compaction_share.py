@@ -1,0 +1,61 @@
+"""How much of the time the process that cleans may run, beside producers.
+
+Two processors that are busy slow each other down, whatever their priorities, so a cleaning that shall not be noticed
+by producers runs now and then only. One that is not done for long takes more of the time: logs must not grow faster than they
+are cleaned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from bmq.broker.surroundings import Surroundings
+from bmq.log.compaction import LogCleaning
+
+WHOLE: Final = 1.0
+LOOK_S: Final = 0.2
+DOUBLED_AFTER_S: Final = 600.0
+
+
+def share_of_time(busy_share: float, at_work_s: float, *, are_producers_there: bool) -> float:
+    """`busy_share`: beside producers. `at_work_s`: how long there was always something to clean."""
+    if not are_producers_there:
+        return WHOLE
+    doublings = min(at_work_s / DOUBLED_AFTER_S, 64.0)
+    return min(WHOLE, busy_share * float(1 << int(doublings)))
+
+
+class CompactionShare:
+    """Tells a cleaning its share while there is something to clean."""
+
+    def __init__(self, surroundings: Surroundings, cleaning: LogCleaning) -> None:
+        self._surroundings = surroundings
+        self._cleaning = cleaning
+        self._began_s = 0.0
+        self._appended_before = 0
+        self._next: asyncio.TimerHandle | None = None
+
+    def begin(self) -> None:
+        """There is something to clean. Until `end`. Who wrote since then is taken for a producer at first."""
+        if self._next is None:
+            self._began_s = asyncio.get_running_loop().time()
+            self._look()
+
+    def end(self) -> None:
+        """Nothing is left to clean."""
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
+
+    def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        appended = self._surroundings.counts.appended_batches
+        share = share_of_time(
+            self._surroundings.settings.compaction_busy_share,
+            loop.time() - self._began_s,
+            are_producers_there=appended != self._appended_before,
+        )
+        self._appended_before = appended
+        self._cleaning.use_share(share)
+        self._next = loop.call_later(LOOK_S, self._look)

@@ -1,0 +1,33 @@
+"""How the process that cleans logs is begun: its command line, for who begins it and for itself."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+COMMAND: Final = (sys.executable, "-m", "bmq.cli.compaction_worker")
+_SHARE: Final = "--share"
+_TAKE_PART: Final = "--take-part"
+
+
+class Options(NamedTuple):
+    """`share`: the descriptor of a `SharedShare`. `take_part`: it does not wait until nobody else wants to run."""
+
+    share: int
+    take_part: bool
+
+
+def arguments(options: Options) -> list[str]:
+    """What `parse` understands."""
+    return [_SHARE, str(options.share), *([_TAKE_PART] if options.take_part else [])]
+
+
+def parse(words: Sequence[str] | None = None) -> Options:
+    """None: those of this process. Ends it, with a message, when they are not understood."""
+    parser = argparse.ArgumentParser(prog="bmq.cli.compaction_worker")
+    parser.add_argument(_SHARE, type=int, required=True)
+    parser.add_argument(_TAKE_PART, action="store_true")
+    found = parser.parse_args(words)
+    return Options(found.share, found.take_part)
