@@ -93,6 +93,7 @@ class CompactionProcess:
     async def close(self) -> None:
         """As LogCleaning.close: end the process. Another one is begun when it is needed after all."""
         process, self._process = self._process, None
+        self._forget_share()  # now: while this one ends, the next may be begun
         if self._idle is not None:
             self._idle.cancel()
         if process is not None:
@@ -100,7 +101,6 @@ class CompactionProcess:
                 with suppress(ProcessLookupError):
                     process.kill()
             await process.wait()
-        self._forget_share()
 
     def _watch_over(self, process: asyncio.subprocess.Process, before: Turns | None) -> None:
         after = self._turns(process.pid)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,6 +48,15 @@ def test_of_a_process_that_is_gone_nothing_is_known() -> None:
     assert turns_of(2**22 + 1) is None
 
 
+def cleaning_by(program: str, directory: Path, **more: Any) -> CompactionProcess:
+    """Begins a Python `program`, whose first argument is the file `said` of the directory."""
+    return CompactionProcess(
+        Settings.model_validate({"data": directory}),
+        command=(sys.executable, "-c", program, str(directory / "said")),
+        **more,
+    )
+
+
 async def begun(cleaning: CompactionProcess) -> None:
     with pytest.raises(CleaningInterrupted):
         async for _ in cleaning.clean(PLAN):
@@ -53,45 +64,43 @@ async def begun(cleaning: CompactionProcess) -> None:
 
 
 async def test_after_one_that_starved_the_next_takes_part(tmp_path: Path) -> None:
-    said = tmp_path / "said"
     counts = (Turns(0, number * 10**12) for number in range(1_000))
-    cleaning = CompactionProcess(
-        Settings.model_validate({"data": tmp_path}),
-        watch_s=0.1,
-        turns=lambda _: next(counts),
-        command=(sys.executable, "-c", WORKER, str(said)),
-    )
+    cleaning = cleaning_by(WORKER, tmp_path, watch_s=0.1, turns=lambda _: next(counts))
     await begun(cleaning)
     await begun(cleaning)
-    assert [begun_with.take_part for begun_with in began(said)] == [False, True]
+    assert [options.take_part for options in began(tmp_path)] == [False, True]
 
 
 async def test_after_one_that_ended_by_itself_the_next_gives_way_again(tmp_path: Path) -> None:
-    said = tmp_path / "said"
-    cleaning = CompactionProcess(
-        Settings.model_validate({"data": tmp_path}),
-        turns=lambda _: None,
-        command=(sys.executable, "-c", ENDING, str(said)),
-    )
+    cleaning = cleaning_by(ENDING, tmp_path, turns=lambda _: None)
     await begun(cleaning)
     await begun(cleaning)
-    assert [begun_with.take_part for begun_with in began(said)] == [False, False]
+    assert [options.take_part for options in began(tmp_path)] == [False, False]
 
 
 async def test_a_share_is_seen_by_the_process_that_runs_and_by_each_new_one(tmp_path: Path) -> None:
-    said = tmp_path / "said"
-    cleaning = CompactionProcess(
-        Settings.model_validate({"data": tmp_path}),
-        turns=lambda _: None,
-        command=(sys.executable, "-c", LOOKING, str(said)),
-    )
+    cleaning = cleaning_by(LOOKING, tmp_path, turns=lambda _: None)
     for shares in ((0.5, 0.25), (0.125, 0.001, 1.0)):
         for share in shares:
             cleaning.use_share(share)
             await begun(cleaning)
         await cleaning.close()
-    assert [float(line) for line in said.read_text().splitlines()] == [0.5, 0.25, 0.12, 0.01, 1.0]
+    assert looked_at(tmp_path) == [0.5, 0.25, 0.12, 0.01, 1.0]
     cleaning.use_share(0.5)  # and nobody looks
+
+
+async def test_a_process_that_is_begun_while_the_one_before_ends_sees_later_shares(tmp_path: Path) -> None:
+    cleaning = cleaning_by(LOOKING, tmp_path, turns=lambda _: None)
+    cleaning.use_share(0.5)
+    await begun(cleaning)
+    ending = asyncio.ensure_future(cleaning.close())
+    await asyncio.sleep(0)  # it was told to end, and is waited for
+    await begun(cleaning)
+    await ending
+    cleaning.use_share(0.25)
+    await begun(cleaning)
+    await cleaning.close()
+    assert looked_at(tmp_path) == [0.5, 0.5, 0.25]
 
 
 @pytest.mark.parametrize("options", [Options(7, False), Options(12, True)])
@@ -99,5 +108,9 @@ def test_a_command_line_is_understood_as_it_was_meant(options: Options) -> None:
     assert parse(arguments(options)) == options
 
 
-def began(said: Path) -> list[Options]:
-    return [parse(line.split()) for line in said.read_text().splitlines()]
+def began(directory: Path) -> list[Options]:
+    return [parse(line.split()) for line in (directory / "said").read_text().splitlines()]
+
+
+def looked_at(directory: Path) -> list[float]:
+    return [float(line) for line in (directory / "said").read_text().splitlines()]
