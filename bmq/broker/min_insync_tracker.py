@@ -28,7 +28,7 @@ def replicas_min(config: LogConfig, replicas_wanted: int) -> int:
 
 
 def shortage_of(path: str, replicas: int, config: LogConfig, replicas_wanted: int) -> str | None:
-    """What is wrong with a file that is to replace others: acks=all was told that their records lie on enough nodes."""
+    """Why a file may not replace others, None if it may: acknowledged records must stay on min.insync.replicas nodes."""
     minimum = replicas_min(config, replicas_wanted)
     return None if replicas >= minimum else f"{path} is on {replicas} nodes, and min.insync.replicas is {minimum}"
 

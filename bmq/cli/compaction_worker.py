@@ -25,7 +25,7 @@ def main() -> None:
         os.nice(NICENESS)
     else:
         run_when_idle()
-    DutyCycle(SharedShare(options.share).look)
+    DutyCycle(SharedShare(options.share).look).begin()
 
     from bmq.cli.compaction_service import run
 

@@ -25,6 +25,9 @@ class DutyCycle:
     def __init__(self, share: Callable[[], float]) -> None:
         self._share = share
         self._looked_at_s = time.process_time()
+
+    def begin(self) -> None:
+        """From here on, until the process ends."""
         signal.signal(signal.SIGPROF, self._rest)
         atexit.register(signal.setitimer, signal.ITIMER_PROF, 0.0)  # an interpreter that ends has no handlers
         signal.setitimer(signal.ITIMER_PROF, WORK_S, WORK_S)

@@ -1,4 +1,4 @@
-"""A share of time in memory that two processes see: one says it, the other looks whenever it likes, however busy it is."""
+"""A share of time in memory that two processes have in common: one sets it, the other reads it, without waiting for each other."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import os
 import tempfile
 from typing import Final
 
-WHOLE: Final = 100
-"""A byte's worth: hundredths. One byte is never half written."""
+HUNDREDTHS: Final = 100
+"""It fits into one byte, and one byte is never half written."""
 
 
 class SharedShare:
-    """Of the time, in hundredths. Who says it passes the file's descriptor on; both close it."""
+    """A share of the time. The process that sets it passes the descriptor on to the one that reads it, and each of them
+    closes its own."""
 
     def __init__(self, descriptor: int) -> None:
         """Takes the descriptor over. Raises OSError."""
@@ -34,13 +35,13 @@ class SharedShare:
 
     def say(self, share: float) -> None:
         """More than 0, at most 1; less than a hundredth is a hundredth."""
-        self._memory[0] = max(1, round(share * WHOLE))
+        self._memory[0] = max(1, round(share * HUNDREDTHS))
 
     def look(self) -> float:
-        """What was said last."""
-        return self._memory[0] / WHOLE
+        """The share that was set last."""
+        return self._memory[0] / HUNDREDTHS
 
     def close(self) -> None:
-        """It is not said or looked at any more."""
+        """Give the memory and the descriptor back. Nothing can be set or read afterwards."""
         self._memory.close()
         os.close(self.descriptor)

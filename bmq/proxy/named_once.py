@@ -8,7 +8,7 @@ from bmq.protocol.hot_produce import ProducedData, ProducedTopic
 
 
 def named_once(topics: list[ProducedTopic]) -> list[ProducedTopic]:
-    """Of a partition's batches the last one; topics that are named twice are one. No client sends such a request.
+    """Keep the last batch of each partition, and make one topic of several of the same name. No client sends such a request.
 
     The usual request comes back as it is.
     """

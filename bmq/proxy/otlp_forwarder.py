@@ -63,7 +63,7 @@ class OtlpForwarder:
             self._sender = self._loop.create_task(self._send_all())
 
     async def close(self) -> None:
-        """What is still queued is dropped, counted."""
+        """Stop sending. What is still queued is dropped, and counted as dropped."""
         if self._sender is not None:
             self._sender.cancel()
             await asyncio.wait({self._sender})

@@ -163,7 +163,7 @@ def text_of_id(client_id: UUID | None) -> str:
 
 
 def texts_of(client_id: UUID, context: RequestContext) -> Mapping[str, str]:
-    """What is known about a client, by selector."""
+    """The client's properties that a subscription can match, by the names of its selectors (KIP-714)."""
     texts = {
         "client_instance_id": text_of_id(client_id),
         "client_software_name": context.client_software_name,

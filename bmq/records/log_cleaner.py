@@ -35,7 +35,7 @@ _WANTED_WHOLE: Final = _WANTED | kernels.WANTS_TIMESTAMP | kernels.WANTS_HEADERS
 
 
 class LastRecord(NamedTuple):
-    """Of a producer that is known: the offset of its last record, None when its last batch was a marker; its epoch."""
+    """The state of a producer: the offset of its last record (None: its last batch was a marker), and its epoch."""
 
     offset: int | None
     epoch: int

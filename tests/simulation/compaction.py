@@ -293,8 +293,10 @@ class Compaction(Cluster):
             await self._check_nothing_left_behind()
 
     async def _check_nothing_left_behind(self) -> None:
-        """Owners that started when all faults were over remove what others had not swapped in, after the delay. That takes
-        a while if it is a lot: deletions are paced. But at no time are there only such that nobody removes."""
+        """Owners that started when all faults were over remove what others had not swapped in, after the delay.
+
+        Deletions are paced, so many files take longer: it is a violation when files are left and for so long none was removed.
+        """
         wait_s = self.compaction_kind.file_delete_delay_ms / 1000 + REMOVAL_S
         since_s: dict[str, float] = {}  # a compaction while we wait replaces more
         removed_s = self.loop.time()

@@ -240,7 +240,10 @@ def _decode_part(data: bytes) -> TransactionPart:
 
 
 def states_of(plan: CleaningPlan, parts: dict[int, TransactionPart]) -> list[TransactionState]:
-    """What is open where each group begins. `parts`: by segment, in the order of the log; none: it changes nothing. Pure."""
+    """The transactions that are open where each group begins. Pure.
+
+    `parts`: by number of the segment, in the order of the log; a segment without one opens and ends no transaction.
+    """
     states, state, segment = [], NO_TRANSACTIONS, 0
     for group in plan.groups:
         states.append(state)

@@ -18,7 +18,7 @@ RUNNING = """
 import sys, time
 from bmq.cli.duty_cycle import DutyCycle
 share = 1.0
-DutyCycle(lambda: share)
+DutyCycle(lambda: share).begin()
 for share in map(float, sys.argv[1:]):
     began_s, began_cpu_s = time.perf_counter(), time.process_time()
     while time.process_time() < began_cpu_s + 0.2:
