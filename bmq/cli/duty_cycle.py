@@ -9,7 +9,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Final
 
-WHOLE: Final = 1.0
+from bmq.aio.rests import rest_after
+
 WORK_S: Final = 0.005
 REST_MAX_S: Final = 0.5
 
@@ -35,9 +36,4 @@ class DutyCycle:
     def _rest(self, _number: int, _frame: FrameType | None) -> None:
         now_s = time.process_time()
         ran_s, self._looked_at_s = now_s - self._looked_at_s, now_s
-        time.sleep(rest_after(ran_s, self._share()))
-
-
-def rest_after(ran_s: float, share: float) -> float:
-    """Seconds of rest after so many of work. Never long: the share may grow meanwhile."""
-    return min(REST_MAX_S, ran_s * (WHOLE / share - WHOLE))
+        time.sleep(rest_after(ran_s, self._share(), REST_MAX_S))

@@ -13,7 +13,6 @@ import asyncio
 import ctypes
 import errno
 import os
-import shutil
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,9 +22,10 @@ from functools import partial
 from pathlib import Path
 from stat import S_IWUSR
 from threading import Lock
-from time import time_ns
+from time import perf_counter, time_ns
 from typing import Final, ParamSpec, TypeVar
 
+from bmq.local.deletion import TreeDeletion, rest_s
 from bmq.local.file_part import LocalFilePart, OpenFile, OpenFiles
 from bmq.local.lease import Lease, Leases
 from bmq.local.root import ID_ATTRIBUTE, lock_data_directory
@@ -57,6 +57,10 @@ class _Created:
     descriptor: int
     file_id: int
     lease: Lease | None
+
+
+class _NotEmpty(StoreError):
+    """Something is in the directory that should go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +144,16 @@ class LocalStore:
         await self._run(self._rename, source, target)
 
     async def delete(self, path: str, *, recursive: bool = False) -> bool:
-        deleted = await self._run(self._delete, path, recursive)
+        pause_s = 0.0
+        try:
+            deleted = await self._run(self._delete, path)
+        except _NotEmpty:
+            if not recursive:
+                raise
+            await self._empty(path)
+            began_s = perf_counter()
+            deleted = await self._run(self._delete, path)
+            pause_s = rest_s(perf_counter() - began_s)  # its parent was synced
         if deleted is None:
             return False
         if deleted.is_directory:
@@ -152,6 +165,7 @@ class LocalStore:
             writers = [self._writers[deleted.file_id][0]] if deleted.file_id in self._writers else []
         for writer in [writer for writer in writers if writer.is_deleted()]:
             await writer.fence()  # nobody will read its file
+        await asyncio.sleep(pause_s)
         return True
 
     # --- whole files
@@ -294,6 +308,22 @@ class LocalStore:
 
     # --- on the event loop
 
+    async def _empty(self, path: str) -> None:
+        """Remove what is in a directory, resting between the steps; nothing if it is gone meanwhile.
+
+        No thread is held while it rests. Raises StoreError, also when the store is closed meanwhile.
+        """
+        loop, deletion = asyncio.get_running_loop(), TreeDeletion(self.root / path)
+        try:
+            while (took_s := await loop.run_in_executor(self._threads, deletion.step)) is not None:
+                await asyncio.sleep(rest_s(took_s))
+                if self._is_closed:
+                    raise StoreError(f"{path}: the store is closed before it was deleted")
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            raise store_error(error, path) from error
+
     async def _run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, partial(work, *args, **kwargs))
@@ -361,7 +391,7 @@ class LocalStore:
         if source_full.parent != target_full.parent:
             _sync_directory(source_full.parent)
 
-    def _delete(self, path: str, recursive: bool) -> _Deleted | None:
+    def _delete(self, path: str) -> _Deleted | None:
         full = self.root / path
         file_id = 0
         try:
@@ -369,15 +399,13 @@ class LocalStore:
             if not is_directory:
                 file_id = _id_of(full)
                 full.unlink()
-            elif recursive:
-                shutil.rmtree(full)
             else:
                 full.rmdir()
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             if error.errno == errno.ENOTEMPTY:
-                raise StoreError(f"directory {path} is not empty") from error
+                raise _NotEmpty(f"directory {path} is not empty") from error
             raise
         self._leases.deleted(str(full))
         _sync_directory(full.parent)
