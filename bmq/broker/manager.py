@@ -427,10 +427,11 @@ class PartitionManager:
         count = 0
         for runtime in islice(runtimes, UPKEEP_PER_TURN_MAX):
             count += 1
-            try:
-                runtime.upkeep(now_s, now_ms)
-            except Exception as error:  # its state is consistent; go on with the others
-                _report_failure("partition_upkeep_failed", runtime, error)
+            if now_s >= runtime.upkeep_due_s:
+                try:
+                    runtime.upkeep(now_s, now_ms)
+                except Exception as error:  # its state is consistent; go on with the others
+                    _report_failure("partition_upkeep_failed", runtime, error)
             if runtime.config.has_backlog_quota:
                 with_quotas.append(runtime)
         if with_quotas:

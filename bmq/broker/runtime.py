@@ -55,7 +55,7 @@ from bmq.log.partition_files import PartitionFiles
 from bmq.log.partition_log import AppendDone, AppendResult, TopicPartition
 from bmq.log.producer_state import ProducerStates
 from bmq.log.refused_sequences import BEHIND_A_REFUSED_ONE, RefusedSequences
-from bmq.log.retention import is_roll_due
+from bmq.log.retention import roll_due_ms
 from bmq.log.segment_index import IndexBuilder
 from bmq.log.store import Appended, CorruptFile, FencedWriter, StorageFull, StoreError
 from bmq.log.transactions import TransactionClaim
@@ -66,6 +66,7 @@ from bmq.protocol.record_batch import TRANSACTIONAL, BatchHeader
 
 INDEX_ENTRIES_MAX: Final = 1_000_000
 PREOPEN_SHARE: Final = 0.75  # the next segment is opened when this share of the current one is written
+UPKEEP_REST_S_MAX: Final = 10.0  # the wall clock may be set, and a job's reservation expires
 
 _log = structlog.get_logger("bmq.broker")
 
@@ -158,6 +159,7 @@ class PartitionRuntime(TransactionWriter):
         self._min_insync = MinInsyncTracker(surroundings)
         self.delegation = DelegatedCompaction(surroundings, self)
         self._oldest_waiting: tuple[ev.Batch | None, float] = (None, 0.0)
+        self.upkeep_due_s = 0.0
         self._open_backoff = surroundings.backoff()
         self._started_s = 0.0
         self._offline_reason = ""
@@ -448,6 +450,7 @@ class PartitionRuntime(TransactionWriter):
 
     def _take(self, event: ev.Event) -> None:
         before = self._state
+        self.upkeep_due_s = 0.0
         effects: tuple[ev.Effect, ...] = ()
         try:
             after, effects = step(before, event)
@@ -719,14 +722,19 @@ class PartitionRuntime(TransactionWriter):
         return Admission(config, f"{self.topic_name}-{self.topic_partition.partition}")
 
     def upkeep(self, now_s: float, now_ms: int) -> None:
-        """Called every second or so: roll by age, close a segment that nobody writes to, look for lost replicas."""
+        """Called every second or so: roll by age, close a segment that nobody writes to, look for lost replicas.
+
+        It need not be before `upkeep_due_s`, which an event sets back: most of many partitions have nothing to do.
+        """
         state = self._state
         self.delegation.expire(now_ms)
         if self._min_insync.unconfirmed:
             self._min_insync.forget_expired(now_s)
         if type(state) is not Writing:
-            if isinstance(state, AwaitingSegment | Mending):
+            if isinstance(state, (AwaitingSegment, Mending)):
                 self._limit_wait(state.log, now_s)
+            elif not self._min_insync.unconfirmed:
+                self.upkeep_due_s = now_s + UPKEEP_REST_S_MAX
             return
         self._is_guarded = state.is_short or bool(self._min_insync.unconfirmed)
         segment = self._lifecycle.segments.get(state.segment.roll)
@@ -742,18 +750,28 @@ class PartitionRuntime(TransactionWriter):
             has_bytes = index is not None and index.valid_bytes
             self._feed(ev.RollDue(segment.roll) if has_bytes else ev.IdleDue(segment.roll))
             return
-        if index is not None and is_roll_due(
-            config,
-            now_ms=now_ms,
+        roll_ms = self._roll_due_ms(segment)
+        idle_due_s = segment.last_append_s + config.segment_idle_close_ms / 1000
+        if roll_ms is not None and now_ms >= roll_ms:
+            self._feed(ev.RollDue(segment.roll))
+        elif now_s >= idle_due_s:
+            self._feed(ev.IdleDue(segment.roll))
+        elif not self._is_guarded and state.replicas >= state.limits.replicas_wanted:
+            roll_due_s = UPKEEP_REST_S_MAX if roll_ms is None else (roll_ms - now_ms) / 1000
+            self.upkeep_due_s = min(idle_due_s, now_s + min(roll_due_s, UPKEEP_REST_S_MAX))
+
+    def _roll_due_ms(self, segment: OwnSegment) -> int | None:
+        index = segment.index
+        if index is None:
+            return None
+        return roll_due_ms(
+            self.config,
             opened_ms=segment.opened_ms,
             first_timestamp_ms=index.first_timestamp_ms,
             max_timestamp_ms=index.max_timestamp_ms,
             valid_bytes=index.valid_bytes,
             check_interval_ms=self._surroundings.settings.retention_check_interval_ms,
-        ):
-            self._feed(ev.RollDue(segment.roll))
-        elif now_s - segment.last_append_s >= config.segment_idle_close_ms / 1000:
-            self._feed(ev.IdleDue(segment.roll))
+        )
 
     def _limit_wait(self, log: InFlightBatches, now_s: float) -> None:
         oldest, since_s = self._oldest_waiting

@@ -61,17 +61,16 @@ def _over_size(extents: Sequence[Extent], config: LogConfig, open_bytes: int) ->
     return count
 
 
-def is_roll_due(
+def roll_due_ms(
     config: LogConfig,
     *,
-    now_ms: int,
     opened_ms: int,
     first_timestamp_ms: int,
     max_timestamp_ms: int,
     valid_bytes: int,
     check_interval_ms: int,
-) -> bool:
-    """Whether an open segment should be closed though it is not full.
+) -> int | None:
+    """From when on an open segment should be closed though it is not full; None: never, as it is now.
 
     By age (it, or the time between its records, is older than segment.ms), or because everything in it is past
     retention.ms: only a closed segment can be deleted. An empty segment never rolls, and old records alone roll none: a
@@ -79,18 +78,14 @@ def is_roll_due(
     retention.ms stays open at least this long.
     """
     if not valid_bytes:
-        return False
-    if now_ms - opened_ms > config.roll_ms:
-        return True
+        return None
     if first_timestamp_ms >= 0 and max_timestamp_ms - first_timestamp_ms > config.roll_ms:
-        return True
-    return (
-        now_ms - opened_ms >= check_interval_ms
-        and DELETE_POLICY in config.cleanup_policy
-        and config.retention_ms >= 0
-        and max_timestamp_ms >= 0
-        and now_ms - max_timestamp_ms > config.retention_ms
-    )
+        return 0
+    due_ms = opened_ms + config.roll_ms + 1
+    if DELETE_POLICY in config.cleanup_policy and config.retention_ms >= 0 and max_timestamp_ms >= 0:
+        expired_ms = max_timestamp_ms + config.retention_ms + 1
+        due_ms = min(due_ms, max(expired_ms, opened_ms + check_interval_ms))
+    return due_ms
 
 
 def is_full(config: LogConfig, *, valid_bytes: int, batch_bytes: int) -> bool:

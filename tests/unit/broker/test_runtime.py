@@ -11,6 +11,7 @@ import pytest
 
 from bmq.broker.partition_states import Idle, Writing
 from bmq.broker.reading import SNAPSHOT_ROLL_BYTES_MIN
+from bmq.broker.runtime import UPKEEP_REST_S_MAX
 from bmq.log.config import LogConfig
 from bmq.log.names import partition_directory
 from bmq.log.partition_log import AppendResult, StateSnapshot, TopicPartition
@@ -437,6 +438,27 @@ def test_a_segment_rolls_by_age() -> None:
         await produce(log, b"b")
         assert isinstance(log.state, Writing) and log.state.segment.roll == 1
         assert await read_from_store(owner) == [(0, b"a"), (1, b"b")]
+        await owner.manager.close()
+
+    virtual(main)
+
+
+def test_upkeep_rests_and_still_sees_a_clock_that_was_set() -> None:
+    async def main() -> None:
+        world = World()
+        owner = world.owner(replace(CONFIG, segment_ms=60_000))
+        log = await owner.log()
+        await produce(log, b"a")
+        await asyncio.sleep(2)
+        now_s = asyncio.get_running_loop().time()
+        assert 1 < log.upkeep_due_s - now_s <= UPKEEP_REST_S_MAX
+        world.clock.advance(61_000)
+        await asyncio.sleep(UPKEEP_REST_S_MAX + 1)
+        assert isinstance(log.state, Writing) and log.state.segment.roll == 1
+        await asyncio.sleep(2)
+        assert log.upkeep_due_s > asyncio.get_running_loop().time()
+        await produce(log, b"b")
+        assert log.upkeep_due_s == 0.0, "an event may make something due"
         await owner.manager.close()
 
     virtual(main)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bmq.log.config import LogConfig
 from bmq.log.manifest import Extent
-from bmq.log.retention import droppable, is_full, is_roll_due, retained_from
+from bmq.log.retention import droppable, is_full, retained_from, roll_due_ms
 
 pytestmark = pytest.mark.unit
 
@@ -61,15 +61,15 @@ def test_nothing_is_dropped_without_limits() -> None:
 
 
 def roll_due(config: LogConfig, now_ms: int, *, first_ms: int = 100, max_ms: int = 200, valid_bytes: int = 1) -> bool:
-    return is_roll_due(
+    due_ms = roll_due_ms(
         config,
-        now_ms=now_ms,
         opened_ms=50,
         first_timestamp_ms=first_ms,
         max_timestamp_ms=max_ms,
         valid_bytes=valid_bytes,
         check_interval_ms=CHECK_MS,
     )
+    return due_ms is not None and now_ms >= due_ms
 
 
 def test_a_segment_rolls_by_age() -> None:
@@ -100,9 +100,8 @@ def test_old_records_alone_roll_nothing() -> None:
             "valid_bytes": 1,
             "check_interval_ms": CHECK_MS,
         }
-        assert not is_roll_due(config, now_ms=now_ms, opened_ms=now_ms - CHECK_MS + 1, **opened)
-        is_due = is_roll_due(config, now_ms=now_ms, opened_ms=now_ms - CHECK_MS, **opened)
-        assert is_due == (retention_ms > 0)
+        due_ms = roll_due_ms(config, opened_ms=now_ms, **opened)
+        assert due_ms == now_ms + (CHECK_MS if retention_ms > 0 else 7 * day_ms + 1)
 
 
 def test_a_segment_rolls_when_all_of_it_is_past_retention() -> None:
