@@ -17,6 +17,7 @@ import structlog
 
 from bmq.broker.compactor import Compactor
 from bmq.broker.group_backlog import GroupBacklogs
+from bmq.broker.idle_starts import SHARE_SOON, IdleStarts
 from bmq.broker.metrics import BrokerCollector
 from bmq.broker.partition_states import Fenced, Offline
 from bmq.broker.runtime import PartitionRuntime
@@ -96,6 +97,9 @@ class PartitionManager:
         self._starting: dict[asyncio.Task[None], None] = {}
         self._backlogs = GroupBacklogs(clock)
         self._retention: asyncio.Task[None] | None = None
+        self._idle_starts = IdleStarts(store, self.leader_of)
+        self._idle_round: asyncio.Task[int] | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
         self._upkeep_timer = self._loop.call_later(self.settings.upkeep_interval_s, self._upkeep)
         self._retention_timer = self._loop.call_later(
             self.settings.retention_check_interval_ms / 1000, self._begin_retention
@@ -178,6 +182,7 @@ class PartitionManager:
             self._let_go(runtime)
             runtime.give_up()
         self.expect_no_more(topic_partition)
+        self._start_idle_soon()
 
     async def unassign(self, topic_partition: TopicPartition, leader_epoch: int | None = None) -> None:
         """Hand the partition over in order: drain, seal, save the checkpoint, release (rule 8). Returns when done.
@@ -330,7 +335,7 @@ class PartitionManager:
 
         A partition that cannot start now is reported and keeps trying.
         """
-        pending = [key for key, assignment in self._assignments.items() if assignment.runtime is None]
+        pending = tuple(self._idle())
         listings = asyncio.Semaphore(LISTINGS_MAX)
 
         async def is_clean(key: TopicPartition) -> bool:
@@ -390,9 +395,12 @@ class PartitionManager:
             self.expect_no_more(topic_partition)
         self._upkeep_timer.cancel()
         self._retention_timer.cancel()
-        if self._retention is not None:
-            self._retention.cancel()
-            await asyncio.wait({self._retention})
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        for task in (self._retention, self._idle_round):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait({task})
         if self._compactor is not None:
             await self._compactor.close()
         await self._backlogs.close()
@@ -445,3 +453,27 @@ class PartitionManager:
         )
         if self._retention is None or self._retention.done():
             self._retention = self._loop.create_task(self.apply_retention())
+        if not self._is_in_idle_round:
+            self._idle_round = self._loop.create_task(self._idle_starts.round(self._idle()))
+
+    @property
+    def _is_in_idle_round(self) -> bool:
+        return self._idle_round is not None and not self._idle_round.done()
+
+    def _start_idle_soon(self) -> None:
+        if self._idle_timer is None and not self._is_closed and len(self._started) < self.settings.idle_starts_max:
+            self._idle_timer = self._loop.call_later(self.settings.idle_start_delay_s, self._begin_idle_starts)
+
+    def _begin_idle_starts(self) -> None:
+        self._idle_timer = None
+        if self._is_in_idle_round:
+            self._start_idle_soon()
+            return
+        starts_max = self.settings.idle_starts_max - len(self._started)
+        if starts_max > 0:
+            soon = self._idle_starts.round(self._idle(), starts_max=starts_max, share=SHARE_SOON)
+            self._idle_round = self._loop.create_task(soon)
+
+    def _idle(self) -> dict[TopicPartition, int]:
+        """Leader epochs of assigned partitions that nobody has asked for."""
+        return {key: one.leader_epoch for key, one in self._assignments.items() if one.runtime is None}

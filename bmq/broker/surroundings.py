@@ -32,6 +32,8 @@ class BrokerSettings:
     wants looks for more of them while it is written to; `min_insync_retry_s` instead when acks=all is refused for it.
     `deletions_per_s`: files and directories of dropped segments; a segment has two files.
     `appends_outstanding_max`: of all partitions together; each may have one beyond that.
+    `idle_starts_max`: a node starts partitions that nobody has asked for until so many are started, `idle_start_delay_s` after
+    they were assigned; 0: only retention starts them.
     `segment_first_bytes`: a partition's first segment, if open segments reserve space in the store.
     `*_searches_per_s`: how many searches for replicas all partitions together may begin.
     `compaction_map_bytes`: of the map of keys, one compaction at a time; `compaction_bytes_per_s_max`: that it writes.
@@ -47,6 +49,8 @@ class BrokerSettings:
     appends_outstanding_max: int = 16
     segment_first_bytes: int = FIRST_BYTES
     starts_max: int = 8
+    idle_starts_max: int = 64
+    idle_start_delay_s: float = 1.0
     start_wait_max_s: float = 10.0
     stop_wait_max_s: float = 4.5
     deletions_max: int = 2

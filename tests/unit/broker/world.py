@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 KEY = TopicPartition(UUID(int=7), 0)
 CONFIG = LogConfig(segment_bytes=1 << 20)
-SETTINGS = BrokerSettings(tail_cache_bytes_max=1 << 20, backoff_first_s=0.01, backoff_max_s=1.0)
+SETTINGS = BrokerSettings(tail_cache_bytes_max=1 << 20, backoff_first_s=0.01, backoff_max_s=1.0, idle_starts_max=0)
 
 
 def virtual(main: Callable[[], Coroutine[Any, Any, T]], *, time_limit_s: float = 3600.0) -> T:
