@@ -13,6 +13,7 @@ from bench.criteria import KAFKA
 from bench.hdfs.cluster import hdfs_cluster, is_first_of_its_kind
 from bmq.dev.hdfs import HdfsCluster
 from bmq.dev.zookeeper import ZooKeeperServer
+from bmq.hdfs.location import system_user
 from tests.support.hdfs import outside_any_loop
 from tests.support.processes import JARS
 
@@ -40,7 +41,9 @@ class Stage:
             outside_any_loop(first.start())
             outside_any_loop(first.stop())
             shutil.rmtree(first.directory, ignore_errors=True)
-        hdfs = hdfs_cluster(self.directory / f"hdfs-{number}", is_jvm_default=is_jvm_default)
+        hdfs = hdfs_cluster(
+            self.directory / f"hdfs-{number}", is_jvm_default=is_jvm_default, local_reader=system_user()
+        )
         zookeeper = ZooKeeperServer(self.directory / f"zookeeper-{number}", JARS / "zookeeper")
         outside_any_loop(hdfs.start())
         self._hdfs = hdfs

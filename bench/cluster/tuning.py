@@ -39,6 +39,13 @@ SETTINGS: Final = (
         "not measured: of three DataNodes one would often count as too busy, and a file get two replicas",
     ),
     Setting(
+        "HDFS",
+        "dfs.block.local-path-access.user",
+        "the user that bmq's nodes run as: they read the files of DataNodes on their own machine, as Kafka reads its own",
+        "nobody",
+        "not measured: all bytes of a backlog then come through DataNodes",
+    ),
+    Setting(
         "bmq and Kafka",
         "segment.bytes of the topics of the restart",
         "2 MiB",

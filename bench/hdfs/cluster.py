@@ -10,6 +10,7 @@ from typing import Final
 import psutil
 
 from bmq.dev.class_archive import ClassArchive
+from bmq.dev.hadoop_configuration import LOCAL_READERS
 from bmq.dev.hdfs import HdfsCluster
 from bmq.dev.java import STEADY_JVM_OPTIONS
 from bmq.hdfs.config import Address
@@ -49,13 +50,15 @@ class BenchCluster:
         await self._cluster.wait_live(DATANODES)
 
 
-def hdfs_cluster(directory: Path, *, is_jvm_default: bool) -> HdfsCluster:
-    """Not started yet. `is_jvm_default`: no heap and no collector is chosen for its daemons."""
+def hdfs_cluster(directory: Path, *, is_jvm_default: bool, local_reader: str = "") -> HdfsCluster:
+    """Not started yet. `is_jvm_default`: no heap and no collector is chosen for its daemons. `local_reader`: who may read
+    the DataNodes' files.
+    """
     return HdfsCluster(
         directory,
         JARS / "hadoop",
         datanodes=DATANODES,
-        properties=PROPERTIES,
+        properties={**PROPERTIES, LOCAL_READERS: local_reader},
         heap_mb=default_heap_mb() if is_jvm_default else HEAP_MB,
         jvm_options=_jvm_options(is_jvm_default),
     )

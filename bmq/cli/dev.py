@@ -17,12 +17,13 @@ from bmq.cli.dev_orders import DevOrders, say
 from bmq.cli.dev_zookeeper import zookeeper_app
 from bmq.dev.cluster_file import exclusive
 from bmq.dev.daemon import LOG_TAIL_LINES
-from bmq.dev.hadoop_configuration import QUICK_PROPERTIES, ClusterPlan
+from bmq.dev.hadoop_configuration import QUICK_PROPERTIES, ClusterPlan, one_machine_properties
 from bmq.dev.hdfs import HEAP_MB, HdfsCluster
 from bmq.dev.java import HADOOP_JARS, QUICK_START_JVM_OPTIONS, STEADY_JVM_OPTIONS, class_path, java_executable
 from bmq.dev.ports import HOST, pick_ports
 from bmq.dev.supervisor import supervise
 from bmq.hdfs.config import NAMENODE_PORT
+from bmq.hdfs.location import system_user
 
 dev_app = typer.Typer(no_args_is_help=True, help="What development needs: clusters on this machine.")
 hdfs_app = typer.Typer(no_args_is_help=True, help="A real HDFS on this machine, whose daemons can be hurt.")
@@ -72,7 +73,11 @@ def up(
     class_path(jars)
     with exclusive(data):
         plan = _plan(_ORDERS.before(data), data, datanodes, is_ha, port)
-        given = {**_UP_PROPERTIES, **(QUICK_PROPERTIES if is_quick else {}), **_parsed(properties or [])}
+        given = {
+            **one_machine_properties(system_user()),
+            **(QUICK_PROPERTIES if is_quick else {}),
+            **_parsed(properties or []),
+        }
         cluster = HdfsCluster(
             data,
             jars,
@@ -84,10 +89,6 @@ def up(
         )
         say(f"starting {len(plan.namenodes)} NameNode(s) and {len(plan.datanodes)} DataNode(s) in {data}")
         asyncio.run(supervise(cluster, say, lambda: _print_up(cluster, data)))
-
-
-# A restarted NameNode would refuse writes for 30 s more, to let distant DataNodes report; here all are local.
-_UP_PROPERTIES: Final = {"dfs.namenode.safemode.extension": "0"}
 
 
 def _plan(

@@ -18,18 +18,17 @@ from bmq.cli.dev_watch import ClusterWatch
 from bmq.dev.bmq_cluster import BmqCluster
 from bmq.dev.bmq_plan import BROKER_IDS, CONTROLLER_IDS, PROXY_IDS, WholePlan, plan_servers
 from bmq.dev.cluster_file import exclusive
-from bmq.dev.hadoop_configuration import ClusterPlan
+from bmq.dev.hadoop_configuration import ClusterPlan, one_machine_properties
 from bmq.dev.hdfs import HdfsCluster
 from bmq.dev.java import HADOOP_JARS, ZOOKEEPER_JARS, class_path, java_executable
 from bmq.dev.ports import HOST, pick_ports
 from bmq.dev.supervisor import supervise
 from bmq.dev.zookeeper import ZooKeeperPlan, ZooKeeperServer
+from bmq.hdfs.location import system_user
 
 DATANODES_MAX: Final = 20
 _DEFAULT_DATA: Final = Path("data/cluster")
 _ORDERS: Final = DevOrders("bmq dev", "cluster", "what it is", WholePlan)
-# A restarted NameNode would refuse writes for 30 s more, to let distant DataNodes report; here all are local.
-_HDFS_PROPERTIES: Final = {"dfs.namenode.safemode.extension": "0"}
 
 Data = Annotated[Path, typer.Option("--data", metavar="DIR", help="Directory of the cluster")]
 Node = Annotated[str, typer.Argument(metavar="NODE", help="bmq1, zk0, nn0, dn0, … as `bmq dev status` lists them")]
@@ -80,7 +79,7 @@ def up(
         cluster = BmqCluster(
             data,
             plan,
-            HdfsCluster(data / "hdfs", HADOOP_JARS, properties=_HDFS_PROPERTIES, plan=plan.hdfs),
+            HdfsCluster(data / "hdfs", HADOOP_JARS, properties=one_machine_properties(system_user()), plan=plan.hdfs),
             ZooKeeperServer(data / "zookeeper", ZOOKEEPER_JARS, plan=plan.zookeeper),
         )
         say(

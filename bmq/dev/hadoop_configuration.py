@@ -50,6 +50,18 @@ QUICK_PROPERTIES: Final[Mapping[str, str]] = {
     "dfs.namenode.redundancy.considerLoad": "false",
 }
 
+# The users who may read the files of finalized replicas (HDFS-2246).
+LOCAL_READERS: Final = "dfs.block.local-path-access.user"
+
+
+def one_machine_properties(user: str) -> dict[str, str]:
+    """For a development cluster, whose daemons and clients are all on this machine.
+
+    A restarted NameNode takes writes at once, as no distant DataNode has to report first (default: after 30 s); `user` may
+    read the DataNodes' files.
+    """
+    return {"dfs.namenode.safemode.extension": "0", LOCAL_READERS: user}
+
 
 @dataclass(frozen=True, slots=True)
 class NameNodePlan:

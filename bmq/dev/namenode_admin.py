@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
-import os
 import time
 import uuid
 from typing import Final
@@ -12,6 +10,7 @@ from typing import Final
 from bmq.hdfs.authentication import SimpleAuthentication
 from bmq.hdfs.config import Address
 from bmq.hdfs.errors import RemoteError
+from bmq.hdfs.location import system_user
 from bmq.hdfs.proto.namenode_pb2 import (
     StateChangeRequestInfo,
     TransitionToActiveRequest,
@@ -56,7 +55,7 @@ async def _transition(rpc: Address, method: str, timeout_s: float) -> None:
 
 async def _call(rpc: Address, method: str, timeout_s: float) -> None:
     # Only the user who runs the NameNode may do this; daemons take their user's name from the same two places.
-    user = os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
+    user = system_user()
     # The request to become standby has the same form.
     request = TransitionToActiveRequest(
         req_info=StateChangeRequestInfo(req_source=StateChangeRequestInfo.REQUEST_BY_USER)

@@ -36,6 +36,7 @@ class HdfsSettings:
     `retry_max_s`: how long a NameNode call is tried again (standby, safe mode, unreachable) before StorageUnavailable.
     `ack_timeout_s`: a DataNode that leaves a packet unanswered this long counts as hung. `idle_heartbeat_s` stays well
     below the DataNodes' read timeout (60 s), `lease_renewal_s` below the soft limit of a lease (60 s).
+    `local_read_timeout_s`: a disk or DataNode of this machine that takes longer is left alone for a while.
     """
 
     user: str = ""
@@ -54,6 +55,8 @@ class HdfsSettings:
     read_timeout_s: float = 5.0
     hedge_least_s: float = 0.02
     idle_connection_s: float = 3.0
+    local_reads: bool = True
+    local_read_timeout_s: float = 0.25
     bad_node_expiry_s: float = 15.0
     lease_recovery_max_s: float = 60.0
 

@@ -14,6 +14,7 @@ from bmq.hdfs.writer import HdfsWriter
 
 _READ_COUNTERS: Final = (
     ("bmq_hdfs_reads", "reads", "Ranged reads answered."),
+    ("bmq_hdfs_local_reads", "local_reads", "Ranges that came from a DataNode's files on this machine."),
     ("bmq_hdfs_read_bytes", "bytes", "Bytes of ranged reads, each verified against the DataNodes' checksums."),
     ("bmq_hdfs_hedged_reads", "hedges", "Reads for which a second DataNode was asked because the first took long."),
     ("bmq_hdfs_hedged_reads_won", "hedges_won", "Those that the second one answered first."),

@@ -10,6 +10,7 @@ class ReadCounts:
     """`reads`, `bytes`: answered ones. `hedges`: second DataNodes asked because the first took long; `hedges_won`: where
     one of those answered first. `failovers`: another replica asked because one failed or fell silent. `refreshes`: block
     locations asked for again. `stale_connections`: kept connections that the DataNode had closed meanwhile.
+    `local_reads`: those of `reads` that came from a DataNode's files on this machine.
     """
 
     reads: int = 0
@@ -21,3 +22,4 @@ class ReadCounts:
     refreshes: int = 0
     connections_opened: int = 0
     stale_connections: int = 0
+    local_reads: int = 0

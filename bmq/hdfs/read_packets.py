@@ -10,21 +10,19 @@ only headers and checksums (and what comes along with them) pass through a small
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable
-from struct import Struct, unpack
+from struct import Struct
 from typing import Final
 
 from crc32c import crc32c
 from google.protobuf.message import DecodeError
 
 from bmq.hdfs.blocks import Block
+from bmq.hdfs.checksums import CHECKSUM_BYTES, CRC_OF_TYPE, Crc, wrong_chunk
 from bmq.hdfs.delimited import delimited
 from bmq.hdfs.proto.hdfs_pb2 import Token
 from bmq.hdfs.proto.transfer_pb2 import (
     BaseHeader,
     BlockOpResponse,
-    ChecksumType,
     ClientOperationHeader,
     ClientReadStatus,
     OpReadBlock,
@@ -43,10 +41,6 @@ _READ_BLOCK: Final = b"\x00\x1c\x51"  # protocol version 28, operation 81
 _LENGTHS: Final = Struct(">iH")
 _HEADER: Final = Struct("<BqBqBBBi")  # PacketHeader with its field tags; all of its fields have fixed sizes
 _HEADER_TAGS: Final = (0x09, 0x11, 0x18, 0x25)
-_CRC: Final[dict[int, Callable[[memoryview], int]]] = {
-    ChecksumType.CHECKSUM_CRC32: zlib.crc32,
-    ChecksumType.CHECKSUM_CRC32C: crc32c,
-}
 # Texts with which a DataNode refuses a range because its replica, open or complete, is too short.
 _SHORT_SIGNS: Final = ("bytes, but only", "don't match block")
 
@@ -126,7 +120,7 @@ class BlockReceiver:
         self._missing_bytes = 0  # of the packet whose data is being received
         self._checksums = b""
         self._chunk_bytes = 0
-        self._crc: Callable[[memoryview], int] = crc32c
+        self._crc: Crc = crc32c
         self.received_bytes = 0
 
     @property
@@ -192,7 +186,7 @@ class BlockReceiver:
                 raise ReplicaShort(reason)
             raise ReplicaRefused(f"{TransferStatus.Name(response.status)} {reason}".rstrip())
         checksum = response.read_op_checksum_info.checksum
-        crc = _CRC.get(checksum.type)
+        crc = CRC_OF_TYPE.get(checksum.type)
         if crc is None:
             raise ReplicaCorrupt("the replica has no checksums")
         chunk_bytes = checksum.bytes_per_checksum
@@ -264,17 +258,17 @@ class BlockReceiver:
             raise ReplicaMalformed(f"a packet of {data_bytes} bytes goes beyond the range")
         if self._filled % self._chunk_bytes:
             raise ReplicaMalformed("a packet begins inside a chunk")
-        if checksums_bytes != 4 * -(-data_bytes // self._chunk_bytes) or checksums_bytes > CHECKSUMS_BYTES_MAX:
+        if (
+            checksums_bytes != CHECKSUM_BYTES * -(-data_bytes // self._chunk_bytes)
+            or checksums_bytes > CHECKSUMS_BYTES_MAX
+        ):
             raise ReplicaMalformed(f"a packet of {data_bytes} bytes has {checksums_bytes} bytes of checksums")
 
     def _verify_packet(self) -> None:
-        crc, chunk_bytes = self._crc, self._chunk_bytes
         data = self._view[self._packet_start : self._filled]
-        found = tuple([crc(data[at : at + chunk_bytes]) for at in range(0, len(data), chunk_bytes)])
-        wanted = unpack(f">{len(found)}I", self._checksums)
-        if found != wanted:
-            chunk = next(index for index, pair in enumerate(zip(found, wanted, strict=True)) if pair[0] != pair[1])
-            at = self._position - self._skipped_bytes + self._packet_start + chunk * chunk_bytes
+        chunk = wrong_chunk(self._crc, data, self._chunk_bytes, self._checksums)
+        if chunk is not None:
+            at = self._position - self._skipped_bytes + self._packet_start + chunk * self._chunk_bytes
             raise ReplicaCorrupt(f"the chunk at byte {at} of the block does not have its checksum")
 
     def _end(self, stray_bytes: int) -> bool:

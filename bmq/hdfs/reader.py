@@ -16,6 +16,7 @@ from bmq.hdfs.bad_nodes import BadNodes
 from bmq.hdfs.block_cache import BlockCache, BlockRange, FileExtents
 from bmq.hdfs.blocks import DataNode, FileBlocks, LocatedBlock
 from bmq.hdfs.config import HdfsConfig
+from bmq.hdfs.local_replicas import LocalReplicas
 from bmq.hdfs.namenode import is_open
 from bmq.hdfs.proto.hdfs_pb2 import HdfsFileStatus
 from bmq.hdfs.read_counts import ReadCounts
@@ -39,7 +40,7 @@ class Locations(Protocol):
 class BlockReader:
     """Reads files of one cluster. At most `reads_at_once_max` reads run at a time, the others wait their turn.
 
-    `random` names this client in the DataNodes' logs.
+    `random` names this client in the DataNodes' logs. `local`: None: only DataNodes are asked.
     """
 
     def __init__(
@@ -51,9 +52,11 @@ class BlockReader:
         random: Random,
         counts: ReadCounts,
         *,
+        local: LocalReplicas | None = None,
         reads_at_once_max: int = READS_AT_ONCE_MAX,
     ) -> None:
         self._namenode = namenode
+        self._local = local
         self._cache = BlockCache()
         self._counts = counts
         self._read_timeout_s = config.read_timeout_s
@@ -121,7 +124,9 @@ class BlockReader:
         self._cache.forget(file_id)
 
     def close(self) -> None:
-        """Close idle connections; reads that still run close theirs."""
+        """Close idle connections and local files; reads that still run close theirs."""
+        if self._local is not None:
+            self._local.close()
         self._replicas.connections.close()
 
     async def _wait_for_turn(self, path: str) -> None:
@@ -197,14 +202,24 @@ class BlockReader:
                 f"{path} ends at byte {extents.length_bytes}, {length_bytes} bytes were wanted from byte {position}"
             )
         if len(ranges) == 1:
-            return await self._replicas.read(ranges[0], extents, timeout_s=timeout_s, corrupt=corrupt)
+            return await self._read_range(ranges[0], extents, timeout_s, corrupt)
         data = bytearray(length_bytes)
         at = 0
         for wanted in ranges:
-            part = await self._replicas.read(wanted, extents, timeout_s=timeout_s, corrupt=corrupt)
+            part = await self._read_range(wanted, extents, timeout_s, corrupt)
             data[at : at + len(part)] = part
             at += len(part)
         return data
+
+    async def _read_range(
+        self, wanted: BlockRange, extents: FileExtents, timeout_s: float, corrupt: frozenset[ReplicaKey]
+    ) -> bytearray | memoryview:
+        """Raises ReplicasFailed."""
+        if self._local is not None:
+            data = await self._local.read(wanted)
+            if data is not None:
+                return data
+        return await self._replicas.read(wanted, extents, timeout_s=timeout_s, corrupt=corrupt)
 
 
 def _store_error(failed: ReplicasFailed, what: str, position: int, length_bytes: int) -> StoreError:

@@ -22,6 +22,7 @@ from bmq.hdfs.datanode_rpc import DataNodeRpc
 from bmq.hdfs.errors import LeaseLost, NotADirectory
 from bmq.hdfs.file_closing import ClosingTools
 from bmq.hdfs.lease_renewal import LeaseRenewal
+from bmq.hdfs.local_replicas import LocalReplicas
 from bmq.hdfs.mending import SegmentMender
 from bmq.hdfs.metrics import HdfsCollector
 from bmq.hdfs.namenode import NameNode, is_open
@@ -58,7 +59,12 @@ class HdfsStore:
         self.bad_nodes = BadNodes(config.bad_node_expiry_s)
         self._datanodes = DataNodeRpc(config)
         self._leases = LeaseRenewal(self.namenode, config.lease_renewal_s)
-        self._reader = BlockReader(self.namenode, self._datanodes, config, self.bad_nodes, random, self.read_counts)
+        local = None
+        if config.local_reads:
+            local = LocalReplicas(self._datanodes, self.read_counts, config.local_read_timeout_s)
+        self._reader = BlockReader(
+            self.namenode, self._datanodes, config, self.bad_nodes, random, self.read_counts, local=local
+        )
         tools = ClosingTools(self.namenode, self._datanodes, self._reader, config, self.bad_nodes)
         self._opening = SegmentOpening(config, self.namenode, self.bad_nodes, self._leases, SegmentMender(tools))
         self._own_name = f"bmq-{random.getrandbits(64):016x}"  # our client name for lease recovery and resync

@@ -2,20 +2,21 @@
 
 `ExtentWalk` decides from batch headers alone where a read begins and ends and which chunk it needs next; `CatchUp`
 fetches the chunks. The end of each read is remembered for a while, so that a consumer's next read begins there without an
-index look-up, and counts as sequential: then the following chunks are read ahead.
+index look-up, and counts as sequential: then the following chunks are read ahead, and at the end of a file the first
+ones of the next.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from bmq.log.padding import padding_end
 from bmq.log.partition_log import Location, PartitionLog, TopicPartition
-from bmq.log.store import FileMissing
+from bmq.log.store import FileMissing, StoreError
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.parts import FilePart, Part
@@ -30,6 +31,7 @@ _LENGTH_POSITION: Final = 8
 _STEPS_MAX: Final = 64  # most batches between two index entries: of 64 bytes in the default interval of 4 KiB
 
 CursorKey = tuple[TopicPartition, int, int]  # partition, leader epoch, offset
+Spawn = Callable[[Coroutine[Any, Any, None]], None]
 
 
 class _Cursor(NamedTuple):
@@ -195,16 +197,18 @@ class ExtentWalk:
 
 
 class CatchUp:
-    """Reads that the tail cache can no longer serve. `now_s`: the loop's time."""
+    """Reads that the tail cache can no longer serve. `now_s`: the loop's time. `spawn`: runs what nobody waits for."""
 
-    def __init__(self, cache: ReadCache, config: FetchSettings, now_s: Callable[[], float]) -> None:
+    def __init__(self, cache: ReadCache, config: FetchSettings, now_s: Callable[[], float], spawn: Spawn) -> None:
         self._cache = cache
         self._now_s = now_s
         self._cursor_age_s = config.read_cursor_age_ms / 1000
         self._read_ahead_chunks_max = config.read_ahead_chunks_max
         self._cursors_max = config.read_cursors_max
         self._attempts_max = config.read_attempts_max
+        self._spawn = spawn
         self._cursors: OrderedDict[CursorKey, _Cursor] = OrderedDict()
+        self._locating: set[CursorKey] = set()
 
     def read_in_file(self, log: PartitionLog, offset: int, length_bytes_max: int, bound_offset: int) -> CaughtUp | None:
         """Read without waiting, as part of a file that the kernel sends from its page cache; None when that is not
@@ -242,7 +246,7 @@ class CatchUp:
             chunks[missing] = chunk
         if walk.start == walk.position:
             return None
-        return self._finish(log, cursor, walk, chunks, is_sequential=True)
+        return self._finish(log, cursor, walk, chunks, bound_offset, is_sequential=True)
 
     async def read(self, log: PartitionLog, offset: int, length_bytes_max: int, bound_offset: int) -> CaughtUp:
         """Whole batches of one file, from the one that holds `offset`; none ends past `bound_offset`.
@@ -294,7 +298,7 @@ class CatchUp:
             chunks.update(zip(missing, await asyncio.gather(*(cache.chunk(location, n) for n in missing)), strict=True))
         while (needed := walk.advance(chunks)) is not None:
             chunks[needed] = await cache.chunk(location, needed)
-        return self._finish(log, cursor, walk, chunks, is_sequential=is_sequential)
+        return self._finish(log, cursor, walk, chunks, bound_offset, is_sequential=is_sequential)
 
     def _finish(
         self,
@@ -302,18 +306,47 @@ class CatchUp:
         cursor: _Cursor,
         walk: ExtentWalk,
         chunks: Mapping[int, memoryview],
+        bound_offset: int,
         *,
         is_sequential: bool,
     ) -> CaughtUp:
-        views, location = walk.views(chunks), cursor.location
+        views, location, cache = walk.views(chunks), cursor.location, self._cache
         if views and walk.position < location.valid_bytes:
             self._remember(log, walk, cursor)
-            if is_sequential:
-                following = (walk.position - 1) // self._cache.chunk_bytes + 1
-                # Read ahead as much as the reader just read, so that a slow one takes no memory from the others.
-                count = min(self._read_ahead_chunks_max, (walk.position - walk.start) // self._cache.chunk_bytes + 1)
-                self._cache.read_ahead(location, following, count)
+        if views and is_sequential:
+            following = (walk.position - 1) // cache.chunk_bytes + 1
+            # Read ahead as much as the reader just read, so that a slow one takes no memory from the others.
+            count = min(self._read_ahead_chunks_max, (walk.position - walk.start) // cache.chunk_bytes + 1)
+            cache.read_ahead(location, following, count)
+            beyond = following + count - -(-location.valid_bytes // cache.chunk_bytes)
+            if beyond > 0 and location.is_closed and location.end_offset < bound_offset:
+                self._look_beyond(log, location.end_offset, beyond)
         return CaughtUp(views, walk.next_offset)
+
+    def _look_beyond(self, log: PartitionLog, offset: int, count: int) -> None:
+        """Read the first chunks of the file that begins there ahead, once it is known."""
+        key = (log.topic_partition, log.leader_epoch, offset)
+        cursor = self._cursor(log, key)
+        if cursor is not None:
+            self._read_ahead_from(cursor.location, count)
+        elif key not in self._locating:
+            self._locating.add(key)
+            self._spawn(self._locate_ahead(log, key, count))
+
+    async def _locate_ahead(self, log: PartitionLog, key: CursorKey, count: int) -> None:
+        asked_s, compacted_offset = self._now_s(), log.compacted_offset
+        try:
+            location = await log.locate(key[-1])
+        except (KafkaError, StoreError):
+            return  # the read itself will meet it, and answer it
+        finally:
+            self._locating.discard(key)
+        self._keep(key, _Cursor(location, asked_s, compacted_offset))
+        self._read_ahead_from(location, count)
+
+    def _read_ahead_from(self, location: Location, count: int) -> None:
+        if location.is_closed:  # what is written last is still in the tail cache
+            self._cache.read_ahead(location, location.position // self._cache.chunk_bytes, count)
 
     def _cursor(self, log: PartitionLog, key: CursorKey) -> _Cursor | None:
         """Where a reader ended, unless compaction has replaced the file since, or may have: if that is too long ago.
@@ -330,7 +363,7 @@ class CatchUp:
         return cursor
 
     def _remember(self, log: PartitionLog, walk: ExtentWalk, cursor: _Cursor) -> None:
-        cursors, location = self._cursors, cursor.location
+        location = cursor.location
         key = (log.topic_partition, log.leader_epoch, walk.next_offset)
         following = Location(
             location.path,
@@ -341,7 +374,11 @@ class CatchUp:
             location.end_offset,
             location.is_closed,
         )
-        cursors[key] = _Cursor(following, cursor.asked_s, cursor.compacted_offset)
+        self._keep(key, _Cursor(following, cursor.asked_s, cursor.compacted_offset))
+
+    def _keep(self, key: CursorKey, cursor: _Cursor) -> None:
+        cursors = self._cursors
+        cursors[key] = cursor
         cursors.move_to_end(key)
         if len(cursors) > self._cursors_max:
             cursors.popitem(last=False)

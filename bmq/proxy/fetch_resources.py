@@ -34,6 +34,7 @@ class FetchResources:
         self.config = config
         self.loop = asyncio.get_running_loop()
         self.counts = FetchCounts()
+        self._tasks: dict[Task[None], None] = {}  # cancelled in this order
         self.sessions = SessionCache(
             slots_max=config.fetch_session_slots_max,
             partitions_max=config.fetch_session_partitions_max,
@@ -44,7 +45,7 @@ class FetchResources:
         self.deadlines: Deadlines[Wake] = Deadlines(self.loop, lambda expire: expire())
         self.budget = ResponseBudget(config.fetch_response_bytes_max)
         self.read_cache = ReadCache(store, config, self.counts)
-        self.catch_up = CatchUp(self.read_cache, config, self.loop.time)
+        self.catch_up = CatchUp(self.read_cache, config, self.loop.time, self.spawn)
         self.throttle = CatchUpThrottle(
             ratio_max=config.catch_up_slowdown_max,
             bytes_per_s_min=config.catch_up_bytes_per_s_min,
@@ -52,7 +53,6 @@ class FetchResources:
         )
         self.starts = PartitionStarts(self.spawn)
         self.is_stopping = False
-        self._tasks: dict[Task[None], None] = {}  # cancelled in this order
 
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Run it as a task that `close` cancels."""

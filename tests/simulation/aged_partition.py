@@ -262,7 +262,7 @@ class AgedPartition:
                 read_cache_bytes_max=20_000, read_chunk_bytes=1_024, read_cursor_age_ms=_CURSOR_AGE_MS
             )
             cache = ReadCache(owner.client, settings, FetchCounts())
-            catch_up = self._catch_ups[owner.leader_epoch] = CatchUp(cache, settings, self.now_s)
+            catch_up = self._catch_ups[owner.leader_epoch] = CatchUp(cache, settings, self.now_s, _run)
         return catch_up
 
     def _begins_beyond(self, position: int, start: int, tell: Callable[[int], None]) -> None:

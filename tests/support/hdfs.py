@@ -12,9 +12,10 @@ from pathlib import Path
 from random import Random
 from typing import TypeVar
 
-from bmq.dev.hadoop_configuration import QUICK_PROPERTIES
+from bmq.dev.hadoop_configuration import LOCAL_READERS, QUICK_PROPERTIES
 from bmq.dev.hdfs import HdfsCluster
 from bmq.dev.http_get import http_get
+from bmq.hdfs.blocks import FileBlocks
 from bmq.hdfs.config import HdfsConfig
 from tests.support.processes import JARS
 
@@ -49,11 +50,19 @@ async def until(condition: Callable[[], Awaitable[bool]], timeout_s: float, what
         raise AssertionError(f"not within {timeout_s} s: {what}") from None
 
 
-def new_cluster(directory: Path, *, datanodes: int = 3, is_ha: bool = False, **properties: str) -> HdfsCluster:
-    """A cluster that is not started. `properties`: Hadoop's, with `__` for `.`, over the quick ones."""
+def new_cluster(
+    directory: Path, *, datanodes: int = 3, is_ha: bool = False, local_reader: str = "", **properties: str
+) -> HdfsCluster:
+    """A cluster that is not started. `local_reader`: who may read the DataNodes' files. `properties`: Hadoop's, with `__`
+    for `.`, over the quick ones.
+    """
     given = {name.replace("__", "."): value for name, value in properties.items()}
     return HdfsCluster(
-        directory, HADOOP_JARS, datanodes=datanodes, is_ha=is_ha, properties={**QUICK_PROPERTIES, **given}
+        directory,
+        HADOOP_JARS,
+        datanodes=datanodes,
+        is_ha=is_ha,
+        properties={**QUICK_PROPERTIES, LOCAL_READERS: local_reader, **given},
     )
 
 
@@ -65,6 +74,16 @@ def running(cluster: HdfsCluster) -> Iterator[HdfsCluster]:
         yield cluster
     finally:
         outside_any_loop(cluster.stop())
+
+
+async def until_replicated(blocks: Callable[[], Awaitable[FileBlocks]]) -> None:
+    """Wait until the NameNode knows three replicas of each block of a closed file: DataNodes report behind the close."""
+
+    async def is_told() -> bool:
+        found = (await blocks()).blocks
+        return bool(found) and all(len(block.nodes) == 3 for block in found)
+
+    await until(is_told, 30.0, "the NameNode knows all replicas")
 
 
 async def reserved_bytes(cluster: HdfsCluster) -> list[int]:

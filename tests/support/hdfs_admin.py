@@ -5,8 +5,6 @@ These calls are made nowhere in bmq, so their messages are declared here.
 
 from __future__ import annotations
 
-import getpass
-import os
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,6 +16,7 @@ from google.protobuf.message import Message
 from bmq.hdfs.authentication import SimpleAuthentication
 from bmq.hdfs.config import Address
 from bmq.hdfs.failover import CLIENT_PROTOCOL
+from bmq.hdfs.location import system_user
 from bmq.hdfs.proto.hdfs_pb2 import FsPermission
 from bmq.hdfs.proto.namenode_pb2 import MkdirsRequest, MkdirsResponse
 from bmq.hdfs.rpc import RpcConnection
@@ -66,7 +65,7 @@ class HdfsAdmin:
         connection = await RpcConnection.open(
             namenode,
             CLIENT_PROTOCOL,
-            SimpleAuthentication(os.environ.get("HADOOP_USER_NAME") or getpass.getuser()),
+            SimpleAuthentication(system_user()),
             client_id=uuid.uuid4().bytes,
             timeout_s=CALL_WAIT_S,
         )

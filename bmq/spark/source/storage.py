@@ -46,7 +46,7 @@ def open_store(root: str, random: Random, *, hdfs_user: str = "", hdfs: HdfsSett
 
 
 def spark_user() -> str:
-    """Who reads HDFS when no option says: HADOOP_USER_NAME, else who submitted the job, else the system's user.
+    """The HDFS user when no option names one: HADOOP_USER_NAME, else who submitted the job, else the system's user.
 
     Spark tells executors the second in SPARK_USER, and its own file systems go by it: the system's user on a node may be
     that of the node's daemon or of a container image.

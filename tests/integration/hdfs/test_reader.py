@@ -23,7 +23,7 @@ from bmq.hdfs.proto.transfer_pb2 import OpWriteBlock
 from bmq.hdfs.read_counts import ReadCounts
 from bmq.hdfs.reader import BlockReader
 from bmq.log.store import CorruptFile, FileMissing, StorageUnavailable
-from tests.support.hdfs import config_of, fresh_root
+from tests.support.hdfs import config_of, fresh_root, until_replicated
 
 pytestmark = pytest.mark.integration
 
@@ -66,6 +66,8 @@ class Client:
                 file.path, holder=HOLDER, file_id=file.file_id, last=last
             ):
                 await asyncio.sleep(0.01)
+
+        await until_replicated(lambda: self.namenode.locations(file.path))
 
     async def read(self, file: OpenFile, position: int, length_bytes: int) -> bytes:
         data = await self.reader.read(file.path, file_id=file.file_id, position=position, length_bytes=length_bytes)

@@ -1,4 +1,4 @@
-"""Asking DataNodes for the length of a replica."""
+"""Asking DataNodes for the length of a replica, and for its files."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ import asyncio
 
 import pytest
 
-from bmq.hdfs.blocks import Block, DataNode
+from bmq.hdfs.blocks import Block, DataNode, LocatedBlock
 from bmq.hdfs.config import Address, HdfsConfig
 from bmq.hdfs.datanode_rpc import DataNodeRpc
-from bmq.hdfs.errors import ReplicaMissing
-from bmq.hdfs.proto.namenode_pb2 import GetReplicaVisibleLengthRequest, GetReplicaVisibleLengthResponse
+from bmq.hdfs.errors import PermissionRefused, ReplicaMissing
+from bmq.hdfs.proto.namenode_pb2 import (
+    GetBlockLocalPathInfoRequest,
+    GetBlockLocalPathInfoResponse,
+    GetReplicaVisibleLengthRequest,
+    GetReplicaVisibleLengthResponse,
+)
 from bmq.log.store import StorageUnavailable
 from tests.fakes.hadoop_ipc import ReceivedCall, ScriptedServer
 
@@ -93,3 +98,32 @@ async def test_after_closing_nothing_is_asked() -> None:
             await rpc.visible_length(node_of(server), BLOCK)
         await server.peers[0].closed.wait()
         assert len(server.calls) == 1
+
+
+async def test_a_datanode_says_in_which_files_a_replica_lies() -> None:
+    def tell(call: ReceivedCall) -> None:
+        call.answer(
+            GetBlockLocalPathInfoResponse(
+                block=BLOCK.message(), local_path="/d/blk_7", local_meta_path="/d/blk_7_1001.meta"
+            )
+        )
+
+    async with ScriptedServer(tell) as server:
+        rpc = DataNodeRpc(CONFIG)
+        located = LocatedBlock(BLOCK, 0, (node_of(server),))
+        assert await rpc.files(node_of(server), located, timeout_s=10.0) == ("/d/blk_7", "/d/blk_7_1001.meta")
+        call = server.calls[0]
+        assert call.method == "getBlockLocalPathInfo"
+        assert call.request(GetBlockLocalPathInfoRequest).block == BLOCK.message()
+        rpc.close()
+
+
+async def test_who_may_not_read_its_files_is_told_so() -> None:
+    def refuse(call: ReceivedCall) -> None:
+        call.refuse("org.apache.hadoop.security.AccessControlException", "Can't continue with getBlockLocalPathInfo()")
+
+    async with ScriptedServer(refuse) as server:
+        rpc = DataNodeRpc(CONFIG)
+        with pytest.raises(PermissionRefused, match=r"^block 7 on 127\.0\.0\.1:9: .*getBlockLocalPathInfo"):
+            await rpc.files(node_of(server), LocatedBlock(BLOCK, 0, (node_of(server),)), timeout_s=10.0)
+        rpc.close()

@@ -23,6 +23,7 @@ from bmq.proxy.read_cache import ReadCache
 from tests.fakes.partition_log import FakePartitionLog
 from tests.fakes.store import FakeClient, FakeStore
 from tests.unit.log.test_segment_reader import padded_file
+from tests.unit.proxy_fetch.running import run_along
 
 pytestmark = pytest.mark.unit
 
@@ -60,7 +61,7 @@ class Reader:
         self.counts = FetchCounts()
         self.now_s = 0.0
         self.cache = ReadCache(self.store, config, self.counts)  # type: ignore[arg-type]
-        self.catch_up = CatchUp(self.cache, config, lambda: self.now_s)
+        self.catch_up = CatchUp(self.cache, config, lambda: self.now_s, run_along)
 
     def append(self, count: int, value_bytes: int) -> None:
         data = encode_batch([Record(None, b"v" * value_bytes, (), 1000) for _ in range(count)])

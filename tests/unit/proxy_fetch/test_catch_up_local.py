@@ -21,6 +21,7 @@ from bmq.proxy.fetch_metrics import FetchCounts
 from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.read_cache import ReadCache
 from tests.fakes.partition_log import FakePartitionLog
+from tests.unit.proxy_fetch.running import run_along
 
 pytestmark = pytest.mark.unit
 
@@ -60,7 +61,7 @@ async def test_a_local_segment_is_read_as_it_was_written(tmp_path: Path, is_sent
     in_files = 0
     config = FetchSettings(read_chunk_bytes=4096, read_cache_bytes_max=20_000)
     cache = ReadCache(store, config, FetchCounts())
-    catch_up = CatchUp(cache, config, lambda: 0.0)
+    catch_up = CatchUp(cache, config, lambda: 0.0, run_along)
 
     async def read_all() -> bytes:
         nonlocal in_files
