@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import resource
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +21,8 @@ WITNESS: Final = "witness"
 START_S_MAX: Final = 180.0
 OTHER_FILES: Final = 2_000
 _CREATE_S: Final = 180.0
-_POLL_S: Final = 0.1
+_CLOSE_S: Final = 180.0
+_POLL_S: Final = 1.0
 
 
 class RetentionUnseen(Exception):
@@ -27,7 +30,8 @@ class RetentionUnseen(Exception):
 
 
 def measure(directory: Path, partitions: int, idle_s: float, settle_s: float, check_ms: int) -> dict[str, Any]:
-    """Every partition has a closed segment and an open one. `check_ms`: between checks of retention, 0: the default.
+    """Every partition has a closed segment and one that was written just now. `check_ms`: between checks of retention,
+    0: the default.
 
     A topic whose segment is too old from the beginning on shows that there was a check while the processor time was
     counted. Raises RetentionUnseen.
@@ -39,10 +43,10 @@ def measure(directory: Path, partitions: int, idle_s: float, settle_s: float, ch
     server.start()
     try:
         _make_topics(server, partitions)
-        _write(server, partitions)
+        _write(server)
         server.stop()
         server.start()  # what was open is closed now
-        _write(server, partitions)
+        _write(server)
         time.sleep(settle_s)
         _write_witness(server)
         before = _witness_start(server)
@@ -57,8 +61,10 @@ def measure(directory: Path, partitions: int, idle_s: float, settle_s: float, ch
 
 
 def _allow_files(partitions: int) -> None:
-    """Each partition has its segment and its directory open in the embedded store. Raises RetentionUnseen."""
-    wanted = partitions * 2 + OTHER_FILES
+    """In the embedded store each partition has its directory open, and each that is written to its segment: half of them at
+    a time. Raises RetentionUnseen.
+    """
+    wanted = partitions + partitions // 2 + OTHER_FILES
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < wanted:
         try:
@@ -74,14 +80,39 @@ def _make_topics(server: BmqServer, partitions: int) -> None:
     admin.create_topics([NewTopic(WITNESS, 1, 1, config={"retention.ms": "1"})])[WITNESS].result(_CREATE_S)
 
 
-def _write(server: BmqServer, partitions: int) -> None:
+def _write(server: BmqServer) -> None:
+    """A record into each partition, in two halves, so that half as many files are open at a time."""
+    half = len(NAMES) // 2
+    _write_to(server, NAMES[:half])
+    _wait_for_closed(server)
+    _write_to(server, (*NAMES[half:], WITNESS))
+
+
+def _write_to(server: BmqServer, topics: Sequence[str]) -> None:
     producer = Producer({"bootstrap.servers": server.bootstrap, "linger.ms": 50})
-    for topic in NAMES:
-        for partition in range(partitions // len(NAMES)):
+    known = producer.list_topics(timeout=_CREATE_S).topics
+    for topic in topics:
+        for partition in known[topic].partitions:
             producer.produce(topic, bytes(100), partition=partition)
         producer.poll(0)
-    producer.produce(WITNESS, bytes(100), partition=0)
     _flush(producer)
+
+
+def _wait_for_closed(server: BmqServer) -> None:
+    """Segments that nobody writes to are closed after `bmq.segment.idle.close.ms`. Raises RetentionUnseen."""
+    end_s = time.monotonic() + _CLOSE_S
+    while _open_segments(server) > OTHER_FILES // 2:
+        if time.monotonic() > end_s:
+            raise RetentionUnseen(f"idle segments are still open after {_CLOSE_S:.0f} s")
+        time.sleep(_POLL_S)
+
+
+def _open_segments(server: BmqServer) -> int:
+    found = 0
+    for descriptor in Path(f"/proc/{server.pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            found += descriptor.readlink().suffix == ".log"
+    return found
 
 
 def _write_witness(server: BmqServer) -> None:
