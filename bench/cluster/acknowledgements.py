@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from math import inf
 from typing import Any, Final
 
 from bench.cluster.gaps import partition_gaps, producer_gap
@@ -67,6 +68,11 @@ class Acknowledgements:
             partition: sorted(at for at in times[(partition - first) % self.partitions :: self.partitions] if at > 0)
             for partition in range(self.partitions)
         }
+
+    def waits(self, since: float) -> Iterator[tuple[int, float, float]]:
+        """Partition, when sent and when acknowledged, of what was sent from `since` on and has its answer."""
+        for number in self._answered(since, inf):
+            yield number % self.partitions, self._sent_at[number], self._acknowledged_at[number]
 
     def places(self) -> dict[tuple[int, int], int]:
         """Number of each acknowledged record by partition and offset, where that is known."""
