@@ -17,7 +17,7 @@ import structlog
 from bmq.dev.daemon import Daemon, DaemonFailed
 from bmq.dev.java import class_path, java_executable
 
-DUMP_WAIT_S: Final = 60.0
+DUMP_WAIT_S: Final = 180.0  # 10 s of CPU, on a machine that may be busy
 LIST_BYTES_MAX: Final = 16 * 1024 * 1024
 
 _log = structlog.get_logger("bmq.dev")

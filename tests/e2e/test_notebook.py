@@ -15,6 +15,7 @@ import pytest
 
 from tests.support.processes import REPOSITORY, dying_with_us
 from tests.support.servers import BmqServer
+from tests.support.spark import SPARK_ENVIRONMENT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(360)]
 
@@ -47,13 +48,13 @@ def execute(server: BmqServer, directory: Path) -> dict[str, Any]:
         cwd=REPOSITORY,
         env={
             **os.environ,
+            **SPARK_ENVIRONMENT,
             # Whatever Jupyter and IPython keep, they keep here.
             **{name: str(directory / name.lower()) for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "MPLCONFIGDIR")},
             "JUPYTER_CONFIG_DIR": str(directory / "jupyter"),
             "BMQ_BOOTSTRAP": server.bootstrap,
             "BMQ_REST_URL": f"http://127.0.0.1:{server.rest_port}",
             "BMQ_NOTEBOOK_DIRECTORY": str(directory / "data"),
-            "SPARK_LOCAL_IP": "127.0.0.1",
         },
     )
     assert done.returncode == 0, done.stderr[-8_000:]

@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient
 from tests.e2e.conftest import create_topic, make_server
 from tests.support.processes import REPOSITORY, ManagedProcess, dying_with_us
 from tests.support.servers import BmqServer, Server
+from tests.support.spark import SPARK_ENVIRONMENT
 from tests.support.spark_topics import COUNT, PARTITIONS, Stored, produce_numbers, stored, time_ms
 
 # The first test waits for all jobs, on a machine that may be busy with others.
@@ -28,7 +29,6 @@ TOPIC = "events-1"
 JOB_TIMEOUT_S = 700
 BATCH_TIMEOUT_S = 400
 READY_TIMEOUT_S = 120
-ENVIRONMENT = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
 
 
 def job_command(directory: Path, job: str, *arguments: str) -> list[str]:
@@ -43,7 +43,7 @@ def run_job(directory: Path, job: str, *arguments: str, timeout_s: float = 200) 
         timeout=timeout_s,
         check=False,
         cwd=REPOSITORY,
-        env={**os.environ, **ENVIRONMENT},
+        env={**os.environ, **SPARK_ENVIRONMENT},
     )
     assert done.returncode == 0, done.stderr[-8_000:]
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -83,7 +83,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Found]:
 
 def hurt_a_stream(server: Server, directory: Path) -> None:
     job = ManagedProcess(
-        "stream", job_command(directory, "files", server.bootstrap, TOPIC), directory / "stream.log", ENVIRONMENT
+        "stream", job_command(directory, "files", server.bootstrap, TOPIC), directory / "stream.log", SPARK_ENVIRONMENT
     )
     job.start()
     try:

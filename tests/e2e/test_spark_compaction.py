@@ -6,7 +6,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -21,12 +20,12 @@ from bmq.spark.jobs.partition_owner import PartitionOwner
 from tests.e2e.conftest import create_topic, unique_name
 from tests.support.processes import REPOSITORY, ManagedProcess, dying_with_us, eventually
 from tests.support.servers import BmqServer, bmq_command
+from tests.support.spark import SPARK_ENVIRONMENT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(1_000)]
 
 WAIT_S = 120.0
 KEYS, ROUNDS = 50, 160
-ENVIRONMENT = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
 SPARK = ("--master", "local[2]", "--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.sql.shuffle.partitions=2")
 CONFIGS = {
     "cleanup.policy": "compact",
@@ -97,7 +96,7 @@ def run(bootstrap: str, rest: str, topic: str, *more: str) -> subprocess.Complet
         timeout=600,
         check=False,
         cwd=REPOSITORY,
-        env={**os.environ, **ENVIRONMENT},
+        env={**os.environ, **SPARK_ENVIRONMENT},
     )
     assert done.returncode == 0, done.stderr[-8_000:]
     return done
@@ -133,7 +132,7 @@ def test_a_job_that_was_killed_leaves_what_a_broker_leaves(server: BmqServer, tm
     assert json.loads(run(bootstrap, rest, "by-spark", "--dry-run").stdout) == [plan]
     assert compactions(server) == 0, "the broker has left it alone"
 
-    job = ManagedProcess("compact", command(bootstrap, rest, "by-spark"), tmp_path / "compact.log", ENVIRONMENT)
+    job = ManagedProcess("compact", command(bootstrap, rest, "by-spark"), tmp_path / "compact.log", SPARK_ENVIRONMENT)
     job.start()
     data = tmp_path / "data"
     try:

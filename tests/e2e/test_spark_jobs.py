@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient
 from tests.e2e.conftest import create_topic, unique_name
 from tests.support.processes import REPOSITORY, ManagedProcess, dying_with_us, eventually
 from tests.support.servers import BmqServer, bmq_command
+from tests.support.spark import SPARK_ENVIRONMENT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(1_000)]
 
@@ -27,7 +28,6 @@ RECORDS = 6_000
 KEYS = 100
 HOUR_MS = 3_600_000
 FIRST_MS = 1_700_006_400_000  # an hour begins
-ENVIRONMENT = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
 SPARK = ("--master", "local[2]", "--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.sql.shuffle.partitions=2")
 GROUP_AT = 1234
 
@@ -98,7 +98,7 @@ def high_watermarks(bootstrap: str, topic: str) -> int:
 
 def killed_in_the_middle(directory: Path, target: str, topic: str, *command: str) -> None:
     process = ManagedProcess(
-        command[0], [bmq_command(), "spark", *command, *SPARK], directory / f"{command[0]}.log", ENVIRONMENT
+        command[0], [bmq_command(), "spark", *command, *SPARK], directory / f"{command[0]}.log", SPARK_ENVIRONMENT
     )
     process.start()
     try:
@@ -123,7 +123,7 @@ def run_all(source: str, target: str, directory: Path, *commands: list[str]) -> 
         timeout=700,
         check=False,
         cwd=REPOSITORY,
-        env={**os.environ, **ENVIRONMENT},
+        env={**os.environ, **SPARK_ENVIRONMENT},
     )
     assert done.returncode == 0, done.stderr[-8_000:]
     results: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

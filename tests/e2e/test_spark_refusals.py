@@ -16,6 +16,7 @@ import pytest
 from tests.e2e.conftest import TopicMaker
 from tests.support.processes import REPOSITORY, dying_with_us
 from tests.support.servers import Server, bmq_command
+from tests.support.spark import SPARK_ENVIRONMENT
 from tests.support.table_topics import orders_form
 
 pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(300)]
@@ -30,7 +31,7 @@ def run(*command: str, **environment: str) -> tuple[int, str]:
         timeout=200,
         check=False,
         cwd=REPOSITORY,
-        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, **environment},
+        env={**os.environ, **SPARK_ENVIRONMENT, **environment},
     )
     assert done.stdout == ""
     assert "Traceback" not in done.stderr, done.stderr

@@ -17,18 +17,14 @@ import pytest
 from tests.e2e.conftest import create_topic, unique_name
 from tests.support.processes import REPOSITORY, ManagedProcess, dying_with_us
 from tests.support.servers import Server
+from tests.support.spark import SPARK_ENVIRONMENT
 from tests.support.table_topics import SUBMIT_ARGUMENTS, order, produce, table_command
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1_000)]
 
 GOOD, KILLS, OFFSETS_PER_TRIGGER, PARTITIONS = 3_000, 3, 100, 2
 BAD: list[bytes | None] = [b"no JSON", b'{"id":"x"}', b'{"customer":{}}', None]
-ENVIRONMENT = {
-    "PYSPARK_PYTHON": sys.executable,
-    "PYSPARK_SUBMIT_ARGS": SUBMIT_ARGUMENTS,
-    "SPARK_LOCAL_IP": "127.0.0.1",
-    "TZ": "UTC",
-}
+ENVIRONMENT = {**SPARK_ENVIRONMENT, "PYSPARK_SUBMIT_ARGS": SUBMIT_ARGUMENTS, "TZ": "UTC"}
 
 
 @pytest.fixture(scope="module")

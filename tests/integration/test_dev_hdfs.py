@@ -102,7 +102,7 @@ class TestSingleNameNode:
 
         await until(is_dead, 60, "the NameNode gives the silent DataNode up")
         with pytest.raises(ClusterFailed, match="nn0 counts 2 live DataNodes of 3"):
-            await cluster.wait_live(3, timeout_s=0.2)
+            await cluster.wait_live(3, timeout_s=2.0)
         await cluster.datanode(1).resume()
         await cluster.wait_live(3)
 

@@ -27,6 +27,14 @@ LONG_FILES: Final = (
     "test_bad_input.py",
     "test_client_matrix.py",
     "test_tools_table.py",
+    "test_spark_yarn.py",
+    "test_transactions_failover.py",
+    "test_spark_source.py",
+    "test_spark_failover.py",
+    "test_spark_compaction_on_hdfs.py",
+    "test_etl.py",
+    "test_rolling_upgrade.py",
+    "test_dev_up.py",
 )
 
 

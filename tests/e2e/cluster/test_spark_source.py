@@ -15,6 +15,7 @@ from bmq.dev.hdfs import HdfsCluster
 from tests.e2e.conftest import create_topic
 from tests.support.processes import REPOSITORY, dying_with_us
 from tests.support.servers import BmqServer
+from tests.support.spark import SPARK_ENVIRONMENT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(700)]
 
@@ -39,9 +40,8 @@ def results(hdfs: HdfsCluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
             cwd=REPOSITORY,
             env={
                 **os.environ,
-                "PYSPARK_PYTHON": sys.executable,
+                **SPARK_ENVIRONMENT,
                 "PYTHONPATH": str(REPOSITORY),
-                "SPARK_LOCAL_IP": "127.0.0.1",
             },
         )
         assert done.returncode == 0, done.stderr[-12_000:]

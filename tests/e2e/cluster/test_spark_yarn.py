@@ -9,7 +9,6 @@ import importlib.util
 import json
 import os
 import subprocess
-import sys
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from bmq.dev.hdfs import HdfsCluster
 from tests.e2e.conftest import create_topic
 from tests.support.processes import REPOSITORY, dying_with_us
 from tests.support.servers import BmqServer
+from tests.support.spark import SPARK_ENVIRONMENT
 from tests.support.table_topics import JARS_OF_SPARK, order, produce
 from tests.support.yarn import YarnCluster, running
 
@@ -66,9 +66,8 @@ class World(NamedTuple):
             env={
                 **environment,
                 **self.yarn.environment,
-                "PYSPARK_PYTHON": sys.executable,
+                **SPARK_ENVIRONMENT,
                 "SPARK_HOME": str(self.spark_home),
-                "SPARK_LOCAL_IP": "127.0.0.1",
                 "TZ": "UTC",
             },
         )
@@ -140,6 +139,8 @@ def world(hdfs: HdfsCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
                 "spark.executor.cores": "1",
                 "spark.cores.max": "2",
                 "spark.driver.memory": "600m",
+                "spark.executor.extraJavaOptions": SPARK_ENVIRONMENT["SPARK_SUBMIT_OPTS"],
+                "spark.yarn.am.extraJavaOptions": SPARK_ENVIRONMENT["SPARK_SUBMIT_OPTS"],
                 "spark.ui.enabled": "false",
                 "spark.sql.shuffle.partitions": "2",
                 # Nothing begins before both executors are there.

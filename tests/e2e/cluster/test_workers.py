@@ -90,7 +90,8 @@ def supervised(hdfs: HdfsCluster, zookeeper: ZooKeeperServer, tmp_path: Path) ->
 
 
 def make_topic(supervised: Supervised) -> str:
-    admin = AdminClient({"bootstrap.servers": supervised.bootstrap})
+    # Should it not be answered, the client's log tells what it waited for.
+    admin = AdminClient({"bootstrap.servers": supervised.bootstrap, "debug": "admin,broker,metadata,protocol"})
     admin.create_topics([NewTopic("events", PARTITIONS, 1)])["events"].result(30)
     return "events"
 

@@ -1,0 +1,16 @@
+"""How tests start Spark. Imports none."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+from bmq.dev.java import QUICK_START_JVM_OPTIONS
+
+SPARK_ENVIRONMENT: Final = {
+    "PYSPARK_PYTHON": sys.executable,
+    "SPARK_LOCAL_IP": "127.0.0.1",
+    # For the driver, which is all of Spark under local[N]. Few of these jobs live long enough to gain from the compiler's
+    # last level.
+    "SPARK_SUBMIT_OPTS": " ".join(QUICK_START_JVM_OPTIONS),
+}
