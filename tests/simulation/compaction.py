@@ -341,20 +341,30 @@ class Compaction(Cluster):
         await admin.until_done(attempt)
 
     async def _until_at_rest(self, admin: Client, deadline_s: float) -> dict[Place, tuple[int, int]]:
-        """Every log has an owner that finds nothing to compact now: (offset up to which it is compacted, first offset)."""
+        """Every log has an owner that finds nothing to compact now: (offset up to which it is compacted, first offset).
+
+        Late is what is not at rest by the deadline and has not come any further for `SETTLE_S` either: where few keys fit
+        into memory, and with much to compact, there are many compactions, one after the other.
+        """
         clock = SimulatedClock(self.loop)
+        reached: dict[int, int] = {}
 
         async def attempt() -> dict[Place, tuple[int, int]]:
+            nonlocal deadline_s
             for place in PLACES:
                 await end_offset(admin, place, is_stable=False)  # so that each is owned
             found: dict[Place, tuple[int, int]] = {}
             for runtime in self._owners():
                 files, cleanable = runtime.inspect().files, runtime.cleanable(clock.now_ms())
+                number = runtime.topic_partition.partition
+                if files is not None and files.first_dirty_offset > reached.get(number, 0):
+                    reached[number] = files.first_dirty_offset
+                    deadline_s = max(deadline_s, self.loop.time() + SETTLE_S)
                 is_at_rest = cleanable is not None and not is_due(
                     cleanable, runtime.config, now_ms=clock.now_ms(), first_dirty_timestamp_ms=None
                 )
                 if files is not None and is_at_rest:
-                    place = TOPIC, runtime.topic_partition.partition
+                    place = TOPIC, number
                     found[place] = files.first_dirty_offset, files.log_start_offset
             if len(found) < len(PLACES):
                 if self.loop.time() > deadline_s:
