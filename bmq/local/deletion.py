@@ -10,7 +10,6 @@ import errno
 import os
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +26,9 @@ def rest_s(took_s: float) -> float:
 
 
 class TreeDeletion:
-    """Empties a directory. What is gone meanwhile is no error; links are removed, and what they point to stays."""
+    """Empties a directory. What is gone meanwhile is no error, what is written meanwhile may be left; links are removed, and
+    what they point to stays.
+    """
 
     def __init__(self, path: Path) -> None:
         self._removals = _removals(path)
@@ -57,9 +58,18 @@ def _removals(top: Path) -> Iterator[None]:
             path.unlink(missing_ok=True)
             yield
         if directory != top:
-            with suppress(FileNotFoundError):
-                directory.rmdir()
+            _remove_directory(directory)
             yield
+
+
+def _remove_directory(path: Path) -> None:
+    try:
+        path.rmdir()
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        if error.errno != errno.ENOTEMPTY:
+            raise
 
 
 def _fail_at(top: Path, error: OSError) -> None:

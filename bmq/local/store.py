@@ -45,6 +45,7 @@ T = TypeVar("T")
 
 THREADS_MAX: Final = 4
 SYNC_THREADS_MAX: Final = 3
+PASSES_MAX: Final = 10  # over a directory that is deleted, while somebody may still write into it
 INLINE_READ_BYTES_MAX: Final = 1024 * 1024
 _RENAME_NOREPLACE: Final = 1
 _AT_FDCWD: Final = -100
@@ -144,16 +145,18 @@ class LocalStore:
         await self._run(self._rename, source, target)
 
     async def delete(self, path: str, *, recursive: bool = False) -> bool:
-        pause_s = 0.0
-        try:
-            deleted = await self._run(self._delete, path)
-        except _NotEmpty:
-            if not recursive:
-                raise
-            await self._empty(path)
+        passes = 0
+        while True:
             began_s = perf_counter()
-            deleted = await self._run(self._delete, path)
-            pause_s = rest_s(perf_counter() - began_s)  # its parent was synced
+            try:
+                deleted = await self._run(self._delete, path)
+                break
+            except _NotEmpty:
+                if not recursive or passes == PASSES_MAX:
+                    raise
+            passes += 1
+            await self._empty(path)
+        pause_s = rest_s(perf_counter() - began_s) if passes else 0.0  # its parent was synced
         if deleted is None:
             return False
         if deleted.is_directory:
@@ -309,7 +312,8 @@ class LocalStore:
     # --- on the event loop
 
     async def _empty(self, path: str) -> None:
-        """Remove what is in a directory, resting between the steps; nothing if it is gone meanwhile.
+        """Remove what is in a directory, resting between the steps; nothing if it is gone meanwhile. What is written into it
+        meanwhile may be left.
 
         No thread is held while it rests. Raises StoreError, also when the store is closed meanwhile.
         """

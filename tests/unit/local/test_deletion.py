@@ -9,7 +9,7 @@ import pytest
 
 from bmq.local import deletion
 from bmq.local.deletion import BUSY_SHARE, REST_MAX_S, TreeDeletion, rest_s
-from bmq.local.store import THREADS_MAX, LocalStore
+from bmq.local.store import PASSES_MAX, THREADS_MAX, LocalStore
 from bmq.log.store import StoreError
 from tests.support.hdfs import until
 
@@ -69,6 +69,55 @@ def test_what_somebody_else_removes_meanwhile_is_no_error(tmp_path: Path, monkey
     while tree.step() is not None:
         pass
     assert names_in(tmp_path / "topic") == []
+
+
+def test_what_somebody_else_writes_meanwhile_is_left_and_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deletion, "STEP_S", 0.0)
+    fill(tmp_path / "topic" / "0", 3)
+    tree = TreeDeletion(tmp_path / "topic")
+    assert tree.step() is not None
+    (tmp_path / "topic" / "0" / "late").write_bytes(b"x")
+    while tree.step() is not None:
+        pass
+    assert names_in(tmp_path / "topic" / "0") == ["late"]
+    empty(tmp_path / "topic")
+    assert names_in(tmp_path / "topic") == []
+
+
+class Written(TreeDeletion):
+    """Somebody writes a file whenever all that was there is gone, so many times."""
+
+    late = 0
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def step(self) -> float | None:
+        took_s = super().step()
+        if took_s is None and Written.late > 0:
+            Written.late -= 1
+            fill(self.path / f"late-{Written.late}", 1)
+        return took_s
+
+
+@pytest.mark.parametrize(("late", "is_deleted"), [(PASSES_MAX - 1, True), (PASSES_MAX, False)])
+async def test_a_directory_in_which_somebody_still_writes_goes_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: int, is_deleted: bool
+) -> None:
+    monkeypatch.setattr("bmq.local.store.TreeDeletion", Written)
+    monkeypatch.setattr(Written, "late", late)
+    store = LocalStore(tmp_path)
+    fill(tmp_path / "topic", 3)
+    if is_deleted:
+        assert await store.delete("topic", recursive=True)
+    else:
+        with pytest.raises(StoreError, match="not empty"):
+            await store.delete("topic", recursive=True)
+    assert (tmp_path / "topic").exists() is not is_deleted
+    await store.close()
 
 
 def test_the_rest_is_in_proportion_and_bounded() -> None:
