@@ -20,13 +20,12 @@ from bmq.spark.jobs.partition_owner import PartitionOwner
 from tests.e2e.conftest import create_topic, unique_name
 from tests.support.processes import REPOSITORY, ManagedProcess, dying_with_us, eventually
 from tests.support.servers import BmqServer, bmq_command
-from tests.support.spark import SPARK_ENVIRONMENT
+from tests.support.spark import SPARK_ARGUMENTS, SPARK_ENVIRONMENT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(1_000)]
 
 WAIT_S = 120.0
 KEYS, ROUNDS = 50, 160
-SPARK = ("--master", "local[2]", "--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.sql.shuffle.partitions=2")
 CONFIGS = {
     "cleanup.policy": "compact",
     "min.cleanable.dirty.ratio": "1.0",  # so a broker leaves it alone until the test lowers it
@@ -84,7 +83,7 @@ def planned(rest: str, topic: str) -> dict[str, Any]:
 
 
 def command(bootstrap: str, rest: str, topic: str, *more: str) -> list[str]:
-    arguments = ("--bootstrap", bootstrap, "--rest", rest, "--json", *SPARK, *more)
+    arguments = ("--bootstrap", bootstrap, "--rest", rest, "--json", *SPARK_ARGUMENTS, *more)
     return [bmq_command(), "spark", "compact", topic, *arguments]
 
 

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 from tests.e2e.conftest import create_topic, unique_name
 from tests.support.processes import REPOSITORY, ManagedProcess, dying_with_us, eventually
 from tests.support.servers import BmqServer, bmq_command
-from tests.support.spark import SPARK_ENVIRONMENT
+from tests.support.spark import SPARK_ARGUMENTS, SPARK_ENVIRONMENT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(1_000)]
 
@@ -28,7 +28,6 @@ RECORDS = 6_000
 KEYS = 100
 HOUR_MS = 3_600_000
 FIRST_MS = 1_700_006_400_000  # an hour begins
-SPARK = ("--master", "local[2]", "--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.sql.shuffle.partitions=2")
 GROUP_AT = 1234
 
 
@@ -98,7 +97,10 @@ def high_watermarks(bootstrap: str, topic: str) -> int:
 
 def killed_in_the_middle(directory: Path, target: str, topic: str, *command: str) -> None:
     process = ManagedProcess(
-        command[0], [bmq_command(), "spark", *command, *SPARK], directory / f"{command[0]}.log", SPARK_ENVIRONMENT
+        command[0],
+        [bmq_command(), "spark", *command, *SPARK_ARGUMENTS],
+        directory / f"{command[0]}.log",
+        SPARK_ENVIRONMENT,
     )
     process.start()
     try:
@@ -114,7 +116,7 @@ def killed_in_the_middle(directory: Path, target: str, topic: str, *command: str
 
 def run_all(source: str, target: str, directory: Path, *commands: list[str]) -> dict[str, Any]:
     """The results of all commands, and of what a notebook calls."""
-    everything = json.dumps([[*each, *SPARK] for each in commands])
+    everything = json.dumps([[*each, *SPARK_ARGUMENTS] for each in commands])
     command = [sys.executable, "-m", "tests.e2e.spark_commands", everything]
     done = subprocess.run(
         dying_with_us([*command, "--functions", source, target, str(directory)]),

@@ -7,6 +7,13 @@ from typing import Final
 
 from bmq.dev.java import QUICK_START_JVM_OPTIONS
 
+SPARK_ARGUMENTS: Final = (
+    *("--master", "local[2]"),
+    *("--conf", "spark.driver.host=127.0.0.1"),
+    *("--conf", "spark.sql.shuffle.partitions=2"),
+)
+"""Of a `bmq spark` command."""
+
 SPARK_ENVIRONMENT: Final = {
     "PYSPARK_PYTHON": sys.executable,
     "SPARK_LOCAL_IP": "127.0.0.1",
