@@ -159,6 +159,7 @@ def test_taken_port_is_one_sentence(tmp_path: Path) -> None:
     with socket.create_server((HOST, 0)) as occupier:
         port = str(occupier.getsockname()[1])
         command = [sys.executable, "-m", "bmq.cli.main", "dev", "up", "--data", str(tmp_path / "cluster")]
-        command += ["--brokers", "1", "--datanodes", "1", "--kafka-port", port]
+        (rest_port,) = pick_ports(HOST, 1, Random())
+        command += ["--brokers", "1", "--datanodes", "1", "--kafka-port", port, "--rest-port", str(rest_port)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (1, f"bmq: something else listens on {HOST}:{port}\n")
