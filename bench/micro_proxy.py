@@ -101,7 +101,13 @@ class StillController:
         partitions = tuple(PartitionImage(number, 1, 0, (1,), (1,)) for number in range(PARTITION_COUNT))
         topic = TopicImage("bench", TOPIC_ID, partitions, {}, LogConfig())
         self.image = MetadataImage(
-            1, "bench", 1, {1: node}, {topic.name: topic}, {TOPIC_ID: topic}, partition_count=PARTITION_COUNT
+            1,
+            "bench",
+            1,
+            nodes={1: node},
+            topics={topic.name: topic},
+            topics_by_id={TOPIC_ID: topic},
+            partition_count=PARTITION_COUNT,
         )
 
     async def allocate_producer_ids(self) -> range:
@@ -125,6 +131,8 @@ async def _serve(pipe: Pipe) -> None:
         partitions=partitions,
         controller=controller,  # type: ignore[arg-type]
         groups=None,  # type: ignore[arg-type]
+        transactions=None,  # type: ignore[arg-type]
+        markers=None,  # type: ignore[arg-type]
         clock=None,  # type: ignore[arg-type]
         appender=StartingAppender(partitions),
         fetcher=Fetcher(store, FetchSettings(), random=Random(1)),
