@@ -75,6 +75,11 @@ def _drain_p99(window: str) -> Figure:
     return lambda raw: statistics.median(float(one[window]["p99_ms"]) for one in raw["rounds"])
 
 
+def _apart(of: Figure) -> Figure:
+    """The same of consumers that give way to all servers."""
+    return lambda raw: of(raw["apart"])
+
+
 NO_ZOOKEEPER: Final = "Kafka has no ZooKeeper any more"
 NO_PROXY: Final = "Kafka has no proxies"
 NO_SCALE: Final = "Kafka has no order to start or stop brokers"
@@ -161,6 +166,13 @@ REPORTED: Final = tuple(
         ("drain_mb_per_s", "drain", "a backlog is drained by eight consumers", "MB/s", lambda raw: raw["drained_mb_per_s"], ""),
         ("drain_calm_p99_ms", "drain", "produce p99 without draining, median", "ms", _drain_p99("calm"), ""),
         ("drain_p99_ms", "drain", "produce p99 while drained, median", "ms", _drain_p99("draining"), ""),
+        (
+            "drain_apart_mb_per_s", "drain", "a backlog is drained by eight consumers that give way to all servers", "MB/s",
+            _apart(lambda raw: raw["drained_mb_per_s"]), "",
+        ),
+        ("drain_apart_p99_ratio", "drain", "produce p99, drained / calm; these consumers", "", _apart(drain_ratio), ""),
+        ("drain_apart_calm_p99_ms", "drain", "produce p99 without draining; these consumers", "ms", _apart(_drain_p99("calm")), ""),
+        ("drain_apart_p99_ms", "drain", "produce p99 while drained; these consumers", "ms", _apart(_drain_p99("draining")), ""),
         (
             "metadata_first_ms", "metadata", "Metadata of 10,000 partitions, longest", "ms",
             lambda raw: max(raw["changed_ms"]), "",

@@ -32,19 +32,22 @@ class DrainFailed(Exception):
     """A consumer did not do its part."""
 
 
-def drain(bootstrap: str, begin: float, window_s: float, windows: int) -> dict[str, Any]:
+def drain(bootstrap: str, begin: float, window_s: float, windows: int, *, is_apart: bool) -> dict[str, Any]:
     """Let the consumers read in every second window, and add up what they did. Raises DrainFailed.
 
-    They belong on other machines: here they get what the servers leave of the processor (`chrt --idle`), not the servers' share.
+    They belong on other machines: here they run under SCHED_IDLE. But where the kernel shares processors out by session
+    first, that counts among processes of this session alone, and as a whole they get as much as a server. `is_apart`: each in
+    a session of its own that gives way as well, so that they get what all servers leave.
     """
     command = [sys.executable, "-m", "bench.cluster.drainer", bootstrap, BACKLOG, *map(str, (begin, window_s, windows))]
     running = [
         subprocess.Popen(
-            dying_with_us(["chrt", "--idle", "0", *command]),
+            dying_with_us(command),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             cwd=REPOSITORY,
+            start_new_session=is_apart,
         )
         for _ in range(CONSUMERS)
     ]
@@ -65,28 +68,30 @@ def drain(bootstrap: str, begin: float, window_s: float, windows: int) -> dict[s
     return {name: sum(one[name] for one in found) for name in ("records", "passes", "errors")}
 
 
-def measure(side: Side, backlog_bytes: int, rounds: int, window_s: float) -> dict[str, Any]:
-    """The producer's latencies in windows without and with the drain, in turn.
+def prepare(side: Side, backlog_bytes: int) -> float:
+    """Make the topics and fill the backlog; how long the latter took, in seconds."""
+    make_topic(side, PARTITIONS, topic=BACKLOG)
+    make_topic(side, PARTITIONS, topic=LIVE)
+    return fill(side.bootstrap, BACKLOG, PARTITIONS, backlog_bytes, RECORD_BYTES)
+
+
+def measure(side: Side, rounds: int, window_s: float, *, is_apart: bool = False) -> dict[str, Any]:
+    """The producer's latencies in windows without and with the drain, in turn; `is_apart`: see `drain`.
 
     The windows are short and many, and the consumers are there in all of them: a stall of the machine of a tenth of a
     second makes the p99 of a window, and the start of eight processes would count as draining.
     """
-    make_topic(side, PARTITIONS, topic=BACKLOG)
-    make_topic(side, PARTITIONS, topic=LIVE)
-    filled_s = fill(side.bootstrap, BACKLOG, PARTITIONS, backlog_bytes, RECORD_BYTES)
     with SteadyLoad(side.bootstrap, LIVE, PARTITIONS, RATE, RECORD_BYTES, **{"linger.ms": 0}) as load:
         load.wait_until_flowing()
         time.sleep(WARM_UP_S)
         begin = time.monotonic() + START_S
-        drained = drain(side.bootstrap, begin, window_s, 2 * rounds)
+        drained = drain(side.bootstrap, begin, window_s, 2 * rounds, is_apart=is_apart)
         load.finish()
         windows = [
             load.seen.latencies(start + SETTLE_S, start + window_s)
             for start in (begin + number * window_s for number in range(2 * rounds))
         ]
         return {
-            "backlog_bytes": backlog_bytes,
-            "filled_s": round(filled_s, 2),
             "consumers": CONSUMERS,
             "window_s": window_s,
             "rounds": [

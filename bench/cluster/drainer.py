@@ -15,12 +15,15 @@ from typing import Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
+from bmq.cli.scheduling import run_when_idle
+
 BATCH_RECORDS_MAX: Final = 5_000
 POLL_S: Final = 0.1
 METADATA_WAIT_S: Final = 30.0
 
 
 def main() -> None:
+    run_when_idle()
     bootstrap, topic, begin, window_s, windows = sys.argv[1], sys.argv[2], *map(float, sys.argv[3:6])
     consumer = Consumer(
         {

@@ -220,9 +220,18 @@ def drain_backlog(stage: Stage, plan: Plan, findings: Findings) -> None:
                 side = stack.enter_context(stage.bmq(COMBINED))
             else:
                 side = stack.enter_context(stage.kafka(is_combined=True, is_alone=True))
-            found = drain.measure(side, plan.backlog_bytes, plan.drains, plan.drain_window_s)
-            findings.samples("drain", name).update(found, wanted=plan.drains)
+            filled_s = drain.prepare(side, plan.backlog_bytes)
+            found = drain.measure(side, plan.drains, plan.drain_window_s)
             say(f"  {name}: {found['drained_mb_per_s']} MB/s, {found['rounds']}")
+            apart = drain.measure(side, plan.drains, plan.drain_window_s, is_apart=True)
+            say(f"  {name}, consumers apart: {apart['drained_mb_per_s']} MB/s, {apart['rounds']}")
+            findings.samples("drain", name).update(
+                found,
+                wanted=plan.drains,
+                backlog_bytes=plan.backlog_bytes,
+                filled_s=round(filled_s, 2),
+                apart=apart,
+            )
     stage.down()
 
 
