@@ -1,8 +1,9 @@
 """Limits the rate of catch-up reads in favour of produces. Decisions only; the caller passes the time.
 
 A backlog read competes with produces for processor, network and DataNodes. The 99th percentile of produce latency may
-rise to `ratio_max` times its value without catch-up reads. `look` judges produces and reads since the last look: too
-many slow produces set the limit to half of the current rate (or of the limit, if lower); without slow ones it grows.
+rise to `ratio_max` times its value without catch-up reads. `look` judges produces and reads: more slow produces than
+belong to a percentile of the last ten seconds set the limit to half of the current rate (or of the limit, if lower);
+without slow ones it grows, the faster the higher it was before.
 There is no limit without produces, or until they suffer. It never falls below `bytes_per_s_min`: produces that are slow
 even then are slow for another reason, and become the new baseline.
 """
@@ -17,14 +18,17 @@ from typing import Final
 
 LOOK_INTERVAL_S: Final = 0.25
 SLOW_SHARE: Final = 0.01  # share of produces beyond a 99th percentile
-SLOW_CREDIT_MAX: Final = 2.0  # slow produces in a row that are excused after a good period
+CREDIT_LOOKS: Final = 40  # the share is judged over so many looks: what was better in these excuses a burst
+SLOW_CREDIT_LEAST: Final = 2.0  # slow produces in a row that are excused after a good period, however few there are
+SETTLING_LOOKS: Final = 2  # what a lower limit brings is not to be seen before
 PRODUCES_LEAST: Final = 4  # in PRODUCE_LOOKS looks; fewer need no protection
 PRODUCE_LOOKS: Final = 4
 CALM_BLOCK: Final = 250  # number of produces whose 99th percentile is one sample of calm
 CALM_BLOCKS_MAX: Final = 12
-CALM_RANK_SHARE: Final = 0.25  # quantile of the samples that is used: bursts of other work do not count as calm
+CALM_RANK_SHARE: Final = 0.5  # quantile of the samples that is used: bursts of other work do not count as calm
 GROWTH_SHARE: Final = 0.04  # growth per look, as a share of the rate that was too high
 SHRINKAGE: Final = 0.5
+TOO_HIGH_KEPT: Final = 0.8  # a burst of other work brings the limit far down: it grows again as fast as it was high
 QUIET_LOOKS_MAX: Final = 40  # looks without catch-up reads, after which the limit is forgotten
 TURNS_AHEAD_MAX_S: Final = 2.0  # other requests on the connection wait too
 
@@ -46,6 +50,7 @@ class CatchUpThrottle:
         "_produces",
         "_quiet_looks",
         "_ratio_max",
+        "_settling",
         "_slice_bytes",
         "_taken_bytes",
         "_too_high",
@@ -60,7 +65,8 @@ class CatchUpThrottle:
         self._slice_bytes = slice_bytes
         self._limit = inf
         self._too_high = 0.0
-        self._credit = SLOW_CREDIT_MAX
+        self._credit = SLOW_CREDIT_LEAST
+        self._settling = 0  # looks until the limit may be lowered again
         self._calm = [0] * (len(BOUNDS_S) + 1)  # counts of the block being filled
         self._calm_p99s: deque[float] = deque(maxlen=CALM_BLOCKS_MAX)
         self.calm_p99_s = inf
@@ -84,7 +90,7 @@ class CatchUpThrottle:
         is_calm = self._quiet_looks > 1 or (catch_up_bytes > 0 and self._limit <= self._min)
         self.is_watching = self._ratio_max > 0 and sum(self._produces) >= PRODUCES_LEAST
         if self._quiet_looks == QUIET_LOOKS_MAX:
-            self._limit, self._credit = inf, SLOW_CREDIT_MAX
+            self._limit, self._credit, self._too_high = inf, SLOW_CREDIT_LEAST, 0.0
         elif catch_up_bytes and self.is_watching:
             self._judge(produces, count, catch_up_bytes / elapsed_s)
         if is_calm and count:
@@ -94,12 +100,18 @@ class CatchUpThrottle:
     def _judge(self, produces: Sequence[int], count: int, bytes_per_s: float) -> None:
         slow_from = bisect_right(BOUNDS_S, self.calm_p99_s * self._ratio_max)
         slow = sum(produces[slow_from:])
-        self._credit = min(SLOW_CREDIT_MAX, self._credit + count * SLOW_SHARE - slow)
-        if self._credit < 0:
+        usual = sum(self._produces) / len(self._produces)
+        credit_max = max(SLOW_CREDIT_LEAST, usual * SLOW_SHARE * CREDIT_LOOKS)
+        self._credit = min(credit_max, self._credit + count * SLOW_SHARE - slow)
+        if self._settling:
+            self._settling -= 1
+            self._credit = max(self._credit, 0.0)
+        elif self._credit < 0:
             # Judge by the actual rate if it was lower: a limit far above it restrains nobody.
-            self._too_high = min(self._limit, bytes_per_s)
-            self._limit = max(self._min, self._too_high * SHRINKAGE)
-            self._credit = 0.0
+            was = min(self._limit, bytes_per_s)
+            self._too_high = max(was, self._too_high * TOO_HIGH_KEPT)
+            self._limit = max(self._min, was * SHRINKAGE)
+            self._credit, self._settling = 0.0, SETTLING_LOOKS
         elif not slow and bytes_per_s > self._limit / 2:
             self._limit += max(self._too_high, self._min) * GROWTH_SHARE
 

@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bmq.proxy.catch_up_throttle import BOUNDS_S, LOOK_INTERVAL_S, QUIET_LOOKS_MAX, TURNS_AHEAD_MAX_S, CatchUpThrottle
+from bmq.proxy.catch_up_throttle import (
+    BOUNDS_S,
+    CREDIT_LOOKS,
+    LOOK_INTERVAL_S,
+    QUIET_LOOKS_MAX,
+    SETTLING_LOOKS,
+    TURNS_AHEAD_MAX_S,
+    CatchUpThrottle,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -115,7 +123,37 @@ def test_slow_produces_halve_the_limit_and_fast_ones_let_it_grow() -> None:
         drain(one, produces(CALM_S))
     grown = one.limit_bytes_per_s
     assert 1.5 * before < grown < 2 * before
-    assert drain(one, produces(CALM_S, slow=5)) == pytest.approx(grown / 2)
+    assert drain(one, produces(CALM_S, slow=20)) == pytest.approx(grown / 2)
+
+
+def test_what_a_lower_limit_brings_is_not_judged_at_once() -> None:
+    one = limited()
+    before = one.limit_bytes_per_s
+    for _ in range(SETTLING_LOOKS):
+        assert drain(one, produces(SLOW_S)) == before
+    assert drain(one, produces(SLOW_S)) == before / 2
+
+
+def test_a_burst_is_excused_by_what_was_better_in_the_last_ten_seconds() -> None:
+    one = limited()
+    for _ in range(2 * CREDIT_LOOKS):
+        look(one, produces(CALM_S), bytes_per_s=one.limit_bytes_per_s)
+    before = one.limit_bytes_per_s
+    assert look(one, produces(CALM_S, slow=CREDIT_LOOKS), bytes_per_s=before) == before
+    assert look(one, produces(CALM_S, slow=5), bytes_per_s=before) == pytest.approx(before / 2)
+
+
+def test_after_a_burst_that_is_none_of_its_doing_the_limit_is_soon_as_high_as_before() -> None:
+    one = limited()
+    before = one.limit_bytes_per_s
+    for _ in range(5 * (SETTLING_LOOKS + 1)):
+        drain(one, produces(SLOW_S))
+    assert one.limit_bytes_per_s == MIN_BYTES_PER_S
+    looks = 0
+    while one.limit_bytes_per_s < before:
+        drain(one, produces(CALM_S))
+        looks += 1
+    assert looks * LOOK_INTERVAL_S < 15.0
 
 
 def test_one_slow_produce_in_a_hundred_is_what_a_99th_percentile_is_about() -> None:
@@ -136,7 +174,7 @@ def test_a_limit_that_nobody_comes_near_does_not_grow() -> None:
 
 def test_slow_at_the_least_speed_is_the_new_normal() -> None:
     one = calm()
-    for _ in range(10):
+    for _ in range(8 * (SETTLING_LOOKS + 1)):
         drain(one, produces(SLOW_S))
     assert one.limit_bytes_per_s == MIN_BYTES_PER_S
     for _ in range(100):
