@@ -107,8 +107,8 @@ def run_many(side: Side, client: Client, plan: Plan, attempt: Attempt) -> None:
         attempt(f"partitions_{count}", lambda count=count: produce(count))  # type: ignore[misc]
 
 
-def make_topic(side: Side, topic: str, partitions: int) -> None:
-    create_topic(side.addresses, create_topics_request(topic, partitions, REPLICATION))
+def make_topic(side: Side, topic: str, partitions: int, replication: int = REPLICATION) -> None:
+    create_topic(side.addresses, create_topics_request(topic, partitions, replication))
     wait_for_leaders(side.addresses, topic, partitions)
 
 

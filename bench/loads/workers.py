@@ -27,8 +27,9 @@ CONNECTIONS: Final = 4
 
 def measure(side: Side, plan: Plan, directory: Path) -> dict[str, Any]:
     """MB/s of fetches from, and of produces to, all nodes of the side together. Raises LoadFailed, FillFailed."""
-    make_topic(side, BACKLOG, PARTITIONS)
-    make_topic(side, PRODUCED, PARTITIONS)
+    replication = 1  # more than there are nodes is refused; HDFS keeps three in any case
+    make_topic(side, BACKLOG, PARTITIONS, replication)
+    make_topic(side, PRODUCED, PARTITIONS, replication)
     fill(side.bootstrap, BACKLOG, PARTITIONS, PARTITIONS * plan.workers_backlog_bytes, RECORD_BYTES)
     ports = [int(address.rpartition(":")[2]) for address in side.addresses]
     clients = [Client(directory / f"client-{number}", None) for number in range(len(ports))]
