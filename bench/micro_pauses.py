@@ -44,6 +44,13 @@ SAMPLE_INTERVAL_S: Final = 0.005
 SHARE_OF_A_CAUSE: Final = 0.5
 JOINED_WITHIN_S: Final = 0.02
 CLIENT: Final = "client"
+# Ten minutes are more than a disk takes: older segments go meanwhile, as they would with any user.
+RETENTION: Final = {"log.retention.check.interval.ms": "10000"}
+KEPT: Final = {
+    "retention.bytes": str(256 * 1024 * 1024),
+    "segment.bytes": str(128 * 1024 * 1024),
+    "file.delete.delay.ms": "1000",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +172,7 @@ def main() -> None:
         stage = Stage(Path(directory))
         client = Client(Path(directory))
         try:
-            with stage.combined(chosen.server) as side:
+            with stage.combined(chosen.server, RETENTION) as side:
                 report(*_measure(side, client, chosen.minutes * 60, chosen.share), chosen.pause_ms / 1000)
         finally:
             stage.down()
@@ -175,7 +182,7 @@ def _measure(
     side: Side, client: Client, seconds: float, share: float
 ) -> tuple[SteadyLoad, float, Mapping[int, int], Mapping[str, Schedule]]:
     """The probe, from when on it counts, the nodes by partition, and who did what."""
-    make_topic(side, TOPIC, PARTITIONS)
+    make_topic(side, TOPIC, PARTITIONS, configs=KEPT)
 
     def produce(seconds: float, rate_per_s: float) -> dict[str, Any]:
         return client.produce(

@@ -80,7 +80,14 @@ class KafkaCluster:
 
     name: Final = "kafka"
 
-    def __init__(self, directory: Path, *, is_combined: bool, wrapper: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        is_combined: bool,
+        wrapper: Sequence[str] = (),
+        configs: Mapping[str, str] | None = None,
+    ) -> None:
         self.directory = directory
         self.is_combined = is_combined
         ids = list(range(1, BROKERS + 1))
@@ -88,6 +95,7 @@ class KafkaCluster:
         ports = iter(pick_ports(HOST, len(ids) + len(controllers), Random()))
         self._controller_ports = {node_id: next(ports) for node_id in controllers}
         self._wrapper = tuple(wrapper)
+        self._configs = dict(configs or {})
         self.nodes: dict[int, KafkaNode] = {}
         for node_id in dict.fromkeys((*controllers, *ids)):
             port = next(ports) if node_id in ids else None
@@ -196,6 +204,7 @@ class KafkaCluster:
             "log.dirs": str(self._data(node_id)),
             # What Kafka's own quick start sets.
             "group.initial.rebalance.delay.ms": "0",
+            **self._configs,
         }
         path = self._settings_file(node_id)
         path.parent.mkdir(parents=True, exist_ok=True)

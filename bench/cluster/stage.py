@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from bench.cluster.kafka_cluster import KafkaCluster
@@ -128,15 +128,20 @@ class Stage:
 
     @contextmanager
     def kafka(
-        self, *, is_combined: bool, is_alone: bool = False, wrapper: Sequence[str] = ()
+        self,
+        *,
+        is_combined: bool,
+        is_alone: bool = False,
+        wrapper: Sequence[str] = (),
+        configs: Mapping[str, str] | None = None,
     ) -> Iterator[KafkaCluster]:
         """A new cluster that is gone afterwards. `is_alone`: HDFS and ZooKeeper are stopped for it. `wrapper`: in front of
-        each process's command line.
+        each process's command line. `configs`: of each broker.
         """
         if is_alone:
             self.down()
         cluster = KafkaCluster(
-            self.directory / f"kafka-{next(self._numbers)}", is_combined=is_combined, wrapper=wrapper
+            self.directory / f"kafka-{next(self._numbers)}", is_combined=is_combined, wrapper=wrapper, configs=configs
         )
         try:
             cluster.start()
@@ -146,7 +151,14 @@ class Stage:
             shutil.rmtree(cluster.directory, ignore_errors=True)
 
     @contextmanager
-    def combined(self, name: str) -> Iterator[Side]:
-        """Three nodes of either side, each with all roles, and nothing beside them that they do not need."""
-        with self.kafka(is_combined=True, is_alone=True) if name == KAFKA else self.bmq(COMBINED) as side:
-            yield side
+    def combined(self, name: str, configs: Mapping[str, str] | None = None) -> Iterator[Side]:
+        """Three nodes of either side, each with all roles, and nothing beside them that they do not need. `configs`: of
+        each node, by Kafka's names.
+        """
+        side: AbstractContextManager[Side]
+        if name == KAFKA:
+            side = self.kafka(is_combined=True, is_alone=True, configs=configs)
+        else:
+            side = self.bmq(COMBINED, kafka=configs)
+        with side as given:
+            yield given

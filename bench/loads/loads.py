@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -107,8 +107,14 @@ def run_many(side: Side, client: Client, plan: Plan, attempt: Attempt) -> None:
         attempt(f"partitions_{count}", lambda count=count: produce(count))  # type: ignore[misc]
 
 
-def make_topic(side: Side, topic: str, partitions: int, replication: int = REPLICATION) -> None:
-    create_topic(side.addresses, create_topics_request(topic, partitions, replication))
+def make_topic(
+    side: Side,
+    topic: str,
+    partitions: int,
+    replication: int = REPLICATION,
+    configs: Mapping[str, str] | None = None,
+) -> None:
+    create_topic(side.addresses, create_topics_request(topic, partitions, replication, configs))
     wait_for_leaders(side.addresses, topic, partitions)
 
 
