@@ -43,7 +43,7 @@ class ServerOfTree(BmqServer):
     def _arguments(self) -> list[str]:
         return [
             str(self._interpreter),
-            "-c",
+            *("-P", "-c"),  # or the working directory would come before the tree
             _START,
             *standalone_arguments(self.directory, f"127.0.0.1:{self.port}"),
         ]
