@@ -11,7 +11,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import Any, Final
 
 import structlog
@@ -20,6 +19,7 @@ from kazoo.exceptions import ConnectionClosedError, ConnectionLoss, OperationTim
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 
+from bmq.aio.loops import call_soon_unless_closed
 from bmq.election.zookeeper_threads import ZooKeeperThreads
 from bmq.election.zookeeper_wire import SessionKey
 
@@ -229,8 +229,7 @@ class ZooKeeperSession:
 
     def _on_loop(self, callback: Callable[..., None], *arguments: Any) -> None:
         """From any thread."""
-        with suppress(RuntimeError):  # the loop is closed: nobody listens
-            self._loop.call_soon_threadsafe(callback, *arguments)
+        call_soon_unless_closed(self._loop, callback, *arguments)
 
 
 def _settle(answer: asyncio.Future[Any], result: Any) -> None:

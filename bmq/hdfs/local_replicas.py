@@ -14,13 +14,13 @@ from asyncio import Task
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from functools import lru_cache
 from typing import Final, NamedTuple, ParamSpec, Protocol, TypeVar
 
 import structlog
 from cachetools import LRUCache, TTLCache
 
+from bmq.aio.loops import call_soon_unless_closed
 from bmq.hdfs.bad_nodes import BadNodes
 from bmq.hdfs.block_cache import BlockRange
 from bmq.hdfs.blocks import DataNode, LocatedBlock
@@ -233,7 +233,7 @@ class LocalReplicas:
             return None
         held.readers += 1
         loop = asyncio.get_running_loop()
-        reading.add_done_callback(lambda _: _call_unless_closed(loop, held.release))
+        reading.add_done_callback(lambda _: call_soon_unless_closed(loop, held.release))
         async with asyncio.timeout(self._timeout_s):
             return await asyncio.wrap_future(reading)
 
@@ -244,7 +244,7 @@ class LocalReplicas:
         submitted = self._threads.submit(work, *args, **kwargs)
         self._waiting += 1
         loop = asyncio.get_running_loop()
-        submitted.add_done_callback(lambda _: _call_unless_closed(loop, self._end_waiting))
+        submitted.add_done_callback(lambda _: call_soon_unless_closed(loop, self._end_waiting))
         return submitted
 
     def _end_waiting(self) -> None:
@@ -263,12 +263,6 @@ class LocalReplicas:
         self._known.pop(key, None)
         self._blocks_left_out[key] = None
         log.info("local_replica_failed", datanode=str(node.transfer), block=key.block_id, reason=reason)
-
-
-def _call_unless_closed(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
-    """From another thread. A disk may hang for longer than the process goes on."""
-    with suppress(RuntimeError):
-        loop.call_soon_threadsafe(callback)
 
 
 def _close_late(opening: Future[ReplicaFile]) -> None:

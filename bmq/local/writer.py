@@ -13,13 +13,13 @@ from asyncio import AbstractEventLoop, Future
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from stat import S_IRGRP, S_IROTH, S_IRUSR
 from time import perf_counter
 from typing import Any, Final
 
+from bmq.aio.loops import call_soon_unless_closed
 from bmq.log.store import (
     Buffer,
     CorruptFile,
@@ -410,9 +410,7 @@ class LocalWriter:
             self._on_end(self)
 
     def _call_loop(self, callback: Callable[[], Any]) -> None:
-        # A closed loop means that the process is ending and nobody listens.
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(callback)
+        call_soon_unless_closed(self._loop, callback)
 
 
 def _refuse(answer: Future[int], failure: StoreError) -> None:
