@@ -8,37 +8,27 @@ store. `--no-local-reads`: all of it through DataNodes, none from their files.
 
 from __future__ import annotations
 
-import argparse
 from contextlib import AbstractContextManager
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 from bench.cluster.sides import COMBINED, Side
 from bench.cluster.stage import Stage
-from bench.criteria import BMQ, KAFKA
-from bench.hdfs.commands import prepare_process
+from bench.criteria import BMQ
 from bench.loads.loads import FRESH, PARTITIONS, WARM_UP, fresh_backlog, make_topic, old_backlog
+from bench.micro_cluster import options, staged
 
 MIB: Final = 1024 * 1024
 _WITHOUT_LOCAL_READS: Final = {"BMQ_HDFS__LOCAL_READS": "false"}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--server", choices=(BMQ, KAFKA), default=BMQ)
+    parser = options(__doc__)
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--mib", type=int, default=600)
     parser.add_argument("--no-local-reads", action="store_true")
     chosen = parser.parse_args()
-    prepare_process()
-    with TemporaryDirectory(prefix="bmq-backlog-") as directory:
-        stage = Stage(Path(directory))
-        try:
-            with _opened(stage, chosen.server, is_local=not chosen.no_local_reads) as side:
-                _measure(side, chosen.mib * MIB, chosen.rounds)
-        finally:
-            stage.down()
+    with staged("backlog") as stage, _opened(stage, chosen.server, is_local=not chosen.no_local_reads) as side:
+        _measure(side, chosen.mib * MIB, chosen.rounds)
 
 
 def _opened(stage: Stage, server: str, *, is_local: bool) -> AbstractContextManager[Side]:

@@ -10,8 +10,6 @@ or runnable and waiting for one. What is neither is the store (of Kafka: the bro
 
 from __future__ import annotations
 
-import argparse
-import contextlib
 import multiprocessing
 import os
 import threading
@@ -20,20 +18,17 @@ from array import array
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from bench.cluster.sides import Side
-from bench.cluster.stage import Stage
 from bench.cluster.steady import SteadyLoad
-from bench.criteria import BMQ, KAFKA
-from bench.hdfs.commands import prepare_process
 from bench.loads.client import Client
 from bench.loads.loads import PARTITIONS, RECORD_BYTES, make_topic
+from bench.micro_cluster import options, staged
 
 TOPIC: Final = "paused"
 PROBES_PER_S: Final = 200.0
@@ -127,7 +122,7 @@ def _sample(tasks: Mapping[str, Sequence[str]], asked: Connection) -> None:
         for name, descriptors in files.items():
             running_ns = waiting_ns = 0
             for descriptor in descriptors:
-                with contextlib.suppress(ProcessLookupError):  # a thread that has ended
+                with suppress(ProcessLookupError):  # a thread that has ended
                     counts = os.pread(descriptor, 100, 0).split()
                     running_ns, waiting_ns = running_ns + int(counts[0]), waiting_ns + int(counts[1])
             found[name][0].append(running_ns / 1e9)
@@ -161,21 +156,14 @@ def sampled(side: Side) -> Iterator[dict[str, Schedule]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--server", choices=(BMQ, KAFKA), default=BMQ)
+    parser = options(__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--share", type=float, default=0.3)
     parser.add_argument("--pause-ms", type=float, default=20.0)
     chosen = parser.parse_args()
-    prepare_process()
-    with TemporaryDirectory(prefix="bmq-pauses-") as directory:
-        stage = Stage(Path(directory))
-        client = Client(Path(directory))
-        try:
-            with stage.combined(chosen.server, RETENTION) as side:
-                report(*_measure(side, client, chosen.minutes * 60, chosen.share), chosen.pause_ms / 1000)
-        finally:
-            stage.down()
+    with staged("pauses") as stage, stage.combined(chosen.server, RETENTION) as side:
+        client = Client(stage.directory)
+        report(*_measure(side, client, chosen.minutes * 60, chosen.share), chosen.pause_ms / 1000)
 
 
 def _measure(

@@ -214,12 +214,7 @@ def scale(stage: Stage, plan: Plan, findings: Findings) -> None:
 
 def drain_backlog(stage: Stage, plan: Plan, findings: Findings) -> None:
     for name in plan.sides:
-        with findings.attempt(["drain"], name), ExitStack() as stack:
-            side: Side
-            if name == BMQ:
-                side = stack.enter_context(stage.bmq(COMBINED))
-            else:
-                side = stack.enter_context(stage.kafka(is_combined=True, is_alone=True))
+        with findings.attempt(["drain"], name), stage.combined(name) as side:
             filled_s = drain.prepare(side, plan.backlog_bytes)
             found = drain.measure(side, plan.drains, plan.drain_window_s)
             say(f"  {name}: {found['drained_mb_per_s']} MB/s, {found['rounds']}")
