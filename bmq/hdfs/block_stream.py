@@ -233,8 +233,8 @@ class BlockStream:
         """Write from `position`, where a checksum chunk begins, and go on; resolves with `position + len(data)`.
 
         On a recovered block this sets the stream's position. Without data any position will do: everything before it
-        counts as sent here, and if it lies inside a chunk only `finish` may follow. Raises ValueError for data at a
-        position inside a chunk.
+        counts as sent here, and if it lies inside a chunk only a sync and `finish` may follow. Raises ValueError for
+        data at a position inside a chunk.
         """
         answer: Future[int] = self._loop.create_future()
         if self.failure is not None:

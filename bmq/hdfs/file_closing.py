@@ -362,6 +362,9 @@ class FileClosing:
     ) -> None:
         """All replicas on `nodes` have `length_bytes` and the new stamp: update the pipeline, finish and complete."""
         block = new.with_length(length_bytes)
+        if self._is_sync:
+            # A stamp that only the NameNode still knows after a power loss makes every replica an old one, for good.
+            await stream.send((), is_sync=True)
         await self._namenode.update_pipeline(holder=self._holder, old=last.block, new=block, nodes=nodes)
         await stream.finish(is_sync=self._is_sync)
         await self._complete(block, last.offset + length_bytes)

@@ -87,6 +87,8 @@ class Resync:
         try:
             block = new.block.with_length(last.block.length_bytes)
             await stream.send_at(block.length_bytes, b"")
+            # The new stamp is on the disks before the NameNode hears of it: see FileClosing.
+            await stream.send((), is_sync=True)
             await self.namenode.update_pipeline(holder=self.holder, old=last.block, new=block, nodes=stream.nodes)
             await stream.finish(is_sync=True)
             await self._complete(replace(last, block=block))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
@@ -14,10 +16,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from bmq.dev.hdfs import HdfsCluster
 from bmq.hdfs.store import HdfsStore
 from bmq.log.padding import padded_end
-from bmq.log.store import Durability
+from bmq.log.store import Durability, StorageUnavailable, StoreError
 from tests.soak.hazards import HSYNC, disks_of, lose_power
 from tests.support import wire
 from tests.support.hdfs import config_of, new_cluster, outside_any_loop, running
+from tests.support.hdfs_rivals import Client, Segment, clients, content
 from tests.support.servers import BmqServer
 from tests.support.unsafe_disk import UnsafeDisk
 from tests.support.wire import WireClient
@@ -26,6 +29,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 TOPIC = "kept"
 SIZES_BYTES = (1, 5_000, 700_000)
+LENGTH_BYTES = 70_001
+TAKEOVER_S_MAX = 60.0
 
 
 @pytest.fixture
@@ -132,6 +137,50 @@ def test_what_was_synced_outlives_an_append_behind_it(
         assert length_bytes >= len(synced)
     else:
         assert length_bytes == 8192  # what HDFS does with it: the reason for the rule
+
+
+@pytest.mark.parametrize("is_finalized", [False, True], ids=["being written", "finalized"])
+@pytest.mark.parametrize("step", ["bump", "update_pipeline"])
+def test_a_file_that_is_being_closed_outlives_it(
+    unsafe_hdfs: tuple[HdfsCluster, tuple[UnsafeDisk, ...]], step: str, is_finalized: bool
+) -> None:
+    """Its block has a new stamp: the NameNode must not hear of one that no disk knows, or it takes all replicas for old."""
+    cluster, disks = unsafe_hdfs
+
+    async def power_loss() -> None:
+        await lose_power(cluster, disks, 0.0)
+        await cluster.wait_live(3)
+
+    async def cut_short_and_repeated() -> None:
+        config = config_of(cluster, "/closed")
+        async with clients(config, "old", "new") as (old, new):
+            segment = await Segment.open(old, f"{config.root}/f")
+            length_bytes = await segment.writing.send([content(0, LENGTH_BYTES)], is_sync=True)
+            if is_finalized:
+                await segment.writing.finish(is_sync=True)
+            new.namenode.after[step] = [power_loss]
+            with suppress(StoreError):
+                await new.take_over(segment.path, old.name, is_sync=True)
+            assert new.namenode.after[step] == []
+            assert await taken_over(new, segment.path, old.name) == length_bytes
+            last = (await new.blocks(segment.path)).last
+            assert last is not None
+            await new.check_replicas(segment.path, last.nodes, length_bytes)
+
+    outside_any_loop(cut_short_and_repeated())
+
+
+async def taken_over(client: Client, path: str, previous_holder: str) -> int:
+    """Tried again while the store is not ready, as an owner does."""
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + TAKEOVER_S_MAX
+    while True:
+        try:
+            return await client.take_over(path, previous_holder, is_sync=True)
+        except StorageUnavailable:
+            if loop.time() > deadline_s:
+                raise
+            await asyncio.sleep(0.2)
 
 
 def test_a_deletion_of_records_outlives_it(
