@@ -106,6 +106,8 @@ class SteadyProducer(Client):
                 "message.timeout.ms": MESSAGE_TIMEOUT_MS,
                 "queue.buffering.max.messages": 500_000,
                 "retry.backoff.ms": 20,
+                # Without one a fatal error is raised in the middle of the reports of deliveries.
+                "error_cb": self.note_error,
                 **PATIENT,
                 **(settings or {}),
             }

@@ -122,6 +122,8 @@ class Performer:
         self._site.late_calls.end()
 
     async def _lose_power(self, fault: Fault, _: ClusterNode) -> None:
+        # What HDFS closed by itself is not on its disks before a start has synced it, and would be gone.
+        await asyncio.to_thread(self._site.wait_served, self._topic, self._partitions)
         await lose_power(self._site.hdfs, self._site.disks, fault.lasts_s)
 
     # -- What operators do -------------------------------------------------------------------------------------------

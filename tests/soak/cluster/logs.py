@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from tests.support.cluster import ClusterNode
@@ -20,13 +20,22 @@ MISTAKES: Final = (
 
 def log_events(nodes: Iterable[ClusterNode]) -> Counter[str]:
     """How often each event of level warning or above was logged, as `level event`."""
-    found: Counter[str] = Counter()
-    for node in nodes:
-        for line in node.process.log_file.read_text(errors="replace").splitlines():
-            event = _parsed(line)
-            if event.get("level") in ("warning", "error", "critical"):
-                found[f"{event['level']} {event.get('event')}"] += 1
-    return found
+    return Counter(
+        f"{event['level']} {event.get('event')}"
+        for node in nodes
+        for event in _events(node)
+        if event.get("level") in ("warning", "error", "critical")
+    )
+
+
+def partitions_offline(nodes: Iterable[ClusterNode]) -> list[str]:
+    """Partitions that wait for an operator's decision since, and why."""
+    return [
+        f"node {node.node_id} took {event.get('topic')}-{event.get('partition')} offline: {event.get('reason')}"
+        for node in nodes
+        for event in _events(node)
+        if event.get("event") == "partition_offline"
+    ]
 
 
 def mistakes(nodes: Iterable[ClusterNode]) -> list[str]:
@@ -37,6 +46,10 @@ def mistakes(nodes: Iterable[ClusterNode]) -> list[str]:
         for sign in MISTAKES
         if sign in node.process.log_file.read_text(errors="replace")
     ]
+
+
+def _events(node: ClusterNode) -> Iterator[Mapping[str, Any]]:
+    return map(_parsed, node.process.log_file.read_text(errors="replace").splitlines())
 
 
 def _parsed(line: str) -> Mapping[str, Any]:

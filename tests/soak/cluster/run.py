@@ -86,6 +86,7 @@ class ClusterSoak:
             roaming.start()
             self.report.began_s = time.monotonic()
             await self._phases()
+            await asyncio.to_thread(self._site.wait_served, LOAD.topic, LOAD.partitions)
             await asyncio.to_thread(self._judge, clients, roaming)
             await self._judge_owners()
         except Exception as error:
@@ -98,9 +99,11 @@ class ClusterSoak:
         self.report.violations += [
             f"a watch ended: {watch.exception()!r}" for watch in watches if not watch.cancelled()
         ]
-        await asyncio.to_thread(clients.close)
-        await asyncio.to_thread(roaming.finish)
-        await asyncio.to_thread(self._site.add_counters)
+        for end in (clients.close, roaming.finish, self._site.add_counters):
+            try:
+                await asyncio.to_thread(end)
+            except Exception as error:
+                self.report.violations.append(f"not ended in order: {type(error).__name__}: {first_line(error)}")
         await self._site.stop_all()
         self._account(clients, roaming)
 
@@ -222,7 +225,7 @@ class ClusterSoak:
         report.log_events = site.log_events()
         if site.late_calls is not None:
             report.late_calls = site.late_calls.delivered
-        report.violations += [*site.problems, *site.tracebacks()]
+        report.violations += [*site.problems, *site.partitions_offline(), *site.tracebacks()]
         for node_id, memory in site.memory.items():
             problem = memory.problem()
             if problem:

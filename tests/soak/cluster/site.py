@@ -18,7 +18,7 @@ from bmq.dev.hadoop_configuration import ClusterPlan, DataNodePlan, NameNodePlan
 from bmq.dev.hdfs import HdfsCluster
 from bmq.dev.zookeeper import NAME, ZooKeeperNodePlan, ZooKeeperPlan, ZooKeeperServer
 from bmq.hdfs.config import Address
-from tests.soak.cluster.logs import log_events, mistakes
+from tests.soak.cluster.logs import log_events, mistakes, partitions_offline
 from tests.soak.cluster.memory import NodeMemory
 from tests.soak.cluster.plan import Kind
 from tests.soak.cluster.roaming import Place
@@ -28,12 +28,14 @@ from tests.support.cluster import ALL_ROLES, BmqCluster, ClusterNode
 from tests.support.cluster import ENVIRONMENT as CLUSTER_ENVIRONMENT
 from tests.support.late_calls import LateCalls
 from tests.support.namespaces import Network
-from tests.support.processes import JARS, ProcessFailed
+from tests.support.processes import JARS, ProcessFailed, eventually
+from tests.support.wire import LATEST_TIMESTAMP, NONE, WireClient
 from tests.support.zookeeper import ZOOKEEPER_JARS
 
 DATANODES: Final = 3
 NODE_ROLES: Final = (ALL_ROLES, ALL_ROLES, ALL_ROLES, "proxy")
 HEAP_MB: Final = 192
+SERVED_TIMEOUT_S: Final = 60.0
 ENVIRONMENT: Final = {
     "BMQ_HDFS__REPLICATION": str(DATANODES),
     # Filled soon, so that what still grows then is a leak.
@@ -139,6 +141,24 @@ class Site:
         await self.hdfs.wait_live(DATANODES)
         await asyncio.to_thread(self.cluster.wait_settled)
 
+    def wait_served(self, topic: str, partitions: int) -> None:
+        """Every partition tells its end: its owner has started it. Raises AssertionError."""
+        codes: dict[int, int] = {}
+
+        def served() -> bool:
+            try:
+                with WireClient(self.places[0].port, host=self.places[0].host) as client:
+                    answers = client.list_offsets(topic, range(partitions), LATEST_TIMESTAMP)
+            except OSError:
+                return False
+            codes.update((partition, code) for partition, (code, _) in answers.items())
+            return all(code == NONE for code in codes.values())
+
+        try:
+            eventually(served, SERVED_TIMEOUT_S, "every partition tells its end", interval_s=0.1)
+        except AssertionError as error:
+            raise AssertionError(f"{first_line(error)}; error codes by partition: {codes}") from None
+
     # -- Nodes -------------------------------------------------------------------------------------------------------
 
     @property
@@ -217,6 +237,10 @@ class Site:
     def log_events(self) -> Counter[str]:
         """How often each event of level warning or above was logged by the nodes, as `level event`."""
         return log_events(self.nodes)
+
+    def partitions_offline(self) -> list[str]:
+        """With the reasons that the nodes gave; none of what happens here may lead to that."""
+        return partitions_offline(self.nodes)
 
     def tracebacks(self) -> list[str]:
         """What should not be in any log."""
