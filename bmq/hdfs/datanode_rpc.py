@@ -1,4 +1,4 @@
-"""Calls to a DataNode's IPC port: how much of a replica can be read, and in which files it lies."""
+"""Calls to a DataNode's IPC port: how much of a replica can be read, in which files it lies, and the two of block recovery."""
 
 from __future__ import annotations
 
@@ -12,17 +12,25 @@ from bmq.hdfs.blocks import Block, DataNode, LocatedBlock
 from bmq.hdfs.config import Address, HdfsConfig
 from bmq.hdfs.errors import RemoteError, store_error
 from bmq.hdfs.failover import new_client_id
+from bmq.hdfs.proto.hdfs_pb2 import ExtendedBlock as ExtendedBlockMessage
+from bmq.hdfs.proto.hdfs_pb2 import LocatedBlock as LocatedBlockMessage
 from bmq.hdfs.proto.hdfs_pb2 import Token
 from bmq.hdfs.proto.namenode_pb2 import (
     GetBlockLocalPathInfoRequest,
     GetBlockLocalPathInfoResponse,
     GetReplicaVisibleLengthRequest,
     GetReplicaVisibleLengthResponse,
+    InitReplicaRecoveryRequest,
+    InitReplicaRecoveryResponse,
+    RecoveringBlock,
+    UpdateReplicaUnderRecoveryRequest,
+    UpdateReplicaUnderRecoveryResponse,
 )
 from bmq.hdfs.rpc_endpoint import Call, Endpoint
 from bmq.log.store import StorageUnavailable
 
 CLIENT_DATANODE_PROTOCOL: Final = "org.apache.hadoop.hdfs.protocol.ClientDatanodeProtocol"
+INTER_DATANODE_PROTOCOL: Final = "org.apache.hadoop.hdfs.server.protocol.InterDatanodeProtocol"
 CONNECTIONS_MAX: Final = 256  # the most recently used are kept
 
 _CALL_ID_MAX: Final = (1 << 31) - 1
@@ -45,7 +53,7 @@ class DataNodeRpc:
         self._config = config
         self._client_id = new_client_id()
         self._authentication = SimpleAuthentication(config.user)
-        self._endpoints: OrderedDict[Address, Endpoint] = OrderedDict()
+        self._endpoints: OrderedDict[tuple[Address, str], Endpoint] = OrderedDict()
         self._last_call_id = -1
         self._is_closed = False
 
@@ -72,6 +80,54 @@ class DataNodeRpc:
         )
         return ReplicaFiles(answer.local_path, answer.local_meta_path)
 
+    async def init_recovery(self, node: DataNode, block: Block) -> int | None:
+        """Begin to give the node's replica the stamp of `block`; how many bytes it has, None: the node has none.
+
+        Whoever still writes to the replica is cut off. Raises StorageUnavailable; another StoreError when the replica has
+        that stamp already, or is being given it.
+        """
+        # Of whatever older stamp it is: the node refuses if it is asked for a newer one than it has.
+        any_older = LocatedBlockMessage(
+            block=ExtendedBlockMessage(pool_id=block.pool_id, block_id=block.block_id, generation_stamp=0),
+            offset=0,
+            corrupt=False,
+            block_token=_NO_TOKEN,
+        )
+        request = InitReplicaRecoveryRequest(
+            block=RecoveringBlock(new_generation_stamp=block.generation_stamp, block=any_older)
+        )
+        answer = await self._call(
+            node,
+            block,
+            "initReplicaRecovery",
+            request,
+            InitReplicaRecoveryResponse,
+            None,
+            protocol_name=INTER_DATANODE_PROTOCOL,
+        )
+        return answer.block.num_bytes if answer.is_found else None
+
+    async def end_recovery(self, node: DataNode, block: Block) -> None:
+        """After `init_recovery`: the replica gets the stamp and the length of `block`, is finalized, and reported.
+
+        Raises StorageUnavailable; another StoreError when it is too short or was not begun.
+        """
+        request = UpdateReplicaUnderRecoveryRequest(
+            block=block.message(),
+            recovery_id=block.generation_stamp,
+            new_length=block.length_bytes,
+            new_block_id=block.block_id,
+        )
+        await self._call(
+            node,
+            block,
+            "updateReplicaUnderRecovery",
+            request,
+            UpdateReplicaUnderRecoveryResponse,
+            None,
+            protocol_name=INTER_DATANODE_PROTOCOL,
+        )
+
     def close(self) -> None:
         self._is_closed = True
         for endpoint in self._endpoints.values():
@@ -79,7 +135,15 @@ class DataNodeRpc:
         self._endpoints.clear()
 
     async def _call(
-        self, node: DataNode, block: Block, name: str, request: Message, answer: type[R], timeout_s: float | None
+        self,
+        node: DataNode,
+        block: Block,
+        name: str,
+        request: Message,
+        answer: type[R],
+        timeout_s: float | None,
+        *,
+        protocol_name: str = CLIENT_DATANODE_PROTOCOL,
     ) -> R:
         if self._is_closed:
             raise StorageUnavailable(f"{node.ipc}: the connections to the DataNodes were closed here")
@@ -87,29 +151,30 @@ class DataNodeRpc:
         call = Call(self._last_call_id, name, request, answer)
         patience_s = self._config.rpc_timeout_s if timeout_s is None else timeout_s
         try:
-            return await self._endpoint(node.ipc).send(call, timeout_s=patience_s)
+            return await self._endpoint(node.ipc, protocol_name).send(call, timeout_s=patience_s)
         except RemoteError as error:
             raise store_error(error, f"block {block.block_id} on {node.transfer}") from error
 
-    def _endpoint(self, address: Address) -> Endpoint:
-        endpoint = self._endpoints.get(address)
+    def _endpoint(self, address: Address, protocol_name: str) -> Endpoint:
+        key = address, protocol_name
+        endpoint = self._endpoints.get(key)
         if endpoint is None:
             self._make_room()
-            endpoint = self._endpoints[address] = Endpoint(
+            endpoint = self._endpoints[key] = Endpoint(
                 address,
-                CLIENT_DATANODE_PROTOCOL,
+                protocol_name,
                 self._authentication,
                 client_id=self._client_id,
                 connect_timeout_s=self._config.connect_timeout_s,
                 silence_max_s=0.9 * self._config.rpc_timeout_s,
             )
-        self._endpoints.move_to_end(address)
+        self._endpoints.move_to_end(key)
         return endpoint
 
     def _make_room(self) -> None:
         if len(self._endpoints) < CONNECTIONS_MAX:
             return
-        idle = next((address for address, endpoint in self._endpoints.items() if endpoint.is_idle), None)
+        idle = next((key for key, endpoint in self._endpoints.items() if endpoint.is_idle), None)
         if idle is None:
             raise StorageUnavailable(f"calls to {CONNECTIONS_MAX} DataNodes are under way already")
         self._endpoints.pop(idle).close()

@@ -34,6 +34,7 @@ from bmq.hdfs.lease_recovery import recover_lease
 from bmq.hdfs.namenode import NameNode
 from bmq.hdfs.reader import BlockReader
 from bmq.hdfs.replica_closing import close_replica
+from bmq.hdfs.replica_recovery import recover_replicas
 from bmq.hdfs.replica_states import (
     Agreement,
     BytesGone,
@@ -182,6 +183,8 @@ class FileClosing:
 
     async def _settle(self, blocks: FileBlocks) -> Closed:
         """The closed file, on disk where that is asked for."""
+        if blocks.last is not None and blocks.last.is_corrupt:
+            blocks = await self._recovered(blocks.last)
         closed = self._verified(blocks)
         last = closed.last
         if not self._is_sync or last is None or closed.length_bytes == 0 or last.block == self._synced_block:
@@ -199,6 +202,25 @@ class FileClosing:
         _log.info("closed_file_synced", path=self._path, length_bytes=closed.length_bytes, nodes=len(nodes))
         self._expected_bytes = closed.length_bytes
         return replace(self._verified(await self.look()), nodes=nodes)
+
+    async def _recovered(self, last: LocatedBlock) -> FileBlocks:
+        """The NameNode takes all replicas of the closed file's last block for corrupt: perhaps a power loss made them old.
+
+        The file as it is then, whether or not that has helped.
+        """
+        nodes = {node.uuid: node for node in (*self._known_nodes, *last.nodes)}
+        recovered = await recover_replicas(last.block, nodes.values(), datanodes=self._tools.datanodes, path=self._path)
+        blocks = await self.look()
+        if recovered:
+            _log.warning("replicas_recovered", path=self._path, nodes=[str(node.transfer) for node in recovered])
+            for wait_s in COMPLETE_WAITS_S:
+                if blocks.last is None or not blocks.last.is_corrupt:
+                    break
+                await asyncio.sleep(wait_s)
+                blocks = await self.look()
+        if blocks.is_open:
+            raise StorageUnavailable(f"{self._path} was opened again while its replicas were recovered")
+        return blocks
 
     def _verified(self, blocks: FileBlocks) -> Closed:
         """The second look at the lengths: only the NameNode's answer now counts (rules 3 and 10)."""

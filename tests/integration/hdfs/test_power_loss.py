@@ -19,7 +19,7 @@ from bmq.log.padding import padded_end
 from bmq.log.store import Durability, StorageUnavailable, StoreError
 from tests.soak.hazards import HSYNC, disks_of, lose_power
 from tests.support import wire
-from tests.support.hdfs import config_of, new_cluster, outside_any_loop, running
+from tests.support.hdfs import config_of, new_cluster, outside_any_loop, running, until
 from tests.support.hdfs_rivals import Client, Segment, clients, content
 from tests.support.servers import BmqServer
 from tests.support.unsafe_disk import UnsafeDisk
@@ -168,6 +168,63 @@ def test_a_file_that_is_being_closed_outlives_it(
             await new.check_replicas(segment.path, last.nodes, length_bytes)
 
     outside_any_loop(cut_short_and_repeated())
+
+
+def test_a_file_that_lease_recovery_has_closed_outlives_it(
+    unsafe_hdfs: tuple[HdfsCluster, tuple[UnsafeDisk, ...]],
+) -> None:
+    """Nobody syncs the stamp that it gave the replicas, and the NameNode takes them for corrupt ones."""
+    cluster, disks = unsafe_hdfs
+
+    async def power_loss() -> None:
+        await lose_power(cluster, disks, 0.0)
+        await cluster.wait_live(3)
+
+    async def closed_and_repeated() -> None:
+        config = config_of(cluster, "/recovered")
+        async with clients(config, "old", "new") as (old, new):
+            segment = await Segment.open(old, f"{config.root}/f")
+            length_bytes = await segment.writing.send([content(0, LENGTH_BYTES)], is_sync=True)
+            new.namenode.before["append"] = [power_loss]
+            with suppress(StoreError):
+                await new.take_over(segment.path, None, is_sync=True)
+            assert new.namenode.before["append"] == []
+            assert await taken_over(new, segment.path, old.name) == length_bytes
+            last = (await new.blocks(segment.path)).last
+            assert last is not None
+            await new.check_replicas(segment.path, last.nodes, length_bytes)
+
+    outside_any_loop(closed_and_repeated())
+
+
+def test_a_file_closed_with_more_than_the_disks_had_waits_as_it_is(
+    unsafe_hdfs: tuple[HdfsCluster, tuple[UnsafeDisk, ...]],
+) -> None:
+    """Lease recovery has counted bytes that nobody had synced, and they are gone: no replica can be what it says."""
+    cluster, disks = unsafe_hdfs
+
+    async def closed_and_repeated() -> None:
+        config = config_of(cluster, "/short")
+        async with clients(config, "old", "new") as (old, new):
+            segment = await Segment.open(old, f"{config.root}/f")
+            await segment.writing.send([content(0, LENGTH_BYTES)], is_sync=True)
+            length_bytes = await segment.append(LENGTH_BYTES)
+            assert await new.take_over(segment.path, None) == length_bytes
+            await lose_power(cluster, disks, 0.0)
+            await cluster.wait_live(3)
+
+            async def is_corrupt() -> bool:
+                last = (await new.blocks(segment.path)).last
+                return last is not None and last.is_corrupt
+
+            await until(is_corrupt, 30, "the NameNode has heard of the old replicas")
+            for _ in range(2):
+                with pytest.raises(StorageUnavailable):
+                    await new.take_over(segment.path, old.name, is_sync=True)
+            blocks = await new.blocks(segment.path)
+            assert (blocks.is_open, blocks.length_bytes) == (False, length_bytes)
+
+    outside_any_loop(closed_and_repeated())
 
 
 async def taken_over(client: Client, path: str, previous_holder: str) -> int:

@@ -1,0 +1,54 @@
+"""Block recovery of a closed file whose replicas a power loss has set back to an older stamp.
+
+Lease recovery has the DataNodes give their replicas a new stamp and then closes the file, and nobody syncs either. If all
+of them lose their power before that has reached their disks, only the NameNode knows the stamp: it takes every replica for
+an old one and the block for corrupt, and no call of a client changes that. The bytes are still there, though. What
+DataNodes do with each other in a block recovery (InterDatanodeProtocol) gives a replica the stamp and the length that the
+NameNode has for the block, and its report makes the block whole again.
+
+All replicas of a block are prefixes of one stream, and both stamp and length are the NameNode's: two processes that do
+this at the same time do the same. A replica that is shorter is left alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+import structlog
+
+from bmq.hdfs.blocks import Block, DataNode
+from bmq.hdfs.datanode_rpc import DataNodeRpc
+from bmq.log.store import StorageUnavailable, StoreError
+
+_log = structlog.get_logger("bmq.hdfs")
+
+
+async def recover_replicas(
+    block: Block, nodes: Iterable[DataNode], *, datanodes: DataNodeRpc, path: str
+) -> tuple[DataNode, ...]:
+    """Give replicas of a complete block its stamp and length; the nodes whose replicas have got them. `path`: for logs."""
+    nodes = tuple(nodes)
+    results = await asyncio.gather(*(_recover(block, node, datanodes, path) for node in nodes))
+    return tuple(node for node, is_recovered in zip(nodes, results, strict=True) if is_recovered)
+
+
+async def _recover(block: Block, node: DataNode, datanodes: DataNodeRpc, path: str) -> bool:
+    try:
+        found_bytes = await datanodes.init_recovery(node, block)
+    except StorageUnavailable:
+        return False
+    except StoreError:
+        # It was begun under this stamp before, or has that stamp: the next call tells which.
+        found_bytes = block.length_bytes
+    if found_bytes is None:
+        return False
+    try:
+        if found_bytes >= block.length_bytes:
+            await datanodes.end_recovery(node, block)
+            return True
+        reason = f"it has {found_bytes} bytes of {block.length_bytes}"
+    except StoreError as error:
+        reason = str(error)
+    _log.info("replica_not_recovered", path=path, node=str(node.transfer), reason=reason)
+    return False
