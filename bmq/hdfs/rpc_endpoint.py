@@ -117,7 +117,7 @@ class Endpoint:
             async with asyncio.timeout(timeout_s):
                 return await asyncio.shield(self._connecting)
         except TimeoutError:
-            raise StorageUnavailable(f"{self.address}: no connection within {timeout_s:.2g} s") from None
+            raise CallTimedOut(f"{self.address}: no connection within {timeout_s:.2g} s") from None
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if self._is_closed and task is not None and not task.cancelling():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -254,6 +255,23 @@ async def test_a_try_cut_short_by_the_deadline_does_not_hide_why_the_others_fail
         with pytest.raises(SafeMode, match=SAFE_TEXT):
             await delete(namenode, 0.2)
         assert len(server.calls) == 2
+        await namenode.close()
+
+
+async def test_nor_does_one_for_which_a_pause_that_lasted_too_long_left_no_time() -> None:
+    class Pause(Random):
+        def uniform(self, a: float, b: float) -> float:
+            return 0.05
+
+    def drop_and_stand_still(call: ReceivedCall) -> None:
+        call.peer.send(b"HTTP/1.1 404 Not Found\r\n")
+        asyncio.get_running_loop().call_later(0.02, time.sleep, 0.4)
+
+    async with ScriptedServer(drop_and_stand_still) as server:
+        namenode = namenode_of(server, random=Pause())
+        with pytest.raises(StorageUnavailable, match="this is a web port"):
+            await delete(namenode, retry_max_s=0.3)
+        assert len(server.calls) == 1
         await namenode.close()
 
 
