@@ -183,6 +183,8 @@ def main() -> int:
     unknown = set(given.stages) - {stage.name for stage in STAGES[given.what]}
     if unknown:
         options.error(f"there is no stage {', '.join(sorted(unknown))}")
+    # A stage has a session of its own: whoever ends this process means its stage as well.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     outcomes = [run(stage) for stage in STAGES[given.what] if not given.stages or stage.name in given.stages]
     total = sum(outcome.seconds for outcome in outcomes)
     print(f"=== {given.what}: {total:.0f} s")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.support.processes import REPOSITORY, eventually
@@ -211,3 +212,29 @@ def test_the_verdict_of_a_stage(code: int, passed: bool) -> None:
     )
     outcome = run(Stage("short", (sys.executable, "-c", story), 60))
     assert (outcome.passed, outcome.closing_line) == (passed, "last")
+
+
+RUNS_A_STAGE = """
+import sys
+from tools import stages
+
+hang = "import os, time; print(os.getpid(), flush=True); time.sleep(1_000)"
+stages.STAGES = {"check": [stages.Stage("hang", (sys.executable, "-c", hang), 1_000)]}
+sys.argv = ["stages", "check"]
+sys.exit(stages.main())
+"""
+
+
+def test_who_is_told_to_end_ends_its_stage() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", RUNS_A_STAGE], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
+    ) as stages_process:
+        try:
+            assert stages_process.stdout is not None
+            assert stages_process.stdout.readline() == "=== hang\n"
+            stage = psutil.Process(int(stages_process.stdout.readline()))
+            stages_process.terminate()
+            assert stages_process.wait(20) == 143
+            assert not stage.is_running()
+        finally:
+            stages_process.kill()
