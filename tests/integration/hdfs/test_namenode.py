@@ -435,15 +435,15 @@ async def test_other_ports_of_hadoop_are_recognized(hdfs: HdfsCluster, hdfs_conf
     web = hdfs.plan.namenodes[0].http
     async with client(replace(hdfs_config, namenodes=(web,))) as namenode:
         with pytest.raises(StorageUnavailable, match=f"{web} sent HTTP: this is a web port"):
-            await namenode.file_info("/", retry_max_s=0.5)
+            await namenode.file_info("/", retry_max_s=2.0)
     transfer = hdfs.plan.datanodes[0].transfer
     async with client(replace(hdfs_config, namenodes=(transfer,))) as namenode:
         with pytest.raises(StorageUnavailable, match=f"{transfer}: "):
-            await namenode.file_info("/", retry_max_s=0.5)
+            await namenode.file_info("/", retry_max_s=2.0)
     ipc = hdfs.plan.datanodes[0].ipc
     async with client(replace(hdfs_config, namenodes=(ipc,))) as namenode:
         with pytest.raises(StoreError, match=r"Unknown protocol: org.apache.hadoop.hdfs.protocol.ClientProtocol"):
-            await namenode.file_info("/", retry_max_s=0.5)
+            await namenode.file_info("/", retry_max_s=2.0)
 
 
 class OfferingSasl:
