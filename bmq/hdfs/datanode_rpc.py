@@ -1,8 +1,9 @@
-"""Calls to a DataNode's IPC port: how much of a replica can be read, in which files it lies, and the two of block recovery."""
+"""Calls to a DataNode's IPC port: how much of a replica can be read, in which files it lies, and its block recovery."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import replace
 from typing import Final, NamedTuple, TypeVar
 
 from google.protobuf.message import Message
@@ -12,7 +13,6 @@ from bmq.hdfs.blocks import Block, DataNode, LocatedBlock
 from bmq.hdfs.config import Address, HdfsConfig
 from bmq.hdfs.errors import RemoteError, store_error
 from bmq.hdfs.failover import new_client_id
-from bmq.hdfs.proto.hdfs_pb2 import ExtendedBlock as ExtendedBlockMessage
 from bmq.hdfs.proto.hdfs_pb2 import LocatedBlock as LocatedBlockMessage
 from bmq.hdfs.proto.hdfs_pb2 import Token
 from bmq.hdfs.proto.namenode_pb2 import (
@@ -88,7 +88,7 @@ class DataNodeRpc:
         """
         # Of whatever older stamp it is: the node refuses if it is asked for a newer one than it has.
         any_older = LocatedBlockMessage(
-            block=ExtendedBlockMessage(pool_id=block.pool_id, block_id=block.block_id, generation_stamp=0),
+            block=replace(block, generation_stamp=0, length_bytes=0).message(),
             offset=0,
             corrupt=False,
             block_token=_NO_TOKEN,
@@ -102,7 +102,6 @@ class DataNodeRpc:
             "initReplicaRecovery",
             request,
             InitReplicaRecoveryResponse,
-            None,
             protocol_name=INTER_DATANODE_PROTOCOL,
         )
         return answer.block.num_bytes if answer.is_found else None
@@ -124,7 +123,6 @@ class DataNodeRpc:
             "updateReplicaUnderRecovery",
             request,
             UpdateReplicaUnderRecoveryResponse,
-            None,
             protocol_name=INTER_DATANODE_PROTOCOL,
         )
 
@@ -141,7 +139,7 @@ class DataNodeRpc:
         name: str,
         request: Message,
         answer: type[R],
-        timeout_s: float | None,
+        timeout_s: float | None = None,
         *,
         protocol_name: str = CLIENT_DATANODE_PROTOCOL,
     ) -> R:

@@ -157,11 +157,9 @@ class Failover:
                 if loop.time() + pause_s + TRY_LEAST_S >= deadline_s:
                     break
                 await asyncio.sleep(pause_s)
-                if loop.time() + TRY_LEAST_S >= deadline_s:
-                    break  # the pause has lasted longer than asked for
                 pauses += 1
                 tries = 0
-            elif loop.time() + TRY_LEAST_S >= deadline_s:
+            if loop.time() + TRY_LEAST_S >= deadline_s:  # also where a pause has lasted longer than asked for
                 break
         raise self._given_up(method, path, patience_s, troubles)
 

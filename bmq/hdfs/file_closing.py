@@ -49,6 +49,7 @@ from bmq.hdfs.replica_states import (
 )
 from bmq.hdfs.replica_survey import ReplicaSurvey
 from bmq.hdfs.resync import Resync
+from bmq.hdfs.stamped_end import end_under_new_stamp
 from bmq.log.store import CorruptFile, FileMissing, StorageUnavailable, StoreError, WriterBroken
 
 TRIES_MAX: Final = 10
@@ -184,7 +185,7 @@ class FileClosing:
     async def _settle(self, blocks: FileBlocks) -> Closed:
         """The closed file, on disk where that is asked for."""
         if blocks.last is not None and blocks.last.is_corrupt:
-            blocks = await self._recovered(blocks.last)
+            blocks = await self._recovered(blocks, blocks.last)
         closed = self._verified(blocks)
         last = closed.last
         if not self._is_sync or last is None or closed.length_bytes == 0 or last.block == self._synced_block:
@@ -203,23 +204,23 @@ class FileClosing:
         self._expected_bytes = closed.length_bytes
         return replace(self._verified(await self.look()), nodes=nodes)
 
-    async def _recovered(self, last: LocatedBlock) -> FileBlocks:
+    async def _recovered(self, blocks: FileBlocks, last: LocatedBlock) -> FileBlocks:
         """The NameNode takes all replicas of the closed file's last block for corrupt: perhaps a power loss made them old.
 
         The file as it is then, whether or not that has helped.
         """
         nodes = {node.uuid: node for node in (*self._known_nodes, *last.nodes)}
         recovered = await recover_replicas(last.block, nodes.values(), datanodes=self._tools.datanodes, path=self._path)
-        blocks = await self.look()
-        if recovered:
-            _log.warning("replicas_recovered", path=self._path, nodes=[str(node.transfer) for node in recovered])
-            for wait_s in COMPLETE_WAITS_S:
-                if blocks.last is None or not blocks.last.is_corrupt:
-                    break
-                await asyncio.sleep(wait_s)
-                blocks = await self.look()
-        if blocks.is_open:
-            raise StorageUnavailable(f"{self._path} was opened again while its replicas were recovered")
+        if not recovered:
+            return blocks
+        _log.warning("replicas_recovered", path=self._path, nodes=[str(node.transfer) for node in recovered])
+        for wait_s in (0.0, *COMPLETE_WAITS_S):
+            await asyncio.sleep(wait_s)
+            blocks = await self.look()
+            if blocks.is_open:
+                raise StorageUnavailable(f"{self._path} was opened again while its replicas were recovered")
+            if blocks.last is None or not blocks.last.is_corrupt:
+                break
         return blocks
 
     def _verified(self, blocks: FileBlocks) -> Closed:
@@ -384,11 +385,15 @@ class FileClosing:
     ) -> None:
         """All replicas on `nodes` have `length_bytes` and the new stamp: update the pipeline, finish and complete."""
         block = new.with_length(length_bytes)
-        if self._is_sync:
-            # A stamp that only the NameNode still knows after a power loss makes every replica an old one, for good.
-            await stream.send((), is_sync=True)
-        await self._namenode.update_pipeline(holder=self._holder, old=last.block, new=block, nodes=nodes)
-        await stream.finish(is_sync=self._is_sync)
+        await end_under_new_stamp(
+            stream,
+            self._namenode,
+            holder=self._holder,
+            old=last.block,
+            new=block,
+            nodes=nodes,
+            is_sync=self._is_sync,
+        )
         await self._complete(block, last.offset + length_bytes)
         self._nodes = tuple(nodes)
 

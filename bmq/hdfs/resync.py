@@ -23,6 +23,7 @@ from bmq.hdfs.blocks import DataNode, LocatedBlock
 from bmq.hdfs.config import HdfsConfig
 from bmq.hdfs.errors import AuthenticationRequired, PermissionRefused
 from bmq.hdfs.namenode import NameNode
+from bmq.hdfs.stamped_end import end_under_new_stamp
 from bmq.log.store import CorruptFile, FileMissing, StorageUnavailable, StoreError
 
 COMPLETE_WAITS_S: Final = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.5)
@@ -87,10 +88,15 @@ class Resync:
         try:
             block = new.block.with_length(last.block.length_bytes)
             await stream.send_at(block.length_bytes, b"")
-            # The new stamp is on the disks before the NameNode hears of it: see FileClosing.
-            await stream.send((), is_sync=True)
-            await self.namenode.update_pipeline(holder=self.holder, old=last.block, new=block, nodes=stream.nodes)
-            await stream.finish(is_sync=True)
+            await end_under_new_stamp(
+                stream,
+                self.namenode,
+                holder=self.holder,
+                old=last.block,
+                new=block,
+                nodes=stream.nodes,
+                is_sync=True,
+            )
             await self._complete(replace(last, block=block))
             return stream.nodes
         finally:
