@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,25 +64,30 @@ def test_what_it_counts_is_in_the_log(server: BmqServer, client: Client) -> None
     assert fetched["received_bytes"] >= fetched["answers"] * least > 0
 
 
+def put_until_kept(
+    server: BmqServer, client: Client, load: Load, *, seconds: float, answers_min: int, not_sent_max: int
+) -> list[dict[str, Any]]:
+    """What was found in each try; the last one kept the rate. Others may have the processors in some."""
+    tries = []
+    for _ in range(TRIES):
+        found = client.put(server.port, {"bmq": server.pid}, load, warm_s=0.5, seconds=seconds)
+        tries.append(found)
+        if found["not_sent"] <= not_sent_max and found["answers"] >= answers_min:
+            return tries
+    raise AssertionError(f"the rate was kept in none of {TRIES} tries: {tries}")
+
+
 def test_a_rate_is_kept(server: BmqServer, client: Client) -> None:
     load = Load(to_each_partition(), connections=4, in_flight=5, rate_per_s=100)
-    for _ in range(TRIES):  # others may have the processors
-        found = client.put(server.port, {"bmq": server.pid}, load, warm_s=0.5, seconds=2)
-        assert found["answers"] <= 205
-        if found["not_sent"] == 0 and found["answers"] >= 195:
-            return
-    raise AssertionError(f"the rate was kept in none of {TRIES} tries: {found}")
+    tries = put_until_kept(server, client, load, seconds=2, answers_min=195, not_sent_max=0)
+    assert max(found["answers"] for found in tries) <= 205
 
 
 def test_a_rate_is_kept_by_a_server_that_is_seldom_busy(server: BmqServer, client: Client) -> None:
     """The next request falls due while nothing is under way, so no answer wakes the client if it misses that."""
     asking = Frames(framed(ApiKey.API_VERSIONS, 0, 1, ApiVersionsRequest()), zero_at=4)
     load = Load(asking, connections=8, in_flight=1, rate_per_s=1_000)
-    for _ in range(TRIES):  # others may have the processors
-        found = client.put(server.port, {"bmq": server.pid}, load, warm_s=0.5, seconds=4)
-        if found["not_sent"] <= 100 and found["answers"] >= 3_830:
-            return
-    raise AssertionError(f"the rate was kept in none of {TRIES} tries: {found}")
+    put_until_kept(server, client, load, seconds=4, answers_min=3_830, not_sent_max=100)
 
 
 def test_an_error_code_is_no_answer(server: BmqServer, client: Client) -> None:

@@ -18,12 +18,12 @@ from tests.soak.faults import QUIET_END_S, Fault, Kind, Track, is_due, plan
 from tests.soak.hazards import HSYNC, LATE_S, LATE_SHARE, disks_of, lose_power
 from tests.soak.journal import Journal
 from tests.soak.report import Report
+from tests.soak.served import unserved
 from tests.soak.server import HdfsBmqServer
 from tests.soak.stalls import Trouble
 from tests.support.hdfs import until
 from tests.support.late_calls import LateCalls
 from tests.support.processes import JARS, ProcessFailed
-from tests.support.wire import LATEST_TIMESTAMP, NONE, WireClient
 
 DATANODES: Final = 3
 # Hadoop's own settings, so that the NameNode goes on naming a DataNode that hangs; but after its restart it waits five
@@ -144,12 +144,7 @@ class Soak:
         await until(lambda: asyncio.to_thread(self._is_all_served), SERVED_TIMEOUT_S, "every partition tells its end")
 
     def _is_all_served(self) -> bool:
-        try:
-            with WireClient(self._server.port) as client:
-                answers = client.list_offsets(LOAD.topic, range(LOAD.partitions), LATEST_TIMESTAMP)
-        except OSError:
-            return False
-        return all(error_code == NONE for error_code, _ in answers.values())
+        return not unserved(LOAD.topic, LOAD.partitions, self._server.port)
 
     async def _watch_server(self) -> None:
         """Its memory; and that it ends only when we kill it."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -49,6 +50,33 @@ def unsafe_hdfs(tmp_path: Path) -> Iterator[tuple[HdfsCluster, tuple[UnsafeDisk,
             disk.close()
 
 
+async def power_loss(cluster: HdfsCluster, disks: Sequence[UnsafeDisk]) -> None:
+    """Of all DataNodes; they are back when this returns."""
+    await lose_power(cluster, disks, 0.0)
+    await cluster.wait_live(3)
+
+
+async def check_taken_over(client: Client, path: str, previous_holder: str, length_bytes: int) -> None:
+    """Whole, on every node that the NameNode names."""
+    assert await taken_over(client, path, previous_holder) == length_bytes
+    last = (await client.blocks(path)).last
+    assert last is not None
+    await client.check_replicas(path, last.nodes, length_bytes)
+
+
+async def taken_over(client: Client, path: str, previous_holder: str) -> int:
+    """Tried again while the store is not ready, as an owner does."""
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + TAKEOVER_S_MAX
+    while True:
+        try:
+            return await client.take_over(path, previous_holder, is_sync=True)
+        except StorageUnavailable:
+            if loop.time() > deadline_s:
+                raise
+            await asyncio.sleep(0.2)
+
+
 @pytest.mark.parametrize("is_server_killed", [True, False], ids=["the server too", "the server goes on"])
 def test_a_synced_topic_outlives_it(
     tmp_path: Path, unsafe_hdfs: tuple[HdfsCluster, tuple[UnsafeDisk, ...]], is_server_killed: bool
@@ -65,8 +93,7 @@ def test_a_synced_topic_outlives_it(
         assert [answer.error_code for answer in answers] == [wire.NONE] * 50
         if is_server_killed:
             server.kill()
-        outside_any_loop(lose_power(cluster, disks, 0.0))
-        outside_any_loop(cluster.wait_live(3))
+        outside_any_loop(power_loss(cluster, disks))
         if is_server_killed:
             server.start()
         with WireClient(server.port, timeout_s=60) as client:
@@ -92,8 +119,7 @@ def test_a_whole_file_outlives_it(unsafe_hdfs: tuple[HdfsCluster, tuple[UnsafeDi
         try:
             for name, content in contents.items():
                 await store.write_file(name, content, holder="owner")
-            await lose_power(cluster, disks, 0.0)
-            await cluster.wait_live(3)
+            await power_loss(cluster, disks)
             return {name: await store.read_file(name, length_bytes_max=1 << 20) for name in contents}
         finally:
             await store.close()
@@ -126,8 +152,7 @@ def test_what_was_synced_outlives_an_append_behind_it(
                 os.fsync(descriptor)
                 os.close(descriptor)
             writer.abandon()
-            await lose_power(cluster, disks, 0.0)
-            await cluster.wait_live(3)
+            await power_loss(cluster, disks)
             return await store.take_over(path, previous_holder="owner", durability=Durability.HSYNC)
         finally:
             await store.close()
@@ -147,10 +172,6 @@ def test_a_file_that_is_being_closed_outlives_it(
     """Its block has a new stamp: the NameNode must not hear of one that no disk knows, or it takes all replicas for old."""
     cluster, disks = unsafe_hdfs
 
-    async def power_loss() -> None:
-        await lose_power(cluster, disks, 0.0)
-        await cluster.wait_live(3)
-
     async def cut_short_and_repeated() -> None:
         config = config_of(cluster, "/closed")
         async with clients(config, "old", "new") as (old, new):
@@ -158,14 +179,11 @@ def test_a_file_that_is_being_closed_outlives_it(
             length_bytes = await segment.writing.send([content(0, LENGTH_BYTES)], is_sync=True)
             if is_finalized:
                 await segment.writing.finish(is_sync=True)
-            new.namenode.after[step] = [power_loss]
+            new.namenode.after[step] = [partial(power_loss, cluster, disks)]
             with suppress(StoreError):
                 await new.take_over(segment.path, old.name, is_sync=True)
             assert new.namenode.after[step] == []
-            assert await taken_over(new, segment.path, old.name) == length_bytes
-            last = (await new.blocks(segment.path)).last
-            assert last is not None
-            await new.check_replicas(segment.path, last.nodes, length_bytes)
+            await check_taken_over(new, segment.path, old.name, length_bytes)
 
     outside_any_loop(cut_short_and_repeated())
 
@@ -176,23 +194,16 @@ def test_a_file_that_lease_recovery_has_closed_outlives_it(
     """Nobody syncs the stamp that it gave the replicas, and the NameNode takes them for corrupt ones."""
     cluster, disks = unsafe_hdfs
 
-    async def power_loss() -> None:
-        await lose_power(cluster, disks, 0.0)
-        await cluster.wait_live(3)
-
     async def closed_and_repeated() -> None:
         config = config_of(cluster, "/recovered")
         async with clients(config, "old", "new") as (old, new):
             segment = await Segment.open(old, f"{config.root}/f")
             length_bytes = await segment.writing.send([content(0, LENGTH_BYTES)], is_sync=True)
-            new.namenode.before["append"] = [power_loss]
+            new.namenode.before["append"] = [partial(power_loss, cluster, disks)]
             with suppress(StoreError):
                 await new.take_over(segment.path, None, is_sync=True)
             assert new.namenode.before["append"] == []
-            assert await taken_over(new, segment.path, old.name) == length_bytes
-            last = (await new.blocks(segment.path)).last
-            assert last is not None
-            await new.check_replicas(segment.path, last.nodes, length_bytes)
+            await check_taken_over(new, segment.path, old.name, length_bytes)
 
     outside_any_loop(closed_and_repeated())
 
@@ -210,8 +221,7 @@ def test_a_file_closed_with_more_than_the_disks_had_waits_as_it_is(
             await segment.writing.send([content(0, LENGTH_BYTES)], is_sync=True)
             length_bytes = await segment.append(LENGTH_BYTES)
             assert await new.take_over(segment.path, None) == length_bytes
-            await lose_power(cluster, disks, 0.0)
-            await cluster.wait_live(3)
+            await power_loss(cluster, disks)
 
             async def is_corrupt() -> bool:
                 last = (await new.blocks(segment.path)).last
@@ -225,19 +235,6 @@ def test_a_file_closed_with_more_than_the_disks_had_waits_as_it_is(
             assert (blocks.is_open, blocks.length_bytes) == (False, length_bytes)
 
     outside_any_loop(closed_and_repeated())
-
-
-async def taken_over(client: Client, path: str, previous_holder: str) -> int:
-    """Tried again while the store is not ready, as an owner does."""
-    loop = asyncio.get_running_loop()
-    deadline_s = loop.time() + TAKEOVER_S_MAX
-    while True:
-        try:
-            return await client.take_over(path, previous_holder, is_sync=True)
-        except StorageUnavailable:
-            if loop.time() > deadline_s:
-                raise
-            await asyncio.sleep(0.2)
 
 
 def test_a_deletion_of_records_outlives_it(
@@ -256,8 +253,7 @@ def test_a_deletion_of_records_outlives_it(
         wanted = TopicPartition(TOPIC, 0, 7)
         assert admin.delete_records([wanted])[wanted].result(timeout=30).low_watermark == 7
         server.kill()
-        outside_any_loop(lose_power(cluster, disks, 0.0))
-        outside_any_loop(cluster.wait_live(3))
+        outside_any_loop(power_loss(cluster, disks))
         server.start()
         with WireClient(server.port, timeout_s=60) as client:
             assert client.produce(TOPIC, wire.record_batch([b"after"])).base_offset == 20

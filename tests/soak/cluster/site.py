@@ -23,13 +23,13 @@ from tests.soak.cluster.memory import NodeMemory
 from tests.soak.cluster.plan import Kind
 from tests.soak.cluster.roaming import Place
 from tests.soak.hazards import HSYNC, disks_of
+from tests.soak.served import unserved
 from tests.soak.server import COUNTERS, MIB, counters_of
 from tests.support.cluster import ALL_ROLES, BmqCluster, ClusterNode
 from tests.support.cluster import ENVIRONMENT as CLUSTER_ENVIRONMENT
 from tests.support.late_calls import LateCalls
 from tests.support.namespaces import Network
 from tests.support.processes import JARS, ProcessFailed, eventually
-from tests.support.wire import LATEST_TIMESTAMP, NONE, WireClient
 from tests.support.zookeeper import ZOOKEEPER_JARS
 
 DATANODES: Final = 3
@@ -143,21 +143,17 @@ class Site:
 
     def wait_served(self, topic: str, partitions: int) -> None:
         """Every partition tells its end: its owner has started it. Raises AssertionError."""
-        codes: dict[int, int] = {}
+        place, left = self.places[0], dict[int, int | None]()
 
         def served() -> bool:
-            try:
-                with WireClient(self.places[0].port, host=self.places[0].host) as client:
-                    answers = client.list_offsets(topic, range(partitions), LATEST_TIMESTAMP)
-            except OSError:
-                return False
-            codes.update((partition, code) for partition, (code, _) in answers.items())
-            return all(code == NONE for code in codes.values())
+            nonlocal left
+            left = unserved(topic, partitions, place.port, place.host)
+            return not left
 
         try:
             eventually(served, SERVED_TIMEOUT_S, "every partition tells its end", interval_s=0.1)
         except AssertionError as error:
-            raise AssertionError(f"{first_line(error)}; error codes by partition: {codes}") from None
+            raise AssertionError(f"{first_line(error)}; error codes by partition: {left}") from None
 
     # -- Nodes -------------------------------------------------------------------------------------------------------
 
