@@ -27,6 +27,7 @@ from bmq.proxy.preferred_read_replica import NOWHERE, PreferredReadReplica
 from bmq.proxy.topic_views import client_leader
 
 if TYPE_CHECKING:
+    from bmq.proxy.consumer_pace import ConsumerPace
     from bmq.proxy.fetch_resources import FetchResources
     from bmq.proxy.reply import Reply
     from bmq.proxy.services import Services
@@ -82,6 +83,7 @@ class FetchJob:
         "_max_bytes",
         "_min_bytes",
         "_near",
+        "_pace",
         "_proved",
         "_read_committed",
         "_reply",
@@ -106,9 +108,11 @@ class FetchJob:
         scope: FetchScope,
         reply: Reply,
         near: PreferredReadReplica | None = None,
+        pace: ConsumerPace | None = None,
     ) -> None:
         config = shared.config
         self._near = near
+        self._pace = pace
         self._shared = shared
         self._services = services
         self._header = header
@@ -598,6 +602,8 @@ class FetchJob:
             shared.throttle.settle(shared.loop.time(), self._turn_bytes)
         if self._total_bytes:
             shared.budget.hold(buffers, self._total_bytes)
+            if self._pace is not None:
+                self._pace.answered(shared.loop.time(), self._total_bytes)
         shared.counts.fetches += 1
         self._is_done = True
         self._reply(buffers)

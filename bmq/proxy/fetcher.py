@@ -1,4 +1,5 @@
-"""The read path as a whole: accepts Fetch requests, and keeps catch-up reads from slowing down produces.
+"""The read path as a whole: accepts Fetch requests, and keeps catch-up reads from slowing down produces and from
+outrunning their clients.
 
 One object per process. fetch_job.py handles one request, with what fetches share (fetch_resources.py).
 """
@@ -16,6 +17,7 @@ from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import RequestHeader, decode_request
 from bmq.protocol.error_codes import ErrorCode
 from bmq.proxy.catch_up_throttle import LOOK_INTERVAL_S
+from bmq.proxy.consumer_pace import ConsumerPaces
 from bmq.proxy.fetch_job import FetchJob
 from bmq.proxy.fetch_metrics import FetchCollector
 from bmq.proxy.fetch_refusal import ISOLATION_LEVELS, refused_fetch
@@ -50,6 +52,7 @@ class Fetcher:
         self._preferred_read_replicas = PreferredReadReplicas(
             self.shared.counts, again_ms=config.fetch_rack_again_ms, told_max=config.fetch_rack_told_max
         )
+        self.paces = ConsumerPaces()
         self._produce_times = produce_times
         self._looked_s = self._loop.time()
         self._produces_seen = self._produce_counts()
@@ -66,7 +69,12 @@ class Fetcher:
             return
         scope = self.shared.sessions.resolve(request, header.api_version, int(self._loop.time() * 1000))
         near = self._preferred_read_replicas.reader(request.rack_id, context, services) if request.rack_id else None
-        FetchJob(self.shared, services, header, request, scope, reply, near).run()
+        pace = self.paces.of(context.peer, services.controller.image)
+        job = FetchJob(self.shared, services, header, request, scope, reply, near, pace)
+        if pace is not None and pace.due_s > self._loop.time():
+            self.shared.deadlines.add(job.run, pace.due_s)
+        else:
+            job.run()
 
     def stop_waiting(self) -> None:
         """The server stops: answer all waiting fetches with what there is, and let none wait any more."""

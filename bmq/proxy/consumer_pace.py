@@ -1,0 +1,73 @@
+"""The pace at which a consumer's connection is answered while it reads a backlog from several proxies.
+
+A client library receives from each proxy in a thread of its own and queues what the application has not taken yet. Proxies
+that answer as fast as these threads ask for let them take the processors from the application. The queue is full before
+long, and librdkafka then asks for nothing for a second (queued.max.messages.kbytes, fetch.queue.backoff.ms). So a
+connection gets full answers a little faster than it did over the last tenth of a second at most, and no bursts of them.
+A proxy that is alone paces nobody: its clients receive in one thread, which gets no farther ahead than the application lets it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from bmq.proxy.live_proxies import proxies_of
+
+if TYPE_CHECKING:
+    from bmq.metadata.image import MetadataImage
+    from bmq.protocol.request_context import Peer
+
+FULL_BYTES: Final = 512 * 1024  # least size of an answer that is paced: smaller ones come from the end of the log
+WINDOW_S: Final = 0.1  # the rate is an average over about so long
+PAUSE_S: Final = 0.05  # between two answers: a longer one says nothing about the rate
+HEADROOM: Final = 1.15  # so much faster than its average a connection may get: e-fold in 0.7 s
+CREDIT_S: Final = 0.002  # an answer that was late allows the next ones to come so much earlier: timers are coarse
+RATE_START: Final = 7e8  # bytes/s
+RATE_MIN: Final = 128 * 1024 * 1024  # bytes/s
+
+
+class ConsumerPace:
+    """Of one connection. Decisions only; the caller passes the time. `due_s`: a fetch that comes earlier waits until then."""
+
+    __slots__ = ("_last_bytes", "_last_s", "_rate", "due_s")
+
+    def __init__(self) -> None:
+        self._rate = RATE_START
+        self._last_s = 0.0  # the last full answer
+        self._last_bytes = 0
+        self.due_s = 0.0
+
+    def answered(self, now_s: float, size_bytes: int) -> None:
+        """An answer with so many bytes of records goes out."""
+        if size_bytes < FULL_BYTES:
+            return
+        taken_s = now_s - self._last_s
+        if taken_s < PAUSE_S:
+            self._rate = max(RATE_MIN, self._rate + (self._last_bytes - self._rate * taken_s) / WINDOW_S)
+        self._last_s = now_s
+        self._last_bytes = size_bytes
+        self.due_s = max(now_s - CREDIT_S, self.due_s) + size_bytes / (self._rate * HEADROOM)
+
+
+class ConsumerPaces:
+    """Those of all connections of this process; one ends with its connection."""
+
+    def __init__(self) -> None:
+        self._paces: dict[Peer, ConsumerPace] = {}
+
+    def __len__(self) -> int:
+        return len(self._paces)
+
+    def of(self, peer: Peer | None, image: MetadataImage) -> ConsumerPace | None:
+        """None: it is not paced."""
+        if peer is None or len(proxies_of(image).by_id) < 2:
+            return None
+        pace = self._paces.get(peer)
+        if pace is None:
+            pace = self._paces[peer] = ConsumerPace()
+            peer.on_lost(partial(self._end, peer))
+        return pace
+
+    def _end(self, peer: Peer) -> None:
+        del self._paces[peer]

@@ -1,0 +1,182 @@
+"""A consumer of several proxies is answered at an even pace while it reads a backlog, and otherwise at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bmq.log.store import Buffer
+from bmq.metadata.image import Node
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.codec import decode_response, encode_request, parse_request_header
+from bmq.protocol.request_context import RequestContext
+from bmq.proxy.consumer_pace import CREDIT_S, FULL_BYTES, HEADROOM, RATE_MIN, RATE_START, ConsumerPace
+from bmq.proxy.dispatch import HOT_HANDLERS
+from tests.unit.proxy_fetch.cluster import NODE, Answer, FetchCluster, offsets_in, results, want
+
+pytestmark = pytest.mark.unit
+
+MIB = 1024 * 1024
+BATCHES = 16
+
+
+# -- The pace alone --------------------------------------------------------------------------------------------------------
+
+
+def consume(pace: ConsumerPace, begin_s: float, seconds: float, *, think_s: float, size_bytes: int = 2 * MIB) -> float:
+    """A client that asks again so long after each answer; returns its bytes per second."""
+    now_s = begin_s
+    taken_bytes = 0
+    while now_s < begin_s + seconds:
+        pace.answered(now_s, size_bytes)
+        taken_bytes += size_bytes
+        now_s = max(now_s + think_s, pace.due_s)
+    return taken_bytes / (now_s - begin_s)
+
+
+def burst(pace: ConsumerPace, now_s: float, seconds: float) -> int:
+    """Bytes of a client that always asks at once."""
+    return round(consume(pace, now_s, seconds, think_s=0.0) * seconds)
+
+
+@pytest.mark.parametrize("bytes_per_s", [50e6, 200e6, 500e6, 700e6])
+def test_an_even_consumer_is_never_held_back(bytes_per_s: float) -> None:
+    pace = ConsumerPace()
+    found = consume(pace, 100.0, 2.0, think_s=2 * MIB / bytes_per_s)
+    assert found == pytest.approx(bytes_per_s, rel=0.02)
+
+
+def test_a_burst_is_evened_out() -> None:
+    pace = ConsumerPace()
+    consume(pace, 100.0, 1.0, think_s=2 * MIB / 300e6)
+    assert burst(pace, 101.0, 0.02) < 300e6 * (0.02 * 1.35 + CREDIT_S) + 3 * MIB
+
+
+def test_a_consumer_that_gets_faster_is_followed() -> None:
+    pace = ConsumerPace()
+    consume(pace, 100.0, 1.0, think_s=2 * MIB / 200e6)
+    consume(pace, 101.0, 1.5, think_s=0.0)
+    assert consume(pace, 102.5, 0.1, think_s=0.0) > 1e9
+
+
+def test_a_pause_leaves_the_rate_and_holds_nothing_back() -> None:
+    pace = ConsumerPace()
+    pace.answered(100.0, 2 * MIB)
+    pace.answered(101.0, 2 * MIB)
+    assert pace.due_s == pytest.approx(101.0 - CREDIT_S + 2 * MIB / (RATE_START * HEADROOM))
+
+
+@given(st.integers(0, FULL_BYTES - 1), st.floats(0, 10))
+def test_small_answers_change_nothing(size_bytes: int, pause_s: float) -> None:
+    pace, other = ConsumerPace(), ConsumerPace()
+    for one in (pace, other):
+        one.answered(100.0, 4 * MIB)
+    pace.answered(100.0 + pause_s, size_bytes)
+    assert pace.due_s == other.due_s
+    for one in (pace, other):
+        one.answered(120.0, 4 * MIB)
+    assert pace.due_s == other.due_s
+
+
+@given(st.lists(st.tuples(st.floats(0, 0.2), st.integers(1, 64 * MIB)), min_size=1))
+def test_no_fetch_waits_longer_than_its_answer_takes_at_the_least_rate(fetches: list[tuple[float, int]]) -> None:
+    pace = ConsumerPace()
+    now_s = 100.0
+    for think_s, size_bytes in fetches:
+        pace.answered(now_s, size_bytes)
+        assert pace.due_s - now_s <= size_bytes / (RATE_MIN * HEADROOM) + 1e-9
+        now_s = max(now_s + think_s, pace.due_s)
+
+
+# -- Fetches ---------------------------------------------------------------------------------------------------------------
+
+
+class Connection:
+    def __init__(self) -> None:
+        self.losses: list[Callable[[], object]] = []
+
+    def on_lost(self, lost: Callable[[], object]) -> None:
+        self.losses.append(lost)
+
+
+class Paced:
+    """A cluster with this many proxies, and a consumer's connection to ours."""
+
+    def __init__(self, proxies: int) -> None:
+        self.cluster = FetchCluster()
+        self.connection = Connection()
+        nodes = {number: Node(number, f"h{number}", 1, None) for number in range(2, proxies + 1)}
+        image = self.cluster.controller.image
+        self.cluster.controller.image = replace(image, nodes={NODE.node_id: NODE, **nodes})
+        for _ in range(BATCHES):
+            self.cluster.produce(value_bytes=MIB)
+
+    @property
+    def pace(self) -> ConsumerPace:
+        """Of its connection."""
+        found = self.cluster.fetcher.paces.of(self.connection, self.cluster.controller.image)  # type: ignore[arg-type]
+        assert found is not None
+        return found
+
+    def send(self, offset: int) -> Answer:
+        request = want({0: offset}, partition_max_bytes=8 * MIB + 2_000, max_wait_ms=60_000)
+        frame = bytearray(encode_request(ApiKey.FETCH, 18, 7, "test", request))
+        answer = Answer()
+
+        def reply(buffers: Sequence[Buffer] | None) -> None:
+            assert buffers is not None
+            answer.set_result(decode_response(ApiKey.FETCH, 18, b"".join(buffers))[1])
+
+        context = RequestContext(18, "test", "127.0.0.1", peer=self.connection)  # type: ignore[arg-type]
+        HOT_HANDLERS[ApiKey.FETCH](frame, parse_request_header(frame), context, self.cluster.services, reply)
+        return answer
+
+
+@pytest.fixture
+async def two() -> AsyncIterator[Paced]:
+    made = Paced(proxies=2)
+    yield made
+    await made.cluster.fetcher.close()
+
+
+async def test_a_fetch_before_its_time_waits_and_each_full_answer_sets_it(two: Paced) -> None:
+    loop = asyncio.get_running_loop()
+    begun_s = loop.time()
+    first = two.send(0)
+    assert offsets_in(results(first.result())[0].records) == list(range(8)), "at once"
+    assert two.pace.due_s >= begun_s - CREDIT_S + 8 * MIB / (RATE_START * HEADROOM)
+    two.pace.due_s = due_s = loop.time() + 0.05
+    second = two.send(8)
+    assert not second.done()
+    assert offsets_in(results(await asyncio.wait_for(second, 10))[0].records) == list(range(8, 16))
+    assert loop.time() >= due_s and two.pace.due_s > due_s
+    assert len(two.cluster.fetcher.shared.deadlines) == 0
+
+
+async def test_an_only_proxy_answers_at_once() -> None:
+    one = Paced(proxies=1)
+    for offset in (0, 8, 0, 8):
+        assert one.send(offset).done()
+    await one.cluster.fetcher.close()
+
+
+async def test_a_stopping_server_answers_who_waits_for_its_time(two: Paced) -> None:
+    two.send(0)
+    two.pace.due_s = asyncio.get_running_loop().time() + 3_600
+    second = two.send(8)
+    assert not second.done()
+    two.cluster.fetcher.stop_waiting()
+    assert results(second.result())[0].records
+
+
+async def test_a_lost_connection_is_forgotten(two: Paced) -> None:
+    two.send(0)
+    two.send(8)
+    assert len(two.cluster.fetcher.paces) == len(two.connection.losses) == 1
+    two.connection.losses[0]()
+    assert len(two.cluster.fetcher.paces) == 0
