@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import socket
+import tempfile
 from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
 from random import Random
 from typing import Final
 
@@ -21,15 +26,49 @@ class PortTaken(BmqError):
     """Another process listens on a daemon's port."""
 
 
+class ReservedPorts:
+    """What this process has picked, seen by all processes of this user: for each port a lock on one byte of a file, which the
+    system takes away when the process ends.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        self._ports: set[int] = set()
+
+    def add(self, port: int) -> bool:
+        """False if it was reserved before, by whomever."""
+        if port in self._ports:
+            # The system does not tell a process from itself.
+            return False
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+        except OSError:
+            return False
+        self._ports.add(port)
+        return True
+
+    def discard(self, port: int) -> None:
+        fcntl.lockf(self._file, fcntl.LOCK_UN, 1, port)
+        self._ports.discard(port)
+
+
 def pick_ports(host: str, count: int, random: Random, exclude: Sequence[int] = ()) -> tuple[int, ...]:
-    """Ports that nobody listened on a moment ago. Raises PortTaken when there are too few."""
+    """Ports that nobody listened on a moment ago, and that nobody else picks while this process lives: the servers they are
+    for may be down for a while. Raises PortTaken when there are too few.
+    """
+    reserved = _reserved()
     found: list[int] = []
     for _ in range(TRIES_MAX):
         if len(found) == count:
             return tuple(found)
         port = random.choice(PORTS)
-        if port not in found and port not in exclude and _is_free(Address(host, port)):
-            found.append(port)
+        if port not in exclude and reserved.add(port):
+            if _is_free(Address(host, port)):
+                found.append(port)
+            else:
+                reserved.discard(port)
+    for port in found:
+        reserved.discard(port)
     raise PortTaken(f"no {count} free ports between {PORTS.start} and {PORTS.stop} on {host}")
 
 
@@ -38,6 +77,11 @@ def check_free(addresses: Iterable[Address]) -> None:
     taken = [str(address) for address in addresses if not _is_free(address)]
     if taken:
         raise PortTaken(f"something else listens on {', '.join(taken)}")
+
+
+@cache
+def _reserved() -> ReservedPorts:
+    return ReservedPorts(Path(tempfile.gettempdir()) / f"bmq-dev-ports-{os.getuid()}.lock")
 
 
 def _is_free(address: Address) -> bool:

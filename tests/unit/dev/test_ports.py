@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 from random import Random
 
 import pytest
@@ -26,6 +28,37 @@ def test_a_port_that_somebody_listens_on_is_not_picked() -> None:
     with socket.create_server((HOST, first)):
         (second,) = pick_ports(HOST, 1, Random(2))
     assert second != first
+
+
+def test_what_was_picked_is_not_picked_again() -> None:
+    assert pick_ports(HOST, 1, Random(5)) != pick_ports(HOST, 1, Random(5))
+
+
+def test_what_another_process_picked_is_free_again_when_it_ends() -> None:
+    program = "\n".join(
+        (
+            "from random import Random",
+            "from bmq.dev.ports import pick_ports",
+            f"print(*pick_ports({HOST!r}, 1, Random(6)), flush=True)",
+            "input()",
+        )
+    )
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        first = int(other.stdout.readline())
+        assert pick_ports(HOST, 1, Random(6)) != (first,)
+        other.communicate("\n")
+    assert other.returncode == 0
+    assert pick_ports(HOST, 1, Random(6)) == (first,)
+
+
+def test_a_pick_that_fails_reserves_nothing() -> None:
+    random = Random(7)
+    tried = {random.choice(PORTS) for _ in range(30)}
+    with pytest.raises(PortTaken):
+        pick_ports(HOST, 2_000, Random(7))
+    assert tried.intersection(pick_ports(HOST, 30, Random(7)))
 
 
 def test_excluded_ports_are_not_picked() -> None:
