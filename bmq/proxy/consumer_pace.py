@@ -1,9 +1,9 @@
-"""The pace at which a consumer's connection is answered while it reads a backlog from several proxies.
+"""The pace at which librdkafka's consumers are answered while they read a backlog from several proxies.
 
-A client library receives from each proxy in a thread of its own and queues what the application has not taken yet. Proxies
-that answer as fast as these threads ask for let them take the processors from the application. The queue is full before
-long, and librdkafka then asks for nothing for a second (queued.max.messages.kbytes, fetch.queue.backoff.ms). So a
-connection gets full answers a little faster than it did over the last tenth of a second at most, and no bursts of them.
+librdkafka receives from each proxy in a thread of its own and queues what the application has not taken yet. Proxies that
+answer as fast as these threads ask for let them take the processors from the application. The queue is full before long, and
+then librdkafka asks for nothing for a second (queued.max.messages.kbytes, fetch.queue.backoff.ms). So a connection gets full
+answers a little faster than it did over the last tenth of a second at most, and no bursts of them.
 A proxy that is alone paces nobody: its clients receive in one thread, which gets no farther ahead than the application lets it.
 """
 
@@ -16,7 +16,7 @@ from bmq.proxy.live_proxies import proxies_of
 
 if TYPE_CHECKING:
     from bmq.metadata.image import MetadataImage
-    from bmq.protocol.request_context import Peer
+    from bmq.protocol.request_context import Peer, RequestContext
 
 FULL_BYTES: Final = 512 * 1024  # least size of an answer that is paced: smaller ones come from the end of the log
 WINDOW_S: Final = 0.1  # the rate is an average over about so long
@@ -25,6 +25,7 @@ HEADROOM: Final = 1.15  # so much faster than its average a connection may get: 
 CREDIT_S: Final = 0.002  # an answer that was late allows the next ones to come so much earlier: timers are coarse
 RATE_START: Final = 7e8  # bytes/s
 RATE_MIN: Final = 128 * 1024 * 1024  # bytes/s
+_LIBRDKAFKA: Final = "librdkafka"
 
 
 class ConsumerPace:
@@ -38,11 +39,12 @@ class ConsumerPace:
         self._last_bytes = 0
         self.due_s = 0.0
 
-    def answered(self, now_s: float, size_bytes: int) -> None:
-        """An answer with so many bytes of records goes out."""
+    def answered(self, arrived_s: float, now_s: float, size_bytes: int) -> None:
+        """So many bytes of records go out now, for a fetch that arrived then. What was read from the store in between says
+        nothing of the client."""
         if size_bytes < FULL_BYTES:
             return
-        taken_s = now_s - self._last_s
+        taken_s = max(0.0, min(now_s, max(arrived_s, self.due_s)) - self._last_s)
         if taken_s < PAUSE_S:
             self._rate = max(RATE_MIN, self._rate + (self._last_bytes - self._rate * taken_s) / WINDOW_S)
         self._last_s = now_s
@@ -59,9 +61,10 @@ class ConsumerPaces:
     def __len__(self) -> int:
         return len(self._paces)
 
-    def of(self, peer: Peer | None, image: MetadataImage) -> ConsumerPace | None:
+    def of(self, context: RequestContext, image: MetadataImage) -> ConsumerPace | None:
         """None: it is not paced."""
-        if peer is None or len(proxies_of(image).by_id) < 2:
+        peer = context.peer
+        if peer is None or not _is_librdkafka(context) or len(proxies_of(image).by_id) < 2:
             return None
         pace = self._paces.get(peer)
         if pace is None:
@@ -71,3 +74,8 @@ class ConsumerPaces:
 
     def _end(self, peer: Peer) -> None:
         del self._paces[peer]
+
+
+def _is_librdkafka(context: RequestContext) -> bool:
+    """Its bindings put their own name first ("confluent-kafka-python", version "2.3.0-librdkafka-2.3.0")."""
+    return _LIBRDKAFKA in context.client_software_name or _LIBRDKAFKA in context.client_software_version

@@ -603,7 +603,7 @@ class FetchJob:
         if self._total_bytes:
             shared.budget.hold(buffers, self._total_bytes)
             if self._pace is not None:
-                self._pace.answered(shared.loop.time(), self._total_bytes)
+                self._pace.answered(self._begun_s, shared.loop.time(), self._total_bytes)
         shared.counts.fetches += 1
         self._is_done = True
         self._reply(buffers)

@@ -69,7 +69,7 @@ class Fetcher:
             return
         scope = self.shared.sessions.resolve(request, header.api_version, int(self._loop.time() * 1000))
         near = self._preferred_read_replicas.reader(request.rack_id, context, services) if request.rack_id else None
-        pace = self.paces.of(context.peer, services.controller.image)
+        pace = self.paces.of(context, services.controller.image)
         job = FetchJob(self.shared, services, header, request, scope, reply, near, pace)
         if pace is not None and pace.due_s > self._loop.time():
             self.shared.deadlines.add(job.run, pace.due_s)

@@ -30,12 +30,13 @@ BATCHES = 16
 
 def consume(pace: ConsumerPace, begin_s: float, seconds: float, *, think_s: float, size_bytes: int = 2 * MIB) -> float:
     """A client that asks again so long after each answer; returns its bytes per second."""
-    now_s = begin_s
+    now_s = arrived_s = begin_s
     taken_bytes = 0
     while now_s < begin_s + seconds:
-        pace.answered(now_s, size_bytes)
+        pace.answered(arrived_s, now_s, size_bytes)
         taken_bytes += size_bytes
-        now_s = max(now_s + think_s, pace.due_s)
+        arrived_s = now_s + think_s
+        now_s = max(arrived_s, pace.due_s)
     return taken_bytes / (now_s - begin_s)
 
 
@@ -66,31 +67,42 @@ def test_a_consumer_that_gets_faster_is_followed() -> None:
 
 def test_a_pause_leaves_the_rate_and_holds_nothing_back() -> None:
     pace = ConsumerPace()
-    pace.answered(100.0, 2 * MIB)
-    pace.answered(101.0, 2 * MIB)
+    pace.answered(100.0, 100.0, 2 * MIB)
+    pace.answered(101.0, 101.0, 2 * MIB)
     assert pace.due_s == pytest.approx(101.0 - CREDIT_S + 2 * MIB / (RATE_START * HEADROOM))
+
+
+def test_what_the_store_takes_does_not_slow_the_client_down() -> None:
+    pace = ConsumerPace()
+    now_s = 100.0
+    for _ in range(200):
+        arrived_s = now_s + 2 * MIB / 600e6
+        now_s = arrived_s + 0.020  # from the store
+        pace.answered(arrived_s, now_s, 2 * MIB)
+    assert consume(pace, now_s, 0.1, think_s=2 * MIB / 600e6) == pytest.approx(600e6, rel=0.05)
 
 
 @given(st.integers(0, FULL_BYTES - 1), st.floats(0, 10))
 def test_small_answers_change_nothing(size_bytes: int, pause_s: float) -> None:
     pace, other = ConsumerPace(), ConsumerPace()
     for one in (pace, other):
-        one.answered(100.0, 4 * MIB)
-    pace.answered(100.0 + pause_s, size_bytes)
+        one.answered(100.0, 100.0, 4 * MIB)
+    pace.answered(100.0 + pause_s, 100.0 + pause_s, size_bytes)
     assert pace.due_s == other.due_s
     for one in (pace, other):
-        one.answered(120.0, 4 * MIB)
+        one.answered(120.0, 120.0, 4 * MIB)
     assert pace.due_s == other.due_s
 
 
 @given(st.lists(st.tuples(st.floats(0, 0.2), st.integers(1, 64 * MIB)), min_size=1))
 def test_no_fetch_waits_longer_than_its_answer_takes_at_the_least_rate(fetches: list[tuple[float, int]]) -> None:
     pace = ConsumerPace()
-    now_s = 100.0
+    now_s = arrived_s = 100.0
     for think_s, size_bytes in fetches:
-        pace.answered(now_s, size_bytes)
+        pace.answered(arrived_s, now_s, size_bytes)
         assert pace.due_s - now_s <= size_bytes / (RATE_MIN * HEADROOM) + 1e-9
-        now_s = max(now_s + think_s, pace.due_s)
+        arrived_s = now_s + think_s
+        now_s = max(arrived_s, pace.due_s)
 
 
 # -- Fetches ---------------------------------------------------------------------------------------------------------------
@@ -107,7 +119,8 @@ class Connection:
 class Paced:
     """A cluster with this many proxies, and a consumer's connection to ours."""
 
-    def __init__(self, proxies: int) -> None:
+    def __init__(self, proxies: int, software: tuple[str, str] = ("librdkafka", "2.0.2")) -> None:
+        self.software = software
         self.cluster = FetchCluster()
         self.connection = Connection()
         nodes = {number: Node(number, f"h{number}", 1, None) for number in range(2, proxies + 1)}
@@ -117,9 +130,13 @@ class Paced:
             self.cluster.produce(value_bytes=MIB)
 
     @property
+    def context(self) -> RequestContext:
+        return RequestContext(18, "test", "127.0.0.1", *self.software, peer=self.connection)  # type: ignore[arg-type]
+
+    @property
     def pace(self) -> ConsumerPace:
         """Of its connection."""
-        found = self.cluster.fetcher.paces.of(self.connection, self.cluster.controller.image)  # type: ignore[arg-type]
+        found = self.cluster.fetcher.paces.of(self.context, self.cluster.controller.image)
         assert found is not None
         return found
 
@@ -132,8 +149,7 @@ class Paced:
             assert buffers is not None
             answer.set_result(decode_response(ApiKey.FETCH, 18, b"".join(buffers))[1])
 
-        context = RequestContext(18, "test", "127.0.0.1", peer=self.connection)  # type: ignore[arg-type]
-        HOT_HANDLERS[ApiKey.FETCH](frame, parse_request_header(frame), context, self.cluster.services, reply)
+        HOT_HANDLERS[ApiKey.FETCH](frame, parse_request_header(frame), self.context, self.cluster.services, reply)
         return answer
 
 
@@ -158,10 +174,25 @@ async def test_a_fetch_before_its_time_waits_and_each_full_answer_sets_it(two: P
     assert len(two.cluster.fetcher.shared.deadlines) == 0
 
 
-async def test_an_only_proxy_answers_at_once() -> None:
-    one = Paced(proxies=1)
-    for offset in (0, 8, 0, 8):
-        assert one.send(offset).done()
+@pytest.mark.parametrize(
+    ("proxies", "software", "paced"),
+    [
+        (1, ("librdkafka", "2.0.2"), 0),
+        (2, ("librdkafka", "2.0.2"), 1),
+        (2, ("confluent-kafka-python", "2.6.0-librdkafka-2.6.0"), 1),
+        (2, ("apache-kafka-java", "4.1.0"), 0),
+        (2, ("unknown", "unknown"), 0),
+    ],
+)
+async def test_librdkafka_alone_is_paced_and_by_several_proxies(
+    proxies: int, software: tuple[str, str], paced: int
+) -> None:
+    one = Paced(proxies, software)
+    assert one.send(0).done()
+    assert len(one.cluster.fetcher.paces) == paced
+    if not paced:
+        for offset in (8, 0, 8):
+            assert one.send(offset).done()
     await one.cluster.fetcher.close()
 
 
