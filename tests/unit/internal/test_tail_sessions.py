@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from uuid import UUID
 
 import pytest
@@ -15,21 +15,12 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.internal_messages import ForgottenTail, TailFetchRequest, TailInterest
 from bmq.protocol.record_batch import Record, encode_batch
 from tests.fakes.partition_log import FakePartitionLog, FakePartitions
+from tests.fakes.peer import FakePeer
 from tests.unit.broker.world import virtual
 
 pytestmark = pytest.mark.unit
 
 TOPIC_ID = UUID(int=4)
-
-
-class Peer:
-    """A connection that a test ends."""
-
-    def __init__(self) -> None:
-        self.lost: list[Callable[[], None]] = []
-
-    def on_lost(self, lost: Callable[[], None]) -> None:
-        self.lost.append(lost)
 
 
 class Owner:
@@ -178,7 +169,7 @@ def test_a_partition_that_is_not_owned_or_ends_is_told_so_once() -> None:
 def test_a_lost_connection_takes_everything_with_it() -> None:
     async def main() -> None:
         owner = Owner()
-        sessions, peer = TailSessions(), Peer()
+        sessions, peer = TailSessions(), FakePeer()
         session = owner.session = sessions.of(peer, owner.partitions)
         assert sessions.of(peer, owner.partitions) is session and len(peer.lost) == 1
         owner.poll(0, 1)

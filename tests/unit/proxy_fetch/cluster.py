@@ -110,8 +110,8 @@ class FetchCluster:
         log.append(memoryview(bytearray(encode_batch(records))), lambda _: None)
         return log.batches[-1].data
 
-    def send(self, request: FetchRequest, version: int) -> Answer:
-        """Begin a fetch; the answer may be there at once."""
+    def send(self, request: FetchRequest, version: int, context: RequestContext | None = None) -> Answer:
+        """Begin a fetch; the answer may be there at once. `context`: of the client, if it matters."""
         frame = bytearray(encode_request(ApiKey.FETCH, version, 7, "test", request))
         answer = Answer()
 
@@ -123,7 +123,7 @@ class FetchCluster:
             answer.set_result(response)
 
         header = parse_request_header(frame)
-        context = RequestContext(version, "test", "127.0.0.1")
+        context = context or RequestContext(version, "test", "127.0.0.1")
         HOT_HANDLERS[ApiKey.FETCH](frame, header, context, self.services, reply)
         return answer
 

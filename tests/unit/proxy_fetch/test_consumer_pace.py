@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bmq.log.store import Buffer
 from bmq.metadata.image import Node
-from bmq.protocol.apis import ApiKey
-from bmq.protocol.codec import decode_response, encode_request, parse_request_header
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy.consumer_pace import CREDIT_S, FULL_BYTES, HEADROOM, RATE_MIN, RATE_START, ConsumerPace
-from bmq.proxy.dispatch import HOT_HANDLERS
+from tests.fakes.peer import FakePeer
 from tests.unit.proxy_fetch.cluster import NODE, Answer, FetchCluster, offsets_in, results, want
 
 pytestmark = pytest.mark.unit
@@ -40,11 +37,6 @@ def consume(pace: ConsumerPace, begin_s: float, seconds: float, *, think_s: floa
     return taken_bytes / (now_s - begin_s)
 
 
-def burst(pace: ConsumerPace, now_s: float, seconds: float) -> int:
-    """Bytes of a client that always asks at once."""
-    return round(consume(pace, now_s, seconds, think_s=0.0) * seconds)
-
-
 @pytest.mark.parametrize("bytes_per_s", [50e6, 200e6, 500e6, 700e6])
 def test_an_even_consumer_is_never_held_back(bytes_per_s: float) -> None:
     pace = ConsumerPace()
@@ -55,7 +47,7 @@ def test_an_even_consumer_is_never_held_back(bytes_per_s: float) -> None:
 def test_a_burst_is_evened_out() -> None:
     pace = ConsumerPace()
     consume(pace, 100.0, 1.0, think_s=2 * MIB / 300e6)
-    assert burst(pace, 101.0, 0.02) < 300e6 * (0.02 * 1.35 + CREDIT_S) + 3 * MIB
+    assert consume(pace, 101.0, 0.02, think_s=0.0) * 0.02 < 300e6 * (0.02 * 1.35 + CREDIT_S) + 3 * MIB
 
 
 def test_a_consumer_that_gets_faster_is_followed() -> None:
@@ -108,21 +100,13 @@ def test_no_fetch_waits_longer_than_its_answer_takes_at_the_least_rate(fetches: 
 # -- Fetches ---------------------------------------------------------------------------------------------------------------
 
 
-class Connection:
-    def __init__(self) -> None:
-        self.losses: list[Callable[[], object]] = []
-
-    def on_lost(self, lost: Callable[[], object]) -> None:
-        self.losses.append(lost)
-
-
 class Paced:
     """A cluster with this many proxies, and a consumer's connection to ours."""
 
     def __init__(self, proxies: int, software: tuple[str, str] = ("librdkafka", "2.0.2")) -> None:
         self.software = software
         self.cluster = FetchCluster()
-        self.connection = Connection()
+        self.connection = FakePeer()
         nodes = {number: Node(number, f"h{number}", 1, None) for number in range(2, proxies + 1)}
         image = self.cluster.controller.image
         self.cluster.controller.image = replace(image, nodes={NODE.node_id: NODE, **nodes})
@@ -142,15 +126,7 @@ class Paced:
 
     def send(self, offset: int) -> Answer:
         request = want({0: offset}, partition_max_bytes=8 * MIB + 2_000, max_wait_ms=60_000)
-        frame = bytearray(encode_request(ApiKey.FETCH, 18, 7, "test", request))
-        answer = Answer()
-
-        def reply(buffers: Sequence[Buffer] | None) -> None:
-            assert buffers is not None
-            answer.set_result(decode_response(ApiKey.FETCH, 18, b"".join(buffers))[1])
-
-        HOT_HANDLERS[ApiKey.FETCH](frame, parse_request_header(frame), self.context, self.cluster.services, reply)
-        return answer
+        return self.cluster.send(request, 18, self.context)
 
 
 @pytest.fixture
@@ -208,6 +184,6 @@ async def test_a_stopping_server_answers_who_waits_for_its_time(two: Paced) -> N
 async def test_a_lost_connection_is_forgotten(two: Paced) -> None:
     two.send(0)
     two.send(8)
-    assert len(two.cluster.fetcher.paces) == len(two.connection.losses) == 1
-    two.connection.losses[0]()
+    assert len(two.cluster.fetcher.paces) == len(two.connection.lost) == 1
+    two.connection.lost[0]()
     assert len(two.cluster.fetcher.paces) == 0

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from bmq.log.store import Buffer
 from bmq.metadata.image import Node
-from bmq.protocol.apis import ApiKey
-from bmq.protocol.codec import decode_response, encode_request, parse_request_header
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.fetch_request import FetchRequest
 from bmq.protocol.request_context import RequestContext
-from bmq.proxy.dispatch import HOT_HANDLERS
 from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.preferred_read_replica import PreferredReadReplicas
 from tests.unit.proxy_fetch.cluster import NODE, TOPIC_ID, FetchCluster, results, want
@@ -61,16 +57,8 @@ class Racks:
         software: str = "unknown",
     ) -> Any:
         request.rack_id = rack
-        frame = bytearray(encode_request(ApiKey.FETCH, version, 7, "test", request))
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-
-        def reply(buffers: Sequence[Buffer] | None) -> None:
-            assert buffers is not None
-            answer.set_result(decode_response(ApiKey.FETCH, version, b"".join(buffers))[1])
-
         context = RequestContext(version, "test", "127.0.0.1", software, peer=peer or self.connection)  # type: ignore[arg-type]
-        HOT_HANDLERS[ApiKey.FETCH](frame, parse_request_header(frame), context, self.cluster.services, reply)
-        return await asyncio.wait_for(answer, 10)
+        return await asyncio.wait_for(self.cluster.send(request, version, context), 10)
 
 
 @pytest.fixture
