@@ -11,12 +11,14 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from random import Random
 from typing import TypeVar
+
+from bmq.dev.ports import pick_ports
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 JARS = REPOSITORY / ".cache" / "jars"
@@ -46,11 +48,11 @@ def eventually(condition: Callable[[], T], timeout_s: float, what: str, interval
 
 
 def free_port() -> int:
-    """A port that was free a moment ago: only for servers that cannot say which port they were given."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that stays free while nobody listens on it, as a server does that cannot say which one it was given, or that is
+    down for a while: neither an outgoing connection nor another test takes it.
+    """
+    (port,) = pick_ports("127.0.0.1", 1, Random())
+    return port
 
 
 def dying_with_us(arguments: Sequence[str]) -> list[str]:

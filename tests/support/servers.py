@@ -47,7 +47,7 @@ class Server(ABC):
     def __init__(self, directory: Path, environment: Mapping[str, str] | None = None) -> None:
         self.directory = directory
         self.log_file = directory.with_name(f"{directory.name}.log")
-        self.port = 0
+        self.port = free_port()
         self._environment = dict(environment or {})
         self._process: ManagedProcess | None = None
 
@@ -118,7 +118,8 @@ class BmqServer(Server):
     def wait_until_ready(self) -> None:
         deadline = time.monotonic() + self.ready_timeout_s
         ready = self.process.wait_for_line(READY_LINE, self.ready_timeout_s)
-        self.port, self.rest_port = int(ready[1]), int(ready[2])
+        assert int(ready[1]) == self.port
+        self.rest_port = int(ready[2])
         while self.get("/v1/health")[0] != 200:
             if time.monotonic() > deadline or not self.is_running:
                 raise ProcessFailed(f"GET /v1/health never answered 200{self.process}")
@@ -167,7 +168,6 @@ class KafkaServer(Server):
         self, directory: Path, properties: Mapping[str, str] | None = None, *, advertised_port: int = 0
     ) -> None:
         super().__init__(directory)
-        self.port = free_port()
         self._controller_port = free_port()
         self._advertised_port = advertised_port
         self._properties = dict(properties or {})

@@ -5,12 +5,14 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from random import Random
 
 import pytest
 
 from bmq.dev.ports import PORTS, PortTaken, check_free, pick_ports
 from bmq.hdfs.config import Address
+from tests.support.servers import BmqServer
 
 pytestmark = pytest.mark.unit
 
@@ -21,6 +23,15 @@ def test_picked_ports_are_distinct_and_in_the_range() -> None:
     found = pick_ports(HOST, 30, Random(1))
     assert len(set(found)) == 30
     assert all(port in PORTS for port in found)
+
+
+def test_no_outgoing_connection_is_given_one_of_them() -> None:
+    first, _ = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+    assert PORTS.stop <= int(first)
+
+
+def test_a_server_that_is_started_again_has_a_port_of_the_range(tmp_path: Path) -> None:
+    assert BmqServer(tmp_path / "data").port in PORTS
 
 
 def test_a_port_that_somebody_listens_on_is_not_picked() -> None:

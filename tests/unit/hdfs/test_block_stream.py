@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -14,6 +13,7 @@ from random import Random
 import pytest
 import uvloop
 
+from bmq.dev.ports import pick_ports
 from bmq.hdfs.block_stream import BlockStream, Stage, StreamOpenFailed
 from bmq.hdfs.blocks import DataNode
 from bmq.hdfs.proto.transfer_pb2 import BlockOpResponse, TransferStatus
@@ -800,7 +800,5 @@ async def settled(nodes: list[ScriptedDataNode]) -> None:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    (port,) = pick_ports("127.0.0.1", 1, Random())
+    return port
